@@ -1,0 +1,76 @@
+# Two commands do all the set-up: `make site` and `make test`. Each prepares .venv itself when it has to.
+PYTHON ?= python3
+# cpu, cuda, or auto: cuda where an NVIDIA driver answers
+TORCH ?= auto
+# 0 builds from the committed records alone, without running anything here
+LOCAL ?= 1
+SITE_URL ?= http://127.0.0.1:8000/
+LANGUAGE ?= en
+
+CONFIG_en := mkdocs.yml
+CONFIG_zh := mkdocs.zh.yml
+BIN := .venv/bin
+READY := .venv/ready-$(TORCH)
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+export LOCAL SITE_URL
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: site serve test record status format update clean
+
+site: $(READY)
+ifneq ($(LOCAL),0)
+	$(BIN)/python -m ledger run
+endif
+	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
+	$(BIN)/python -m mkdocs build
+	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml
+
+# A snippet that changes is run again, its new record makes the page show the new numbers: `make serve LANGUAGE=zh`
+serve: $(READY)
+	$(BIN)/python -m ledger run || true
+	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; \
+	$(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme
+
+test: $(READY)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m ledger run
+	$(BIN)/python -m pytest
+
+record: $(READY)
+	$(BIN)/python -m ledger record
+
+status: $(READY)
+	$(BIN)/python -m ledger status
+
+format: $(READY)
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# Set-up. torch comes first and apart: its builds differ by machine, so no lock file can hold them.
+$(READY): pyproject.toml .github/constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP_INSTALL) pip==26.3
+	rm -f .venv/ready-*
+	set -e; build=$(TORCH); \
+	if [ $$build = auto ]; then if nvidia-smi >/dev/null 2>&1; then build=cuda; else build=cpu; fi; fi; \
+	has=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true); \
+	case $$build,$$has in cuda,*+cpu | cpu,*+cu*) $(BIN)/python -m pip uninstall --quiet --yes torch ;; esac; \
+	case $$build in \
+	cpu) $(PIP_INSTALL) --group torch --extra-index-url https://download.pytorch.org/whl/cpu --retries 0 --timeout 15 ;; \
+	cuda) $(PIP_INSTALL) --group torch ;; \
+	*) echo "TORCH is $$build; it can be auto, cpu or cuda" >&2; exit 2 ;; esac
+	$(PIP_INSTALL) --group snippets --group site --group test --constraint .github/constraints.txt
+	touch $@
+
+# After changing a version in pyproject.toml: installs anew and pins what came with it
+update:
+	rm -rf .venv && : > .github/constraints.txt
+	$(MAKE) $(READY)
+	$(BIN)/python -m pip freeze | grep -Ev '^(torch|triton|nvidia|cuda)' > .github/constraints.txt
+	touch $(READY)
+
+clean:
+	rm -rf .cache site

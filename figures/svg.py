@@ -1,0 +1,45 @@
+"""A drawing that takes its colours from the page, so that one SVG serves light and dark.
+
+Classes that the style sheet knows: fill-0 … fill-5 (categories), ink, muted, faint (fills);
+stroke-0 … stroke-5, stroke-ink, stroke-muted (lines).
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+
+class Drawing:
+    """An SVG under construction; coordinates in pixels of a page about 640 wide, text at 14."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.root = ElementTree.Element(
+            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}"
+        )
+
+    def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:
+        """One element; underscores in attribute names become hyphens, floats are kept to two decimals."""
+        element = ElementTree.SubElement(self.root, tag)
+        if css:
+            element.set("class", css)
+        for name, value in attributes.items():
+            element.set(name.replace("_", "-"), value if isinstance(value, str) else f"{round(value, 2):g}")
+        element.text = content
+
+    def rect(self, x: float, y: float, width: float, height: float, css: str, rx: float = 0) -> None:
+        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, css: str = "stroke-ink") -> None:
+        self.add("line", css, x1=x1, y1=y1, x2=x2, y2=y2)
+
+    def path(self, d: str, css: str = "stroke-ink") -> None:
+        self.add("path", css, d=d)
+
+    def circle(self, x: float, y: float, r: float, css: str) -> None:
+        self.add("circle", css, cx=x, cy=y, r=r)
+
+    def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
+        self.add("text", css, text, x=x, y=y, text_anchor=anchor, font_size=size)
+
+    def __str__(self) -> str:
+        return ElementTree.tostring(self.root, encoding="unicode")

@@ -1,0 +1,147 @@
+"""The command line: python -m ledger {run,record,check,status}."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ledger.book import Book, LedgerError
+from ledger.device import describe_device, read_gpu_state
+from ledger.record import Record, Records, is_stale, local_folder
+from ledger.run import MissingImport, resolve, run
+from ledger.snippet import Snippet
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m ledger", description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path.cwd(), help="the book's root (default: here)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, help_text in (
+        ("run", "run absent or stale snippets on this machine, into .cache/, for the pages built here"),
+        ("record", "measure absent or stale snippets on this machine, into measurements/<device>/, to be committed"),
+    ):
+        command = commands.add_parser(name, help=help_text, description=help_text)
+        command.add_argument("snippets", nargs="*", metavar="snippet", help="names without .py (default: all)")
+        command.add_argument("--force", action="store_true", help="also what is fresh")
+        command.add_argument("--time-limit", type=float, default=120, metavar="SECONDS", help="for one snippet (120)")
+        if name == "run":
+            command.add_argument("--watch", action="store_true", help="go on: run each snippet again when it changes")
+    help_text = "report what is wrong with snippets, records and chapters, as file:line"
+    check = commands.add_parser("check", help=help_text, description=help_text)
+    check.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
+    help_text = "list every device's records: fresh, stale or absent"
+    commands.add_parser("status", help=help_text, description=help_text)
+    options = parser.parse_args(arguments)
+    book = Book(options.root.resolve())
+    try:
+        return {"run": _run, "record": _record, "check": _check, "status": _status}[options.command](book, options)
+    except LedgerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(book: Book, options: argparse.Namespace) -> int:
+    failed = _measure(book, options, local_folder(book))
+    while options.watch:
+        time.sleep(0.3)
+        failed = _measure(book, argparse.Namespace(**{**vars(options), "force": False}), local_folder(book), failed)
+    return 1 if failed else 0
+
+
+def _record(book: Book, options: argparse.Namespace) -> int:
+    return 1 if _measure(book, options, book.measurements / describe_device()["id"]) else 0
+
+
+def _measure(
+    book: Book, options: argparse.Namespace, folder: Path, gave_up: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Runs what is absent or stale in folder, record by record; returns the hashes of those that failed.
+
+    What is in `gave_up` with its present hash is not tried again.
+    """
+    failed: dict[str, str] = {}
+    todo: list[Snippet] = []
+    for name in options.snippets or book.snippet_names():
+        try:
+            (snippet,) = resolve(book.snippets, [name])
+        except LedgerError as error:
+            if (gave_up or {}).get(name) != str(error):
+                print(error, file=sys.stderr)
+            failed[name] = str(error)
+            continue
+        if (gave_up or {}).get(name) == snippet.hash:
+            failed[name] = snippet.hash
+        elif options.force or is_stale(_read_or_none(folder / f"{name}.json"), snippet):
+            todo.append(snippet)
+    for snippet in _with_progress(todo):
+        try:
+            before = read_gpu_state()
+            result = run(snippet, options.time_limit)
+            after = read_gpu_state()
+        except MissingImport as error:
+            print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
+            continue
+        except LedgerError as error:
+            print(error, file=sys.stderr)
+            failed[snippet.name] = snippet.hash
+            continue
+        if result.warnings:
+            print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
+        Record.of(snippet, result, {"before": before, "after": after}).write(folder / f"{snippet.name}.json")
+    return failed
+
+
+def _read_or_none(path: Path) -> Record | None:
+    """The record at path; None if there is none or it is no longer readable, so that it is measured again."""
+    try:
+        return Record.read(path)
+    except (FileNotFoundError, LedgerError):
+        return None
+
+
+def _with_progress(snippets: list[Snippet]) -> Iterator[Snippet]:
+    """The snippets one by one, with a line on a terminal that says which is running."""
+    began = time.monotonic()
+    for number, snippet in enumerate(snippets, start=1):
+        if sys.stderr.isatty():
+            elapsed = time.monotonic() - began
+            print(
+                f"\r\033[K[{number}/{len(snippets)}] {elapsed:.0f} s  {snippet.name}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        yield snippet
+    if snippets and sys.stderr.isatty():
+        print(f"\r\033[K{len(snippets)} snippets in {time.monotonic() - began:.1f} s", file=sys.stderr)
+
+
+def _check(book: Book, options: argparse.Namespace) -> int:
+    from ledger.check import check  # needs Markdown, which a machine that only records lacks
+
+    problems = check(book, local=not options.committed)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        print(f"{len(problems)} to mend", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _status(book: Book, options: argparse.Namespace) -> int:
+    snippets = resolve(book.snippets, book.snippet_names())
+    for device, records in Records.load(book).by_device.items():
+        print(device)
+        for snippet in snippets:
+            record = records.get(snippet.name)
+            state = "absent" if record is None else "stale" if is_stale(record, snippet) else "fresh"
+            print(f"  {state:7}{snippet.name}{f'  {record.measured_at[:10]}' if record else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Where a book keeps its things, and how it speaks of what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One thing to mend, at a line of a file (line 0: the file as a whole)."""
+
+    path: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        path = self.path.relative_to(Path.cwd()) if self.path.is_relative_to(Path.cwd()) else self.path
+        return f"{path}:{self.line}: {self.message}" if self.line else f"{path}: {self.message}"
+
+
+class LedgerError(Exception):
+    """Bad input; its text is one problem a line, each with its file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda problem: (str(problem.path), problem.line))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True)
+class Book:
+    """The folders of a book, all below one root."""
+
+    root: Path
+
+    @cached_property
+    def snippets(self) -> Path:
+        return self.root / "snippets"
+
+    @cached_property
+    def measurements(self) -> Path:
+        return self.root / "measurements"
+
+    @cached_property
+    def docs(self) -> Path:
+        return self.root / "docs"
+
+    @cached_property
+    def cache(self) -> Path:
+        return self.root / ".cache"
+
+    def snippet_names(self) -> list[str]:
+        return sorted(path.stem for path in self.snippets.glob("*.py"))
+
+    def chapters(self) -> list[Path]:
+        """Every page of every language: docs/en/*.md, docs/zh/*.md."""
+        return sorted(path for path in self.docs.glob("??/**/*.md"))

@@ -1,0 +1,211 @@
+"""A chapter's source, read line by line: headings, fences, blocks, and placeholders with the place they stand in.
+
+Python-Markdown keeps no line numbers, and its extensions cannot name the line of a mistake; this reader can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from ledger.book import Problem
+
+FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>.*?)\s*$")
+INCLUDE = re.compile(r'^\s*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[a-z][a-z0-9_]*))?"$')
+HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[\w-]+)[^{}]*\})?\s*$")
+BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
+BLOCK_END = re.compile(r"^/{3,}\s*$")
+HTML_BLOCK = re.compile(r"^\s{0,3}<(?:!--|/?(?:div|p|table|section|figure|details|ul|ol|pre|script|style|h[1-6])\b)")
+INLINE = re.compile(
+    r"""(?P<escape>\\.)
+    | (?P<code>(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))
+    | (?P<math>\$(?!\s)(?:[^$\\]|\\.)+?(?<!\s)\$(?!\d))
+    | (?P<placeholder>\{\{.*?\}\})
+    | (?P<alternative>!\[[^\]]*\])
+    | (?P<target>\]\([^)]*\))
+    | (?P<html><[a-zA-Z/!][^<>]*>)
+    | (?P<unclosed>\{\{)""",
+    re.X | re.S,
+)
+FORBIDDEN = {"math": "math", "alternative": "an alternative text", "target": "a link's address", "html": "raw HTML"}
+
+
+class Heading(NamedTuple):
+    line: int
+    level: int
+    text: str
+    id: str | None
+
+
+class Fence(NamedTuple):
+    line: int  # of its opening ticks
+    info: str  # what follows them
+    lines: list[str]
+
+    @property
+    def language(self) -> str:
+        return re.split(r"[\s{]", self.info.removeprefix("{").strip().removeprefix("."), maxsplit=1)[0]
+
+
+class Block(NamedTuple):
+    line: int
+    kind: str
+    argument: str
+    options: dict[str, Any]
+
+
+class Placeholder(NamedTuple):
+    line: int
+    text: str  # between the braces
+
+
+@dataclass
+class Chapter:
+    """One Markdown page."""
+
+    path: Path
+    headings: list[Heading] = field(default_factory=list)
+    fences: list[Fence] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    paragraphs: list[tuple[int, str]] = field(default_factory=list)  # first line and text: prose, lists, tables, titles
+    problems: list[Problem] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Chapter:
+        return cls.parse(path.read_text(encoding="utf-8"), path)
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> Chapter:
+        chapter = cls(path)
+        chapter._read(text.splitlines())
+        return chapter
+
+    @cached_property
+    def placeholders(self) -> list[Placeholder]:
+        """Those that will be filled, in order; what stands where none may stand is among the problems."""
+        return [Placeholder(line, text[2:-2]) for line, kind, text in self._inline() if kind == "placeholder"]
+
+    @cached_property
+    def links(self) -> list[tuple[int, str]]:
+        """Line and address of each inline link."""
+        return [(line, text[2:-1].split(" ")[0]) for line, kind, text in self._inline() if kind == "target"]
+
+    def all_problems(self) -> list[Problem]:
+        """What is wrong with the page as a text, before any record is read."""
+        found = list(self.problems)
+        for line, kind, text in self._inline():
+            if kind == "unclosed":
+                found.append(Problem(self.path, line, "placeholder without its closing }} on the same paragraph"))
+            elif kind in FORBIDDEN and "{{" in text:
+                found.append(
+                    Problem(self.path, line, f"placeholder in {FORBIDDEN[kind]}, where none is filled: {text}")
+                )
+        return sorted(found, key=lambda problem: problem.line)
+
+    def _inline(self) -> Iterator[tuple[int, str, str]]:
+        for first, text in self.paragraphs:
+            for match in INLINE.finditer(text):
+                yield first + text.count("\n", 0, match.start()), match.lastgroup or "", match[0]
+
+    def _read(self, lines: list[str]) -> None:
+        number = self._skip_front_matter(lines)
+        paragraph: list[str] = []
+        first = 0
+
+        def end_paragraph() -> None:
+            if paragraph:
+                self.paragraphs.append((first, "\n".join(paragraph)))
+                paragraph.clear()
+
+        while number < len(lines):
+            line = lines[number]
+            number += 1  # now the number of `line`, counted from 1
+            if fence := FENCE.match(line):
+                end_paragraph()
+                number = self._read_fence(lines, number, fence)
+            elif line.strip() == "$$":
+                end_paragraph()
+                number = self._read_math(lines, number)
+            elif heading := HEADING.match(line):
+                end_paragraph()
+                self.headings.append(Heading(number, len(heading["level"]), heading["text"], heading["id"]))
+                if "{{" in line:
+                    self.problems.append(Problem(self.path, number, "placeholder in a heading, where none is filled"))
+            elif block := BLOCK_START.match(line):
+                end_paragraph()
+                number = self._read_block(lines, number, block)
+            elif HTML_BLOCK.match(line):
+                end_paragraph()
+                number = self._read_html(lines, number)
+            elif not line.strip() or BLOCK_END.match(line):
+                end_paragraph()
+            else:
+                if not paragraph:
+                    first = number
+                paragraph.append(line)
+        end_paragraph()
+
+    def _skip_front_matter(self, lines: list[str]) -> int:
+        if lines and lines[0].strip() == "---":
+            for number, line in enumerate(lines[1:], start=2):
+                if "{{" in line:
+                    self.problems.append(Problem(self.path, number, "placeholder in the front matter"))
+                if line.strip() == "---":
+                    return number
+        return 0
+
+    def _read_fence(self, lines: list[str], number: int, fence: re.Match[str]) -> int:
+        start, closing = number, re.compile(rf"^\s*{re.escape(fence['ticks'][0])}{{{len(fence['ticks'])},}}\s*$")
+        content: list[str] = []
+        while number < len(lines) and not closing.match(lines[number]):
+            content.append(lines[number])
+            number += 1
+        if number == len(lines):
+            self.problems.append(Problem(self.path, start, "this code block is never closed"))
+        self.fences.append(Fence(start, fence["info"], content))
+        for offset, line in enumerate(content):
+            if "8<" in line and not INCLUDE.match(line):
+                message = (
+                    f'malformed include; write --8<-- "snippets/name.py:section", nothing after it: {line.strip()}'
+                )
+                self.problems.append(Problem(self.path, start + 1 + offset, message))
+        return number + 1
+
+    def _read_math(self, lines: list[str], number: int) -> int:
+        start = number
+        while number < len(lines) and lines[number].strip() != "$$":
+            if "{{" in lines[number]:
+                self.problems.append(Problem(self.path, number + 1, "placeholder in math, where none is filled"))
+            number += 1
+        if number == len(lines):
+            self.problems.append(Problem(self.path, start, "this formula's $$ is never closed"))
+        return number + 1
+
+    def _read_block(self, lines: list[str], number: int, block: re.Match[str]) -> int:
+        start, options = number, []
+        while number < len(lines) and lines[number].startswith("    "):
+            options.append(lines[number])
+            number += 1
+        try:
+            parsed = yaml.safe_load("\n".join(options)) or {}
+        except yaml.YAMLError as error:
+            parsed = {}
+            self.problems.append(Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}"))
+        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
+        if block["argument"] and block["kind"] not in ("output", "figure", "table"):
+            self.paragraphs.append((start, block["argument"]))
+        return number
+
+    def _read_html(self, lines: list[str], number: int) -> int:
+        number -= 1
+        while number < len(lines) and lines[number].strip():
+            if "{{" in lines[number]:
+                self.problems.append(Problem(self.path, number + 1, "placeholder in raw HTML, where none is filled"))
+            number += 1
+        return number

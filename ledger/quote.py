@@ -1,0 +1,182 @@
+"""What a page quotes: parses a placeholder, finds its value in the records, prints it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from ledger.book import Book, LedgerError, Problem
+from ledger.record import LOCAL, Record, Records, is_stale, local_folder
+from ledger.snippet import Snippet
+from ledger.units import FORMAT, FORMATS, Plain, format_value, is_device_value, unit_of_path
+
+PLACEHOLDER = re.compile(r"^\s*(?P<snippet>[a-z_]\w*)\.(?P<path>[^{}:]*[^{}:\s])\s*(?::(?P<style>[^{}\s]+))?\s*$")
+
+
+class QuoteError(Exception):
+    """A placeholder or block that cannot be filled; `where` is the place in a snippet to mend, if it is there."""
+
+    def __init__(self, message: str, where: Problem | None = None) -> None:
+        super().__init__(f"{message} ({where})" if where else message)
+
+
+class Quote(NamedTuple):
+    """A placeholder: `{{ snippet.path.to.value:style }}`."""
+
+    snippet: str
+    path: tuple[str, ...]
+    style: str
+
+    @classmethod
+    def parse(cls, text: str) -> Quote:
+        """The text between the braces. Raises QuoteError if it is malformed."""
+        match = PLACEHOLDER.match(text)
+        if not match:
+            raise QuoteError(
+                f"malformed placeholder {{{{{text}}}}}; write {{{{ snippet.value }}}} or {{{{ snippet.value:format }}}}"
+            )
+        style = match["style"] or ""
+        if style and not FORMAT.match(style):
+            raise QuoteError(f"unknown format {style!r}; there are {', '.join(FORMATS)} and fixed decimals such as .1f")
+        return cls(match["snippet"], tuple(match["path"].split(".")), style)
+
+    @property
+    def name(self) -> str:
+        return ".".join((self.snippet, *self.path))
+
+    @property
+    def is_device_value(self) -> bool:
+        return is_device_value(list(self.path))
+
+    def format(self, value: Plain, language: str) -> str:
+        try:
+            return format_value(value, unit_of_path(list(self.path)), self.style, language)
+        except ValueError as error:
+            raise QuoteError(f"{self.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value and the record it stands in; value None and record None where nothing is recorded."""
+
+    value: Plain
+    record: Record | None
+    stale: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A book's snippets and records, as its pages look them up."""
+
+    book: Book
+    records: Records
+    default_device: str
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """All devices with records: the one a page shows first, then the others."""
+        return sorted(self.records.by_device, key=lambda device: (device != self.shown_device, device))
+
+    @cached_property
+    def shown_device(self) -> str:
+        """The device that a page shows before its reader chooses: this machine, unless a GPU knows more."""
+        local = self.records.by_device.get(LOCAL, {})
+        default = self.records.by_device.get(self.default_device, {})
+        is_gpu = [any(record.device["kind"] == "cuda" for record in records.values()) for records in (local, default)]
+        return LOCAL if local and is_gpu[0] >= is_gpu[1] else self.default_device
+
+    @cached_property
+    def _snippets(self) -> dict[str, Snippet]:
+        return {}
+
+    def snippet(self, name: str) -> Snippet:
+        """The snippet of that name, read once. Raises QuoteError if there is none or it is broken."""
+        if name not in self._snippets:
+            path = self.book.snippets / f"{name}.py"
+            if not path.is_file():
+                raise QuoteError(f"there is no snippet {name!r}; there are {', '.join(self.book.snippet_names())}")
+            try:
+                self._snippets[name] = Snippet.read(path)
+            except LedgerError as error:
+                raise QuoteError(str(error)) from None
+        return self._snippets[name]
+
+    def find(self, quote: Quote, device: str | None = None) -> Found:
+        """A value on a device (the shown one if None); an exact value from whichever record is freshest.
+
+        Raises QuoteError if the snippet binds no such value.
+        """
+        problem = self.snippet(quote.snippet).why_not_quotable(quote.path[0])
+        if problem:
+            raise QuoteError(f"{quote.name} cannot be quoted", problem)
+        first = device or self.shown_device
+        candidates = [first] if quote.is_device_value else [LOCAL, first, *self.devices]
+        record, stale = self._freshest(quote.snippet, candidates)
+        if record is None:
+            return Found(None, None, stale=False)
+        value: Any = record.values.get(quote.path[0], QuoteError)
+        for part in quote.path[1:]:
+            if isinstance(value, dict):
+                value = value.get(part, QuoteError)
+            elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            elif value is not None:  # a part of nothing is nothing
+                value = QuoteError
+        if value is QuoteError and not stale:
+            hint = "a value is plain data: numbers, texts, lists and dictionaries of them"
+            raise QuoteError(f"{quote.name} is not in the record of {record.device['name']}; {hint}")
+        return Found(None if value is QuoteError else value, record, stale)
+
+    def output(self, snippet: str, section: str, device: str | None = None) -> Found:
+        """What a section printed on a device (the shown one if None), or on another where that one has no record.
+
+        Raises QuoteError if there is no such section or it printed nothing.
+        """
+        if section not in self.snippet(snippet).sections:
+            raise QuoteError(f"snippets/{snippet}.py has no section {section!r}")
+        record, stale = self._freshest(snippet, [device or self.shown_device, LOCAL, *self.devices])
+        text = record.outputs.get(section) if record else None
+        if record and text is None and not stale:
+            raise QuoteError(f"section {section!r} of snippets/{snippet}.py printed nothing on {record.device['name']}")
+        return Found(text, record, stale)
+
+    def _freshest(self, snippet: str, devices: list[str]) -> tuple[Record | None, bool]:
+        """The first fresh record among the devices, else the first stale one; and whether it is stale."""
+        found = [record for device in devices if (record := self.records.get(device, snippet))]
+        fresh = [record for record in found if not is_stale(record, self.snippet(snippet))]
+        return (fresh[0], False) if fresh else (found[0] if found else None, bool(found))
+
+
+class Values(Mapping[str, Any]):
+    """What a figure or table is made from: `values["snippet.path"]`, on one device."""
+
+    def __init__(self, source: Source, device: str | None = None) -> None:
+        self._source, self._device = source, device
+
+    def __getitem__(self, name: str) -> Any:
+        return self._source.find(Quote.parse(name), self._device).value
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("values are looked up by name")
+
+    def __len__(self) -> int:
+        raise TypeError("values are looked up by name")
+
+
+def open_source(book: Book, default_device: str, local: bool) -> Source:
+    """A book's records and snippets as they are now; read again only after one of their files has changed.
+
+    Raises LedgerError naming every invalid record.
+    """
+    folders = [book.snippets, *sorted(book.measurements.glob("*/")), *([local_folder(book)] if local else [])]
+    files = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    stamp = hash(tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files))
+    return _open_source(book, default_device, local, stamp)
+
+
+@lru_cache(maxsize=8)
+def _open_source(book: Book, default_device: str, local: bool, stamp: int) -> Source:
+    return Source(book, Records.load(book, local), default_device)

@@ -1,0 +1,223 @@
+"""Records: one JSON file for one snippet on one device, with its provenance. Written whole or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ledger.book import Book, LedgerError, Problem
+from ledger.device import machine_key
+from ledger.run import Run
+from ledger.snippet import Snippet
+from ledger.units import Plain, unit_of_path
+
+FORMAT = 1
+MAX_RECORD_BYTES = 1024 * 1024
+LOCAL = "this-machine"  # the device that local runs appear as
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one snippet gave on one device, and where, when and with what."""
+
+    snippet: str
+    hash: str
+    measured_at: str  # UTC, ISO 8601
+    seconds: float
+    device: dict[str, Any]
+    software: dict[str, Any]
+    values: dict[str, Plain]
+    outputs: dict[str, str]
+
+    @classmethod
+    def of(cls, snippet: Snippet, run: Run, states: dict[str, Any] | None = None) -> Record:
+        """A record of a run that ended now; `states` are the GPU's clocks and temperature before and after."""
+        now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
+        device = run.device | {key: state for key, state in (states or {}).items() if state}
+        return cls(snippet.name, snippet.hash, now, run.seconds, device, run.software, run.values, run.outputs)
+
+    def write(self, path: Path) -> None:
+        """Atomically: whoever reads path finds the old record or the new one, whole."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False)
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """The record at path. Raises LedgerError, naming the file, if it is not a valid one."""
+        problems = list(_read_problems(path))
+        if problems:
+            raise LedgerError(problems)
+        data = json.loads(path.read_bytes())
+        del data["format"]
+        return cls(**data)
+
+    def largest_spread(self) -> tuple[float, int] | None:
+        """The widest spread of the timings in this record, and the fewest trials; None if it holds no timing."""
+        timings = list(_timings(self.values))
+        return (max(t["spread"] for t in timings), min(t["trials"] for t in timings)) if timings else None
+
+
+def _timings(value: Plain) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if {"median_seconds", "spread", "trials"} <= value.keys() and value["median_seconds"] is not None:
+            yield value
+        for item in value.values():
+            yield from _timings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _timings(item)
+
+
+# Validation. A record may come from elsewhere: it is data, and nothing in it is trusted.
+
+SHAPE: dict[str, type | tuple[type, ...]] = {
+    "format": int,
+    "snippet": str,
+    "hash": str,
+    "measured_at": str,
+    "seconds": (int, float),
+    "device": dict,
+    "software": dict,
+    "values": dict,
+    "outputs": dict,
+}
+
+
+def _read_problems(path: Path) -> Iterator[Problem]:
+    """What keeps the file at path from being a record."""
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        yield Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")
+        return
+    try:
+        data = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        yield Problem(path, line, f"not a record, or a truncated one: {error}")
+        return
+    if not isinstance(data, dict):
+        yield Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")
+        return
+    if data.get("format") != FORMAT:
+        yield Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")
+        return
+    for message in _messages(data, path):
+        yield Problem(path, 0, message)
+
+
+def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
+    for key in sorted(SHAPE.keys() - data.keys()):
+        yield f"{key!r} is missing"
+    for key in sorted(data.keys() - SHAPE.keys()):
+        yield f"{key!r} does not belong in a record"
+    for key, kind in SHAPE.items():
+        if key in data and (not isinstance(data[key], kind) or isinstance(data[key], bool)):
+            yield f"{key!r} is a {type(data[key]).__name__}"
+            return
+    if not SHAPE.keys() <= data.keys():
+        return
+    if data["snippet"] != path.stem:
+        yield f"is named {path.stem!r} but is a record of {data['snippet']!r}"
+    if not re.fullmatch(r"[0-9a-f]{64}", data["hash"]):
+        yield "'hash' is no SHA-256"
+    try:
+        datetime.datetime.fromisoformat(data["measured_at"])
+    except ValueError:
+        yield f"'measured_at' is no date: {data['measured_at']!r}"
+    for key in ("id", "kind", "name"):
+        if not isinstance(data["device"].get(key), str) or not 0 < len(data["device"][key]) <= 100:
+            yield f"device.{key} is missing or no short text"
+    if data["device"].get("kind") not in ("cpu", "cuda"):
+        yield f"device.kind is {data['device'].get('kind')!r}, neither 'cpu' nor 'cuda'"
+    for key in ("torch", "python"):
+        if not isinstance(data["software"].get(key), str):
+            yield f"software.{key} is missing"
+    if not all(isinstance(text, str) for text in data["outputs"].values()):
+        yield "an output is no text"
+    for name, value in data["values"].items():
+        yield from _value_messages([name], value)
+
+
+def _value_messages(path: list[str], value: Any) -> Iterator[str]:
+    """What cannot be true of a value: an infinite number, a negative amount, more than the peak."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _value_messages([*path, key], item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _value_messages([*path, str(index)], item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        name, unit = ".".join(path), unit_of_path(path)
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{name} is not finite"
+        elif unit and value < 0:
+            yield f"{name} is {value}, less than nothing"
+        elif unit == "mfu" and value > 1.2:
+            yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+# All records of a book
+
+
+@dataclass(frozen=True)
+class Records:
+    """Every valid record of a book, by device and snippet; local runs appear as the device `this-machine`."""
+
+    by_device: dict[str, dict[str, Record]]
+
+    @classmethod
+    def load(cls, book: Book, local: bool = True) -> Records:
+        """Reads all records. Raises LedgerError naming every invalid one."""
+        by_device: dict[str, dict[str, Record]] = {}
+        problems: list[Problem] = []
+        known = set(book.snippet_names())
+        folders = {path.name: path for path in sorted(book.measurements.glob("*")) if path.is_dir()}
+        if local and local_folder(book).is_dir():
+            folders[LOCAL] = local_folder(book)
+        for device, folder in folders.items():
+            for path in sorted(folder.glob("[!.]*.json")):
+                if path.stem not in known:
+                    if device != LOCAL:
+                        problems.append(Problem(path, 0, f"there is no snippet {path.stem!r}; remove this record"))
+                    continue
+                try:
+                    record = Record.read(path)
+                except LedgerError as error:
+                    problems += error.problems
+                    continue
+                if device not in (LOCAL, record.device["id"]):
+                    problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))
+                    continue
+                by_device.setdefault(device, {})[path.stem] = record
+        if problems:
+            raise LedgerError(problems)
+        return cls(by_device)
+
+    def get(self, device: str, snippet: str) -> Record | None:
+        return self.by_device.get(device, {}).get(snippet)
+
+
+def local_folder(book: Book) -> Path:
+    """Where local runs are kept: per machine and version, ignored by git."""
+    return book.cache / "runs" / machine_key()
+
+
+def is_stale(record: Record | None, snippet: Snippet) -> bool:
+    """Whether a record does not tell what the snippet gives now; an absent one does not either."""
+    return record is None or record.hash != snippet.hash

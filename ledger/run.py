@@ -1,0 +1,141 @@
+"""Runs one snippet in a fresh process and returns its values and what each of its sections printed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import secrets
+import selectors
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ledger.book import LedgerError, Problem
+from ledger.execute import execute
+from ledger.snippet import Snippet
+from ledger.units import Plain
+
+TIME_LIMIT_SECONDS = 120.0
+MAX_OUTPUT_BYTES = 256 * 1024
+
+
+class MissingImport(Exception):
+    """The snippet needs a module that is not installed here."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of running a snippet."""
+
+    values: dict[str, Plain]
+    outputs: dict[str, str]  # by section, what it printed to standard output
+    warnings: str  # what went to standard error
+    device: dict[str, Any]
+    software: dict[str, Any]
+    seconds: float
+
+
+def run(snippet: Snippet, time_limit: float = TIME_LIMIT_SECONDS) -> Run:
+    """Runs a snippet.
+
+    Raises LedgerError, naming file and line, if it raises, outlasts time_limit (seconds), prints more than
+    MAX_OUTPUT_BYTES or holds a value that cannot be recorded; MissingImport if a module is not installed.
+    """
+    mark = f"\0{secrets.token_hex(8)}:"
+    # A server with torch loaded forks for every run: 20 ms where a new interpreter needs over a second. It runs no
+    # operation and touches no GPU, so a child starts as clean as a new interpreter.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    ends = [context.Pipe(duplex=False) for _ in range(3)]
+    child = context.Process(target=execute, args=(snippet.path.resolve(), mark, *(writer for _, writer in ends)))
+    child.start()
+    for _, writer in ends:
+        writer.close()
+    report, output, errors = (reader for reader, _ in ends)
+    try:
+        raw, printed, warnings = _collect(snippet, (report, output, errors), mark.encode(), time_limit)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
+        for reader, _ in ends:
+            reader.close()
+
+    outputs = _by_section(printed.decode(errors="replace"), mark)
+    if not raw:
+        raise LedgerError([Problem(snippet.path, 0, f"the process died without a report (exit code {child.exitcode})")])
+    result = json.loads(raw[4:])  # a Connection puts the length before the bytes
+    if "missing" in result:
+        raise MissingImport(result["missing"])
+    if "error" in result:
+        where = f" in section {result['section']!r}" if result["section"] else ""
+        message = f"the snippet raised{where}:\n{_indent(result['error'])}"
+        raise LedgerError([Problem(snippet.path, result["line"], message)])
+    if "problems" in result:
+        raise LedgerError(Problem(snippet.path, line, message) for line, message in result["problems"])
+    return Run(outputs=outputs, warnings=warnings.decode(errors="replace"), **result)
+
+
+def _collect(
+    snippet: Snippet, readers: tuple[Connection, Connection, Connection], mark: bytes, time_limit: float
+) -> tuple[bytes, bytes, bytes]:
+    """Everything the child wrote to report, output and errors, until it closes its report or breaks a limit."""
+    report, *streams = readers
+    received = {reader: bytearray() for reader in readers}
+    deadline = time.monotonic() + time_limit
+    with selectors.DefaultSelector() as selector:
+        for stream in readers:
+            selector.register(stream, selectors.EVENT_READ)
+        while report in (key.fileobj for key in selector.get_map().values()):
+            left = deadline - time.monotonic()
+            events = selector.select(timeout=left) if left > 0 else []
+            section = received[readers[1]].rpartition(mark)[2].partition(b"\n")[0].decode()
+            where = f" (now in section {section!r})" if section else ""
+            if not events:
+                raise LedgerError([Problem(snippet.path, 0, f"did not end within {time_limit:g} seconds{where}")])
+            for key, _ in events:
+                reader: Connection = key.fileobj  # type: ignore[assignment,unused-ignore]
+                chunk = os.read(reader.fileno(), 65536)
+                received[reader] += chunk
+                if not chunk:
+                    selector.unregister(reader)
+                if reader is not report and len(received[reader]) > MAX_OUTPUT_BYTES:
+                    raise LedgerError([Problem(snippet.path, 0, f"printed more than {MAX_OUTPUT_BYTES} bytes{where}")])
+    for reader in streams:  # what is still in the pipes; a grandchild may hold them open
+        os.set_blocking(reader.fileno(), False)
+        with suppress(BlockingIOError):
+            while chunk := os.read(reader.fileno(), 65536):
+                received[reader] += chunk
+    raw, printed, warnings = (bytes(received[reader]) for reader in readers)
+    return raw, printed, warnings
+
+
+def _by_section(printed: str, mark: str) -> dict[str, str]:
+    """What was printed, cut at the marks; a section that is entered twice has its output joined."""
+    outputs: dict[str, str] = {}
+    for piece in printed.split(mark)[1:]:
+        name, _, text = piece.partition("\n")
+        outputs[name] = outputs.get(name, "") + text
+    return {name: text.rstrip() for name, text in outputs.items() if name and text.strip()}
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+
+
+def resolve(snippets: Path, names: list[str]) -> list[Snippet]:
+    """The named snippets, read and checked; all problems of all of them in one error."""
+    read, problems = [], []
+    for name in names:
+        try:
+            read.append(Snippet.read(snippets / f"{name}.py"))
+        except LedgerError as error:
+            problems += error.problems
+    if problems:
+        raise LedgerError(problems)
+    return read

@@ -1,0 +1,266 @@
+"""A snippet as text: its sections, the names it binds, what it needs, and a hash that tells when a record is stale."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ledger.book import LedgerError, Problem
+from ledger.units import unit_of
+
+MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
+METADATA = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A named region: the lines between its markers (first and last inclusive, counted from 1)."""
+
+    name: str
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A top-level name: where it is first bound, how often, and whether inside a loop."""
+
+    line: int
+    times: int
+    in_loop: bool
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One script of `snippets/`."""
+
+    path: Path
+    source: str
+
+    @classmethod
+    def read(cls, path: Path) -> Snippet:
+        """The snippet at path. Raises LedgerError where no record could be made of it."""
+        try:
+            snippet = cls(path, path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
+        if problems := list(snippet.problems()):
+            raise LedgerError(problems)
+        return snippet
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.source, filename=str(self.path))
+        except SyntaxError as error:
+            raise LedgerError([Problem(self.path, error.lineno or 0, f"not Python: {error.msg}")]) from None
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What the inline script metadata (PEP 723) says; empty if there is none."""
+        match = METADATA.search(self.source)
+        if not match:
+            return {}
+        toml = "".join(line.removeprefix("#").removeprefix(" ") for line in match["content"].splitlines(keepends=True))
+        try:
+            return tomllib.loads(toml)
+        except tomllib.TOMLDecodeError as error:
+            line = self.source[: match.start()].count("\n") + 1
+            raise LedgerError([Problem(self.path, line, f"the script metadata is not TOML: {error}")]) from None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on."""
+        settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
+        return settings
+
+    # Sections
+
+    @cached_property
+    def sections(self) -> dict[str, Section]:
+        return {section.name: section for section in self._sections if isinstance(section, Section)}
+
+    @cached_property
+    def _sections(self) -> list[Section | Problem]:
+        """Sections in order of their starts, and what is wrong with the markers."""
+        found: list[Section | Problem] = []
+        open_at: dict[str, int] = {}
+        for number, line in enumerate(self.source.splitlines(), start=1):
+            if "8<" not in line or not line.lstrip().startswith("#"):
+                continue
+            match = MARKER.match(line)
+            if not match:
+                found.append(
+                    Problem(self.path, number, f"malformed marker; write # --8<-- [start:name]: {line.strip()}")
+                )
+                continue
+            name, taken = match["name"], {s.name for s in found if isinstance(s, Section)}
+            if match["kind"] == "end":
+                if name in open_at:
+                    found.append(Section(name, open_at.pop(name) + 1, number - 1))
+                else:
+                    found.append(Problem(self.path, number, f"section {name!r} ends here but was not started"))
+            elif name in open_at or name in taken:
+                found.append(Problem(self.path, number, f"section {name!r} is defined twice"))
+            else:
+                open_at[name] = number
+        found += [Problem(self.path, n, f"section {name!r} is never closed") for name, n in open_at.items()]
+        return found
+
+    def section_at(self, line: int) -> str | None:
+        """The innermost section that holds a line."""
+        holding = [s for s in self.sections.values() if s.first_line <= line <= s.last_line]
+        return min(holding, key=lambda s: s.last_line - s.first_line).name if holding else None
+
+    # Names
+
+    @cached_property
+    def bindings(self) -> dict[str, Binding]:
+        """Every top-level name that does not begin with an underscore."""
+        found: dict[str, Binding] = {}
+        for name, line, in_loop in _bound_names(self.tree.body, in_loop=False):
+            before = found.get(name, Binding(line, 0, False))
+            found[name] = Binding(before.line, before.times + 1, before.in_loop or in_loop)
+        return {name: binding for name, binding in found.items() if not name.startswith("_")}
+
+    def why_not_quotable(self, name: str) -> Problem | None:
+        """What is wrong with quoting a name on a page; None if nothing is."""
+        binding = self.bindings.get(name)
+        if binding is None:
+            return Problem(self.path, 0, f"binds no top-level name {name!r}")
+        if binding.in_loop:
+            return Problem(self.path, binding.line, f"{name!r} is bound in a loop; bind a value once, outside loops")
+        if binding.times > 1:
+            return Problem(self.path, binding.line, f"{name!r} is bound {binding.times} times; bind a value once")
+        return None
+
+    def problems(self) -> Iterator[Problem]:
+        """All that keeps this snippet from being run for a record."""
+        try:
+            _ = self.tree, self.metadata
+        except LedgerError as error:
+            yield from error.problems
+            return
+        yield from (found for found in self._sections if isinstance(found, Problem))
+        for name in self.bindings:
+            if unit_of(name) and (problem := self.why_not_quotable(name)):
+                yield problem
+
+    # The hash
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the code that a record depends on: this source and what it reaches in its neighbours.
+
+        Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
+        count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
+        """
+        parts = [_code_only(self.source)]
+        for neighbour, names in sorted(self._reached().items()):
+            parts += [f"# {neighbour}", *names]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _reached(self) -> dict[str, list[str]]:
+        """By neighbouring module, the source of every top-level definition that this snippet uses there."""
+        reached: dict[str, list[str]] = {}
+        for module, names in sorted(_imports(self.tree).items()):
+            path = self.path.with_name(f"{module}.py")
+            if path.is_file() and path != self.path:
+                neighbour = Snippet(path, path.read_text(encoding="utf-8"))
+                reached[module] = neighbour.definitions(names)
+                for further, sources in neighbour._reached().items():
+                    reached.setdefault(further, sources)
+        return reached
+
+    def definitions(self, wanted: set[str]) -> list[str]:
+        """The code of the named top-level definitions and of those they use, in the order of the file."""
+        owner = {name: node for node in self.tree.body for name, _, _ in _bound_names([node], in_loop=False)}
+        for name in self.settings.get("unhashed", []):
+            owner.pop(name, None)
+        todo, nodes = [*wanted], set()
+        while todo:
+            node = owner.get(todo.pop())
+            if node is not None and node not in nodes:
+                nodes.add(node)
+                todo += [used.id for used in ast.walk(node) if isinstance(used, ast.Name)]
+        lines = self.source.splitlines()
+        ordered = sorted(nodes, key=lambda node: node.lineno)
+        return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
+
+
+def _first_line(node: ast.stmt) -> int:
+    """The line a statement begins on, its decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _bound_names(statements: list[ast.stmt], in_loop: bool) -> Iterator[tuple[str, int, bool]]:
+    """(name, line, in a loop?) for each time that statements bind a name in their own scope."""
+    for statement in statements:
+        loops = in_loop or isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name, statement.lineno, in_loop
+            for inner in ast.walk(statement):
+                if isinstance(inner, ast.Global):
+                    yield from ((name, inner.lineno, loops) for name in inner.names)
+            continue
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                continue
+            for node in ast.walk(child):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not _is_inner(node, child):
+                    yield node.id, node.lineno, loops
+                elif isinstance(node, ast.alias):
+                    yield (node.asname or node.name).split(".")[0], statement.lineno, loops
+        for block in ("body", "orelse", "finalbody"):
+            yield from _bound_names(getattr(statement, block, []), loops)
+        for handler in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
+            yield from _bound_names(handler.body, loops)
+
+
+def _is_inner(name: ast.Name, within: ast.AST) -> bool:
+    """Whether a name is bound by a comprehension inside `within`, whose scope is its own."""
+    comprehensions = (node for node in ast.walk(within) if isinstance(node, ast.comprehension))
+    return any(name in ast.walk(comprehension.target) for comprehension in comprehensions)
+
+
+def _imports(tree: ast.Module) -> dict[str, set[str]]:
+    """By imported module, the names that are used of it: `from m import a` and `import m; m.a`."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                used = {
+                    attribute.attr
+                    for attribute in ast.walk(tree)
+                    if isinstance(attribute, ast.Attribute)
+                    and isinstance(attribute.value, ast.Name)
+                    and attribute.value.id == (alias.asname or alias.name)
+                }
+                found.setdefault(alias.name, set()).update(used)
+    return found
+
+
+def _code_only(source: str) -> str:
+    """Source without comments (section markers stay), trailing space and blank lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not MARKER.match(token.string):
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(line.rstrip() for line in lines if line.strip())

@@ -1,0 +1,138 @@
+"""What is wrong with a chapter is reported by file and line before anything is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.__main__ import main
+from ledger.book import Book
+from ledger.check import check
+from tests.conftest import GOOD_PAGE
+
+FIGURES = """\
+def bad(values, labels):
+    return labels["title"]
+def broken(values, labels):
+    return 1 / 0
+def fine(values, labels):
+    return [["head"], ["cell"]]
+def rows(values, labels):
+    return [["head"], ["{{ good.nothing }}"]]
+"""
+
+
+def reported(book: Book, page: str) -> str:
+    path = book.docs / "en" / "page.md"
+    path.write_text(page)
+    return "\n".join(str(problem) for problem in check(book) if problem.path == path)
+
+
+def test_a_good_book_has_no_problem(small_book: Book) -> None:
+    assert check(small_book) == []
+
+
+PAGE_MISTAKES = {
+    "unknown snippet": ("a\n\n{{ nosuch.x }}", r"page\.md:3: there is no snippet 'nosuch'; there are good"),
+    "unknown value": (
+        "{{ good.nothing }}",
+        r"page\.md:1: good\.nothing cannot be quoted .*binds no top-level name 'nothing'",
+    ),
+    "unknown part": ("{{ good.sizes.huge }}", r"page\.md:1: good\.sizes\.huge is not in the record"),
+    "index out of range": ("{{ good.sizes.large.2 }}", r"page\.md:1: good\.sizes\.large\.2 is not in the record"),
+    "a whole dictionary": ("{{ good.sizes }}", r"page\.md:1: good\.sizes: a page prints single values, not a dict"),
+    "unknown format": ("{{ good.size_bytes:furlongs }}", r"page\.md:1: unknown format 'furlongs'; there are short"),
+    "no value": ("{{ good }}", r"page\.md:1: malformed placeholder"),
+    "empty": ("x\n{{ }}", r"page\.md:2: malformed placeholder"),
+    "unclosed": ("It is {{ good.size_bytes } wide", r"page\.md:1: placeholder without its closing"),
+    "in math": ("so $n = {{ good.size_bytes }}$", r"page\.md:1: placeholder in math"),
+    "in display math": ("$$\nx = {{ good.size_bytes }}\n$$", r"page\.md:2: placeholder in math"),
+    "in a heading": ("## {{ good.size_bytes }} {#x}", r"page\.md:1: placeholder in a heading"),
+    "in raw HTML": ("<div>\n<p>{{ good.size_bytes }}</p>\n</div>", r"page\.md:2: placeholder in raw HTML"),
+    "in a tag": ('an <a title="{{ good.size_bytes }}">x</a>', r"page\.md:1: placeholder in raw HTML"),
+    "in an alternative text": ("![{{ good.size_bytes }}](x.png)", r"page\.md:1: placeholder in an alternative text"),
+    "in a link's address": ("[x](a?b={{ good.size_bytes }})", r"page\.md:1: placeholder in a link's address"),
+    "in the front matter": ("---\ntitle: {{ good.size_bytes }}\n---\n", r"page\.md:2: placeholder in the front matter"),
+    "block's title": ("/// note | {{ good.nothing }}\n///", r"page\.md:1: good\.nothing cannot be quoted"),
+    "no such section": (
+        '```python\n--8<-- "snippets/good.py:nosuch"\n```',
+        r"page\.md:2: snippets/good\.py has no section 'nosuch'",
+    ),
+    "no such file": (
+        '```python\n--8<-- "snippets/nosuch.py:a"\n```',
+        r"page\.md:2: there is no file snippets/nosuch\.py",
+    ),
+    "space after include": ('```python\n--8<-- "snippets/good.py:count" \n```', r"page\.md:2: malformed include"),
+    "fence unclosed": ("text\n```python\nx = 1\n", r"page\.md:2: this code block is never closed"),
+    "output of nothing": ("/// output | good:nosuch\n///", r"page\.md:1: snippets/good\.py has no section 'nosuch'"),
+    "figure without alt": ("/// figure | good.bad\n///", r"page\.md:1: a figure needs alt:"),
+    "figure without labels": ("/// figure | good.bad\n    alt: x\n///", r"page\.md:1: the block's labels lack 'title'"),
+    "no SVG": (
+        "/// figure | good.bad\n    alt: x\n    labels: {title: x}\n///",
+        r"page\.md:1: figures\.good\.bad returned no SVG",
+    ),
+    "figure raises": ("/// figure | good.broken\n    alt: x\n///", r"page\.md:1: good\.py:4: ZeroDivisionError"),
+    "no figure": (
+        "/// figure | good.nosuch\n    alt: x\n///",
+        r"page\.md:1: figures/good\.py has no function 'nosuch'",
+    ),
+    "table's cell": ("/// table | good.rows\n///", r"page\.md:1: good\.nothing cannot be quoted"),
+    "options no YAML": ("/// table | good.fine\n    labels: [\n///", r"page\.md:2: the block's options are not YAML"),
+}
+
+
+@pytest.mark.parametrize("mistake", PAGE_MISTAKES)
+def test_a_mistake_is_reported_at_its_line(small_book: Book, mistake: str) -> None:
+    (small_book.root / "figures" / "good.py").write_text(FIGURES)
+    page, message = PAGE_MISTAKES[mistake]
+    found = reported(small_book, page)
+    assert re.search(message, found), found
+    assert len(found.splitlines()) == 1, found
+
+
+def test_braces_in_code_are_left_alone(small_book: Book) -> None:
+    assert reported(small_book, "`{{ good.nothing }}` and\n\n```jinja\n{{ nosuch.x }}\n```\n") == ""
+
+
+def test_every_problem_is_reported_at_once(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    (small_book.docs / "en" / "page.md").write_text("{{ a.b }}\n\n{{ good.nothing }}")
+    (small_book.docs / "zh" / "page.md").write_text(GOOD_PAGE + "\n{{ good.size_bytes:x }}")
+    (small_book.snippets / "worse.py").write_text("x_bytes = 1\nx_bytes = 2\n")
+    assert main(["--root", str(small_book.root), "check"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r".*/", "", line.split(": ")[0]) for line in lines[:-1]] == [
+        "worse.py:1",
+        "page.md:1",
+        "page.md:3",
+        "page.md:11",
+    ]
+    assert lines[-1] == "4 to mend"
+
+
+def test_the_book_has_no_problem(book: Book) -> None:
+    assert [str(problem) for problem in check(book, local=False)] == []
+
+
+def test_a_record_that_cannot_be_read_is_reported(small_book: Book) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    whole = path.read_text()
+    break_record: dict[str, Callable[[], object]] = {
+        r"good\.json:\d+: not a record, or a truncated one": lambda: path.write_text(whole[: len(whole) // 2]),
+        r"good\.json:1: not a record: a JSON list": lambda: path.write_text("[]"),
+        r"gone\.json: there is no snippet 'gone'; remove this record": lambda: path.with_name("gone.json").write_text(
+            whole
+        ),
+    }
+    for message, act in break_record.items():
+        act()
+        found = "\n".join(map(str, check(small_book)))
+        assert re.search(message, found), found
+        path.write_text(whole)
+
+
+def test_paths_are_relative_to_where_one_stands(small_book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small_book.root)
+    assert reported(small_book, "{{ a.b }}").startswith(str(Path("docs/en/page.md:1:")))

@@ -1,0 +1,63 @@
+"""A recorder that is killed at any moment leaves no half record, and the next run goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ledger.book import Book
+from ledger.record import Record
+
+ROOT = Path(__file__).parent.parent
+NAMES = [f"part_{number}" for number in range(6)]
+
+
+def start_recording(book: Book) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "ledger", "--root", str(book.root), "record"]
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
+
+
+def readable(book: Book) -> dict[str, str]:
+    """The records there are; reading one that is not whole would raise."""
+    return {path.stem: Record.read(path).measured_at for path in book.measurements.glob("*/[!.]*.json")}
+
+
+def test_kill_at_twenty_random_moments(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.snippets.mkdir()
+    for name in NAMES:
+        (book.snippets / f"{name}.py").write_text("text = 'x' * 60000\n")
+    rng = random.Random(20)
+    interrupted = 0
+    for _ in range(20):
+        recording = start_recording(book)
+        until = time.monotonic() + 20
+        while not list(book.measurements.glob("*/.*")) and recording.poll() is None and time.monotonic() < until:
+            pass  # the first record is being written: from here on any moment is interesting
+        time.sleep(rng.uniform(0, 0.15))
+        interrupted += recording.poll() is None
+        os.killpg(recording.pid, signal.SIGKILL)
+        recording.communicate()
+        before = readable(book)
+        if len(before) == len(NAMES):
+            for path in book.measurements.glob("*/*.json"):
+                path.unlink()
+    assert interrupted >= 10
+    before = readable(book)
+    finished = start_recording(book)
+    assert finished.communicate()[1] == b""
+    after = readable(book)
+    assert sorted(after) == NAMES
+    assert before.items() <= after.items(), "what was recorded before the kill was measured again"
+    assert not list(book.measurements.glob("*/.*")), "an unfinished file was left"
+
+
+def test_nothing_is_printed_where_there_is_no_terminal(small_book: Book) -> None:
+    recording = start_recording(small_book)
+    assert recording.communicate()[1] == b""
+    assert recording.returncode == 0

@@ -1,0 +1,126 @@
+"""The two languages of a chapter hold the same: file names, heading ids, code, placeholders, blocks and links, in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.book import Book
+from ledger.chapter import Chapter
+
+BOOK = Book(Path(__file__).parent.parent)
+NAMES = sorted({path.relative_to(BOOK.docs / path.relative_to(BOOK.docs).parts[0]) for path in BOOK.chapters()})
+
+Item = tuple[int, Any]  # a line, and what stands there
+
+
+def headings(chapter: Chapter) -> list[Item]:
+    return [(heading.line, (heading.level, heading.id)) for heading in chapter.headings]
+
+
+def fences(chapter: Chapter) -> list[Item]:
+    return [(fence.line, (fence.info, tuple(fence.lines))) for fence in chapter.fences]
+
+
+def placeholders(chapter: Chapter) -> list[Item]:
+    """By section of the text, in any order within it: the order of words differs between the languages."""
+    starts = [heading.line for heading in chapter.headings]
+    found = [(p.line, (sum(start < p.line for start in starts), p.text.strip())) for p in chapter.placeholders]
+    return sorted(found, key=lambda item: item[1])
+
+
+def blocks(chapter: Chapter) -> list[Item]:
+    def shape(kind: str, argument: str, options: dict[str, Any]) -> Any:
+        labels = options.get("labels", {})
+        return (
+            kind,
+            argument if kind in ("output", "figure", "table") else "",
+            sorted(options),
+            sorted(map(str, labels)),
+        )
+
+    return [(block.line, shape(block.kind, block.argument, block.options)) for block in chapter.blocks]
+
+
+def links(chapter: Chapter) -> list[Item]:
+    return sorted(((line, target) for line, target in chapter.links), key=lambda item: item[1])
+
+
+def footnotes(chapter: Chapter) -> list[Item]:
+    found = re.compile(r"\[\^([\w-]+)\]")
+    notes = [(line, note) for line, text in chapter.paragraphs for note in found.findall(text)]
+    return sorted(set(notes), key=lambda item: item[1])
+
+
+def formulas(chapter: Chapter) -> list[Item]:
+    lines = chapter.path.read_text(encoding="utf-8").splitlines()
+    return [
+        (n + 1, lines[n + 1].strip())
+        for n, line in enumerate(lines[:-1])
+        if line.strip() == "$$" and lines[n + 1].strip()
+    ]
+
+
+PARTS: list[Callable[[Chapter], list[Item]]] = [headings, fences, placeholders, blocks, links, footnotes, formulas]
+
+
+def differences(english: Path, chinese: Path) -> Iterator[str]:
+    """What one page has and the other lacks, as file:line."""
+    for path, other in ((english, chinese), (chinese, english)):
+        if not path.is_file():
+            yield f"{path}: is missing, but {other} is there"
+            return
+    pair = Chapter.read(english), Chapter.read(chinese)
+    for part in PARTS:
+        ours, theirs = part(pair[0]), part(pair[1])
+        for index in range(max(len(ours), len(theirs))):
+            left = ours[index] if index < len(ours) else None
+            right = theirs[index] if index < len(theirs) else None
+            if left is None or right is None or left[1] != right[1]:
+                places = [
+                    f"{path}:{item[0]} has {item[1]!r}" if item else f"{path} has no more"
+                    for path, item in ((english, left), (chinese, right))
+                ]
+                yield f"{part.__name__}: {places[0]}, {places[1]}"
+                break
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_a_chapter_is_the_same_in_both_languages(name: Path) -> None:
+    assert list(differences(BOOK.docs / "en" / name, BOOK.docs / "zh" / name)) == []
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_heading_has_an_id_of_its_own(name: Path, language: str) -> None:
+    chapter = Chapter.read(BOOK.docs / language / name)
+    assert [heading.text for heading in chapter.headings if heading.id is None] == []
+    ids = [heading.id for heading in chapter.headings]
+    assert sorted(set(ids), key=str) == sorted(ids, key=str)
+
+
+CHANGES = {
+    "a heading's id": ("{#page}", "{#seite}", r"headings: .*en/page\.md:1 has .*'page'.*zh/page\.md:1 has .*'seite'"),
+    "a placeholder": (
+        "It takes {{ good.size_bytes }}.",
+        "It takes.",
+        r"placeholders: .*en/page\.md:3 has .*zh/page\.md has no more",
+    ),
+    "a section": ("good.py:count", "good.py", r"fences: .*en/page\.md:5 has .*zh/page\.md:5 has"),
+    "an output": ("/// output | good:count\n///\n", "", r"blocks: .*en/page\.md:8 has .*zh/page\.md has no more"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_difference_is_named_with_both_lines(small_book: Book, change: str) -> None:
+    english, chinese = (small_book.docs / language / "page.md" for language in ("en", "zh"))
+    assert list(differences(english, chinese)) == []
+    before, after, message = CHANGES[change]
+    chinese.write_text(english.read_text().replace(before, after))
+    assert re.search(message, "\n".join(differences(english, chinese)))
+    chinese.unlink()
+    assert re.search(r"zh/page\.md: is missing, but .*en/page\.md is there", "\n".join(differences(english, chinese)))

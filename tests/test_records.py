@@ -1,0 +1,183 @@
+"""Every record is valid, sane, and fresh or known to be stale; one that is not is refused with its file."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.book import Book, LedgerError
+from ledger.fill import makeExtension
+from ledger.record import Record, Records, is_stale
+from ledger.run import run
+from ledger.snippet import Snippet
+
+BOOK = Book(Path(__file__).parent.parent)
+COMMITTED = sorted(BOOK.measurements.glob("*/*.json"))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_committed_records_are_valid_and_have_their_provenance(path: Path) -> None:
+    record = Record.read(path)
+    assert record.device["id"] == path.parent.name
+    assert record.snippet in BOOK.snippet_names()
+    private = re.compile(r"/root/|/home/|/Users/|hostname", re.IGNORECASE)
+    assert not private.search(path.read_text()), "a record names no user, host or path of a machine"
+
+
+def test_every_snippet_has_a_fresh_record_somewhere() -> None:
+    records = Records.load(BOOK, local=False)
+    for name in BOOK.snippet_names():
+        snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+        found = {device: records.get(device, name) for device in records.by_device}
+        assert any(not is_stale(record, snippet) for record in found.values()), (
+            f"{name}: python -m ledger record {name}"
+        )
+
+
+@pytest.mark.parametrize("name", BOOK.snippet_names())
+def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> None:
+    snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    now = exact(run(snippet).values)
+    for device, records in Records.load(BOOK, local=False).by_device.items():
+        record = records.get(name)
+        if record is not None and not is_stale(record, snippet):
+            assert exact(record.values) == now, device
+
+
+def exact(values: dict[str, Any]) -> dict[str, Any]:
+    """Values without those that depend on the device, at any depth."""
+    from ledger.units import is_device_value
+
+    def keep(path: list[str], value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: keep([*path, key], item) for key, item in value.items() if not is_device_value([*path, key])}
+        return value
+
+    return {name: keep([name], value) for name, value in values.items() if not is_device_value([name])}
+
+
+# Bad records
+
+BAD = {
+    "MFU over 1.2": ({"values": {"mfu": {"bf16": 1.21}}}, r"mfu\.bf16 is 1\.21: more than 1\.2 times the peak"),
+    "less than nothing": ({"values": {"x_bytes": [-1]}}, r"x_bytes\.0 is -1, less than nothing"),
+    "wrong type": ({"values": []}, r"'values' is a list"),
+    "a key too many": ({"code": "import os"}, r"'code' does not belong in a record"),
+    "another snippet's": ({"snippet": "other"}, r"is named 'good' but is a record of 'other'"),
+    "another format": ({"format": 2}, r"format 2; this ledger reads format 1"),
+    "no hash": ({"hash": "abc"}, r"'hash' is no SHA-256"),
+    "no date": ({"measured_at": "yesterday"}, r"'measured_at' is no date"),
+    "no such kind": ({"device": {"id": "x", "kind": "abacus", "name": "x"}}, r"device\.kind is 'abacus'"),
+    "a long name": (
+        {"device": {"id": "x", "kind": "cpu", "name": "x" * 101}},
+        r"device\.name is missing or no short text",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_a_bad_record_is_refused(small_book: Book, mistake: str) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    change, message = BAD[mistake]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(LedgerError) as caught:
+        Record.read(path)
+    assert re.search(r"good\.json: " + message, str(caught.value)), caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"format": 1,', r"good\.json:1: not a record, or a truncated one"), ("[1]", r"good\.json:1: not a record: a JSON list"),
+     ('{"format": 1, "seconds": NaN}', "NaN is no number of JSON"), ("", "truncated"), ("[" * 99999, "truncated")],
+)  # fmt: skip
+def test_what_is_no_record_is_refused(small_book: Book, text: str, message: str) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    path.write_text(text)
+    with pytest.raises(LedgerError) as caught:
+        Record.read(path)
+    assert re.search(message, str(caught.value)), caught.value
+
+
+def test_a_record_in_another_devices_folder_is_refused(small_book: Book) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    moved = small_book.measurements / "nvidia-h200" / "good.json"
+    moved.parent.mkdir()
+    path.rename(moved)
+    with pytest.raises(LedgerError, match=r"good\.json: comes from .* but lies in 'nvidia-h200'"):
+        Records.load(small_book)
+
+
+def test_markup_in_a_devices_name_is_escaped(small_book: Book) -> None:
+    from markdown import Markdown
+
+    (path,) = small_book.measurements.glob("*/good.json")
+    record = json.loads(path.read_text())
+    record["device"]["name"] = "<img src=x onerror=alert(1)>"
+    record["outputs"]["count"] = "</code><script>alert(1)</script>"
+    path.write_text(json.dumps(record))
+    extension = makeExtension(root=str(small_book.root), default_device=path.parent.name)
+    page = Markdown(extensions=[extension]).convert("{{ good.measured_seconds }}\n\n/// output | good:count\n///\n")
+    assert "&lt;img" in page and "<img" not in page
+    assert "&lt;script" in page and "<script>alert" not in page
+
+
+# The hash
+
+
+def test_the_hash_ignores_what_changes_no_result(tmp_path: Path) -> None:
+    def hash_of(source: str, helper: str) -> str:
+        (tmp_path / "accounting.py").write_text(helper)
+        (tmp_path / "it.py").write_text(source)
+        return Snippet.read(tmp_path / "it.py").hash
+
+    helper = "SIZE = 2\ndef used():\n    return SIZE\ndef unused():\n    return 1\n"
+    source = 'from accounting import used\nx = used()\ntext = "a # b"\n'
+    first = hash_of(source, helper)
+    assert hash_of("# a comment\n\n" + source.replace("used()\n", "used()  # why\n"), helper) == first
+    assert hash_of(source, helper.replace("return 1", "return 2")) == first
+    assert hash_of(source, helper.replace("SIZE = 2", "SIZE = 3")) != first
+    assert hash_of(source, helper.replace("return SIZE", "return SIZE + 1")) != first
+    assert hash_of(source.replace("# b", "# c"), helper) != first
+    assert hash_of("# --8<-- [start:a]\n" + source + "# --8<-- [end:a]\n", helper) != first
+
+
+def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> None:
+    metadata = '# /// script\n# [tool.ledger]\n# unhashed = ["PEAKS"]\n# ///\n'
+    (tmp_path / "it.py").write_text("from accounting import peak\nx = peak()\n")
+    hashes = set()
+    for peaks in ("{}", "{1: 2}"):
+        (tmp_path / "accounting.py").write_text(f"{metadata}PEAKS = {peaks}\ndef peak():\n    return PEAKS\n")
+        hashes.add(Snippet.read(tmp_path / "it.py").hash)
+    assert len(hashes) == 1
+
+
+def other_pythons() -> list[str]:
+    """Other supported Pythons on this machine, by version."""
+    import shutil
+
+    names = [f"python3.{minor}" for minor in (11, 12, 13) if minor != sys.version_info.minor]
+    pyenv = sorted(Path.home().glob(".pyenv/versions/3.1[1-3].*/bin/python"))
+    return [path for path in map(shutil.which, names) if path] + [
+        str(p) for p in pyenv if p.parent.parent.name[:4] != sys.version[:4]
+    ]
+
+
+def test_the_hash_is_the_same_on_another_python() -> None:
+    pythons = [
+        python for python in other_pythons() if subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+    ]
+    if not pythons:
+        pytest.skip("there is no second Python on this machine")
+    code = "import sys; from pathlib import Path; from ledger.snippet import Snippet\nfor p in sys.argv[1:]: print(Snippet.read(Path(p)).hash)"
+    paths = [str(BOOK.snippets / f"{name}.py") for name in BOOK.snippet_names()]
+    for python in pythons:
+        theirs = subprocess.run(
+            [python, "-c", code, *paths], cwd=BOOK.root, capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert theirs == [Snippet.read(Path(path)).hash for path in paths], python

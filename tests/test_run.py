@@ -1,0 +1,142 @@
+"""A snippet runs in a fresh process, its output goes to its sections, and one that misbehaves is named by file and line."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.book import LedgerError
+from ledger.run import MissingImport, run
+from ledger.snippet import Snippet
+
+Write = Callable[[str], Path]
+
+
+def test_values_and_outputs(write_snippet: Write) -> None:
+    source = """\
+from __future__ import annotations
+import os, subprocess, sys
+from typing import NamedTuple
+# --8<-- [start:outer]
+class Timing(NamedTuple):
+    median_seconds: float
+    trials: int
+print("outer")
+# --8<-- [start:inner]
+os.write(1, b"from the descriptor\\n")
+subprocess.run(["echo", "from a child"])
+# --8<-- [end:inner]
+print("outer again", file=sys.stdout)
+print("a warning", file=sys.stderr)
+# --8<-- [end:outer]
+print("in no section")
+copy_timing = Timing(0.25, 3)
+table = {1: (1, 2.5), "b": [True, None]}
+a_function = print
+_private = 1
+for each in range(3):
+    pass
+if __name__ == "__main__":
+    ran_as_script = True
+"""
+    result = run(Snippet.read(write_snippet(source)))
+    assert result.outputs == {"outer": "outer\nouter again", "inner": "from the descriptor\nfrom a child"}
+    assert result.values == {
+        "copy_timing": {"median_seconds": 0.25, "trials": 3},
+        "table": {"1": [1, 2.5], "b": [True, None]},
+        "ran_as_script": True,
+    }
+    assert result.warnings == "a warning\n"
+
+
+def test_data_loader_workers(write_snippet: Write) -> None:
+    source = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+total = sum(int(x.sum()) for (x,) in DataLoader(TensorDataset(torch.arange(8)), batch_size=2, num_workers=1))
+"""
+    assert run(Snippet.read(write_snippet(source))).values["total"] == 28
+
+
+def test_each_run_is_fresh(write_snippet: Write) -> None:
+    path = write_snippet(
+        "import torch\nbefore = torch.get_default_dtype() == torch.float32\ntorch.set_default_dtype(torch.float64)\n"
+    )
+    assert [run(Snippet.read(path)).values["before"] for _ in range(2)] == [True, True]
+
+
+RUNTIME_MISTAKES = {
+    "raises": (
+        "import torch\n# --8<-- [start:part]\ndef f():\n    return 1 / 0\nf()\n# --8<-- [end:part]\n",
+        r"broken\.py:4: the snippet raised in section 'part':(.|\n)*line 5, in <module>(.|\n)*ZeroDivisionError",
+    ),
+    "exits": ("import sys\nsys.exit(0)\n", r"broken\.py:2: the snippet raised:(.|\n)*called exit\(0\)"),
+    "dies": ("import os\nos._exit(3)\n", r"broken\.py: the process died without a report \(exit code 3\)"),
+    "prints megabytes": (
+        "# --8<-- [start:loud]\nwhile True:\n    print('x' * 1000)\n# --8<-- [end:loud]\n",
+        r"broken\.py: printed more than 262144 bytes \(now in section 'loud'\)",
+    ),
+    "not plain data": ("import torch\nx_bytes = torch.ones(1)\n", r"broken\.py:2: the value of 'x_bytes' is a Tensor"),
+    "NaN": ("x_seconds = float('nan')\n", r"broken\.py:1: the value of 'x_seconds' is nan"),
+    "infinite, inside": ("x_ratio = {'a': [float('inf')]}\n", r"broken\.py:1: the value of 'x_ratio' is inf"),
+    "too large": ("x_bytes = list(range(100000))\n", r"broken\.py:1: the value of 'x_bytes' takes more than"),
+}
+
+
+@pytest.mark.parametrize("mistake", RUNTIME_MISTAKES)
+def test_a_mistake_while_running_is_named(write_snippet: Write, mistake: str) -> None:
+    source, message = RUNTIME_MISTAKES[mistake]
+    with pytest.raises(LedgerError) as caught:
+        run(Snippet.read(write_snippet(source)))
+    assert re.search(message, str(caught.value)), caught.value
+
+
+def test_a_snippet_that_hangs_is_ended_with_its_children(write_snippet: Write, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    source = f"""\
+import subprocess
+child = subprocess.Popen(["sh", "-c", "while true; do date >> {alive}; sleep 0.05; done"])
+# --8<-- [start:endless]
+while True:
+    pass
+# --8<-- [end:endless]
+"""
+    with pytest.raises(LedgerError, match=r"broken\.py: did not end within 1 seconds \(now in section 'endless'\)"):
+        run(Snippet.read(write_snippet(source)), time_limit=1)
+    size = alive.stat().st_size
+    time.sleep(0.3)
+    assert alive.stat().st_size == size
+
+
+def test_a_missing_import_is_told_apart(write_snippet: Write) -> None:
+    with pytest.raises(MissingImport, match="no_such_module"):
+        run(Snippet.read(write_snippet("import no_such_module\n")))
+
+
+STATIC_MISTAKES = {
+    "bound twice": ("x_bytes = 1\nx_bytes = 2\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
+    "changed in place": ("x_bytes = 1\nx_bytes += 2\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
+    "bound in a loop": ("for i in range(2):\n    x_bytes = i\n", r"broken\.py:2: 'x_bytes' is bound in a loop"),
+    "bound by a function": ("x_bytes = 1\ndef f():\n    global x_bytes\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
+    "section unclosed": ("# --8<-- [start:a]\n", r"broken\.py:1: section 'a' is never closed"),
+    "section not started": ("# --8<-- [end:a]\n", r"broken\.py:1: section 'a' ends here but was not started"),
+    "section twice": (
+        "# --8<-- [start:a]\n# --8<-- [end:a]\n# --8<-- [start:a]\n",
+        r"broken\.py:3: section 'a' is defined twice",
+    ),
+    "marker malformed": ("# --8<-- [start;a]\n", r"broken\.py:1: malformed marker"),
+    "no Python": ("x = = 1\n", r"broken\.py:1: not Python: invalid syntax"),
+    "metadata no TOML": ("# /// script\n# dependencies = [\n# ///\n", r"broken\.py:1: the script metadata is not TOML"),
+}
+
+
+@pytest.mark.parametrize("mistake", STATIC_MISTAKES)
+def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> None:
+    source, message = STATIC_MISTAKES[mistake]
+    with pytest.raises(LedgerError) as caught:
+        Snippet.read(write_snippet(source))
+    assert re.search(message, str(caught.value)), caught.value

@@ -1,0 +1,77 @@
+"""A value is printed as its name says: unit, digits, and whether it depends on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledger.units import format_value, is_device_value, unit_of, unit_of_path
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "style", "printed"),
+    [
+        (128, "x_bytes", "", "128 B"),
+        (1023, "x_bytes", "", "1,023 B"),
+        (1024, "x_bytes", "", "1 KiB"),
+        (2_415_919_104, "x_bytes", "", "2.25 GiB"),
+        (2_415_919_104, "x_bytes", "gb", "2.42 GB"),
+        (2_415_919_104, "x_bytes", "full", "2,415,919,104 B"),
+        (1_048_575.9, "x_bytes", "", "1.00 MiB"),
+        (788.2e12, "x_flop_per_second", "", "788 TFLOP/s"),
+        (4.3e12, "x_bytes_per_second", "", "4.30 TB/s"),
+        (291_648_307_200, "x_flops", "", "292 GFLOPs"),
+        (6.3e24, "x_flops", "", "6.30 × 10²⁴ FLOPs"),
+        (124_439_808, "x_parameters", "", "124M"),
+        (124_439_808, "x_parameters", "full", "124,439,808"),
+        (40e9, "x_parameters", "", "40B"),
+        (0.0123, "x_seconds", "", "12.3 ms"),
+        (1.5e-6, "x_seconds", "", "1.50 µs"),
+        (0.99996, "x_seconds", "", "1.00 s"),
+        (0.404, "mfu", "", "40.4 %"),
+        (1.374, "x_ratio", "", "1.37×"),
+        (143.94, "days", ".1f", "143.9"),
+        (0.07689, "x", ".1f%", "7.7 %"),
+        (1e-8, "x", "", "1.00 × 10⁻⁸"),
+        (1234567, "x", "", "1,234,567"),
+        (None, "x_bytes", "", "—"),
+        (None, "x_bytes", ".1f", "—"),
+        (True, "x", "", "yes"),
+        ("text", "x", "", "text"),
+        (0.1 + 0.2, "x", "raw", "0.30000000000000004"),
+    ],
+)
+def test_printed(value: Any, name: str, style: str, printed: str) -> None:
+    assert format_value(value, unit_of(name), style) == printed
+
+
+def test_yes_and_no_in_chinese() -> None:
+    assert [format_value(value, "", "", "zh") for value in (True, False)] == ["是", "否"]
+
+
+@pytest.mark.parametrize(("value", "style"), [("text", "short"), (True, "percent"), ([1], ""), ({"a": 1}, "full")])
+def test_a_style_that_does_not_fit_is_refused(value: Any, style: str) -> None:
+    with pytest.raises(ValueError, match="format|single values"):
+        format_value(value, "", style)
+
+
+def test_the_last_unit_of_a_path_decides() -> None:
+    assert unit_of_path(["sweep_flop_per_second", "bf16", "8192"]) == "flop_per_second"
+    assert unit_of_path(["copies", "plain", "median_seconds"]) == "seconds"
+
+
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [
+        ("x_bytes", False),
+        ("x_seconds", True),
+        ("copy_timing.median_seconds", True),
+        ("sweep_mfu.bf16", True),
+        ("measured_bytes", True),
+        ("predicted_bytes.a", True),
+        ("PEAKS.H100.flop_per_second", False),
+    ],
+)
+def test_exact_or_device(path: str, device: bool) -> None:
+    assert is_device_value(path.split(".")) is device
