@@ -196,7 +196,9 @@ class Chapter:
             parsed = yaml.safe_load("\n".join(options)) or {}
         except yaml.YAMLError as error:
             parsed = {}
-            self.problems.append(Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}"))
+            self.problems.append(
+                Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
+            )
         self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
         if block["argument"] and block["kind"] not in ("output", "figure", "table"):
             self.paragraphs.append((start, block["argument"]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.chapter import INCLUDE, Chapter
-from ledger.fill import Filler
+from ledger.filler import Filler
 from ledger.quote import QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
@@ -43,7 +43,7 @@ def _check_chapter(chapter: Chapter, filler: Filler) -> Iterator[Problem]:
                 )
     for block in chapter.blocks:
         if block.kind == "output":
-            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.output(argument))
+            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.outputs(argument))
         if block.kind in ("figure", "table"):
             yield from _check_drawing(chapter.path, block.line, block.kind, block.argument, block.options, filler)
 
@@ -71,13 +71,12 @@ def _check_drawing(
         if not options.get("alt"):
             yield Problem(path, line, "a figure needs alt:, what it shows in words")
             return
-        yield from _attempt(path, line, lambda: filler.drawing(name, labels))
+        yield from _attempt(path, line, lambda: filler.drawings(name, labels))
         return
-    rows: list[list[str]] = []
-    yield from _attempt(path, line, lambda: rows.extend(filler.rows(name, labels)))
-    cells = "\n\n".join(cell for row in rows for cell in row)
-    inner = Chapter(path, paragraphs=[(line, cells.replace("\n\n", " "))])
-    for placeholder in inner.placeholders:
+    tables: list[tuple[list[str], list[list[str]]]] = []
+    yield from _attempt(path, line, lambda: tables.extend(filler.tables(name, labels)))
+    cells = " ".join(dict.fromkeys(cell for _, rows in tables for row in rows for cell in row))
+    for placeholder in Chapter(path, paragraphs=[(line, cells)]).placeholders:
         yield from _attempt(path, line, lambda text=placeholder.text: filler.number(text))
 
 

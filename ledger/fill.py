@@ -7,29 +7,27 @@ beforehand and names their lines, which Python-Markdown does not know.
 from __future__ import annotations
 
 import html
-import importlib.util
 import re
-import sys
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from xml.etree import ElementTree
+from xml.etree.ElementTree import SubElement
 
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
+from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.quote import Found, Quote, QuoteError, Source, Values, open_source
+from ledger.filler import Filler
+from ledger.quote import QuoteError, open_source
 
-WORDS = {
-    "en": {"printed": "Printed on {device}", "stale": "the code has changed since", "none": "not measured yet"},
-    "zh": {"printed": "在 {device} 上的输出", "stale": "代码在此之后有改动", "none": "尚未实测"},
-}
+T = TypeVar("T")
 
 
 class FillExtension(Extension):
@@ -43,100 +41,46 @@ class FillExtension(Extension):
             "local": [True, "whether runs on this machine are shown too"],
         }
         super().__init__(**options)
+        self.filler: Filler
 
     def extendMarkdown(self, md: Markdown) -> None:
-        filler = Filler(
-            open_source(
-                Book(Path(self.getConfig("root")).resolve()), self.getConfig("default_device"), self.getConfig("local")
-            ),
-            self.getConfig("language"),
-        )
-        md.inlinePatterns.register(PlaceholderProcessor(md, filler), "ledger-placeholder", 185)
-        BlocksOfLedger(filler=[filler, "what fills the blocks"]).extendMarkdown(md)
+        book = Book(Path(self.getConfig("root")).resolve())
+        source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
+        self.filler = Filler(source, self.getConfig("language"))
+        md.registerExtension(self)
+        md.preprocessors.register(SourceReader(md, self.filler), "ledger-source", 33)  # before includes, at 32
+        md.inlinePatterns.register(
+            PlaceholderProcessor(md, self.filler), "ledger-placeholder", 185
+        )  # after code, at 190
+        md.treeprocessors.register(PageProcessor(md, self.filler), "ledger-page", 1)  # when all else is in place
+        BlocksOfLedger(filler=[self.filler, "what fills the blocks"]).extendMarkdown(md)
+
+    def reset(self) -> None:
+        self.filler.start_page("")
 
 
 def makeExtension(**options: Any) -> FillExtension:  # the name that Python-Markdown looks for
     return FillExtension(**options)
 
 
-class Filler:
-    """Turns quotes into the elements of a page, in its language."""
-
-    def __init__(self, source: Source, language: str) -> None:
-        self.source, self.language, self.words = source, language, WORDS[language]
-
-    def number(self, text: str) -> ElementTree.Element:
-        """A placeholder's text as `<data class="exact|measured" value=… data-quote=…>formatted</data>`."""
-        quote = Quote.parse(text)
-        found = self.source.find(quote)
-        element = ElementTree.Element("data", {"data-quote": quote.name})
-        classes = ["measured" if quote.is_device_value else "exact"]
-        if found.value is None:
-            classes.append("absent")
-            element.set("title", self.words["none"])
-        if found.stale:
-            classes.append("stale")
-            element.set("title", self.words["stale"])
-        element.set("class", " ".join(classes))
-        element.set("value", "" if found.value is None else str(found.value))
-        element.text = AtomicString(quote.format(found.value, self.language))
-        return element
-
-    def output(self, argument: str) -> tuple[str, str]:
-        """What a section printed, and where: `snippet:section`."""
-        snippet, _, section = argument.partition(":")
-        found: Found = self.source.output(snippet.strip(), section.strip())
-        if found.record is None or found.value is None:
-            return "", self.words["none"]
-        device = found.record.device["name"]
-        where = self.words["printed"].format(device=device) + (f" ({self.words['stale']})" if found.stale else "")
-        return str(found.value), where
-
-    def drawing(self, name: str, labels: dict[str, str]) -> str:
-        """A figure's SVG. Raises QuoteError if there is no such function or it does not return an SVG."""
-        svg = call_figure(self.source, name, labels)
-        if not isinstance(svg, str) or not svg.startswith("<svg"):
-            raise QuoteError(f"figures.{name} returned no SVG")
-        return svg
-
-    def rows(self, name: str, labels: dict[str, str]) -> list[list[str]]:
-        """A table's rows of Markdown cells, the header first. Raises QuoteError if they are none."""
-        rows = call_figure(self.source, name, labels)
-        if not isinstance(rows, list) or len({len(row) for row in rows}) != 1:
-            raise QuoteError(f"figures.{name} returned no rows of one length")
-        return [[str(cell) for cell in row] for row in rows]
+def _or_fail(filler: Filler, what: str, make: Callable[[], T]) -> T:
+    """What `make` makes; a QuoteError becomes one that names the book, since the line is not known here."""
+    try:
+        return make()
+    except QuoteError as error:
+        raise LedgerError([Problem(filler.source.book.docs, 0, f"{what}{error}")]) from None
 
 
-class Labels(dict[str, str]):
-    """A page's words for a figure; a missing one is an error that names it."""
+class SourceReader(Preprocessor):
+    """Shows the filler the page as it was written, so that it knows which code blocks hold which lines."""
 
-    def __missing__(self, key: str) -> str:
-        raise QuoteError(f"the block's labels lack {key!r}")
+    def __init__(self, md: Markdown, filler: Filler) -> None:
+        super().__init__(md)
+        self.filler = filler
 
-
-def call_figure(source: Source, name: str, labels: dict[str, str]) -> Any:
-    """Calls figures/<module>.py's function for `module.function`."""
-    module_name, _, function_name = name.partition(".")
-    path = source.book.root / "figures" / f"{module_name}.py"
-    if not path.is_file():
-        raise QuoteError(f"there is no figures/{module_name}.py")
-    function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
-    if not callable(function):
-        raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
-    return function(Values(source), Labels(labels))
-
-
-@lru_cache(maxsize=None)
-def _import_figures(path: Path, modified: int) -> ModuleType:
-    """The module at path, loaded again after the file has changed (a live preview lives long)."""
-    root = str(path.parent.parent)
-    if root not in sys.path:
-        sys.path.insert(0, root)  # figures import figures.svg
-    spec = importlib.util.spec_from_file_location(f"figures.{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    def run(self, lines: list[str]) -> list[str]:
+        self.filler.start_page("\n".join(lines))
+        return lines
 
 
 class PlaceholderProcessor(InlineProcessor):
@@ -149,10 +93,26 @@ class PlaceholderProcessor(InlineProcessor):
     def handleMatch(  # type: ignore[override]
         self, m: re.Match[str], data: str
     ) -> tuple[ElementTree.Element, int, int]:
-        try:
-            return self.filler.number(m[1]), m.start(0), m.end(0)
-        except QuoteError as error:
-            raise LedgerError([Problem(self.filler.source.book.docs, 0, str(error))]) from None
+        return _or_fail(self.filler, "", lambda: self.filler.number(m[1])), m.start(0), m.end(0)
+
+
+class PageProcessor(Treeprocessor):
+    """Adds to a page that quotes numbers: below its title the device, at its end where the numbers come from."""
+
+    def __init__(self, md: Markdown, filler: Filler) -> None:
+        super().__init__(md)
+        self.filler = filler
+
+    def run(self, root: ElementTree.Element) -> None:
+        if not self.filler.quoted and not self.filler.printed:
+            return
+        title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
+        root.insert(title + 1, self.filler.device_line())
+        # As raw HTML: a generator that checks links does not see the anchors that highlighted code holds
+        provenance = ElementTree.tostring(self.filler.provenance(), encoding="unicode", method="html")
+        data = f'<script type="application/json" id="ledger-data">{self.filler.data_json()}</script>'
+        for markup in (provenance, data):
+            SubElement(root, "p").text = self.md.htmlStash.store(markup)
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
@@ -168,7 +128,10 @@ class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
 
 
 class LedgerBlock(Block):  # type: ignore[misc]
-    """What the three have in common: an argument that says what stands there, and errors that say so."""
+    """What the three have in common: an argument that says what stands there, and a variant for each device.
+
+    Where devices differ, each variant stands in an element that lists its devices; all but the shown one are hidden.
+    """
 
     ARGUMENT = True
 
@@ -178,14 +141,23 @@ class LedgerBlock(Block):  # type: ignore[misc]
         return filler
 
     def on_create(self, parent: ElementTree.Element) -> ElementTree.Element:
-        try:
-            return self.build(parent)
-        except QuoteError as error:
-            message = f"/// {self.NAME} | {self.argument}: {error}"
-            raise LedgerError([Problem(self.filler.source.book.docs, 0, message)]) from None
+        element: ElementTree.Element = _or_fail(
+            self.filler, f"/// {self.NAME} | {self.argument}: ", lambda: self.build(parent)
+        )
+        return element
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         raise NotImplementedError
+
+    def variant(self, parent: ElementTree.Element, devices: list[str], index: int, css: str) -> ElementTree.Element:
+        element = SubElement(parent, "div", {"class": css, "data-devices": " ".join(devices)})
+        if index:
+            element.set("hidden", "hidden")
+            element.set("data-search-exclude", "")
+        return element
+
+    def raw(self, markup: str) -> str:
+        return str(self.md.htmlStash.store(markup))
 
 
 class OutputBlock(LedgerBlock):
@@ -194,14 +166,14 @@ class OutputBlock(LedgerBlock):
     NAME = "output"
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
-        text, where = self.filler.output(self.argument)
-        block = ElementTree.SubElement(
-            parent, "div", {"class": "output", "data-output": self.argument.replace(" ", "")}
-        )
-        ElementTree.SubElement(block, "p", {"class": "output-where"}).text = AtomicString(where)
-        if text:
+        block = SubElement(parent, "div", {"class": "output"})
+        for index, (devices, text, where) in enumerate(self.filler.outputs(self.argument)):
+            element = self.variant(block, devices, index, "output-variant")
+            SubElement(element, "p", {"class": "output-where"}).text = AtomicString(where)
             markup = f'<pre tabindex="0"><code>{html.escape(text, quote=False)}</code></pre>'
-            ElementTree.SubElement(block, "div").text = self.md.htmlStash.store(markup)
+            SubElement(element, "div").text = self.raw(markup)
+        if not len(block):
+            SubElement(block, "p", {"class": "output-where"}).text = AtomicString(self.filler.words["none"])
         return block
 
 
@@ -215,14 +187,14 @@ class FigureBlock(LedgerBlock):
         return bool(self.options["alt"])
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
-        svg = self.filler.drawing(self.argument, self.options["labels"])
-        described = svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(self.options["alt"])}"', 1)
-        figure = ElementTree.SubElement(parent, "figure", {"class": "drawing", "data-figure": self.argument})
-        frame = ElementTree.SubElement(
-            figure, "div", {"class": "drawing-frame", "tabindex": "0", "data-search-exclude": ""}
-        )
-        frame.text = self.md.htmlStash.store(described)
-        ElementTree.SubElement(figure, "figcaption")
+        figure = SubElement(parent, "figure", {"class": "drawing"})
+        described = f'<svg role="img" aria-label="{html.escape(self.options["alt"])}"'
+        for index, (devices, svg) in enumerate(self.filler.drawings(self.argument, self.options["labels"])):
+            frame = self.variant(figure, devices, index, "drawing-frame")
+            frame.set("tabindex", "0")
+            frame.set("data-search-exclude", "")
+            frame.text = self.raw(svg.replace("<svg", described, 1))
+        SubElement(figure, "figcaption")
         return figure
 
     def on_add(self, block: ElementTree.Element) -> ElementTree.Element:
@@ -236,19 +208,20 @@ class TableBlock(LedgerBlock):
     OPTIONS: ClassVar[dict[str, Any]] = {"labels": ({}, type_any)}
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
-        header, *body = self.filler.rows(self.argument, self.options["labels"])
-        figure = ElementTree.SubElement(parent, "figure", {"class": "table", "data-table": self.argument})
-        frame = ElementTree.SubElement(figure, "div", {"class": "table-frame", "tabindex": "0"})
-        table = ElementTree.SubElement(frame, "table")
-        row = ElementTree.SubElement(ElementTree.SubElement(table, "thead"), "tr")
-        for cell in header:
-            ElementTree.SubElement(row, "th", {"scope": "col"}).text = cell
-        rows = ElementTree.SubElement(table, "tbody")
-        for cells in body:
-            row = ElementTree.SubElement(rows, "tr")
-            for cell in cells:
-                ElementTree.SubElement(row, "td").text = cell
-        ElementTree.SubElement(figure, "figcaption")
+        figure = SubElement(parent, "figure", {"class": "table"})
+        for index, (devices, (header, *body)) in enumerate(self.filler.tables(self.argument, self.options["labels"])):
+            frame = self.variant(figure, devices, index, "table-frame")
+            frame.set("tabindex", "0")
+            table = SubElement(frame, "table")
+            row = SubElement(SubElement(table, "thead"), "tr")
+            for cell in header:
+                SubElement(row, "th", {"scope": "col"}).text = cell
+            rows = SubElement(table, "tbody")
+            for cells in body:
+                row = SubElement(rows, "tr")
+                for cell in cells:
+                    SubElement(row, "td").text = cell
+        SubElement(figure, "figcaption")
         return figure
 
     def on_add(self, block: ElementTree.Element) -> ElementTree.Element:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -50,6 +51,18 @@ class Quote(NamedTuple):
     @property
     def is_device_value(self) -> bool:
         return is_device_value(list(self.path))
+
+    def look_up(self, record: Record) -> Plain:
+        """The value in a record. Raises KeyError if it is not there."""
+        value: Plain = record.values[self.path[0]]
+        for part in self.path[1:]:
+            if isinstance(value, dict):
+                value = value[part]
+            elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            elif value is not None:  # a part of nothing is nothing
+                raise KeyError(part)
+        return value
 
     def format(self, value: Plain, language: str) -> str:
         try:
@@ -107,43 +120,53 @@ class Source:
     def find(self, quote: Quote, device: str | None = None) -> Found:
         """A value on a device (the shown one if None); an exact value from whichever record is freshest.
 
-        Raises QuoteError if the snippet binds no such value.
+        Raises QuoteError if the snippet binds no such value, or no record that is fresh holds it.
         """
         problem = self.snippet(quote.snippet).why_not_quotable(quote.path[0])
         if problem:
             raise QuoteError(f"{quote.name} cannot be quoted", problem)
         first = device or self.shown_device
-        candidates = [first] if quote.is_device_value else [LOCAL, first, *self.devices]
-        record, stale = self._freshest(quote.snippet, candidates)
+        record, stale = self.freshest(
+            quote.snippet, [first] if quote.is_device_value else [LOCAL, first, *self.devices]
+        )
         if record is None:
             return Found(None, None, stale=False)
-        value: Any = record.values.get(quote.path[0], QuoteError)
-        for part in quote.path[1:]:
-            if isinstance(value, dict):
-                value = value.get(part, QuoteError)
-            elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
-                value = value[int(part)]
-            elif value is not None:  # a part of nothing is nothing
-                value = QuoteError
-        if value is QuoteError and not stale:
-            hint = "a value is plain data: numbers, texts, lists and dictionaries of them"
-            raise QuoteError(f"{quote.name} is not in the record of {record.device['name']}; {hint}")
-        return Found(None if value is QuoteError else value, record, stale)
+        try:
+            return Found(quote.look_up(record), record, stale)
+        except KeyError:
+            if stale or (quote.is_device_value and self._is_anywhere(quote)):
+                return Found(None, record, stale)  # another size, say, than this device was measured at
+        hint = "a value is plain data: numbers, texts, lists and dictionaries of them"
+        raise QuoteError(f"{quote.name} is not in the record of {record.device['name']}; {hint}")
 
-    def output(self, snippet: str, section: str, device: str | None = None) -> Found:
-        """What a section printed on a device (the shown one if None), or on another where that one has no record.
+    def _is_anywhere(self, quote: Quote) -> bool:
+        """Whether some device's record holds the value."""
+        for device in self.devices:
+            record = self.records.get(device, quote.snippet)
+            with suppress(KeyError):
+                if record and quote.look_up(record) is not None:
+                    return True
+        return False
 
-        Raises QuoteError if there is no such section or it printed nothing.
+    def outputs(self, snippet: str, section: str) -> dict[str, Found]:
+        """What a section printed, by device; without devices that have no record of it or printed nothing.
+
+        Raises QuoteError if there is no such section, or it printed nothing on any device.
         """
         if section not in self.snippet(snippet).sections:
             raise QuoteError(f"snippets/{snippet}.py has no section {section!r}")
-        record, stale = self._freshest(snippet, [device or self.shown_device, LOCAL, *self.devices])
-        text = record.outputs.get(section) if record else None
-        if record and text is None and not stale:
-            raise QuoteError(f"section {section!r} of snippets/{snippet}.py printed nothing on {record.device['name']}")
-        return Found(text, record, stale)
+        found: dict[str, Found] = {}
+        fresh = 0
+        for device in self.devices:
+            record, stale = self.freshest(snippet, [device])
+            fresh += record is not None and not stale
+            if record and section in record.outputs:
+                found[device] = Found(record.outputs[section], record, stale)
+        if fresh and not found:
+            raise QuoteError(f"section {section!r} of snippets/{snippet}.py prints nothing")
+        return found
 
-    def _freshest(self, snippet: str, devices: list[str]) -> tuple[Record | None, bool]:
+    def freshest(self, snippet: str, devices: list[str]) -> tuple[Record | None, bool]:
         """The first fresh record among the devices, else the first stale one; and whether it is stale."""
         found = [record for device in devices if (record := self.records.get(device, snippet))]
         fresh = [record for record in found if not is_stale(record, self.snippet(snippet))]

@@ -208,7 +208,7 @@ def _first_line(node: ast.stmt) -> int:
 
 
 def _bound_names(statements: list[ast.stmt], in_loop: bool) -> Iterator[tuple[str, int, bool]]:
-    """(name, line, in a loop?) for each time that statements bind a name in their own scope."""
+    """(name, line, in a loop?) for each time that statements bind a name in their own scope; imports are no values."""
     for statement in statements:
         loops = in_loop or isinstance(statement, ast.For | ast.AsyncFor | ast.While)
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -223,8 +223,6 @@ def _bound_names(statements: list[ast.stmt], in_loop: bool) -> Iterator[tuple[st
             for node in ast.walk(child):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not _is_inner(node, child):
                     yield node.id, node.lineno, loops
-                elif isinstance(node, ast.alias):
-                    yield (node.asname or node.name).split(".")[0], statement.lineno, loops
         for block in ("body", "orelse", "finalbody"):
             yield from _bound_names(getattr(statement, block, []), loops)
         for handler in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:

@@ -46,7 +46,9 @@ def is_device_value(path: list[str]) -> bool:
 
     What stands under a CONSTANT was chosen or looked up, not measured: it is exact whatever its unit.
     """
-    return not path[0].isupper() and any(part.endswith(DEVICE_SUFFIXES) or part.startswith(DEVICE_PREFIXES) for part in path)
+    return not path[0].isupper() and any(
+        part.endswith(DEVICE_SUFFIXES) or part.startswith(DEVICE_PREFIXES) for part in path
+    )
 
 
 def format_value(value: Any, unit: str, style: str = "", language: str = "en") -> str:

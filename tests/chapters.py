@@ -6,8 +6,10 @@ pymdownx.snippets does, and run in one namespace from the top of a page to its e
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from functools import lru_cache
+import io
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from markdown import Markdown
-from pymdownx.snippets import DEFAULT_URL_SIZE, SnippetExtension
+from pymdownx.snippets import SnippetExtension
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.definitions import FenceTestDefinition
 
@@ -40,7 +42,7 @@ def expand(fence: Fence) -> str:
     return "\n".join(_preprocessor().run(fence.lines)) + "\n"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _preprocessor() -> Any:
     """The snippets preprocessor with the site's own options."""
 
@@ -50,18 +52,18 @@ def _preprocessor() -> Any:
     Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
     config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
     options = config["markdown_extensions"]["pymdownx.snippets"]
-    assert DEFAULT_URL_SIZE  # the defaults come from the extension itself
     extension = SnippetExtension(**options)
     md = Markdown(extensions=[extension])
     return md.preprocessors["snippet"]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_markdown_docs_markdown_it() -> Reader:
     return Reader()
 
 
 @register_runner(default=True)
-class PageRunner(DefaultRunner):  # type: ignore[misc]
+class PageRunner(DefaultRunner):  # type: ignore[misc,unused-ignore]
     """Runs the blocks of a page in one namespace; a page whose blocks equal those of another so far runs once."""
 
     def __init__(self) -> None:
@@ -85,7 +87,8 @@ class PageRunner(DefaultRunner):  # type: ignore[misc]
         self.failed = True
         for block in self.blocks[self.ran :]:
             try:
-                exec(compile(block.source, str(block.source_path), "exec", dont_inherit=True), self.namespace)
+                with contextlib.redirect_stdout(io.StringIO()):  # what it prints is the site's to show
+                    exec(compile(block.source, str(block.source_path), "exec", dont_inherit=True), self.namespace)
             except TypeError as error:  # stock code takes a TypeError for its own and runs the block a second time
                 raise RuntimeError(f"TypeError: {error}") from error
         self.ran, self.failed = len(self.blocks), False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,16 +70,19 @@ def write_snippet(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def address() -> str:
+    """Where the built site will be served: a free port of this machine, known before the build."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
     """Both languages, built strictly from the committed records alone."""
     folder = tmp_path_factory.mktemp("site")
     for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", folder / "zh", "zh/")):
-        environment = {
-            **os.environ,
-            "LOCAL": "0",
-            "SITE_URL": f"http://127.0.0.1:8000/{suffix}",
-            "NO_MKDOCS_2_WARNING": "1",
-        }
+        environment = {**os.environ, "LOCAL": "0", "SITE_URL": address + suffix, "NO_MKDOCS_2_WARNING": "1"}
         command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
         built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr

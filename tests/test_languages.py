@@ -1,4 +1,4 @@
-"""The two languages of a chapter hold the same: file names, heading ids, code, placeholders, blocks and links, in order."""
+"""The two languages of a chapter hold the same headings' ids, code, placeholders, blocks and links, in order."""
 
 from __future__ import annotations
 

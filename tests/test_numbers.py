@@ -1,4 +1,4 @@
-"""No number with a unit stands in prose unless a record filled it in or a footnote of its paragraph says where it is from."""
+"""No number with a unit stands in prose unless a record filled it in or a footnote says where it is from."""
 
 from __future__ import annotations
 

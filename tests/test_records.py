@@ -64,7 +64,7 @@ def exact(values: dict[str, Any]) -> dict[str, Any]:
 
 # Bad records
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "MFU over 1.2": ({"values": {"mfu": {"bf16": 1.21}}}, r"mfu\.bf16 is 1\.21: more than 1\.2 times the peak"),
     "less than nothing": ({"values": {"x_bytes": [-1]}}, r"x_bytes\.0 is -1, less than nothing"),
     "wrong type": ({"values": []}, r"'values' is a list"),
@@ -93,9 +93,14 @@ def test_a_bad_record_is_refused(small_book: Book, mistake: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"format": 1,', r"good\.json:1: not a record, or a truncated one"), ("[1]", r"good\.json:1: not a record: a JSON list"),
-     ('{"format": 1, "seconds": NaN}', "NaN is no number of JSON"), ("", "truncated"), ("[" * 99999, "truncated")],
-)  # fmt: skip
+    [
+        ('{"format": 1,', r"good\.json:1: not a record, or a truncated one"),
+        ("[1]", r"good\.json:1: not a record: a JSON list"),
+        ('{"format": 1, "seconds": NaN}', "NaN is no number of JSON"),
+        ("", "truncated"),
+        ("[" * 99999, "truncated"),
+    ],
+)
 def test_what_is_no_record_is_refused(small_book: Book, text: str, message: str) -> None:
     (path,) = small_book.measurements.glob("*/good.json")
     path.write_text(text)
@@ -174,7 +179,10 @@ def test_the_hash_is_the_same_on_another_python() -> None:
     ]
     if not pythons:
         pytest.skip("there is no second Python on this machine")
-    code = "import sys; from pathlib import Path; from ledger.snippet import Snippet\nfor p in sys.argv[1:]: print(Snippet.read(Path(p)).hash)"
+    code = (
+        "import sys; from pathlib import Path; from ledger.snippet import Snippet\n"
+        "for path in sys.argv[1:]: print(Snippet.read(Path(path)).hash)"
+    )
     paths = [str(BOOK.snippets / f"{name}.py") for name in BOOK.snippet_names()]
     for python in pythons:
         theirs = subprocess.run(

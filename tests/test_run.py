@@ -1,4 +1,4 @@
-"""A snippet runs in a fresh process, its output goes to its sections, and one that misbehaves is named by file and line."""
+"""A snippet runs in a fresh process, output goes to its sections, one that misbehaves is named by file and line."""
 
 from __future__ import annotations
 

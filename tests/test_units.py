@@ -52,7 +52,7 @@ def test_yes_and_no_in_chinese() -> None:
 
 @pytest.mark.parametrize(("value", "style"), [("text", "short"), (True, "percent"), ([1], ""), ({"a": 1}, "full")])
 def test_a_style_that_does_not_fit_is_refused(value: Any, style: str) -> None:
-    with pytest.raises(ValueError, match="format|single values"):
+    with pytest.raises(ValueError, match=r"format|single values"):
         format_value(value, "", style)
 
 

@@ -1,0 +1,108 @@
+/* The reader's choice of device, and what a number tells of itself. Without this script the default device stands. */
+(() => {
+  "use strict";
+  const KEY = "flops-and-bytes.device";
+  const store = {
+    get() { try { return localStorage.getItem(KEY) } catch { return null } },
+    set(device) { try { localStorage.setItem(KEY, device) } catch { /* a private window forgets */ } },
+  };
+  let page = { quotes: {}, records: {}, words: {} };
+  let tip = null;
+
+  /* Numbers, outputs, figures and tables of one device. */
+  function show(device) {
+    for (const element of document.querySelectorAll("data[data-quote]")) {
+      const texts = page.quotes[element.dataset.quote]?.on;
+      if (!texts) continue; // an exact value: the same everywhere
+      const [text, value, stale] = texts[device] ?? ["—", null, false];
+      element.textContent = text;
+      element.value = value ?? "";
+      element.classList.toggle("absent", value === null);
+      element.classList.toggle("stale", stale);
+      element.title = value === null ? page.words.absent : "";
+    }
+    const groups = new Map();
+    for (const variant of document.querySelectorAll("[data-devices]")) {
+      const group = groups.get(variant.parentElement) ?? [];
+      groups.set(variant.parentElement, [...group, variant]);
+    }
+    for (const variants of groups.values()) {
+      const chosen = variants.find((variant) => variant.dataset.devices.split(" ").includes(device)) ?? variants[0];
+      for (const variant of variants) variant.hidden = variant !== chosen;
+    }
+    for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
+  }
+
+  /* The card that opens at a number: where it is from. */
+  function open(element) {
+    close();
+    const quote = page.quotes[element.dataset.quote];
+    if (!quote) return;
+    const device = document.getElementById("device")?.value;
+    const record = page.records[quote.snippet]?.[device] ?? Object.values(page.records[quote.snippet] ?? {})[0];
+    tip = document.createElement("div");
+    tip.className = "provenance-card";
+    tip.setAttribute("role", "tooltip");
+    const [place, anchor] = quote.at;
+    const link = document.createElement(anchor ? "a" : "span");
+    if (anchor) link.href = anchor;
+    link.textContent = place;
+    const facts = document.createElement("p");
+    facts.textContent = quote.on ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
+    tip.append(link, facts);
+    document.body.append(tip);
+    const box = element.getBoundingClientRect();
+    const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
+    const below = box.bottom + tip.offsetHeight + 8 < innerHeight;
+    tip.style.left = `${left + scrollX}px`;
+    tip.style.top = `${(below ? box.bottom + 4 : box.top - tip.offsetHeight - 4) + scrollY}px`;
+    tip.owner = element;
+  }
+  function close() {
+    tip?.remove();
+    tip = null;
+  }
+
+  /* A line that is led to inside a folded part must be seen. */
+  function unfold() {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (target) target.scrollIntoView({ block: "center" });
+  }
+
+  function start() {
+    close();
+    const data = document.getElementById("ledger-data");
+    page = data ? JSON.parse(data.textContent) : { quotes: {}, records: {}, words: {} };
+    const select = document.getElementById("device");
+    if (!select) return;
+    const remembered = store.get();
+    if (remembered && [...select.options].some((option) => option.value === remembered)) select.value = remembered;
+    show(select.value);
+    select.addEventListener("change", () => {
+      store.set(select.value);
+      show(select.value);
+    });
+  }
+
+  let leaving = 0;
+  document.addEventListener("pointerover", (event) => {
+    if (event.pointerType !== "mouse") return;
+    const number = event.target.closest?.("data[data-quote]");
+    if (number || event.target.closest?.(".provenance-card")) clearTimeout(leaving);
+    else if (tip) leaving = setTimeout(close, 250);
+    if (number && number !== tip?.owner) open(number);
+  });
+  document.addEventListener("click", (event) => {
+    const number = event.target.closest?.("data[data-quote]");
+    if (number) open(number);
+    else if (!event.target.closest?.(".provenance-card a")) close();
+    else setTimeout(close);
+  });
+  document.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  addEventListener("hashchange", unfold);
+  addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
+
+  if (window.document$) window.document$.subscribe(() => { start(); unfold(); }); // also after instant navigation
+  else addEventListener("DOMContentLoaded", () => { start(); unfold(); });
+})();

@@ -1,0 +1,287 @@
+"""What stands on one page in one language: its numbers on every device, and where each of them comes from."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.util import AtomicString
+
+from ledger.chapter import INCLUDE, Chapter
+from ledger.quote import Found, Quote, QuoteError, Source, Values
+from ledger.record import LOCAL, Record
+from ledger.units import format_value
+
+T = TypeVar("T")
+
+WORDS = {
+    "en": {
+        "printed": "Printed on {devices}",
+        "stale": "the code has changed since",
+        "none": "not measured yet",
+        "absent": "not measured on this device",
+        "device": "Numbers from",
+        "default": "The text speaks of {device}.",
+        "provenance": "Where these numbers come from",
+        "repeat": "Repeat them with",
+        "local": "this machine, {name}",
+        "columns": ["Snippet", "Device", "Measured", "Software", "Widest spread"],
+        "line": "line {line}",
+        "trials": "{spread} of {trials} trials",
+        "exact": "the same on every device",
+    },
+    "zh": {
+        "printed": "{devices} 上的输出",
+        "stale": "此后代码有改动",
+        "none": "尚未实测",
+        "absent": "未在此设备上实测",
+        "device": "数字来自",
+        "default": "正文以 {device} 为准。",
+        "provenance": "这些数字从何而来",
+        "repeat": "重新测量：",
+        "local": "本机，{name}",
+        "columns": ["代码", "设备", "测量时间", "软件版本", "最大离散程度"],
+        "line": "第 {line} 行",
+        "trials": "{spread}（{trials} 次）",
+        "exact": "在所有设备上相同",
+    },
+}
+
+
+class Filler:
+    """Looks up what a page quotes and remembers it, so that the page can say at its end where it is from."""
+
+    def __init__(self, source: Source, language: str) -> None:
+        self.source, self.language = source, language
+        self.words: dict[str, Any] = WORDS[language]
+        self.start_page("")
+
+    def start_page(self, text: str) -> None:
+        """Forgets the page before; `text` is the new one's Markdown."""
+        self.page = Chapter.parse(text, self.source.book.docs)
+        self.quoted: dict[str, Quote] = {}  # by what the element's data-quote says
+        self.printed: list[str] = []  # snippets whose output is shown
+
+    # What stands in the text
+
+    def number(self, text: str) -> Element:
+        """A placeholder's text as `<data class="exact|measured" value=… data-quote=…>formatted</data>`."""
+        quote = Quote.parse(text)
+        found = self.source.find(quote)
+        key = quote.name + (f":{quote.style}" if quote.style else "")
+        self.quoted[key] = quote
+        element = Element("data", {"data-quote": key})
+        classes = ["measured" if quote.is_device_value else "exact"]
+        if found.value is None:
+            classes.append("absent")
+            element.set("title", self.words["none" if found.record is None else "absent"])
+        if found.stale:
+            classes.append("stale")
+        element.set("class", " ".join(classes))
+        element.set("value", "" if found.value is None else str(found.value))
+        element.text = AtomicString(quote.format(found.value, self.language))
+        return element
+
+    def outputs(self, argument: str) -> list[tuple[list[str], str, str]]:
+        """(devices, text, where it was printed) for what a section printed: `snippet:section`."""
+        snippet, _, section = (part.strip() for part in argument.partition(":"))
+        by_device = self.source.outputs(snippet, section)
+        self.printed.append(snippet)
+        grouped = _group({device: str(found.value) for device, found in by_device.items()})
+        return [(devices, text, self._where(devices, by_device)) for devices, text in grouped]
+
+    def _where(self, devices: list[str], by_device: dict[str, Found]) -> str:
+        names = ", ".join(dict.fromkeys(self._name(device) for device in devices))
+        stale = any(by_device[device].stale for device in devices)
+        return str(self.words["printed"]).format(devices=names) + (f" ({self.words['stale']})" if stale else "")
+
+    def drawings(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], str]]:
+        """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
+
+        def draw(device: str | None) -> str:
+            svg: Any = call_figure(self.source, name, labels, device)
+            if not isinstance(svg, str) or not svg.startswith("<svg"):
+                raise QuoteError(f"figures.{name} returned no SVG")
+            return str(svg)
+
+        return self._on_each_device(draw)
+
+    def tables(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], list[list[str]]]]:
+        """(devices, rows of Markdown cells, the header first) for each way a table looks; may raise QuoteError."""
+
+        def make(device: str | None) -> list[list[str]]:
+            rows = call_figure(self.source, name, labels, device)
+            if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
+                raise QuoteError(f"figures.{name} returned no rows of one length")
+            return [[str(cell) for cell in row] for row in rows]
+
+        return self._on_each_device(make)
+
+    def _on_each_device(self, make: Callable[[str | None], T]) -> list[tuple[list[str], T]]:
+        devices = self.source.devices
+        return _group({device: make(device) for device in devices}) if devices else [([], make(None))]
+
+    # Where it comes from
+
+    def label(self, device: str) -> str:
+        """A device's name for readers."""
+        name = self._name(device)
+        return str(self.words["local"]).format(name=name) if device == LOCAL else name
+
+    def _name(self, device: str) -> str:
+        return str(next(iter(self.source.records.by_device[device].values())).device["name"])
+
+    def device_line(self) -> Element:
+        """The line below a title: whose numbers these are, and a choice where there is one."""
+        line = Element("div", {"class": "device-line", "data-search-exclude": ""})
+        label = SubElement(line, "label")
+        SubElement(label, "span").text = self.words["device"]
+        select = SubElement(label, "select", {"id": "device", "autocomplete": "off"})
+        for device in self.source.devices:
+            SubElement(select, "option", {"value": device}).text = AtomicString(self.label(device))
+        if self.source.default_device in self.source.devices:
+            default = self.label(self.source.default_device)
+            note = SubElement(line, "span", {"class": "device-note", "data-default": self.source.default_device})
+            note.text = AtomicString(self.words["default"].format(device=default))
+            if self.source.shown_device == self.source.default_device:
+                note.set("hidden", "hidden")
+        return line
+
+    def provenance(self) -> Element:
+        """Every snippet of the page with its records, and the line that made each number."""
+        details = Element("details", {"class": "provenance", "id": "provenance", "data-search-exclude": ""})
+        SubElement(details, "summary").text = self.words["provenance"]
+        snippets = list(dict.fromkeys([*(quote.snippet for quote in self.quoted.values()), *self.printed]))
+        frame = SubElement(details, "div", {"class": "table-frame", "tabindex": "0"})
+        table = SubElement(frame, "table")
+        row = SubElement(SubElement(table, "thead"), "tr")
+        for column in self.words["columns"]:
+            SubElement(row, "th", {"scope": "col"}).text = column
+        body = SubElement(table, "tbody")
+        for snippet in snippets:
+            for device in self.source.devices:
+                if found := self.source.freshest(snippet, [device])[0]:
+                    row = SubElement(body, "tr")
+                    for cell in (f"snippets/{snippet}.py", self.label(device), *self._facts(found, device)):
+                        SubElement(row, "td").text = AtomicString(cell)
+        values = SubElement(details, "ul", {"class": "provenance-values"})
+        for key, quote in self.quoted.items():
+            item = SubElement(values, "li")
+            SubElement(item, "code").text = AtomicString(key)
+            place, anchor = self._place(quote)
+            target = SubElement(item, "a" if anchor else "span", {"href": anchor} if anchor else {})
+            target.text, target.tail = AtomicString(place), ""
+        repeat = SubElement(details, "p")
+        repeat.text = self.words["repeat"] + " "
+        SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(snippets)}")
+        return details
+
+    def _facts(self, record: Record, device: str) -> list[str]:
+        """When, with what versions and with what spread a record was measured."""
+        software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
+        if record.software.get("cuda"):
+            software.append(f"CUDA {record.software['cuda']}")
+        widest = record.largest_spread()
+        spread = "—"
+        if widest:
+            spread = self.words["trials"].format(spread=format_value(widest[0], "share"), trials=widest[1])
+        stale = record.hash != self.source.snippet(record.snippet).hash
+        return [record.measured_at[:10] + (f" ({self.words['stale']})" if stale else ""), ", ".join(software), spread]
+
+    def _place(self, quote: Quote) -> tuple[str, str]:
+        """The line that binds a value, and its anchor on this page if the page shows it."""
+        snippet = self.source.snippet(quote.snippet)
+        line = snippet.bindings[quote.path[0]].line
+        place = f"snippets/{quote.snippet}.py, {self.words['line'].format(line=line)}"
+        for number, fence in enumerate(self.page.fences):
+            shown = 0
+            for text in fence.lines:
+                include = INCLUDE.match(text)
+                if not include:
+                    shown += 1
+                    continue
+                if Path(include["path"]).stem != quote.snippet:
+                    break  # how long another file's part is does not matter: no page mixes two in one block
+                section = snippet.sections.get(include["section"] or "")
+                if section and section.first_line <= line <= section.last_line:
+                    lines = snippet.source.splitlines()[section.first_line - 1 : line]
+                    return place, f"#__span-{number}-{shown + sum('8<' not in each for each in lines)}"
+        return place, ""
+
+    def data_json(self) -> str:
+        """What the page's script needs to show another device: every device value's text on every device."""
+        quotes: dict[str, Any] = {}
+        for key, quote in self.quoted.items():
+            place, anchor = self._place(quote)
+            entry: dict[str, Any] = {"at": [place, anchor], "snippet": quote.snippet}
+            if quote.is_device_value:
+                found = {device: self.source.find(quote, device) for device in self.source.devices}
+                entry["on"] = {
+                    device: [quote.format(f.value, self.language), f.value, f.stale]
+                    for device, f in found.items()
+                    if f.record
+                }
+            quotes[key] = entry
+        records = {
+            snippet: {
+                device: " · ".join([self.label(device), *self._facts(record, device)])
+                for device in self.source.devices
+                if (record := self.source.freshest(snippet, [device])[0])
+            }
+            for snippet in {quote.snippet for quote in self.quoted.values()}
+        }
+        words = {key: self.words[key] for key in ("absent", "exact", "stale")}
+        data = {"quotes": quotes, "records": records, "words": words}
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
+
+
+def _group(by_device: dict[str, T]) -> list[tuple[list[str], T]]:
+    """Devices with equal content together, in order of their first."""
+    groups: list[tuple[list[str], T]] = []
+    for device, content in by_device.items():
+        for devices, seen in groups:
+            if seen == content:
+                devices.append(device)
+                break
+        else:
+            groups.append(([device], content))
+    return groups
+
+
+class Labels(dict[str, str]):
+    """A page's words for a figure; a missing one is an error that names it."""
+
+    def __missing__(self, key: str) -> str:
+        raise QuoteError(f"the block's labels lack {key!r}")
+
+
+def call_figure(source: Source, name: str, labels: dict[str, str], device: str | None) -> Any:
+    """Calls figures/<module>.py's function for `module.function`, with the values of a device."""
+    module_name, _, function_name = name.partition(".")
+    path = source.book.root / "figures" / f"{module_name}.py"
+    if not path.is_file():
+        raise QuoteError(f"there is no figures/{module_name}.py")
+    function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    if not callable(function):
+        raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
+    return function(Values(source, device), Labels(labels))
+
+
+@cache
+def _import_figures(path: Path, modified: int) -> ModuleType:
+    """The module at path, loaded again after the file has changed (a live preview lives long)."""
+    root = str(path.parent.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)  # figures import figures.svg
+    spec = importlib.util.spec_from_file_location(f"figures.{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
