@@ -15,7 +15,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export LOCAL SITE_URL
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: site serve test record status format update clean
+.PHONY: site serve test record bench status zensical format update clean
 
 site: $(READY)
 ifneq ($(LOCAL),0)
@@ -24,6 +24,7 @@ endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
 	$(BIN)/python -m mkdocs build
 	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml
+	$(BIN)/python -m ledger bundle site
 
 # A snippet that changes is run again, its new record makes the page show the new numbers: `make serve LANGUAGE=zh`
 serve: $(READY)
@@ -41,12 +42,21 @@ test: $(READY)
 record: $(READY)
 	$(BIN)/python -m ledger record
 
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
 status: $(READY)
 	$(BIN)/python -m ledger status
 
 format: $(READY)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+# Does the site depend on its generator? Builds the same sources with Zensical and reports which pages' text differs.
+zensical: $(READY)
+	$(PIP_INSTALL) zensical==0.1.1
+	$(MAKE) site LOCAL=0
+	$(BIN)/python -m tests.zensical
 
 # Set-up. torch comes first and apart: its builds differ by machine, so no lock file can hold them.
 $(READY): pyproject.toml .github/constraints.txt

@@ -1,4 +1,4 @@
-"""The command line: python -m ledger {run,record,check,status}."""
+"""Runs the book's snippets, keeps records of what they measure, and checks the chapters that quote them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ def main(arguments: list[str] | None = None) -> int:
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
     check = commands.add_parser("check", help=help_text, description=help_text)
     check.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
+    help_text = "add the snippets' and records' archives to a built site"
+    bundle = commands.add_parser("bundle", help=help_text, description=help_text)
+    bundle.add_argument("site", type=Path, help="the folder of the built site")
     help_text = "list every device's records: fresh, stale or absent"
     commands.add_parser("status", help=help_text, description=help_text)
     options = parser.parse_args(arguments)
     book = Book(options.root.resolve())
     try:
-        return {"run": _run, "record": _record, "check": _check, "status": _status}[options.command](book, options)
+        actions = {"run": _run, "record": _record, "check": _check, "bundle": _bundle, "status": _status}
+        return actions[options.command](book, options)
     except LedgerError as error:
         print(error, file=sys.stderr)
         return 1
@@ -130,6 +134,13 @@ def _check(book: Book, options: argparse.Namespace) -> int:
     if problems:
         print(f"{len(problems)} to mend", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _bundle(book: Book, options: argparse.Namespace) -> int:
+    from ledger.bundle import bundle
+
+    bundle(book, options.site)
+    return 0
 
 
 def _status(book: Book, options: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ class FillExtension(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
         book = Book(Path(self.getConfig("root")).resolve())
         source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
-        self.filler = Filler(source, self.getConfig("language"))
+        self.filler = Filler(source, self.getConfig("language"), md.htmlStash.store)
         md.registerExtension(self)
         md.preprocessors.register(SourceReader(md, self.filler), "ledger-source", 33)  # before includes, at 32
         md.inlinePatterns.register(
@@ -108,11 +108,9 @@ class PageProcessor(Treeprocessor):
             return
         title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
         root.insert(title + 1, self.filler.device_line())
-        # As raw HTML: a generator that checks links does not see the anchors that highlighted code holds
-        provenance = ElementTree.tostring(self.filler.provenance(), encoding="unicode", method="html")
+        root.append(self.filler.provenance())
         data = f'<script type="application/json" id="ledger-data">{self.filler.data_json()}</script>'
-        for markup in (provenance, data):
-            SubElement(root, "p").text = self.md.htmlStash.store(markup)
+        SubElement(root, "p").text = self.md.htmlStash.store(data)
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]

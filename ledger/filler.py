@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import sys
@@ -58,8 +59,9 @@ WORDS = {
 class Filler:
     """Looks up what a page quotes and remembers it, so that the page can say at its end where it is from."""
 
-    def __init__(self, source: Source, language: str) -> None:
-        self.source, self.language = source, language
+    def __init__(self, source: Source, language: str, stash: Callable[[str], str] = str) -> None:
+        """`stash` keeps raw HTML out of Markdown's way and returns what stands for it."""
+        self.source, self.language, self.stash = source, language, stash
         self.words: dict[str, Any] = WORDS[language]
         self.start_page("")
 
@@ -169,19 +171,34 @@ class Filler:
             for device in self.source.devices:
                 if found := self.source.freshest(snippet, [device])[0]:
                     row = SubElement(body, "tr")
-                    for cell in (f"snippets/{snippet}.py", self.label(device), *self._facts(found, device)):
-                        SubElement(row, "td").text = AtomicString(cell)
-        values = SubElement(details, "ul", {"class": "provenance-values"})
-        for key, quote in self.quoted.items():
-            item = SubElement(values, "li")
-            SubElement(item, "code").text = AtomicString(key)
-            place, anchor = self._place(quote)
-            target = SubElement(item, "a" if anchor else "span", {"href": anchor} if anchor else {})
-            target.text, target.tail = AtomicString(place), ""
+                    source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
+                    source.text = AtomicString(f"{snippet}.py")
+                    self._record_link(SubElement(row, "td"), device, snippet)
+                    for fact in self._facts(found, device):
+                        SubElement(row, "td").text = AtomicString(fact)
+        SubElement(details, "div").text = self.stash(self._lines())
         repeat = SubElement(details, "p")
         repeat.text = self.words["repeat"] + " "
         SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(snippets)}")
         return details
+
+    def _lines(self) -> str:
+        """Each value with the line that made it, as raw HTML: it links to lines of code, which are raw HTML too, so
+        that a generator which checks links cannot find their anchors."""
+        items = []
+        for key, quote in self.quoted.items():
+            place, anchor = self._place(quote)
+            where = f'<a href="{anchor}">{html.escape(place)}</a>' if anchor else f"<span>{html.escape(place)}</span>"
+            items.append(f"<li><code>{html.escape(key)}</code> {where}</li>")
+        return f'<ul class="provenance-values">{"".join(items)}</ul>'
+
+    def _record_link(self, cell: Element, device: str, snippet: str) -> None:
+        if device == LOCAL:
+            cell.text = AtomicString(self.label(device))
+        else:
+            SubElement(cell, "a", {"href": f"measurements/{device}/{snippet}.json"}).text = AtomicString(
+                self.label(device)
+            )
 
     def _facts(self, record: Record, device: str) -> list[str]:
         """When, with what versions and with what spread a record was measured."""

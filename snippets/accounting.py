@@ -153,7 +153,7 @@ def time_call(function: Callable[[], Any], min_trials: int = 10, min_seconds: fl
     seconds: list[float] = []
     while len(seconds) < min_trials or sum(seconds) < min_seconds:
         if use_cuda:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             function()
             end.record()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book import Book
+from ledger.bundle import bundle
 from ledger.record import Record
 from ledger.run import run
 from ledger.snippet import Snippet
@@ -86,4 +87,5 @@ def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
         command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
         built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
+    bundle(Book(ROOT), folder)
     return folder

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlparse
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -117,3 +119,15 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page: Page, address: 
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(address + language + path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["", "zh/"])
+@pytest.mark.parametrize("path", PAGES)
+def test_no_accessibility_violation(
+    page: Page, address: str, path: str, language: str, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address + language + path)
+    found = Axe().run(page).response["violations"]
+    assert [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found] == []

@@ -5,6 +5,7 @@ So formulas stand in the page before any script runs, and no page loads KaTeX it
 
 from __future__ import annotations
 
+import html
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -32,7 +33,7 @@ class FormulaProcessor(Treeprocessor):
     def run(self, root: ElementTree.Element) -> None:
         for element in root.iter():
             if element.get("class") == "arithmatex" and element.text:
-                tex = element.text.strip()
+                tex = html.unescape(element.text.strip())
                 element.text = self.md.htmlStash.store(typeset(tex[2:-2].strip(), display=tex.startswith("\\[")))
 
 

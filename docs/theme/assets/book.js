@@ -85,6 +85,13 @@
     });
   }
 
+  /* Two things that the theme leaves without a name for a screen reader: the search dialog, and copy buttons. */
+  new MutationObserver(() => {
+    for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) nav.setAttribute("role", "none");
+    const search = document.querySelector(".md-search:not([aria-label])");
+    search?.setAttribute("aria-label", search.querySelector("input").placeholder);
+  }).observe(document.documentElement, { childList: true, subtree: true });
+
   let leaving = 0;
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType !== "mouse") return;
