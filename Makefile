@@ -15,7 +15,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export LOCAL SITE_URL
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: site serve test record bench status zensical format update clean
+.PHONY: site serve test record compare bench status zensical format update clean
 
 site: $(READY)
 ifneq ($(LOCAL),0)
@@ -41,6 +41,11 @@ test: $(READY)
 
 record: $(READY)
 	$(BIN)/python -m ledger record
+
+# This machine beside a published device: make compare DEVICE=nvidia-h200
+compare: $(READY)
+	$(BIN)/python -m ledger run
+	$(BIN)/python -m ledger compare $(DEVICE)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ledger.book import Book, LedgerError
+from ledger.compare import compare
 from ledger.device import describe_device, read_gpu_state
 from ledger.record import Record, Records, is_stale, local_folder
 from ledger.run import MissingImport, resolve, run
@@ -32,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
     check = commands.add_parser("check", help=help_text, description=help_text)
     check.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
+    help_text = "set this machine's values beside a published device's"
+    compare_command = commands.add_parser("compare", help=help_text, description=help_text)
+    compare_command.add_argument("device", nargs="?", help="a folder of measurements/ (default: the only one)")
     help_text = "add the snippets' and records' archives to a built site"
     bundle = commands.add_parser("bundle", help=help_text, description=help_text)
     bundle.add_argument("site", type=Path, help="the folder of the built site")
@@ -40,7 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     book = Book(options.root.resolve())
     try:
-        actions = {"run": _run, "record": _record, "check": _check, "bundle": _bundle, "status": _status}
+        actions = {
+            "run": _run,
+            "record": _record,
+            "compare": _compare,
+            "check": _check,
+            "bundle": _bundle,
+            "status": _status,
+        }
         return actions[options.command](book, options)
     except LedgerError as error:
         print(error, file=sys.stderr)
@@ -123,6 +134,12 @@ def _with_progress(snippets: list[Snippet]) -> Iterator[Snippet]:
         yield snippet
     if snippets and sys.stderr.isatty():
         print(f"\r\033[K{len(snippets)} snippets in {time.monotonic() - began:.1f} s", file=sys.stderr)
+
+
+def _compare(book: Book, options: argparse.Namespace) -> int:
+    for line in compare(book, options.device):
+        print(line)
+    return 0
 
 
 def _check(book: Book, options: argparse.Namespace) -> int:

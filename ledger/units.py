@@ -20,6 +20,8 @@ UNITS = (  # the longest suffix first: a rate ends in _per_second, not in _secon
 )
 DEVICE_SUFFIXES = ("_seconds", "_per_second", "mfu")
 DEVICE_PREFIXES = ("measured_", "predicted_")
+DEVICE_PARTS = ("spread", "trials")  # of a Timing
+DEVICE_PARTS = ("spread", "trials")  # of a Timing
 FORMATS = ("short", "full", "plain", "gb", "sci", "percent", "times", "raw")
 FORMAT = re.compile(rf"^(?:{'|'.join(FORMATS)}|\.\df%?)$")
 
@@ -47,7 +49,7 @@ def is_device_value(path: list[str]) -> bool:
     What stands under a CONSTANT was chosen or looked up, not measured: it is exact whatever its unit.
     """
     return not path[0].isupper() and any(
-        part.endswith(DEVICE_SUFFIXES) or part.startswith(DEVICE_PREFIXES) for part in path
+        part.endswith(DEVICE_SUFFIXES) or part.startswith(DEVICE_PREFIXES) or part in DEVICE_PARTS for part in path
     )
 
 

@@ -17,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-PAGES = ["two-questions/", "storage-and-strides/"]
+PAGES = ["", "two-questions/", "how-numbers-are-made/", "storage-and-strides/"]
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

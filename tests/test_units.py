@@ -67,6 +67,7 @@ def test_the_last_unit_of_a_path_decides() -> None:
         ("x_bytes", False),
         ("x_seconds", True),
         ("copy_timing.median_seconds", True),
+        ("copy_timing.spread", True),
         ("sweep_mfu.bf16", True),
         ("measured_bytes", True),
         ("predicted_bytes.a", True),

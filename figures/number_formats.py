@@ -1,0 +1,131 @@
+"""Figures and tables of the chapter on number formats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+
+FORMATS = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1")  # in the order of the page
+CELL = 10  # width of one bit: 64 of them fill the drawing
+DECADES = (-48, 42)  # ends of the axis of ranges; fp64 reaches beyond both
+
+
+def bit_fields(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """One third in every format: the bits as they are stored, and the number that they stand for."""
+    fields = values["number_formats.third_fields"] or {}
+    stored = values["number_formats.third_stored"] or {}
+    names = [name for name in FORMATS if fields.get(name)]
+    drawing = Drawing(642, 34 + 54 * len(names))
+    for colour, part in enumerate(("sign", "exponent", "fraction")):
+        _tinted(drawing, 120 * colour + 1, 4, 16, 16, colour)
+        drawing.text(120 * colour + 24, 17, labels[part])
+    for row, name in enumerate(names):
+        y = 34.0 + 54 * row
+        drawing.text(0, y + 16, labels[name])
+        drawing.text(92, y + 16, repr(stored[name]), css="muted")
+        x = 1.0
+        for colour, bits in enumerate(fields[name].split(" ")):
+            _tinted(drawing, x, y + 22, CELL * len(bits), 22, colour)
+            for bit in bits:
+                drawing.text(x + CELL / 2, y + 38, bit, anchor="middle")
+                x += CELL
+    return str(drawing)
+
+
+def _tinted(drawing: Drawing, x: float, y: float, width: float, height: float, colour: int) -> None:
+    """A see-through rectangle with its outline, so that a digit on it stays legible in light and dark."""
+    drawing.add("rect", f"fill-{colour}", x=x, y=y, width=width, height=height, fill_opacity=0.35)
+    drawing.rect(x, y, width, height, f"stroke-{colour}")
+
+
+def ranges(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The positive numbers of every format on a logarithmic axis: normal ones dark, subnormal ones light."""
+    limits = values["number_formats.limits"] or {}
+    tiny = values["number_formats.TINY"]
+    names = [name for name in FORMATS if limits.get(name)]
+    bottom = 36.0 + 34 * len(names)
+    drawing = Drawing(640, bottom + 30)
+    if tiny:
+        drawing.line(_across(tiny), 24, _across(tiny), bottom, "stroke-ink")
+        drawing.text(_across(tiny), 16, labels["tiny"], anchor="middle")
+    for row, name in enumerate(names):
+        y, limit = 34.0 + 34 * row, limits[name]
+        left, knee, right = (_across(limit[end]) for end in ("smallest_subnormal", "smallest_normal", "largest"))
+        drawing.text(84, y + 16, labels[name], anchor="end")
+        drawing.add("rect", "fill-1", x=left, y=y, width=knee - left, height=22, fill_opacity=0.35)
+        drawing.rect(knee, y, right - knee, 22, "fill-1")
+        if math.log10(limit["largest"]) > DECADES[1]:  # an arrow at each end says that it goes on
+            drawing.path(f"M{right + 4:g} {y:g} l10 11 l-10 11 Z", "fill-1")
+            drawing.path(f"M{left - 4:g} {y:g} l-10 11 l10 11 Z", "fill-1")
+    drawing.line(_across(10.0 ** DECADES[0]), bottom, _across(10.0 ** DECADES[1]), bottom, "stroke-muted")
+    for decade in range(-45, DECADES[1], 15):
+        x = _across(10.0**decade)
+        drawing.line(x, bottom, x, bottom + 6, "stroke-muted")
+        drawing.text(x, bottom + 22, f"1e{decade}" if decade else "1", css="muted", anchor="middle")
+    return str(drawing)
+
+
+def _across(number: float) -> float:
+    """Where a number lies on the axis; numbers beyond it at its ends."""
+    decade = min(max(math.log10(number), DECADES[0]), DECADES[1])
+    return 112 + (decade - DECADES[0]) / (DECADES[1] - DECADES[0]) * 508
+
+
+def formats(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each format: its fields, its ends, its step at 1, and what the matrix takes in it."""
+    columns = {
+        "bits": "limits.{}.bits",
+        "largest": "limits.{}.largest",
+        "smallest_normal": "limits.{}.smallest_normal",
+        "smallest_subnormal": "limits.{}.smallest_subnormal",
+        "eps": "limits.{}.eps",
+        "matrix": "matrix_bytes.{}",
+    }
+    rows = _table(labels, columns)
+    limits = values["number_formats.limits"] or {}
+    for name, row in zip(FORMATS, rows[1:], strict=True):
+        fields = (f"{{{{ number_formats.limits.{name}.{field}_bits }}}}" for field in ("exponent", "fraction"))
+        row[1] = " + ".join((f"{row[1]} = 1", *fields))
+        for column, key in enumerate(("smallest_normal", "smallest_subnormal", "eps"), start=3):
+            digits = str(limits.get(name, {}).get(key, 0))
+            if digits.startswith("0.") and len(digits) <= 9:  # a short fraction is shown as it is
+                row[column] = row[column].replace(" }}", ":raw }}")
+    return rows
+
+
+def stored(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """What each format makes of a half, of 1e-8 and of a third."""
+    columns = {
+        "half": "half_stored.{}:raw",
+        "tiny": "tiny_stored.{}:raw",
+        "third": "third_stored.{}:raw",
+    }
+    return _table(labels, columns)
+
+
+def measured(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each format: the matrix predicted, by the allocator's count and by the GPU's, and what came of it."""
+    columns = {
+        "predicted": "matrix_bytes.{}",
+        "allocator": "measured_matrix.{}.allocator_bytes",
+        "allocator_ratio": "measured_matrix_ratio.{}.allocator:.4f",
+        "gpu": "measured_matrix.{}.gpu_bytes",
+        "gpu_ratio": "measured_matrix_ratio.{}.gpu:.4f",
+    }
+    rows = _table(labels, columns)
+    rows[0].append(labels["outcome"])
+    outcomes = values["number_formats.measured_matrix"] or {}
+    for name, row in zip(FORMATS, rows[1:], strict=True):
+        row.append(labels[outcomes[name]["outcome"]] if name in outcomes else "—")
+    return rows
+
+
+def _table(labels: Mapping[str, str], columns: Mapping[str, str]) -> list[list[str]]:
+    """A row for each format, a column for each quoted value."""
+    rows = [[labels["format"], *(labels[column] for column in columns)]]
+    for name in FORMATS:
+        rows.append([labels[name], *(f"{{{{ number_formats.{path.format(name)} }}}}" for path in columns.values())])
+    return rows

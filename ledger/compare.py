@@ -1,0 +1,64 @@
+"""This machine beside a published device, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ledger.book import Book, LedgerError, Problem
+from ledger.record import LOCAL, Record, Records
+from ledger.units import Plain, format_value, is_device_value, unit_of_path
+
+
+def compare(book: Book, device: str | None) -> Iterator[str]:
+    """Lines of a table: each device value here, there, and their ratio; grouped by snippet.
+
+    Exact values are listed only where they differ, which they never should. Raises LedgerError if there is no such
+    device, or nothing has been run here.
+    """
+    records = Records.load(book)
+    published = sorted(records.by_device.keys() - {LOCAL})
+    if device not in published and (device or len(published) != 1):
+        have = ", ".join(published) or "none yet"
+        raise LedgerError([Problem(book.measurements, 0, f"name a device to compare with; there are: {have}")])
+    there = records.by_device[device or published[0]]
+    here = records.by_device.get(LOCAL, {})
+    if not here:
+        raise LedgerError([Problem(book.cache, 0, "nothing has been run on this machine: python -m ledger run")])
+    yield f"{'':44}{_name(here):>18}{_name(there):>18}{'ratio':>9}"
+    for snippet in sorted(here.keys() & there.keys()):
+        rows = list(_rows(here[snippet], there[snippet]))
+        if rows:
+            changed = "" if here[snippet].hash == there[snippet].hash else "  (measured with different code)"
+            yield f"\n{snippet}{changed}"
+            yield from rows
+    for snippet in sorted(there.keys() - here.keys()):
+        yield f"\n{snippet}: not run here"
+
+
+def _name(records: dict[str, Record]) -> str:
+    return str(next(iter(records.values())).device["name"])[:17]
+
+
+def _rows(here: Record, there: Record) -> Iterator[str]:
+    ours, theirs = (dict(_leaves([], record.values)) for record in (here, there))
+    for path in sorted(ours.keys() | theirs.keys()):
+        left, right = ours.get(path), theirs.get(path)
+        if not is_device_value(list(path)):
+            if path in ours and path in theirs and left != right:
+                yield f"  {'.'.join(path):42}{left!s:>18}{right!s:>18}   differs, though it is exact"
+            continue
+        unit = unit_of_path(list(path))
+        texts = [format_value(value, unit) for value in (left, right)]
+        numbers = [value for value in (left, right) if isinstance(value, int | float) and not isinstance(value, bool)]
+        ratio = f"{numbers[0] / numbers[1]:8.3g}×" if len(numbers) == 2 and numbers[1] else ""
+        yield f"  {'.'.join(path):42}{texts[0]:>18}{texts[1]:>18}{ratio:>9}"
+
+
+def _leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else ((str(i), item) for i, item in enumerate(value))
+        for key, item in items:
+            yield from _leaves([*path, key], item)
+    else:
+        yield tuple(path), value

@@ -1,0 +1,184 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""How the numbers of this book are made: what is exact, what depends on the device, and what cannot be had at all."""
+
+# --8<-- [start:setup]
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from accounting import get_allocated_bytes, get_device, time_call
+from torch.utils.flop_counter import FlopCounterMode
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:tensor]
+SIDE = 32
+x = torch.zeros(SIDE, SIDE)  # float32, 4 bytes an element
+tensor_bytes = x.numel() * x.element_size()
+
+assert tensor_bytes == SIDE * SIDE * 4
+print(f"{tensor_bytes:,} bytes")
+# --8<-- [end:tensor]
+
+
+# --8<-- [start:count]
+N = 1024  # rows and columns
+
+
+def matmul_flops_of(side: int) -> int:
+    """FLOPs of a product of two square matrices, counted on shapes without numbers."""
+    shape = torch.empty(side, side, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        _ = shape @ shape
+    return int(counter.get_total_flops())
+
+
+matmul_flops = matmul_flops_of(N)
+assert matmul_flops == 2 * N**3
+print(f"{matmul_flops:,} FLOPs")
+# --8<-- [end:count]
+
+
+# --8<-- [start:trials]
+NUM_TRIALS = 40
+
+
+def seconds_of(function: Callable[[], Any]) -> float:
+    """Seconds of one call by the wall clock; a GPU works on its own, so wait for it."""
+    use_cuda = torch.cuda.is_available()
+    if use_cuda:
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    function()
+    if use_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+a, b = torch.randn(2, N, N, device=get_device())
+measured_trials_seconds = [seconds_of(lambda: a @ b) for _ in range(NUM_TRIALS)]
+# --8<-- [end:trials]
+
+
+# --8<-- [start:median]
+first_seconds = measured_trials_seconds[0]
+mean_seconds = statistics.mean(measured_trials_seconds)
+quartiles_seconds = statistics.quantiles(measured_trials_seconds, n=4)
+low_seconds, median_seconds, high_seconds = quartiles_seconds
+measured_spread = (high_seconds - low_seconds) / median_seconds
+measured_first_ratio = first_seconds / median_seconds
+measured_mean_ratio = mean_seconds / median_seconds
+
+print(f"first  {first_seconds * 1e3:.3g} ms")
+print(f"mean   {mean_seconds * 1e3:.3g} ms")
+print(f"median {median_seconds * 1e3:.3g} ms, spread {measured_spread:.1%}")
+# --8<-- [end:median]
+
+
+# --8<-- [start:again]
+measured_again = [time_call(lambda: a @ b) for _ in range(3)]
+medians_seconds = [timing.median_seconds for timing in measured_again]
+measured_apart_ratio = max(medians_seconds) / min(medians_seconds)
+
+for timing in measured_again:
+    milliseconds = timing.median_seconds * 1e3
+    print(f"{milliseconds:.3g} ms, spread {timing.spread:.1%}, {timing.trials} trials")
+# --8<-- [end:again]
+
+
+# --8<-- [start:predict]
+half_flops = matmul_flops_of(N // 2)
+flops_ratio = matmul_flops / half_flops
+assert flops_ratio == 8
+
+half_a, half_b = torch.randn(2, N // 2, N // 2, device=get_device())
+half_seconds = time_call(lambda: half_a @ half_b).median_seconds
+predicted_seconds = half_seconds * flops_ratio
+full_seconds = statistics.median(medians_seconds)
+measured_to_predicted_ratio = full_seconds / predicted_seconds
+print(f"measured / predicted: {measured_to_predicted_ratio:.2f}")
+# --8<-- [end:predict]
+
+
+# --8<-- [start:dash]
+measured_torch_says_bytes = torch.cuda.memory_allocated()
+measured_allocated_bytes = get_allocated_bytes()
+print("torch:", measured_torch_says_bytes, "toolkit:", measured_allocated_bytes)
+# --8<-- [end:dash]
+
+
+# --8<-- [start:units]
+D_MODEL = 12288  # GPT-3 (arXiv 2005.14165, table 2.1)
+D_FF = 4 * D_MODEL  # its feed-forward layer (section 2.1)
+CLAIMED_BYTES = 2_300_000_000  # "2.3 GB", as lecture notes have it
+
+matrix_bytes = D_MODEL * D_FF * 4  # float32
+matrix_gb, matrix_gib = matrix_bytes / 1000**3, matrix_bytes / 1024**3
+missing_bytes = matrix_bytes - CLAIMED_BYTES
+
+assert matrix_bytes != CLAIMED_BYTES
+assert f"{matrix_gb:.1f}" == "2.4" and matrix_gib == 2.25
+print(f"{matrix_bytes:,} bytes = {matrix_gb:.2f} GB = {matrix_gib:.2f} GiB")
+# --8<-- [end:units]
+
+
+# --8<-- [start:prefixes]
+prefix_ratio = {prefix: 1024**n / 1000**n for n, prefix in enumerate("MGT", start=2)}
+for prefix, ratio in prefix_ratio.items():
+    print(f"1 {prefix}iB = {ratio:.3f} {prefix}B")
+# --8<-- [end:prefixes]
+
+
+# --8<-- [start:exercise_1]
+def depends_on_device(name: str) -> bool:
+    """Whether the name of a value says that it depends on the device."""
+    if name.isupper():
+        return False  # a constant was chosen or looked up, not measured
+    return name.endswith(("_seconds", "_per_second", "mfu")) or name.startswith(("measured_", "predicted_"))
+
+
+NAMES = ("weight_bytes", "copy_bytes_per_second", "PEAK_FLOP_PER_SECOND", "measured_peak_bytes", "bf16_mfu")
+device_names = [name for name in NAMES if depends_on_device(name)]
+assert device_names == ["copy_bytes_per_second", "measured_peak_bytes", "bf16_mfu"]
+print(*device_names)
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+TIMES_SECONDS = (0.0200, 0.0010, 0.0010, 0.0012, 0.0013)  # the first call loads a library
+middle = statistics.median(TIMES_SECONDS)
+mean_over_median_ratio = statistics.mean(TIMES_SECONDS) / middle
+warm_mean_over_median_ratio = statistics.mean(TIMES_SECONDS[1:]) / middle
+
+assert mean_over_median_ratio > 4
+assert abs(warm_mean_over_median_ratio - 1) < 0.1
+print(f"mean / median: {mean_over_median_ratio:.2f}, without the first call {warm_mean_over_median_ratio:.2f}")
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+REPORTED_MIB = 81_559  # what nvidia-smi prints for an H100
+LABEL_BYTES = 80 * 1000**3  # what is printed on its box: 80 GB
+
+reported_bytes = REPORTED_MIB * 1024**2
+reported_over_label_ratio = reported_bytes / LABEL_BYTES
+assert LABEL_BYTES < reported_bytes < 80 * 1024**3
+print(f"{reported_bytes:,} bytes = {reported_bytes / 1000**3:.1f} GB = {reported_bytes / 1024**3:.1f} GiB")
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+PRINTED = 2.147e9  # "2.147 GFLOPS"
+TOOK_SECONDS = 0.040
+IMPLIED_FLOP_PER_SECOND = matmul_flops / TOOK_SECONDS
+
+assert abs(matmul_flops / PRINTED - 1) < 0.001  # it is the count
+assert IMPLIED_FLOP_PER_SECOND > 20 * PRINTED  # and not the speed
+print(f"{matmul_flops / 1e9:.3f} GFLOPs, {IMPLIED_FLOP_PER_SECOND / 1e9:.1f} GFLOP/s")
+# --8<-- [end:exercise_4]

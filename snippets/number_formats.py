@@ -1,0 +1,466 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["numpy", "torch>=2.11"]
+# ///
+"""What the bits of a floating-point number mean, which numbers a format holds, and what a tensor of them weighs."""
+
+# --8<-- [start:setup]
+import math
+import sys
+import textwrap
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+# accounting.py, the book's toolkit, lies beside this file
+from accounting import get_memory_usage
+
+
+def message_of(call: Callable[[], object]) -> str:
+    """What the error of a call says that has to fail."""
+    try:
+        call()
+    except RuntimeError as error:
+        return textwrap.fill(f"{type(error).__name__}: {error}", width=80)
+    raise AssertionError("the call was expected to fail")
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:ways]
+generator = torch.Generator().manual_seed(0)
+
+zeros = torch.zeros(4, 8)
+ones = torch.ones(4, 8)
+normal = torch.randn(4, 8, generator=generator)  # mean 0, variance 1
+from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
+shape_only = torch.empty(4, 8, device="meta")  # no memory at all
+assert {x.dtype for x in (zeros, ones, normal, from_data, shape_only)} == {torch.float32}
+
+integers = torch.tensor([1, 2, 3])  # no decimal point
+print(from_data.dtype, from_data.element_size(), "bytes an element")
+print(integers.dtype, integers.element_size(), "bytes an element")
+assert integers.dtype == torch.int64
+# --8<-- [end:ways]
+
+
+# --8<-- [start:empty]
+torch.use_deterministic_algorithms(True)  # fills what is not initialized, so that its use shows
+not_zero = torch.empty(2, 3)
+torch.use_deterministic_algorithms(False)  # back to the default: whatever the memory held before
+
+print(not_zero)
+assert not_zero.isnan().all()
+# --8<-- [end:empty]
+
+
+# --8<-- [start:formats]
+class Format(NamedTuple):
+    """A floating-point format: the widths of its fields in bits; the sign takes one more."""
+
+    exponent_bits: int  # k
+    fraction_bits: int  # m
+    reserved: int  # how many patterns, from the top, mean infinity or NaN
+    dtype: torch.dtype
+    packed: int = 1  # numbers in one element of dtype
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent_bits + self.fraction_bits
+
+
+FORMATS = {
+    "fp64": Format(11, 52, 2**52, torch.float64),  # IEEE 754: the topmost exponent is reserved
+    "fp32": Format(8, 23, 2**23, torch.float32),
+    "fp16": Format(5, 10, 2**10, torch.float16),
+    "bf16": Format(8, 7, 2**7, torch.bfloat16),
+    "fp8_e4m3": Format(4, 3, 1, torch.float8_e4m3fn),  # one NaN, no infinity
+    "fp8_e5m2": Format(5, 2, 2**2, torch.float8_e5m2),
+    "fp4_e2m1": Format(2, 1, 0, torch.float4_e2m1fn_x2, packed=2),  # neither
+}
+for fmt in FORMATS.values():
+    assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize  # fields are bits, an element is bytes
+# --8<-- [end:formats]
+
+
+# --8<-- [start:decode]
+def decode(pattern: int, fmt: Format) -> float:
+    """The number that a pattern of bits means, if it is finite (IEEE 754-2019, section 3.4)."""
+    k, m = fmt.exponent_bits, fmt.fraction_bits
+    bias: int = 2 ** (k - 1) - 1
+    sign = -1 if pattern >> (k + m) else 1
+    exponent = (pattern >> m) % 2**k
+    fraction: float = (pattern % 2**m) / 2**m  # f / 2^m
+    leading = 0 if exponent == 0 else 1  # 0: subnormal, or zero itself; 1: normal
+    scale: float = 2.0 ** (max(exponent, 1) - bias)
+    return sign * scale * (leading + fraction)
+
+
+by_hand = decode(0b0_01100_0100000000, FORMATS["fp16"])
+print(by_hand)
+assert by_hand == 2**-3 * 1.25
+# --8<-- [end:decode]
+
+
+# --8<-- [start:check]
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+
+
+def all_numbers(fmt: Format) -> list[float]:
+    """Every number from zero to the largest, in the order of patterns, as PyTorch reads them."""
+    patterns = torch.arange(2 ** (fmt.bits - 1) - fmt.reserved).to(INTEGERS[fmt.dtype.itemsize])
+    return patterns.view(fmt.dtype).double().tolist()
+
+
+for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
+    numbers = all_numbers(FORMATS[name])
+    assert numbers == [decode(pattern, FORMATS[name]) for pattern in range(len(numbers))]
+    assert numbers == sorted(numbers)  # patterns in order are numbers in order
+    print(f"{name:9}{len(numbers):6} patterns agree with the formula")
+# --8<-- [end:check]
+
+
+# --8<-- [start:normal_only]
+def decode_as_normal(pattern: int, fmt: Format) -> float:
+    """The formula for normal numbers, used for all of them: wrong where the exponent field is 0."""
+    k, m = fmt.exponent_bits, fmt.fraction_bits
+    bias: int = 2 ** (k - 1) - 1
+    scale: float = 2.0 ** ((pattern >> m) - bias)
+    fraction: float = (pattern % 2**m) / 2**m
+    return scale * (1 + fraction)
+
+
+all_bits_zero = torch.zeros((), dtype=torch.int32).view(torch.float32).item()
+claimed_zero = decode_as_normal(0, FORMATS["fp32"])
+print("the normal formula says", claimed_zero, "and PyTorch", all_bits_zero)
+assert claimed_zero != 0
+assert decode(0, FORMATS["fp32"]) == all_bits_zero == 0
+# --8<-- [end:normal_only]
+
+
+# --8<-- [start:limits]
+def limits_of(fmt: Format) -> dict[str, int | float]:
+    """The ends of a format and its step at 1, all of them read off bit patterns."""
+    one = (2 ** (fmt.exponent_bits - 1) - 1) << fmt.fraction_bits  # exponent field = bias, fraction 0
+    return {
+        "bits": fmt.bits,
+        "exponent_bits": fmt.exponent_bits,
+        "fraction_bits": fmt.fraction_bits,
+        "largest": decode(2 ** (fmt.bits - 1) - 1 - fmt.reserved, fmt),
+        "smallest_normal": decode(1 << fmt.fraction_bits, fmt),  # exponent field 1, fraction 0
+        "smallest_subnormal": decode(1, fmt),
+        "eps": decode(one + 1, fmt) - decode(one, fmt),
+    }
+
+
+limits = {name: limits_of(fmt) for name, fmt in FORMATS.items()}
+for name, fmt in FORMATS.items():
+    if fmt.packed == 1:  # torch.finfo knows all but fp4
+        info = torch.finfo(fmt.dtype)
+        ours = (limits[name]["largest"], limits[name]["smallest_normal"], limits[name]["eps"])
+        assert ours == (info.max, info.smallest_normal, info.eps)
+    print(f"{name:9}ends at {limits[name]['largest']}")
+# --8<-- [end:limits]
+
+
+# --8<-- [start:baseline]
+print("Python's largest float:", sys.float_info.max)
+print("NumPy's default:       ", np.zeros(1).dtype)
+print("PyTorch's default:     ", torch.zeros(1).dtype)
+assert sys.float_info.max == limits["fp64"]["largest"]
+assert np.zeros(1).dtype == np.float64 and torch.zeros(1).dtype == torch.float32
+# --8<-- [end:baseline]
+
+
+# --8<-- [start:same_range]
+bf16, fp32 = limits["bf16"], limits["fp32"]
+assert bf16["exponent_bits"] == fp32["exponent_bits"]
+assert bf16["smallest_normal"] == fp32["smallest_normal"]
+assert bf16["largest"] < fp32["largest"]
+assert bf16["smallest_subnormal"] > 60_000 * fp32["smallest_subnormal"]
+beyond_bf16 = str(torch.tensor(fp32["largest"]).bfloat16().item())
+print(f"the largest fp32, {fp32['largest']:.4e}, is {beyond_bf16} in bf16")
+assert beyond_bf16 == "inf"
+# --8<-- [end:same_range]
+
+
+# --8<-- [start:encode]
+def encode(x: float, fmt: Format) -> int:
+    """The pattern of the number nearest to a finite x; of two as near, the one that ends in 0."""
+    if fmt.packed == 1:
+        stored = torch.tensor(x, dtype=fmt.dtype)
+        return int(stored.view(INTEGERS[fmt.dtype.itemsize]).item()) & ((1 << fmt.bits) - 1)
+    sign_bit = 1 << (fmt.bits - 1)  # PyTorch converts nothing to fp4: try all its numbers
+    patterns = range(sign_bit - fmt.reserved)
+    nearest = min(patterns, key=lambda pattern: (abs(decode(pattern, fmt) - abs(x)), pattern % 2))
+    return nearest + (sign_bit if x < 0 else 0)
+
+
+def fields_of(x: float, fmt: Format) -> str:
+    """Sign, exponent and fraction of x as it is stored, with a space between."""
+    digits = f"{encode(x, fmt):0{fmt.bits}b}"
+    return f"{digits[0]} {digits[1 : 1 + fmt.exponent_bits]} {digits[1 + fmt.exponent_bits :]}"
+
+
+# --8<-- [end:encode]
+
+
+# --8<-- [start:half]
+half_fields = {name: fields_of(0.5, fmt) for name, fmt in FORMATS.items()}
+half_stored = {name: decode(encode(0.5, fmt), fmt) for name, fmt in FORMATS.items()}
+for name, fields in half_fields.items():
+    print(f"{name:9}{fields}")
+assert set(half_stored.values()) == {0.5}  # exact everywhere
+# --8<-- [end:half]
+
+
+# --8<-- [start:tiny]
+TINY = 1e-8
+
+tiny_fields = {name: fields_of(TINY, fmt) for name, fmt in FORMATS.items()}
+tiny_stored = {name: decode(encode(TINY, fmt), fmt) for name, fmt in FORMATS.items()}
+for name, fields in tiny_fields.items():
+    print(f"{name:9}{fields}")
+assert tiny_stored["fp16"] == 0
+assert tiny_stored["bf16"] == 1.0011717677116394e-08
+# --8<-- [end:tiny]
+
+
+# --8<-- [start:equal]
+x = torch.tensor(TINY, dtype=torch.bfloat16)
+print("x == 1e-8:       ", (x == TINY).item())
+print("x.item() == 1e-8:", x.item() == TINY, " it is", x.item())
+assert x == TINY and x.item() != TINY
+# --8<-- [end:equal]
+
+
+# --8<-- [start:third]
+third_fields = {name: fields_of(1 / 3, fmt) for name, fmt in FORMATS.items()}
+third_stored = {name: decode(encode(1 / 3, fmt), fmt) for name, fmt in FORMATS.items()}
+third_error_share = {name: float(abs(3 * Fraction(x) - 1)) for name, x in third_stored.items()}
+for name, stored in third_stored.items():
+    print(f"{name:9}{stored}")
+    is_normal = stored >= limits[name]["smallest_normal"]
+    assert third_error_share[name] <= limits[name]["eps"] / 2 or not is_normal
+assert third_stored["fp4_e2m1"] < limits["fp4_e2m1"]["smallest_normal"]
+# --8<-- [end:third]
+
+
+# --8<-- [start:resolution]
+STEPS, STEP_SIZE = 1000, 1e-3
+
+
+def walk(dtype: torch.dtype) -> float:
+    """Where a number ends that starts at 1 and takes all steps; 2, if nothing is lost."""
+    total = torch.ones((), dtype=dtype)
+    for _ in range(STEPS):
+        total += STEP_SIZE
+    return total.item()
+
+
+walked = {name: walk(FORMATS[name].dtype) for name in ("fp64", "fp32", "fp16", "bf16")}
+for name, end in walked.items():
+    print(f"{name:6}{end}")
+assert walked["bf16"] == 1  # exactly
+assert limits["bf16"]["eps"] / 2 > STEP_SIZE  # not half a step: each sum rounds back
+# --8<-- [end:resolution]
+
+
+# --8<-- [start:overflow]
+FACTOR = 300
+
+factors = {name: torch.tensor(FACTOR, dtype=FORMATS[name].dtype) for name in walked}
+squares = {name: str((factor * factor).item()) for name, factor in factors.items()}
+print(squares)
+assert squares["fp16"] == "inf"
+assert float(squares["bf16"]) != FACTOR**2  # in range, but rounded
+# --8<-- [end:overflow]
+
+
+# --8<-- [start:loss_scaling]
+SCALE = 2**15
+
+
+def gradient(scale: int) -> float:
+    """d loss / d weight = 1e-4 · 1e-4 in fp16, as backward makes it, the loss scaled up before."""
+    weight = torch.ones((), dtype=torch.float16, requires_grad=True)
+    loss = weight * 1e-4 * 1e-4
+    (scaled,) = torch.autograd.grad(loss * scale, weight)
+    return scaled.float().item() / scale  # scaled down again, in higher precision
+
+
+plain_gradient, scaled_gradient = gradient(scale=1), gradient(SCALE)
+print("fp16:", plain_gradient, " fp16 with loss scaling:", scaled_gradient)
+assert plain_gradient == 0
+assert math.isclose(scaled_gradient, 1e-8, rel_tol=limits["fp16"]["eps"])
+# --8<-- [end:loss_scaling]
+
+
+# --8<-- [start:fp8]
+in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)  # stored and converted anywhere
+print("back in fp32:", in_fp8.float().tolist())
+print(message_of(lambda: in_fp8 + in_fp8))  # but no arithmetic
+
+measured_e4m3_overflow = str(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item())
+print("1000 becomes", measured_e4m3_overflow, "with torch", torch.__version__)
+
+fnuz_largest = torch.finfo(torch.float8_e4m3fnuz).max  # the E4M3 of AMD's MI300X
+assert fnuz_largest == 240 != limits["fp8_e4m3"]["largest"]
+# --8<-- [end:fp8]
+
+
+# --8<-- [start:memory]
+D_MODEL = 12288  # GPT-3 175B: Brown et al., 2020, table 2.1
+D_FF = 4 * D_MODEL  # section 2.1
+
+
+def matrix_in(fmt: Format) -> torch.Tensor:
+    """The first feed-forward matrix of one GPT-3 layer; on "meta" it has a size but no memory."""
+    return torch.empty(D_MODEL, D_FF // fmt.packed, dtype=fmt.dtype, device="meta")
+
+
+small_bytes = get_memory_usage(zeros)
+matrix_bytes = {name: get_memory_usage(matrix_in(fmt)) for name, fmt in FORMATS.items()}
+for name, held in matrix_bytes.items():
+    print(f"{name:9}{held:14,} bytes")
+assert small_bytes == 4 * 8 * 4 == 128
+assert matrix_bytes["fp32"] == D_MODEL * D_FF * 4 == 2.25 * 2**30
+assert f"{matrix_bytes['fp32'] / 1e9:.1f}" == "2.4"  # not 2.3 GB
+# --8<-- [end:memory]
+
+
+# --8<-- [start:measure]
+class Measured(NamedTuple):
+    """What came of putting a tensor on the GPU: an outcome and, if it worked, two counts."""
+
+    outcome: str  # a key of OUTCOMES
+    allocator_bytes: int | None = None  # PyTorch's allocator: what its tensors hold
+    gpu_bytes: int | None = None  # the driver: how much less of the whole GPU is free
+
+
+def measure(like: torch.Tensor) -> Measured:
+    """GPU memory of a tensor of that shape and data type. What fails is an outcome too."""
+    if not torch.cuda.is_available():
+        return Measured("no_cuda")
+    torch.cuda.empty_cache()  # or the tensor may move into memory that is taken already
+    free, allocated = torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()
+    try:
+        matrix = torch.empty(like.shape, dtype=like.dtype, device="cuda")
+    except torch.OutOfMemoryError:
+        return Measured("out_of_memory")
+    except (NotImplementedError, TypeError):
+        return Measured("unsupported")
+    assert matrix.is_cuda
+    taken = free - torch.cuda.mem_get_info()[0]
+    return Measured("measured", torch.cuda.memory_allocated() - allocated, taken)
+
+
+# --8<-- [end:measure]
+
+
+# --8<-- [start:compare]
+PAGE_BYTES = 2 * 2**20  # a GPU's memory is given out in pieces of this size
+assert all(held % PAGE_BYTES == 0 for held in matrix_bytes.values())  # nothing to round up
+
+OUTCOMES = {
+    "measured": "measured",
+    "no_cuda": "not measured: PyTorch finds no CUDA GPU on this machine",
+    "out_of_memory": "out of memory: the GPU is too small for it, or others use it",
+    "unsupported": "not measured: the GPU or this PyTorch lacks the data type",
+}
+
+
+def ratio(measured: int | None, predicted: int) -> float | None:
+    """Measured over predicted; None if nothing was measured."""
+    return None if measured is None else measured / predicted
+
+
+measured_matrix = {name: measure(matrix_in(fmt)) for name, fmt in FORMATS.items()}
+measured_matrix_ratio = {
+    name: {
+        "allocator": ratio(measured.allocator_bytes, matrix_bytes[name]),
+        "gpu": ratio(measured.gpu_bytes, matrix_bytes[name]),
+    }
+    for name, measured in measured_matrix.items()
+}
+for name, measured in measured_matrix.items():
+    print(f"{name:9}{OUTCOMES[measured.outcome]}")
+# --8<-- [end:compare]
+
+
+# --8<-- [start:exercise_1]
+E5M2 = FORMATS["fp8_e5m2"]
+ones_place = decode(0b0_01100_01, E5M2)
+below = decode(0b1_00000_01, E5M2)
+print(ones_place, below)
+assert ones_place == by_hand == 0.15625
+assert below == -(2.0**-14) / 4 == -limits["fp8_e5m2"]["smallest_subnormal"]
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+def last_count(fmt: Format) -> int:
+    """The number at which counting by ones comes to a stand."""
+    last = 1 << (fmt.fraction_bits + 1)
+    assert decode(encode(last - 1.0, fmt), fmt) == last - 1  # exact so far
+    assert decode(encode(last + 1.0, fmt), fmt) == last  # halfway to the next number: rounds to even
+    return last
+
+
+last_counts = {name: last_count(fmt) for name, fmt in FORMATS.items()}
+for name, last in last_counts.items():
+    print(f"{name:9}{last:,}")
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+def least_scale(x: float, fmt: str) -> int:
+    """The smallest power of two that lifts x into a format's normal range."""
+    return math.ceil(math.log2(limits[fmt]["smallest_normal"] / x))
+
+
+scale_powers = {name: least_scale(TINY, name) for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
+print(scale_powers)
+fp16_ceiling = limits["fp16"]["largest"] / 2 ** scale_powers["fp16"]
+assert 2 ** scale_powers["fp16"] * TINY >= limits["fp16"]["smallest_normal"]
+assert 2 ** (scale_powers["fp16"] - 1) * TINY < limits["fp16"]["smallest_normal"]
+assert scale_powers["bf16"] < 0  # already there, with room to spare
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+def worst_error(name: str) -> float:
+    """The largest relative error of a normal number: it lies halfway between 1 and the next one."""
+    middle = 1 + limits[name]["eps"] / 2
+    return (middle - decode(encode(middle, FORMATS[name]), FORMATS[name])) / middle
+
+
+def powers_of_two(name: str) -> int:
+    """How many powers of two a format holds, from its smallest subnormal on."""
+    top, bottom = math.log2(limits[name]["largest"]), math.log2(limits[name]["smallest_subnormal"])
+    return math.floor(top) - math.floor(bottom) + 1
+
+
+fp8_error_share = {name: worst_error(name) for name in ("fp8_e4m3", "fp8_e5m2")}
+fp8_powers = {name: powers_of_two(name) for name in fp8_error_share}
+for name, error in fp8_error_share.items():
+    print(f"{name}: errors up to {error:.1%}, {fp8_powers[name]} powers of two")
+assert fp8_error_share["fp8_e4m3"] < fp8_error_share["fp8_e5m2"]
+assert fp8_powers["fp8_e4m3"] < fp8_powers["fp8_e5m2"]
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+BLOCK, SCALE_BITS = 32, 8  # MXFP4: OCP Microscaling Formats, 2023
+
+mxfp4_bits = FORMATS["fp4_e2m1"].bits + SCALE_BITS / BLOCK
+mxfp4_matrix_bytes = matrix_bytes["fp4_e2m1"] + D_MODEL * D_FF // BLOCK * SCALE_BITS // 8
+bf16_to_mxfp4_ratio = matrix_bytes["bf16"] / mxfp4_matrix_bytes
+print(f"{mxfp4_bits} bits a number, {mxfp4_matrix_bytes:,} bytes")
+print(f"bf16 takes {bf16_to_mxfp4_ratio:.2f} times as much")
+assert mxfp4_matrix_bytes == D_MODEL * D_FF * mxfp4_bits / 8
+# --8<-- [end:exercise_5]
