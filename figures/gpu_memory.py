@@ -1,0 +1,131 @@
+"""Figures and tables of the chapter on GPU memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+
+WIDTH = 640
+COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
+MIB = 2**20
+
+
+def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Two segments with their blocks, in use or free, and the request that no gap can hold, on one scale."""
+    rows = values["gpu_memory.fragmented_segments"] or []
+    wanted = values["gpu_memory.NEXT_BYTES"] or 0
+    left, height, pitch = 110, 40, 62
+    longest = max((sum(size for size, _ in row) for row in rows), default=0) or 1
+    scale = (WIDTH - left - 4) / longest
+    drawing = Drawing(WIDTH, 34 + pitch * (len(rows) + bool(wanted)))
+    drawing.rect(left, 4, 16, 14, "fill-1")
+    drawing.text(left + 24, 16, labels["used"])
+    drawing.rect(left + 160, 4, 16, 14, "faint")
+    drawing.rect(left + 160, 4, 16, 14, "stroke-muted")
+    drawing.text(left + 184, 16, labels["free"])
+    for index, row in enumerate(rows):
+        x, y = float(left), 34 + index * pitch
+        drawing.text(0, y + 25, f"{labels['segment']} {index + 1}")
+        for size, used in row:
+            drawing.rect(x, y, size * scale, height, "faint")
+            if used:  # see-through, so that its number stays legible in light and dark
+                drawing.add("rect", "fill-1", x=x, y=y, width=size * scale, height=height, fill_opacity=0.45)
+            drawing.rect(x, y, size * scale, height, "stroke-muted")
+            drawing.text(x + size * scale / 2, y + 25, f"{size // MIB} MiB", "ink" if used else "muted", "middle")
+            x += size * scale
+    if wanted:
+        y = 34 + len(rows) * pitch
+        drawing.text(0, y + 25, labels["wanted"])
+        drawing.rect(left, y, wanted * scale, height, "stroke-0")
+        drawing.text(left + wanted * scale / 2, y + 25, f"{wanted // MIB} MiB", anchor="middle")
+    return str(drawing)
+
+
+def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes after each allocation of a training step, stacked by kind; a dot where the allocator's history has them."""
+    stacks = values["gpu_memory.timeline"] or []
+    kinds = values["gpu_memory.KINDS"] or []
+    measured = values["gpu_memory.measured_step.timeline_bytes"] or []
+    num_forward = 1 + 3 * (values["gpu_memory.NUM_LAYERS"] or 0)  # the input; a weight and two results a layer
+    left, top, bottom = 58.0, 64.0, 330.0
+    highest = max([sum(stack.values()) for stack in stacks] + measured, default=0) or 1
+    step = 20 * MIB
+    ceiling = -(-highest // step) * step
+    drawing = Drawing(WIDTH, bottom + 52)
+
+    def height(size: float) -> float:
+        return (bottom - top) * size / ceiling
+
+    for colour, kind in enumerate(kinds):
+        drawing.rect(colour * 160, 2, 14, 14, f"fill-{colour}")
+        drawing.text(colour * 160 + 20, 14, labels[kind])
+    if measured:
+        drawing.circle(7, 34, 4, "ink")
+        drawing.text(20, 39, labels["measured"])
+    for size in range(0, ceiling + 1, step):
+        y = bottom - height(size)
+        drawing.line(left, y, WIDTH, y, "stroke-muted")
+        drawing.text(left - 8, y + 5, f"{size // MIB}", "muted", "end")
+    drawing.text(left - 8, top - 14, "MiB", "muted", "end")
+
+    pitch = (WIDTH - left) / max(len(stacks), len(measured), 1)
+    for index, stack in enumerate(stacks):
+        x, y = left + index * pitch, bottom
+        for colour, kind in enumerate(kinds):
+            part = height(stack[kind])
+            y -= part
+            if part:
+                drawing.rect(x + 1, y, pitch - 2, part, f"fill-{colour}")
+    for index, size in enumerate(measured):
+        drawing.circle(left + (index + 0.5) * pitch, bottom - height(size), 4, "ink")
+    if stacks:
+        border = left + num_forward * pitch
+        drawing.line(border, top - 22, border, bottom + 8)
+        drawing.text(border - 8, top - 12, labels["forward"], anchor="end")
+        drawing.text(border + 8, top - 12, labels["backward"])
+        drawing.text((left + WIDTH) / 2, bottom + 36, labels["allocations"], "muted", "middle")
+    return str(drawing)
+
+
+def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each shape: what is requested, allocated and reserved, by the model and on the device."""
+    columns = ("shape", "requested", "allocated", "reserved", "measured_allocated", "measured_reserved")
+    rows = [[labels[column] for column in columns]]
+    for name in values["gpu_memory.SHAPES"] or {}:
+        quotes = [f"requests.{name}.{count}" for count in COUNTS]
+        quotes += [f"measured_requests.{name}.{count}" for count in COUNTS[1:]]
+        rows.append([name.replace("x", " × "), *(f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes)])
+    return [rows[0], *sorted(rows[1:], key=lambda row: _elements(row[0]))]
+
+
+def _elements(shape: str) -> int:
+    """The number of elements of "4 × 8": records keep their keys sorted as text."""
+    product = 1
+    for size in shape.split(" × "):
+        product *= int(size)
+    return product
+
+
+def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The three counts at their peak, predicted and measured."""
+    rows = [[labels[column] for column in ("count", "predicted", "measured", "ratio")]]
+    for count in COUNTS:
+        quotes = (f"step_peaks.{count}", f"measured_peaks.{count}", f"measured_peaks_ratio.{count}:times")
+        rows.append([labels[count], *(f"{{{{ gpu_memory.{quote} }}}}" for quote in quotes)])
+    return rows
+
+
+def transfers(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each way to the GPU: its time, its rate, the share of the link, and its time against the plain one."""
+    rows = [[labels[column] for column in ("way", "time", "rate", "share", "relative")]]
+    for name in ("pageable", "pinned_ahead", "pinned_in_line"):
+        quotes = (
+            f"measured_transfers.{name}.median_seconds",
+            f"measured_rates.{name}.bytes_per_second",
+            f"measured_rates.{name}.link_share",
+            f"measured_rates.{name}.to_pageable_ratio",
+        )
+        rows.append([labels[name], *(f"{{{{ gpu_memory.{quote} }}}}" for quote in quotes)])
+    return rows
