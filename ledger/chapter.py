@@ -21,7 +21,9 @@ INCLUDE = re.compile(r'^\s*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[a-z][a-
 HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[\w-]+)[^{}]*\})?\s*$")
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
 BLOCK_END = re.compile(r"^/{3,}\s*$")
-HTML_BLOCK = re.compile(r"^\s{0,3}<(?:!--|/?(?:div|p|table|section|figure|details|ul|ol|pre|script|style|h[1-6])\b)")
+HTML_BLOCK = re.compile(
+    r"^\s{0,3}<(?:!--|/?(?:form|div|p|table|section|figure|details|ul|ol|pre|script|style|h[1-6])\b)"
+)
 INLINE = re.compile(
     r"""(?P<escape>\\.)
     | (?P<code>(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))
@@ -200,7 +202,7 @@ class Chapter:
                 Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
             )
         self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
-        if block["argument"] and block["kind"] not in ("output", "figure", "table"):
+        if block["argument"] and block["kind"] not in ("output", "figure", "table", "data"):
             self.paragraphs.append((start, block["argument"]))
         return number
 

@@ -44,6 +44,8 @@ def _check_chapter(chapter: Chapter, filler: Filler) -> Iterator[Problem]:
     for block in chapter.blocks:
         if block.kind == "output":
             yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.outputs(argument))
+        if block.kind == "data":
+            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.data(argument))
         if block.kind in ("figure", "table"):
             yield from _check_drawing(chapter.path, block.line, block.kind, block.argument, block.options, filler)
 

@@ -109,24 +109,23 @@ class PageProcessor(Treeprocessor):
         title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
         root.insert(title + 1, self.filler.device_line())
         root.append(self.filler.provenance())
-        data = f'<script type="application/json" id="ledger-data">{self.filler.data_json()}</script>'
-        SubElement(root, "p").text = self.md.htmlStash.store(data)
+        SubElement(root, "p").text = self.md.htmlStash.store(self.filler.page_data())
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
-    """The blocks `output`, `figure` and `table`."""
+    """The blocks `output`, `figure`, `table` and `data`."""
 
     def __init__(self, **config: Any) -> None:
         self.config = config
         super().__init__()
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:
-        for block in (OutputBlock, FigureBlock, TableBlock):
+        for block in (OutputBlock, FigureBlock, TableBlock, DataBlock):
             block_mgr.register(block, self.getConfigs())
 
 
 class LedgerBlock(Block):  # type: ignore[misc]
-    """What the three have in common: an argument that says what stands there, and a variant for each device.
+    """What they have in common: an argument that says what stands there, and a variant for each device.
 
     Where devices differ, each variant stands in an element that lists its devices; all but the shown one are hidden.
     """
@@ -224,3 +223,14 @@ class TableBlock(LedgerBlock):
 
     def on_add(self, block: ElementTree.Element) -> ElementTree.Element:
         return block[-1]
+
+
+class DataBlock(LedgerBlock):
+    """`/// data | snippet.value`: an exact value as JSON, for a script of the page."""
+
+    NAME = "data"
+
+    def build(self, parent: ElementTree.Element) -> ElementTree.Element:
+        block = SubElement(parent, "div", {"hidden": "hidden"})
+        block.text = self.raw(self.filler.data(self.argument))
+        return block

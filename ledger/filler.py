@@ -126,6 +126,13 @@ class Filler:
 
         return self._on_each_device(make)
 
+    def data(self, name: str) -> str:
+        """A value, whole, for a script of the page. Raises QuoteError if it is no exact value."""
+        quote = Quote.parse(name)
+        if quote.is_device_value:
+            raise QuoteError(f"{name} depends on the device; only exact values are given to scripts")
+        return _data_element(f"data-{name}", self.source.find(quote).value)
+
     def _on_each_device(self, make: Callable[[str | None], T]) -> list[tuple[list[str], T]]:
         devices = self.source.devices
         return _group({device: make(device) for device in devices}) if devices else [([], make(None))]
@@ -232,7 +239,7 @@ class Filler:
                     return place, f"#__span-{number}-{shown + sum('8<' not in each for each in lines)}"
         return place, ""
 
-    def data_json(self) -> str:
+    def page_data(self) -> str:
         """What the page's script needs to show another device: every device value's text on every device."""
         quotes: dict[str, Any] = {}
         for key, quote in self.quoted.items():
@@ -256,7 +263,15 @@ class Filler:
         }
         words = {key: self.words[key] for key in ("absent", "exact", "stale")}
         data = {"quotes": quotes, "records": records, "words": words}
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
+        return _data_element("ledger-data", data)
+
+
+def _data_element(name: str, data: Any) -> str:
+    """Data for a script, as JSON in an attribute: neither the search index nor a theme that runs the scripts of a page
+    which it loads (a script element of any type, Material's does) takes it for something else."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    quoted = text.replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
+    return f"<div hidden id='{html.escape(name)}' data-json='{quoted}'></div>"
 
 
 def _group(by_device: dict[str, T]) -> list[tuple[list[str], T]]:

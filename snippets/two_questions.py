@@ -29,6 +29,8 @@ def training_flops(parameters: float, tokens: float) -> float:
 def training_days(flops: float, num_gpus: int, peak_flop_per_second: float, mfu: float) -> float:
     """Days in which num_gpus do so many FLOPs, each at the share mfu of its peak."""
     return flops / (num_gpus * peak_flop_per_second * mfu) / SECONDS_PER_DAY
+
+
 # --8<-- [end:training_days]
 
 

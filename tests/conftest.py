@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
 from ledger.bundle import bundle
@@ -89,3 +95,51 @@ def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
         assert built.returncode == 0, built.stdout + built.stderr
     bundle(Book(ROOT), folder)
     return folder
+
+
+# The browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serve(folder: Path, port: int = 0) -> Iterator[str]:
+    """Serves a folder on this machine, at a port of the system's choice if none is given."""
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("no Chromium: install Debian's package chromium")
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page that fails its test on any error in the console and any request to another host."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    mistakes: list[str] = []
+    page.on("console", lambda message: mistakes.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.on("response", lambda r: mistakes.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else mistakes.append(r.url))
+    yield page
+    context.close()
+    assert mistakes == []

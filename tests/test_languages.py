@@ -38,7 +38,7 @@ def blocks(chapter: Chapter) -> list[Item]:
         labels = options.get("labels", {})
         return (
             kind,
-            argument if kind in ("output", "figure", "table") else "",
+            argument if kind in ("output", "figure", "table", "data") else "",
             sorted(options),
             sorted(map(str, labels)),
         )

@@ -42,7 +42,9 @@ def main() -> None:
                 continue
             for part, expected in parts(ours).items():
                 found = parts(theirs / name)[part]
-                print(f"{name}: {part}: {'the same' if found == expected else f'{len(found)} instead of {len(expected)}'}")
+                print(
+                    f"{name}: {part}: {'the same' if found == expected else f'{len(found)} instead of {len(expected)}'}"
+                )
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@
   function start() {
     close();
     const data = document.getElementById("ledger-data");
-    page = data ? JSON.parse(data.textContent) : { quotes: {}, records: {}, words: {} };
+    page = data ? JSON.parse(data.dataset.json) : { quotes: {}, records: {}, words: {} };
     const select = document.getElementById("device");
     if (!select) return;
     const remembered = store.get();

@@ -1,0 +1,155 @@
+"""Figures and tables of the chapter on utilization."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+from ledger.units import format_value
+
+WIDTH = 640
+DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
+LAYER = {
+    "kernel": ("products", "kernel_share"),
+    "mfu": ("layer", "mfu"),
+    "recomputed_mfu": ("recomputed", "recomputed_mfu"),
+    "recomputed_hfu": ("recomputed", "recomputed_hfu_share"),
+}
+
+
+def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """FLOP/s over the side of a square product, both logarithmic: a line a data type, dashes at its peak."""
+    rates = values["mfu.sweep_flop_per_second"] or {}
+    peaks = values["mfu.predicted_peaks_flop_per_second"] or {}
+    curves = {
+        dtype: sorted((int(side), rate) for side, rate in (rates.get(dtype) or {}).items() if rate) for dtype in DTYPES
+    }
+    curves = {dtype: curve for dtype, curve in curves.items() if curve}
+    sides = sorted({side for curve in curves.values() for side, _ in curve}) or [1, 2]
+    heights = [rate for curve in curves.values() for _, rate in curve]
+    heights += [peaks[dtype] for dtype in curves if peaks.get(dtype)]
+    low = math.floor(math.log10(min(heights, default=1)))
+    high = max(math.ceil(math.log10(max(heights, default=10))), low + 1)
+    left, right, top, bottom = 112, WIDTH - 20, 66, 356
+
+    def place_x(side: int) -> float:
+        return left + 14 + (right - left - 28) * math.log(side / sides[0]) / math.log(sides[-1] / sides[0])
+
+    def place_y(rate: float) -> float:
+        return bottom - (bottom - top) * (math.log10(rate) - low) / (high - low)
+
+    drawing = Drawing(WIDTH, bottom + 52)
+    drawing.text(0, 46, labels["rate"], "muted")
+    for power in range(low, high + 1):
+        y = place_y(10**power)
+        drawing.line(left, y, right, y, "stroke-muted")
+        drawing.text(left - 8, y + 5, format_value(10**power, "flop_per_second"), "muted", anchor="end")
+    for side in sides:
+        drawing.text(place_x(side), bottom + 22, str(side), "muted", anchor="middle")
+    drawing.text(right, bottom + 46, labels["side"], "muted", anchor="end")
+    for index, (dtype, curve) in enumerate(curves.items()):
+        colour = DTYPES.index(dtype)
+        drawing.rect(index * 126, 2, 14, 14, f"fill-{colour}")
+        drawing.text(index * 126 + 20, 14, labels[dtype])
+        if peaks.get(dtype):
+            y = place_y(peaks[dtype])
+            drawing.add("line", f"stroke-{colour}", x1=left, y1=y, x2=right, y2=y, stroke_dasharray="3 5")
+        points = [(place_x(side), place_y(rate)) for side, rate in curve]
+        drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{colour}")
+        for x, y in points:
+            drawing.circle(x, y, 6 if dtype == "float16" else 4, f"fill-{colour}")  # bf16 may cover fp16
+    return str(drawing)
+
+
+def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """For each shape of a result its waves: a box a wave, filled as far as SMs have a tile to do."""
+    shapes = values["mfu.SHAPES"] or {}
+    tilings = values["mfu.tilings"] or {}
+    num_sms = values["mfu.NUM_SMS"] or 1
+    names = [name for name in ("2048", "2304", "4096", "4224", "4352") if name in shapes and name in tilings]
+    left, box, row, top = 132, 84, 40, 30
+    drawing = Drawing(WIDTH, top + row * max(len(names), 1))
+    drawing.text(0, 14, labels["result"], "muted")
+    drawing.text(left, 14, labels["waves"], "muted")
+    drawing.text(WIDTH, 14, labels["tiles"], "muted", anchor="end")
+    for index, name in enumerate(names):
+        y = top + row * index
+        tiles = tilings[name]["tiles"]
+        drawing.text(0, y + 19, f"{shapes[name][0]} × {shapes[name][1]}")
+        drawing.text(WIDTH, y + 19, str(tiles), anchor="end")
+        for wave in range(tilings[name]["waves"]):
+            x = left + wave * box
+            at_work = min(tiles - wave * num_sms, num_sms)
+            drawing.rect(x, y, box - 6, 28, "faint")
+            drawing.rect(x, y, (box - 6) * at_work / num_sms, 28, "fill-1")
+            drawing.rect(x, y, box - 6, 28, "stroke-ink")
+    return str(drawing)
+
+
+def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each GPU of the table: its dense peak by data type."""
+    rows = [[labels["gpu"], *(labels[dtype] for dtype in DTYPES)]]
+    for name in values["mfu.TABLE_GPUS"] or []:
+        known = (values["mfu.PEAK_FLOP_PER_SECOND"] or {}).get(name, {})
+        cells = [f"{{{{ mfu.PEAK_FLOP_PER_SECOND.{name}.{dtype} }}}}" if dtype in known else "—" for dtype in DTYPES]
+        rows.append([name, *cells])
+    return rows
+
+
+def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each data type: the time that the peak predicts, the time measured, the rate, and the utilization."""
+    rows = [[labels[key] for key in ("dtype", "predicted", "measured", "rate", "over_float32", "utilization")]]
+    for dtype in DTYPES:
+        cells = (
+            f"predicted_seconds.{dtype}",
+            f"measured_seconds.{dtype}",
+            f"matmul_flop_per_second.{dtype}",
+            f"measured_over_float32_ratio.{dtype}",
+            f"matmul_mfu.{dtype}",
+        )
+        rows.append([labels[dtype], *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def shapes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each shape: what its tiles predict and what was measured, relative to the shape that fills its waves."""
+    rows = [[labels[key] for key in ("shape", "waves", "predicted", "rate", "measured", "ratio")]]
+    found = values["mfu.SHAPES"] or {}
+    for name in ("2048", "2304", "4096", "4224", "4352", "4097", "odd_sums"):
+        if name in found:
+            cells = (
+                f"tilings.{name}.waves",
+                f"tilings.{name}.filled_share",
+                f"shape_flop_per_second.{name}",
+                f"measured_of_full_share.{name}",
+                f"measured_to_filled_ratio.{name}",
+            )
+            rows.append([" × ".join(map(str, found[name])), *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each utilization: whose FLOPs, how long the call took, and the share of the peak."""
+    rows = [[labels[key] for key in ("what", "flops", "time", "ratio", "share")]]
+    for name, (call, share) in LAYER.items():
+        flops = "measured_hardware_flops" if name == "recomputed_hfu" else "measured_model_flops"
+        cells = (
+            flops,
+            f"measured_calls.{call}.median_seconds",
+            f"measured_call_ratio.{call}",
+            f"measured_layer.{share}",
+        )
+        rows.append([labels[name], *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Lone products above, whole training runs below: the share of the peak that each is reported to reach."""
+    rows = [[labels["what"], labels["kind"], labels["share"]]]
+    for table, kind in (("LONE_MATMUL_SHARE", "lone"), ("TRAINING_MFU", "training")):
+        reported = values[f"mfu.{table}"] or {}
+        for name in sorted(reported, key=lambda name: -reported[name]):
+            rows.append([labels.get(name, name), labels[kind], f"{{{{ mfu.{table}.{name} }}}}"])
+    return rows

@@ -1,0 +1,197 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["calflops", "thop", "torch>=2.11", "torchinfo", "transformers"]
+# ///
+"""What four tools say of one GPT-2, against the truth. A configuration is enough: nothing is downloaded."""
+
+# --8<-- [start:setup]
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+with warnings.catch_warnings():  # thop imports distutils, which Python has retired
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import thop
+import torchinfo
+from calflops import calculate_flops
+from transformers import AutoModelForCausalLM, GPT2Config
+from transformers.pytorch_utils import Conv1D
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:truth]
+VOCABULARY, WIDTH, LAYERS = 50_257, 768, 12  # V, d, L of GPT-2 small
+POSITIONS = 1024  # the most tokens it can read
+CONTEXTS = (256, 1024)  # T, tokens in one sequence
+
+
+def forward_flops(seq_len: int) -> int:
+    """FLOPs of the matrix products of one forward pass: 2T(12Ld² + Vd) + 4T²dL."""
+    weights = 12 * LAYERS * WIDTH**2 + VOCABULARY * WIDTH
+    return 2 * seq_len * weights + 4 * seq_len**2 * WIDTH * LAYERS
+
+
+block_parameters = 12 * WIDTH**2 + 13 * WIDTH  # weights; biases and two norms
+embedding_parameters = (VOCABULARY + POSITIONS) * WIDTH  # the head shares the first part
+true_parameters = embedding_parameters + LAYERS * block_parameters + 2 * WIDTH
+true_flops = {seq_len: forward_flops(seq_len) for seq_len in CONTEXTS}
+print(f"{true_parameters:,} parameters")
+for T, flops in true_flops.items():
+    print(f"T = {T}: {flops:,} FLOPs")
+# --8<-- [end:truth]
+
+
+# --8<-- [start:ask]
+class Answer(NamedTuple):
+    """What a tool says."""
+
+    flops: int
+    parameters: int
+
+
+def ask_counter(model: torch.nn.Module, tokens: torch.Tensor) -> Answer:
+    """PyTorch's own counter; parameters as PyTorch lists them, shared ones once."""
+    with FlopCounterMode(display=False) as counter:
+        model(tokens)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return Answer(counter.get_total_flops(), parameters)
+
+
+def ask_calflops(model: torch.nn.Module, tokens: torch.Tensor) -> Answer:
+    flops, _, parameters = calculate_flops(
+        model,
+        kwargs={"input_ids": tokens},
+        print_results=False,
+        output_as_string=False,
+    )
+    return Answer(int(flops), int(parameters))
+
+
+def ask_torchinfo(model: torch.nn.Module, tokens: torch.Tensor) -> Answer:
+    """It counts multiply-adds: two FLOPs each."""
+    said = torchinfo.summary(model, input_data=tokens, device="meta", verbose=0)
+    return Answer(2 * said.total_mult_adds, said.total_params)
+
+
+def ask_thop(model: torch.nn.Module, tokens: torch.Tensor) -> Answer:
+    """It counts multiply-adds: two FLOPs each."""
+    multiply_adds, parameters = thop.profile(model, (tokens,), verbose=False)
+    return Answer(int(2 * multiply_adds), int(parameters))
+
+
+# --8<-- [end:ask]
+
+
+# --8<-- [start:tools]
+TOOLS: dict[str, Callable[[torch.nn.Module, torch.Tensor], Answer]] = {
+    "FlopCounterMode": ask_counter,
+    "calflops": ask_calflops,
+    "torchinfo": ask_torchinfo,
+    "thop": ask_thop,
+}
+
+
+def make_gpt2(attention: str = "eager") -> torch.nn.Module:
+    """GPT-2 small from its configuration; "eager" attention is two plain products."""
+    with torch.device("meta"):
+        model: torch.nn.Module = AutoModelForCausalLM.from_config(
+            GPT2Config(),
+            attn_implementation=attention,
+        )
+    return model.eval()
+
+
+def make_tokens(seq_len: int) -> torch.Tensor:
+    return torch.zeros(1, seq_len, dtype=torch.long, device="meta")
+
+
+answers = {  # a new model for each tool: some leave marks on it
+    tool: {T: ask(make_gpt2(), make_tokens(T)) for T in CONTEXTS} for tool, ask in TOOLS.items()
+}
+# --8<-- [end:tools]
+
+
+# --8<-- [start:ratios]
+said_flops = {tool: {T: answer.flops for T, answer in said.items()} for tool, said in answers.items()}
+flops_ratio = {tool: {T: flops / true_flops[T] for T, flops in said.items()} for tool, said in said_flops.items()}
+said_parameters = {tool: said[256].parameters for tool, said in answers.items()}
+parameters_ratio = {tool: n / true_parameters for tool, n in said_parameters.items()}
+
+print(f"{'said / true':16}T = 256  T = 1024  parameters")
+for tool, ratio in flops_ratio.items():
+    print(f"{tool:15}", *(f"{ratio[T]:8.4f}" for T in CONTEXTS), f"{parameters_ratio[tool]:11.4f}")
+assert said_flops["FlopCounterMode"] == true_flops
+assert said_parameters["FlopCounterMode"] == true_parameters
+# --8<-- [end:ratios]
+
+
+# --8<-- [start:torchinfo]
+gpt2 = make_gpt2()
+as_convolution = sum(
+    parameter.numel() * module.nf  # nf: its output features
+    for module in gpt2.modules()
+    if isinstance(module, Conv1D)
+    for parameter in module.parameters()
+)
+all_others = sum(
+    parameter.numel()
+    for module in gpt2.modules()
+    if not isinstance(module, Conv1D)
+    for parameter in module.parameters(recurse=False)
+)
+constant_flops = 2 * (as_convolution + all_others)
+tied_parameters = VOCABULARY * WIDTH  # of embedding and head, counted twice
+assert set(said_flops["torchinfo"].values()) == {constant_flops}
+assert said_parameters["torchinfo"] == true_parameters + tied_parameters
+print(f"multiply-adds: {as_convolution:,} as convolutions, {all_others:,} all else")
+# --8<-- [end:torchinfo]
+
+
+# --8<-- [start:thop]
+NORMS = 2 * LAYERS + 1
+
+head_and_norms_flops = {
+    T: 2 * (T * VOCABULARY * WIDTH + NORMS * 4 * T * WIDTH)  # 4: its rule for a norm
+    for T in CONTEXTS
+}
+assert said_flops["thop"] == head_and_norms_flops
+assert said_parameters["thop"] == VOCABULARY * WIDTH + NORMS * 2 * WIDTH
+print(f"thop sees the head and {NORMS} norms, and no product in {LAYERS} blocks")
+# --8<-- [end:thop]
+
+
+# --8<-- [start:calflops]
+extra_flops = said_flops["calflops"][256] - true_flops[256]
+fused_flops = {T: ask_calflops(make_gpt2("sdpa"), make_tokens(T)).flops for T in CONTEXTS}
+fused_ratio = {T: flops / true_flops[T] for T, flops in fused_flops.items()}
+attention_share = {T: 4 * T**2 * WIDTH * LAYERS / true_flops[T] for T in CONTEXTS}
+
+print(f"eager, T = 256: {extra_flops:,} more than the products")
+for T, share in attention_share.items():
+    print(f"sdpa, T = {T}: {fused_ratio[T]:.4f} of the truth; attention is {share:.4f}")
+    assert abs(fused_ratio[T] + share - 1) < 0.0005
+# --8<-- [end:calflops]
+
+
+# --8<-- [start:exercise_4]
+accident = next(T for T in range(1, 4096) if forward_flops(T) >= constant_flops)
+accident_ratio = forward_flops(accident) / constant_flops
+print(f"T = {accident}: the truth is {accident_ratio:.4f} of what torchinfo says")
+assert forward_flops(accident - 1) < constant_flops
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+REAL = 0.40  # utilization of a forward pass over 1,024 tokens, by the true count
+
+reported_share = {tool: REAL * ratio[1024] for tool, ratio in flops_ratio.items()}
+undoubled_share = reported_share["thop"] / 2  # multiply-adds taken for FLOPs
+for tool, share in reported_share.items():
+    print(f"{tool:16}{share:.1%}")
+print(f"thop, undoubled {undoubled_share:.1%}")
+assert reported_share["thop"] < REAL < reported_share["torchinfo"]
+# --8<-- [end:exercise_5]

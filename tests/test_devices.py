@@ -1,0 +1,191 @@
+"""The reader chooses a device: numbers, outputs, figures and tables follow, and the choice is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ledger.book import Book
+from ledger.fill import makeExtension
+from ledger.record import Record, Records
+from tests.conftest import ROOT, serve
+
+PUBLISHED = sorted(Records.load(Book(ROOT), local=False).by_device)[0]
+MADE_UP = "made-up-gpu"  # for these tests alone: its numbers are those of the published device times a thousand
+MADE_UP_NAME = "MADE-UP GPU <b>no measurement</b>"
+CHAPTER = "storage-and-strides/"
+
+
+def times_a_thousand(value: Any, path: tuple[str, ...] = ()) -> Any:
+    if isinstance(value, dict):
+        return {key: times_a_thousand(item, (*path, key)) for key, item in value.items()}
+    from ledger.units import is_device_value
+
+    measured = path and is_device_value(list(path)) and isinstance(value, float) and "mfu" not in ".".join(path)
+    return value * 1000 if measured else value
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The site with a second, made-up device, which has no record of two snippets; served."""
+    root = tmp_path_factory.mktemp("book")
+    for name in ("docs", "snippets", "figures", "measurements"):
+        shutil.copytree(ROOT / name, root / name, symlinks=True)
+    for name in ("mkdocs.yml", "mkdocs.zh.yml", "ledger"):
+        (root / name).symlink_to(ROOT / name)
+    for path in sorted((root / "measurements" / PUBLISHED).glob("*.json")):
+        if path.stem in ("how_numbers_are_made", "first_measurement"):
+            continue
+        record = Record.read(path)
+        dataclasses.replace(
+            record,
+            values={name: times_a_thousand(value, (name,)) for name, value in record.values.items()},
+            outputs={name: text + "\nMADE UP" for name, text in record.outputs.items()},
+            device={**record.device, "id": MADE_UP, "name": MADE_UP_NAME, "kind": "cuda"},
+        ).write(root / "measurements" / MADE_UP / path.name)
+    site = root / "site"
+    with serve(site) as url:
+        for config, folder, suffix in (("mkdocs.yml", site, ""), ("mkdocs.zh.yml", site / "zh", "zh/")):
+            environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
+            command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(folder)]
+            built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+            assert built.returncode == 0, built.stdout + built.stderr
+        yield url
+
+
+def measured(page: Page) -> list[str]:
+    return page.locator("data.measured:visible").all_inner_texts()
+
+
+def exact(page: Page) -> list[str]:
+    return page.locator("data.exact:visible").all_inner_texts()
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_numbers_outputs_and_notes_follow_the_choice(page: Page, address: str, language: str) -> None:
+    page.goto(address + language + CHAPTER)
+    before, same = measured(page), exact(page)
+    expect(page.locator("#device")).to_have_value(PUBLISHED)
+    expect(page.locator(".device-note")).to_be_hidden()
+    assert "MADE UP" not in page.locator("article").inner_text()
+    page.select_option("#device", MADE_UP)
+    assert measured(page) != before and exact(page) == same
+    expect(page.locator(".device-note")).to_be_visible()
+    assert page.locator(".output-variant:visible").count() == page.locator(".output").locator("visible=true").count()
+    assert "MADE UP" in page.locator("article").inner_text()
+    page.select_option("#device", PUBLISHED)
+    assert measured(page) == before
+
+
+def test_the_choice_survives_reload_navigation_back_and_the_other_language(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    page.select_option("#device", MADE_UP)
+    chosen = measured(page)
+    page.reload()
+    assert measured(page) == chosen
+    page.locator(".md-nav--primary").get_by_role("link", name="Gradients").click()
+    expect(page.locator("h1")).to_contain_text("Gradients")
+    expect(page.locator("#device")).to_have_value(MADE_UP)
+    page.go_back()
+    expect(page.locator("h1")).to_contain_text("Storage")
+    expect(page.locator("#device")).to_have_value(MADE_UP)
+    assert measured(page) == chosen
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    expect(page.locator("#device")).to_have_value(MADE_UP)
+    assert measured(page) == chosen
+
+
+def test_the_keyboard_alone_can_choose(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    page.get_by_label("Numbers from").focus()
+    page.keyboard.type("MADE")
+    page.keyboard.press("Enter")
+    expect(page.locator("#device")).to_have_value(MADE_UP)
+    assert "MADE UP" in page.locator("article").inner_text()
+
+
+def test_what_a_device_lacks_says_so(page: Page, address: str) -> None:
+    page.goto(address + "how-numbers-are-made/")
+    page.evaluate(f"localStorage.setItem('flops-and-bytes.device', '{MADE_UP}')")
+    page.goto(address + CHAPTER)
+    page.goto(address + "how-numbers-are-made/")
+    expect(page.locator("#device")).to_have_value(MADE_UP)
+    absent = page.locator("data.measured.absent").first
+    expect(absent).to_have_text("—")
+    expect(absent).to_have_attribute("title", "not measured on this device")
+
+
+def test_a_number_tells_where_it_is_from_and_leads_to_its_line(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    number = page.locator("article p data.exact").first
+    number.click()
+    card = page.locator(".provenance-card")
+    expect(card).to_contain_text("snippets/")
+    card.locator("a").click()
+    line = page.locator("pre span:target")
+    expect(line).to_be_visible()
+    quoted = (number.get_attribute("data-quote") or "").split(".")[1]
+    assert quoted in line.inner_text()
+    measured_number = page.locator("data.measured:not(.absent):visible").first
+    measured_number.hover()
+    record = Record.read(ROOT / "measurements" / PUBLISHED / "storage_and_strides.json")
+    expect(card).to_contain_text(record.measured_at[:10])
+    expect(card).to_contain_text(record.software["torch"])
+    page.keyboard.press("Escape")
+    expect(card).to_have_count(0)
+
+
+def test_every_number_of_a_page_is_listed_with_its_line(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    page.locator("#provenance > summary").click()
+    listed = page.locator(".provenance-values code").all_inner_texts()
+    quoted = page.evaluate("[...document.querySelectorAll('article data[data-quote]')].map((e) => e.dataset.quote)")
+    assert set(quoted) == set(listed)
+    expect(page.locator("#provenance")).to_contain_text("python -m ledger record --force storage_and_strides")
+
+
+def test_markup_in_a_devices_name_stays_text(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    page.select_option("#device", MADE_UP)
+    page.locator("#provenance > summary").click()
+    expect(page.locator("#provenance")).to_contain_text(MADE_UP_NAME)
+    assert page.locator("article b", has_text="no measurement").count() == 0
+
+
+def test_without_a_script_the_default_device_stands(browser: Browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + CHAPTER)
+    assert page.locator("#device").input_value() == PUBLISHED
+    assert "MADE UP" not in page.locator("article").inner_text()
+    assert page.locator("data.measured:not(.absent):visible").count() > 0
+    context.close()
+
+
+def test_the_published_default_is_a_gpu_as_soon_as_one_is_recorded() -> None:
+    import yaml
+
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    default = yaml.safe_load(text[text.index("  ledger.fill:") :].partition("\n\n")[0].replace("!ENV", ""))
+    records = Records.load(Book(ROOT), local=False)
+    kinds = {device: next(iter(found.values())).device["kind"] for device, found in records.by_device.items()}
+    device = default["ledger.fill"]["default_device"]
+    assert device in kinds
+    assert kinds[device] == "cuda" or "cuda" not in kinds.values()
+
+
+def test_the_extension_alone_needs_no_generator() -> None:
+    from markdown import Markdown
+
+    extension = makeExtension(root=str(ROOT), default_device=PUBLISHED, local=False)
+    page = Markdown(extensions=[extension]).convert("It is {{ storage_and_strides.storage_bytes }}.")
+    assert 'data-quote="storage_and_strides.storage_bytes" value="64">64 B</data>' in page.replace('class="exact" ', "")
