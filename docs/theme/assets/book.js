@@ -45,7 +45,15 @@
     tip.setAttribute("role", "tooltip");
     const [place, anchor] = quote.at;
     const link = document.createElement(anchor ? "a" : "span");
-    if (anchor) link.href = anchor;
+    if (anchor) {
+      link.href = anchor;
+      link.addEventListener("click", (event) => { // not the theme's navigation: the browser's own marks its target
+        event.preventDefault();
+        event.stopPropagation();
+        close();
+        location.hash = anchor;
+      });
+    }
     link.textContent = place;
     const facts = document.createElement("p");
     facts.textContent = quote.on ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
@@ -103,8 +111,7 @@
   document.addEventListener("click", (event) => {
     const number = event.target.closest?.("data[data-quote]");
     if (number) open(number);
-    else if (!event.target.closest?.(".provenance-card a")) close();
-    else setTimeout(close);
+    else close();
   });
   document.addEventListener("keydown", (event) => event.key === "Escape" && close());
   addEventListener("hashchange", unfold);
