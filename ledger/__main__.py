@@ -10,10 +10,13 @@ from pathlib import Path
 
 from ledger.book import Book, LedgerError
 from ledger.compare import compare
-from ledger.device import describe_device, read_gpu_state
+from ledger.device import ask_device, read_gpu_state
 from ledger.record import Record, Records, is_stale, local_folder
 from ledger.run import MissingImport, resolve, run
 from ledger.snippet import Snippet
+
+WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
+BUSY_PERCENT = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,7 +72,10 @@ def _run(book: Book, options: argparse.Namespace) -> int:
 
 
 def _record(book: Book, options: argparse.Namespace) -> int:
-    return 1 if _measure(book, options, book.measurements / describe_device()["id"]) else 0
+    state = read_gpu_state() or {}
+    if float(state.get("load_percent", 0)) > BUSY_PERCENT:
+        print(f"the GPU is busy ({state['load_percent']:g} % load): what is measured now will be off", file=sys.stderr)
+    return 1 if _measure(book, options, book.measurements / ask_device()["id"]) else 0
 
 
 def _measure(
@@ -107,7 +113,12 @@ def _measure(
             continue
         if result.warnings:
             print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
-        Record.of(snippet, result, {"before": before, "after": after}).write(folder / f"{snippet.name}.json")
+        record = Record.of(snippet, result, {"before": before, "after": after})
+        record.write(folder / f"{snippet.name}.json")
+        widest = record.largest_spread()
+        if options.command == "record" and widest and widest[0] > WIDE_SPREAD:
+            message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
+            print(message, file=sys.stderr)
     return failed
 
 

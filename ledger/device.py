@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,25 @@ def describe_device() -> dict[str, Any]:
         "name": name,
         "threads": torch.get_num_threads(),
     }
+
+
+def ask_device() -> dict[str, Any]:
+    """What describe_device() says, asked in another process: a CUDA context in this one would be measured too."""
+    code = "import json; from ledger.device import describe_device; print(json.dumps(describe_device()))"
+    answer = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+    device: dict[str, Any] = json.loads(answer.splitlines()[-1])
+    return device
+
+
+def describe_peak() -> dict[str, Any] | None:
+    """The datasheet's row that the snippet's toolkit used, so that a record tells what its MFU was a share of."""
+    toolkit = sys.modules.get("accounting")
+    gpu = toolkit.get_gpu() if toolkit and hasattr(toolkit, "get_gpu") else None
+    return (
+        {"flop_per_second": gpu.peak_flop_per_second, "bytes_per_second": gpu.bandwidth_bytes_per_second}
+        if gpu
+        else None
+    )
 
 
 def describe_software() -> dict[str, str | None]:

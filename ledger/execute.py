@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ledger.device import describe_device, describe_software
+from ledger.device import describe_device, describe_peak, describe_software
 from ledger.snippet import Snippet
 from ledger.units import Plain, unit_of
 
@@ -72,12 +72,8 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
     values, problems = _collect(snippet, main.__dict__)
     if problems:
         return {"problems": problems}
-    return {
-        "values": values,
-        "device": describe_device(),
-        "software": describe_software(),
-        "seconds": round(seconds, 3),
-    }
+    device = describe_device() | ({"peak": peak} if (peak := describe_peak()) else {})
+    return {"values": values, "device": device, "software": describe_software(), "seconds": round(seconds, 3)}
 
 
 def _error(error: BaseException, snippet: Snippet, statement: ast.stmt, section: str | None) -> dict[str, Any]:

@@ -92,6 +92,12 @@ def get_peak_flop_per_second(dtype: str) -> float | None:
     return gpu.peak_flop_per_second.get(dtype) if gpu else None
 
 
+def get_peak_bytes_per_second() -> float | None:
+    """The bandwidth of this machine's GPU memory by its datasheet, in bytes/s; None where it is not known."""
+    gpu = get_gpu()
+    return gpu.bandwidth_bytes_per_second if gpu else None
+
+
 # --8<-- [end:get_gpu]
 
 

@@ -17,8 +17,8 @@ from accounting import (
     Timing,
     get_allocated_bytes,
     get_device,
-    get_gpu,
     get_memory_usage,
+    get_peak_bytes_per_second,
     same_storage,
     time_call,
 )
@@ -250,18 +250,12 @@ measured_side = 16384 if torch.cuda.is_available() else 2048
 measured_moved_bytes = 2 * measured_side**2 * 4
 
 
-def get_bandwidth() -> float | None:
-    """Bytes a second of this GPU's memory by its datasheet; None if not known."""
-    gpu = get_gpu()
-    return gpu.bandwidth_bytes_per_second if gpu else None
-
-
 def ratio(a: float, b: float | None) -> float | None:
     """a over b; None if b is not known."""
     return a / b if b else None
 
 
-predicted_bytes_per_second = get_bandwidth()
+predicted_bytes_per_second = get_peak_bytes_per_second()
 predicted_copy_seconds = ratio(measured_moved_bytes, predicted_bytes_per_second)
 print("predicted seconds:", predicted_copy_seconds)
 # --8<-- [end:predict]
