@@ -80,11 +80,12 @@ $(READY): pyproject.toml .github/constraints.txt
 	$(PIP_INSTALL) --group snippets --group site --group test --constraint .github/constraints.txt
 	touch $@
 
-# After changing a version in pyproject.toml: installs anew and pins what came with it
+# After changing a version in pyproject.toml: installs anew and pins what came with it, but for two packages whose newest
+# releases do not run on every Python that the book does
 update:
 	rm -rf .venv && : > .github/constraints.txt
 	$(MAKE) $(READY)
-	$(BIN)/python -m pip freeze | grep -Ev '^(torch|triton|nvidia|cuda|pymdown-extensions)' > .github/constraints.txt
+	$(BIN)/python -m pip freeze | grep -Ev '^(torch|triton|nvidia|cuda|pymdown-extensions|soupsieve)' > .github/constraints.txt
 	touch $(READY)
 
 clean:

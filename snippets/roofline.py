@@ -105,7 +105,7 @@ except RuntimeError as error:
 
 
 # --8<-- [start:moved_bytes]
-class MovedBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MovedBytes(TorchDispatchMode):
     """Adds up, for each operation that runs, its inputs and its outputs.
 
     It sees what Python asks of PyTorch, not what caches save or waste.
