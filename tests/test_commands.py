@@ -1,0 +1,124 @@
+"""The commands do what their help says: run, record, compare, bundle, status; what is fresh is left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ledger.__main__ import main
+from ledger.book import Book
+from ledger.record import Record, local_folder
+
+ROOT = Path(__file__).parent.parent
+
+
+def ledger(book: Book, *arguments: str) -> int:
+    return main(["--root", str(book.root), *arguments])
+
+
+def recorded(book: Book) -> Path:
+    (path,) = book.measurements.glob("*/good.json")
+    return path
+
+
+def test_help_explains_every_command() -> None:
+    command = [sys.executable, "-m", "ledger", "--help"]
+    text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in ("run", "record", "compare", "check", "bundle", "status"):
+        assert f"    {name} " in text
+
+
+def test_what_is_fresh_is_not_run_again(small_book: Book) -> None:
+    assert ledger(small_book, "run") == 0
+    path = local_folder(small_book) / "good.json"
+    first = path.stat().st_mtime_ns
+    assert ledger(small_book, "run") == 0
+    assert path.stat().st_mtime_ns == first
+    (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
+    assert ledger(small_book, "run") == 0
+    assert Record.read(path).values == {"size_bytes": 33}
+
+
+def test_one_broken_snippet_does_not_keep_the_others_from_being_run(
+    small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "a_broken.py").write_text("1 / 0\n")
+    (small_book.snippets / "b_missing.py").write_text("import no_such_module\n")
+    assert ledger(small_book, "run") == 1
+    told = capsys.readouterr().err
+    assert "a_broken.py:1: the snippet raised" in told
+    assert "b_missing: skipped, needs no_such_module, which is not installed" in told
+    assert [path.stem for path in local_folder(small_book).glob("*.json")] == ["good"]
+
+
+def test_an_unknown_snippet_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ledger(small_book, "record", "nosuch") == 1
+    assert "nosuch.py: there is no such snippet" in capsys.readouterr().err
+
+
+def test_status_tells_fresh_stale_and_absent(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    (small_book.snippets / "other.py").write_text("x = 1\n")
+    assert ledger(small_book, "status") == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["fresh", "good"],
+        ["absent", "other"],
+    ]
+    (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
+    assert ledger(small_book, "status") == 0
+    assert ["stale", "good"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_stale_value_is_published_and_marked(small_book: Book) -> None:
+    from markdown import Markdown
+
+    from ledger.fill import makeExtension
+
+    snippet = small_book.snippets / "good.py"
+    snippet.write_text(snippet.read_text().replace("0.5", "0.25"))
+    extension = makeExtension(root=str(small_book.root), default_device=recorded(small_book).parent.name)
+    page = Markdown(extensions=[extension]).convert("{{ good.measured_seconds }}")
+    assert 'class="measured stale"' in page and ">500 ms<" in page
+
+
+def test_compare_sets_values_side_by_side(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ledger(small_book, "run") == 0
+    path = recorded(small_book)
+    record = Record.read(path)
+    there = dataclasses.replace(record, values={**record.values, "measured_seconds": 0.25, "size_bytes": 31})
+    there.write(path)
+    assert ledger(small_book, "compare", path.parent.name) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if "measured_seconds" in line] == [
+        ["measured_seconds", "500", "ms", "250", "ms", "2×"]
+    ]
+    assert any("size_bytes" in line and "differs, though it is exact" in line for line in lines)
+    assert ledger(small_book, "compare", "nosuch") == 1
+    assert f"there are: {path.parent.name}" in capsys.readouterr().err
+
+
+def test_a_bundle_holds_a_pages_snippets_with_the_toolkit(small_book: Book) -> None:
+    (small_book.snippets / "accounting.py").write_text("x = 1\n")
+    site = small_book.root / "site"
+    assert ledger(small_book, "bundle", str(site)) == 0
+    with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
+        assert sorted(archive.namelist()) == ["page/accounting.py", "page/good.py"]
+    with zipfile.ZipFile(site / "downloads" / "measurements.zip") as archive:
+        (name,) = archive.namelist()
+        assert json.loads(archive.read(name))["snippet"] == "good"
+
+
+def test_recording_needs_torch_and_the_standard_library_alone() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('yaml', 'markdown', 'mkdocs', 'pymdownx', 'git', 'numpy'): sys.modules[name] = None\n"
+        "from ledger.__main__ import main\n"
+        "sys.exit(main(['status']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
