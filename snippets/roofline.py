@@ -224,10 +224,10 @@ assert H200_SECONDS["gelu"] == H200_SECONDS["relu"]
 
 # --8<-- [start:prepare]
 torch.set_num_threads(1)  # on a CPU: one core, and the roof of one core
-on_gpu = torch.cuda.is_available()
-dtype = torch.bfloat16 if on_gpu else torch.float32
-measured_side = SIDE if on_gpu else 4096  # larger than any cache
-measured_sides = [2**k for k in (range(5, 15) if on_gpu else range(3, 11))]
+measured_on_gpu = torch.cuda.is_available()
+dtype = torch.bfloat16 if measured_on_gpu else torch.float32
+measured_side = SIDE if measured_on_gpu else 4096  # larger than any cache
+measured_sides = [2**k for k in (range(5, 15) if measured_on_gpu else range(3, 11))]
 measured_matmul_side = measured_sides[-1]
 
 
@@ -238,7 +238,7 @@ def rand(*shape: int) -> torch.Tensor:
 
 def clock(call: Callable[[], object]) -> Timing:
     """time_call, with fewer trials on a CPU."""
-    trials, seconds = (10, 0.05) if on_gpu else (5, 0.005)
+    trials, seconds = (10, 0.05) if measured_on_gpu else (5, 0.005)
     return time_call(call, min_trials=trials, min_seconds=seconds)
 
 
@@ -406,7 +406,7 @@ assert chain_operations == 9 and fusion_bytes_ratio == 11
 
 
 # --8<-- [start:fusion]
-measured_chain_side = SIDE if on_gpu else 2048
+measured_chain_side = SIDE if measured_on_gpu else 2048
 features = rand(measured_chain_side, measured_chain_side)
 
 

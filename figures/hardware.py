@@ -1,0 +1,82 @@
+"""Figures and tables of the page on hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+
+WIDTH = 640
+DTYPES = ("float32", "tf32", "bfloat16", "float8")
+MEMORY = ("MEMORY_GB", "BANDWIDTH")
+
+
+def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The table of peaks: each GPU, linked to its source, with its memory and its dense peaks by data type."""
+    rows = [[labels[key] for key in ("gpu", "memory", "float32", "tf32", "bfloat16", "float8", "ridge")]]
+    sources, teraflops = values["hardware.SOURCES"] or {}, values["hardware.PEAK_TERAFLOPS"] or {}
+    for name in values["hardware.NAMES"] or []:
+        memory = ", ".join(_quote(f"{part}.{name}", values[f"hardware.{part}.{name}"]) for part in MEMORY)
+        dense = {dtype: _quote(f"PEAK_TERAFLOPS.{name}.{dtype}", peak) for dtype, peak in teraflops[name].items()}
+        sixteen = dense.get("bfloat16", f"{dense['float16']}{labels['fp16_only']}")  # where both are, they are equal
+        cells = [dense["float32"], dense.get("tf32", "—"), sixteen, dense.get("float8", "—")]
+        rows.append([f"[{name}]({sources[name]})", memory, *cells, f"{{{{ hardware.RIDGE.{name}:.0f }}}}"])
+    return rows
+
+
+def _quote(path: str, value: float) -> str:
+    """A placeholder with as many decimals as the sheet prints."""
+    decimals = next(digits for digits in range(4) if digits == 3 or value == round(value, digits))
+    return f"{{{{ hardware.{path}:.{decimals}f }}}}"
+
+
+def printed(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """What each datasheet's 16-bit line says, without and with sparsity, beside the table's figure."""
+    rows = [[labels[key] for key in ("gpu", "dense", "sparse", "table")]]
+    found, teraflops = values["hardware.PRINTED"] or {}, values["hardware.PEAK_TERAFLOPS"] or {}
+    for name in [name for name in values["hardware.NAMES"] or [] if name in found]:
+        said = [(f"PRINTED.{name}.{key}", found[name][key]) for key in ("dense", "sparse")]
+        said.append((f"PEAK_TERAFLOPS.{name}.float16", teraflops[name]["float16"]))
+        rows.append([name, *(_quote(path, figure) if figure else "—" for path, figure in said)])
+    return rows
+
+
+def derived(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Units and clock of each GPU, the 16-bit peak that follows, and its ratio to the table's."""
+    rows = [[labels[key] for key in ("gpu", "processors", "tensor_cores", "fma", "clock", "derived", "ratio")]]
+    for name in values["hardware.DERIVED_NAMES"] or []:
+        quote = f"hardware.DERIVED.{name}"
+        cells = [f"{{{{ {quote}.{key} }}}}" for key in ("processors", "tensor_cores", "fma.float16", "tensor_mhz")]
+        cells.append(f"{{{{ hardware.derived_teraflops.{name}.float16:.1f }}}}")
+        rows.append([name, *cells, f"{{{{ hardware.derived_to_table_ratio.{name}.float16:.3f }}}}"])
+    return rows
+
+
+def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The H100's peaks by data type, what sparsity would add to each, and the one figure that is two of them."""
+    teraflops = (values["hardware.PEAK_TERAFLOPS"] or {}).get("H100 SXM", {})
+    rows = [(dtype, teraflops[dtype]) for dtype in DTYPES if dtype in teraflops]
+    left, row, top = 70, 44, 40
+    scale = (WIDTH - left - 110) / max([2 * peak for _, peak in rows], default=1)
+    drawing = Drawing(WIDTH, top + row * len(rows) + 40)
+    for x, css, key in ((left, "fill-0", "dense"), (left + 190, "faint", "sparse")):
+        drawing.rect(x, 4, 14, 14, css)
+        if css == "faint":
+            drawing.rect(x, 4, 14, 14, "stroke-muted")
+        drawing.text(x + 20, 16, labels[key])
+    for index, (dtype, peak) in enumerate(rows):
+        y, width = top + row * index, peak * scale
+        has_sparse = dtype != "float32"  # CUDA cores know no sparsity
+        if has_sparse:
+            drawing.rect(left + width, y, width, 26, "faint")
+            drawing.rect(left + width, y, width, 26, "stroke-muted")
+        drawing.rect(left, y, width, 26, "fill-0")
+        drawing.text(0, y + 19, labels[dtype])
+        figures = f"{peak:,.0f} | {2 * peak:,.0f}" if has_sparse else f"{peak:,.0f}"
+        drawing.text(left + width * (1 + has_sparse) + 6, y + 19, figures)
+    if "float8" in teraflops:
+        x, bottom = left + teraflops["float8"] * scale, top + row * len(rows)
+        drawing.line(x, top - 6, x, bottom + 6, "stroke-1")
+        drawing.text(x, bottom + 24, labels["twice"], anchor="middle")
+    return str(drawing)

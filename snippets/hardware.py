@@ -1,0 +1,272 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""The table of peaks: read across, freed of sparsity, derived from units and clocks, matched by exact name."""
+
+# --8<-- [start:setup]
+from typing import NamedTuple
+
+import torch
+from accounting import GPUS, Gpu, get_peak_flop_per_second
+
+NUM_ROWS = 21
+assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"
+# --8<-- [end:setup]
+
+
+# --8<-- [start:table]
+def in_teraflops(gpu: Gpu) -> dict[str, float]:
+    """Its peaks in TFLOP/s."""
+    return {dtype: peak / 1e12 for dtype, peak in gpu.peak_flop_per_second.items()}
+
+
+def ridge(gpu: Gpu) -> float:
+    """FLOP a byte in 16 bits: below it, memory is what a kernel waits for."""
+    return gpu.peak_flop_per_second["float16"] / gpu.bandwidth_bytes_per_second
+
+
+NAMES = list(GPUS)  # in the table's order
+PEAK_TERAFLOPS = {name: in_teraflops(gpu) for name, gpu in GPUS.items()}
+MEMORY_GB = {name: gpu.memory_bytes / 1e9 for name, gpu in GPUS.items()}
+BANDWIDTH = {name: gpu.bandwidth_bytes_per_second / 1e12 for name, gpu in GPUS.items()}
+RIDGE = {name: ridge(gpu) for name, gpu in GPUS.items()}
+SOURCES = {name: gpu.source for name, gpu in GPUS.items()}
+# --8<-- [end:table]
+
+
+# --8<-- [start:which]
+h100 = PEAK_TERAFLOPS["H100 SXM"]
+a100 = PEAK_TERAFLOPS["A100 80GB SXM"]
+
+bf16_over_fp32_ratio = h100["bfloat16"] / h100["float32"]
+h100_over_a100_ratio = {
+    "bfloat16": h100["bfloat16"] / a100["bfloat16"],
+    "float32": h100["float32"] / a100["float32"],
+    "misread": 1979 / a100["bfloat16"],  # with sparsity over without
+}
+H100S = ("H100 SXM", "H100 PCIe", "H100 NVL")
+h100_fp32 = {name: PEAK_TERAFLOPS[name]["float32"] for name in H100S}
+with_float8 = [name for name, peaks in PEAK_TERAFLOPS.items() if "float8" in peaks]
+
+assert bf16_over_fp32_ratio < 100  # "orders of magnitude", in the plural
+assert max(h100_over_a100_ratio.values()) < 10  # "H100 ≫ A100": not even one
+assert 67.5 not in h100_fp32.values()
+assert not all("H100" in name for name in with_float8)  # "fp8 is the H100's alone"
+
+print(f"H100, bf16 over fp32: {bf16_over_fp32_ratio:.1f}")
+for dtype, ratio in h100_over_a100_ratio.items():
+    print(f"H100 over A100, {dtype}: {ratio:.2f}")
+print("H100 in fp32:", h100_fp32)
+print(f"{len(with_float8)} of {NUM_ROWS} rows have fp8")
+# --8<-- [end:which]
+
+
+# --8<-- [start:sparse]
+class Printed(NamedTuple):
+    """A datasheet's 16-bit tensor core line, in TFLOP/s; 0 where it says nothing."""
+
+    dense: float
+    sparse: float
+
+
+PRINTED = {
+    "V100 16GB SXM": Printed(125, 0),  # older than 2:4 sparsity
+    "A100 80GB SXM": Printed(312, 624),
+    "H100 SXM": Printed(0, 1979),  # "* With sparsity", below the table
+    "H100 NVL": Printed(0, 1671),
+    "H200 SXM": Printed(0, 1979),
+    "B200": Printed(0, 4500),
+    "L4": Printed(0, 242),
+    "L40S": Printed(362.05, 733),
+    "RTX 4090": Printed(165.2, 330.4),
+    "MI300X": Printed(1307.4, 2614.9),
+}
+only_sparse = [name for name, printed in PRINTED.items() if not printed.dense]
+
+for name, (dense_peak, sparse_peak) in PRINTED.items():
+    peak = PEAK_TERAFLOPS[name]["float16"]
+    assert dense_peak in (0, peak)
+    assert sparse_peak == 0 or abs(sparse_peak / 2 / peak - 1) < 0.013
+print("without a dense figure:", ", ".join(only_sparse))
+# --8<-- [end:sparse]
+
+
+# --8<-- [start:derivation]
+class Derivation(NamedTuple):
+    """Units and clocks of a GPU, from its maker's papers."""
+
+    processors: int  # streaming multiprocessors (NVIDIA), compute units (AMD)
+    cores: int  # CUDA cores of one, each of which does one FMA a clock
+    core_mhz: int
+    tensor_cores: int  # of one processor
+    fma: dict[str, int]  # that one tensor core does in a clock
+    tensor_mhz: int
+    source: str
+
+    def teraflops(self, dtype: str) -> float:
+        """Processors × units × FMA a clock × 2 (a product, a sum) × clock."""
+        if dtype == "float32":
+            return self.processors * self.cores * 2 * self.core_mhz / 1e6
+        fma = self.tensor_cores * self.fma[dtype]
+        return self.processors * fma * 2 * self.tensor_mhz / 1e6
+
+    def peaks(self) -> dict[str, float]:
+        """Of every type that it has units for."""
+        return {dtype: self.teraflops(dtype) for dtype in ("float32", *self.fma)}
+
+
+# --8<-- [end:derivation]
+
+
+# --8<-- [start:derived]
+def rates(bfloat16: int, float8: bool = True) -> dict[str, int]:
+    """FMA a clock of a tensor core: half as many in TF32, twice as many in float8."""
+    fma = {"tf32": bfloat16 // 2, "bfloat16": bfloat16, "float16": bfloat16}
+    return fma | ({"float8": bfloat16 * 2} if float8 else {})
+
+
+VOLTA = {"float16": 64}  # the first two generations know fp16 alone
+AMPERE = rates(256, float8=False)
+
+# fmt: off
+DERIVED = {
+    "V100 16GB SXM":  Derivation(80, 64, 1530, 8, VOLTA, 1530, "Volta paper"),
+    "V100 16GB PCIe": Derivation(80, 64, 1380, 8, VOLTA, 1380, "product brief"),
+    "T4":             Derivation(40, 64, 1590, 8, VOLTA, 1590, "product brief"),
+    "A100 80GB SXM":  Derivation(108, 64, 1410, 4, AMPERE, 1410, "A100 paper"),
+    "H100 SXM":       Derivation(132, 128, 1980, 4, rates(512), 1830, "H100 paper"),
+    "H100 PCIe":      Derivation(114, 128, 1755, 4, rates(512), 1620, "H100 paper"),
+    "H200 SXM":       Derivation(132, 128, 1980, 4, rates(512), 1830, "as H100 SXM"),
+    "L4":             Derivation(58, 128, 2040, 4, rates(128), 2040, "product brief"),
+    "L40S":           Derivation(142, 128, 2520, 4, rates(128), 2520, "product brief"),
+    "RTX 4090":       Derivation(128, 128, 2520, 4, rates(64), 2520, "Ada paper"),
+    "RTX 5090":       Derivation(170, 128, 2407, 4, rates(64), 2407, "RTX paper"),
+    "MI300X":         Derivation(304, 128, 2100, 4, rates(256), 2100, "CDNA 3 paper"),
+}
+# fmt: on
+DERIVED_NAMES = list(DERIVED)
+# --8<-- [end:derived]
+
+
+# --8<-- [start:compare]
+derived_teraflops = {name: derivation.peaks() for name, derivation in DERIVED.items()}
+derived_to_table_ratio = {
+    name: {dtype: peak / PEAK_TERAFLOPS[name][dtype] for dtype, peak in peaks.items()}
+    for name, peaks in derived_teraflops.items()
+}
+outliers = [
+    f"{name} {dtype}"
+    for name, ratios in derived_to_table_ratio.items()
+    for dtype, ratio in ratios.items()
+    if abs(ratio - 1) > 0.01
+]
+num_derived = sum(map(len, derived_teraflops.values()))
+
+assert outliers == ["L40S bfloat16", "L40S float16"]
+print(f"H100 SXM: {derived_teraflops['H100 SXM']['bfloat16']:.1f} TFLOP/s in bf16")
+print(f"{num_derived} peaks derived; more than 1 % off the table:", *outliers)
+# --8<-- [end:compare]
+
+
+# --8<-- [start:substring]
+CARDS = (  # names that a driver reports
+    "NVIDIA GH200 480GB",  # a GPU and a CPU, whose memory the name counts
+    "NVIDIA GeForce RTX 4090 Laptop GPU",  # another, smaller chip
+    "NVIDIA L40",  # by its datasheet half the L40S
+    "NVIDIA L40S",
+    "NVIDIA GB200",
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb",  # a slice: 16 of 132 multiprocessors
+    "NVIDIA H100",  # which of them, the name does not say
+)
+FAMILIES = ("H200", "4090", "L4", "B200", "H100")  # asked one after the other
+
+
+def find_by_substring(device_name: str) -> str | None:
+    """How it is often done: the first family whose name is part of the device's."""
+    return next((family for family in FAMILIES if family in device_name), None)
+
+
+def find_by_name(device_name: str) -> str | None:
+    """The row of the table that lists the device's whole name."""
+    rows = (name for name, gpu in GPUS.items() if device_name in gpu.device_names)
+    return next(rows, None)
+
+
+assert all(map(find_by_substring, CARDS))  # always an answer, never the right one
+found_by_name = [find_by_name(card) for card in CARDS if find_by_name(card)]
+assert found_by_name == ["L40S", "GB200"]
+
+for card in CARDS:
+    print(f"{card:35} {find_by_substring(card):6} {find_by_name(card)}")
+# --8<-- [end:substring]
+
+
+# --8<-- [start:unknown]
+def utilization(flop_per_second: float, peak: float | None) -> float | None:
+    """Share of the peak that was reached; None where nobody knows the peak."""
+    return None if peak is None else flop_per_second / peak
+
+
+assert utilization(1e12, None) is None
+
+measured_name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+measured_peak_flop_per_second = get_peak_flop_per_second("bfloat16")
+print(f"{measured_name}: {measured_peak_flop_per_second}")
+# --8<-- [end:unknown]
+
+
+# --8<-- [start:exercise_1]
+NANOGPT_SHARE = 1.04  # pull request 464: an H100 held against an A100's peak
+TORCHTITAN_SHARE = 1.52  # pull request 4779: an MI350X against the same
+MI350X_TERAFLOPS = 2300  # dense bf16: AMD's page, as that pull request cites it
+
+h100_share = NANOGPT_SHARE * a100["bfloat16"] / h100["bfloat16"]
+mi350x_share = TORCHTITAN_SHARE * a100["bfloat16"] / MI350X_TERAFLOPS
+
+assert h100_share < NANOGPT_SHARE / 3
+assert abs(mi350x_share - 0.205) < 0.002  # which it reports after the change
+print(f"{h100_share:.1%}, {mi350x_share:.1%}")
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+TRUE_SHARE = 0.40  # of an A100's peak, say
+shown_share = TRUE_SHARE * a100["bfloat16"] / h100["bfloat16"]
+
+assert shown_share < TRUE_SHARE  # a peak too high makes the share too low
+print(f"{TRUE_SHARE:.0%} of an A100 shows as {shown_share:.1%} of an H100")
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+MIG_PROCESSORS = 16  # of a 1g.10gb slice, as `nvidia-smi mig -lgip` lists it
+
+mig_slice = DERIVED["H100 SXM"]._replace(processors=MIG_PROCESSORS)
+slice_teraflops = mig_slice.teraflops("bfloat16")
+whole_to_slice_ratio = h100["bfloat16"] / slice_teraflops
+
+assert whole_to_slice_ratio > 7  # seven slices leave some multiprocessors unused
+print(f"{slice_teraflops:.1f} TFLOP/s; the whole card {whole_to_slice_ratio:.2f} times")
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+CLOCK_MHZ = 1500  # under load, a power limit can hold the clock down
+
+throttled = DERIVED["H200 SXM"]._replace(tensor_mhz=CLOCK_MHZ)
+throttled_teraflops = throttled.teraflops("bfloat16")
+throttled_share = throttled_teraflops / PEAK_TERAFLOPS["H200 SXM"]["bfloat16"]
+
+assert abs(throttled_share - CLOCK_MHZ / 1830) < 1e-3
+print(f"{throttled_teraflops:.0f} TFLOP/s, {throttled_share:.1%} of the table's")
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+sparse_bf16_teraflops = 2 * h100["bfloat16"]
+
+assert abs(sparse_bf16_teraflops / h100["float8"] - 1) < 0.001
+assert round(sparse_bf16_teraflops) == round(h100["float8"]) == 1979
+print(f"bf16, sparse: {sparse_bf16_teraflops:.1f}; fp8, dense: {h100['float8']:.1f}")
+# --8<-- [end:exercise_5]

@@ -1,0 +1,508 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""How long one matrix product takes: cold or warm, by which clock, on which data; and how to time it right."""
+
+# --8<-- [start:setup]
+import math
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.utils.benchmark as benchmark
+
+# accounting.py, the book's toolkit, lies beside this file
+from accounting import (
+    GPUS,
+    Timing,
+    get_device,
+    get_gpu,
+    get_memory_usage,
+    get_peak_flop_per_second,
+    time_call,
+    time_trials,
+)
+
+
+def over(a: float, b: float | None) -> float | None:
+    """a over b; None if b is not known."""
+    return a / b if b else None
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:question]
+M, K, N = 16384, 32768, 8192  # M × K times K × N, Stanford CS336, spring 2025
+LECTURE_SECONDS = {"fp32": 0.16, "bf16": 0.03}  # spoken there, of an H100
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+
+product_flops = 2 * M * K * N
+H100_PEAK = GPUS["H100 SXM"].peak_flop_per_second
+
+
+def share_of_h100(name: str) -> float:
+    """What the lecture's time means as a share of the peak."""
+    return product_flops / LECTURE_SECONDS[name] / H100_PEAK[DTYPES[name]]
+
+
+lecture_peak_share = {name: share_of_h100(name) for name in DTYPES}
+for name, share in lecture_peak_share.items():
+    print(f"{name}: {share:.1%} of an H100's peak")
+# --8<-- [end:question]
+
+
+# --8<-- [start:implied]
+GOOD_FLOP_PER_SECOND = 794.5e12  # the best bf16 product found on an H100
+TRIALS = 5  # the lecture's timer: five calls, their time divided by five
+
+WARM_SECONDS = product_flops / GOOD_FLOP_PER_SECOND
+FIRST_SECONDS = TRIALS * LECTURE_SECONDS["bf16"] - (TRIALS - 1) * WARM_SECONDS
+print(f"four warm calls of {WARM_SECONDS:.4f} s leave {FIRST_SECONDS:.3f} s")
+# --8<-- [end:implied]
+
+
+# --8<-- [start:product]
+# The lecture's product on a GPU; a 32nd of each side on a CPU.
+measured_scale = 1 if torch.cuda.is_available() else 32
+measured_m = M // measured_scale
+measured_k = K // measured_scale
+measured_n = N // measured_scale
+measured_flops = 2 * measured_m * measured_k * measured_n
+
+measured_threads = torch.get_num_threads()
+torch.set_num_threads(1)  # on a CPU: fewer threads to disturb; all of them later
+
+generator = torch.Generator(device=get_device()).manual_seed(0)
+a = torch.ones(measured_m, measured_k, device=get_device())  # the lecture's data
+b = torch.ones(measured_k, measured_n, device=get_device())
+b.normal_(generator=generator)
+half_a, half_b = a.bfloat16(), b.bfloat16()
+
+predicted_seconds = {
+    "fp32": over(measured_flops, get_peak_flop_per_second("float32")),
+    "bf16": over(measured_flops, get_peak_flop_per_second("bfloat16")),
+}
+print(f"{measured_flops:,} FLOPs; at the peak, seconds:", predicted_seconds)
+# --8<-- [end:product]
+
+
+# --8<-- [start:first_calls]
+def synchronize() -> None:
+    """Waits until the GPU has done all it was told; a CPU's calls do so anyway."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def wait_and_time(call: Callable[[], Any]) -> float:
+    """Seconds of a call by the CPU's clock, stopped when the result is there."""
+    synchronize()
+    began = time.perf_counter()
+    call()
+    synchronize()
+    return time.perf_counter() - began
+
+
+# Nothing has multiplied matrices in this process yet.
+measured_calls_seconds = {
+    "fp32": [wait_and_time(lambda: a @ b) for _ in range(1 + TRIALS)],
+    "bf16": [wait_and_time(lambda: half_a @ half_b) for _ in range(1 + TRIALS)],
+}
+for name, calls in measured_calls_seconds.items():
+    print(name, *(f"{seconds * 1e3:8.2f}" for seconds in calls), "ms")
+# --8<-- [end:first_calls]
+
+
+# --8<-- [start:cold]
+class Calls(NamedTuple):
+    """What six calls say: the first, the others, the five that the lecture timed."""
+
+    first_seconds: float
+    warm_seconds: float  # the median of the others
+    mean_seconds: float  # as the lecture's timer: the mean of five
+    first_to_warm_ratio: float
+    mean_to_warm_ratio: float
+    warm_to_predicted_ratio: float | None
+    mean_to_lecture_ratio: float | None  # None where the product is smaller
+
+
+def examine(name: str, first_timed: int) -> Calls:
+    """The calls of one data type, the lecture's timer starting at first_timed."""
+    calls = measured_calls_seconds[name]
+    first, warm = calls[0], statistics.median(calls[1:])
+    mean = statistics.mean(calls[first_timed : first_timed + TRIALS])
+    lecture = LECTURE_SECONDS[name] if measured_flops == product_flops else None
+    return Calls(
+        first_seconds=first,
+        warm_seconds=warm,
+        mean_seconds=mean,
+        first_to_warm_ratio=first / warm,
+        mean_to_warm_ratio=mean / warm,
+        warm_to_predicted_ratio=over(warm, predicted_seconds[name]),
+        mean_to_lecture_ratio=over(mean, lecture),
+    )
+
+
+# Before its timer ran, the lecture had made one product in fp32, none in bf16.
+measured_cold = {"fp32": examine("fp32", 1), "bf16": examine("bf16", 0)}
+for name, row in measured_cold.items():
+    print(f"{name}: first call {row.first_to_warm_ratio:.2f} × warm,", end=" ")
+    print(f"the lecture's mean {row.mean_to_warm_ratio:.2f} ×")
+# --8<-- [end:cold]
+
+
+# --8<-- [start:clocks]
+def time_naively(call: Callable[[], Any]) -> float:
+    """Seconds until a call returns, whether or not its result is there."""
+    synchronize()  # so that only this call is in question
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def multiply() -> torch.Tensor:
+    """The lecture's product in bf16, warm by now."""
+    return half_a @ half_b
+
+
+def median_of_five(clock: Callable[[Callable[[], Any]], float]) -> float:
+    """Median seconds of five products by a clock."""
+    return statistics.median(clock(multiply) for _ in range(5))
+
+
+measured_naive_seconds = median_of_five(time_naively)
+measured_waiting_seconds = median_of_five(wait_and_time)
+measured_event_seconds = statistics.median(time_trials(multiply, 5))
+
+measured_naive_flop_per_second = measured_flops / measured_naive_seconds
+measured_naive_to_peak_ratio = over(
+    measured_naive_flop_per_second,
+    get_peak_flop_per_second("bfloat16"),
+)
+print(f"until it returns     {measured_naive_seconds * 1e3:9.3f} ms")
+print(f"until it is done     {measured_waiting_seconds * 1e3:9.3f} ms")
+print(f"by the device itself {measured_event_seconds * 1e3:9.3f} ms")
+# --8<-- [end:clocks]
+
+
+# --8<-- [start:trials]
+# One call after the other of a smaller product, the first among them.
+NUM_TRIALS, GROUP = 400, 10
+
+measured_side = 2048 if torch.cuda.is_available() else 128
+square = torch.ones(measured_side, measured_side, device=get_device())
+square.normal_(generator=generator)
+measured_trials_seconds = time_trials(lambda: square @ square, NUM_TRIALS)
+
+
+def summarize(seconds: list[float]) -> Timing:
+    """The median, and the interquartile range as a share of it."""
+    low, median, high = statistics.quantiles(seconds, n=4)
+    return Timing(median, (high - low) / median, len(seconds))
+
+
+measured_many = summarize(measured_trials_seconds)
+measured_median_seconds = measured_many.median_seconds
+measured_mean_seconds = statistics.mean(measured_trials_seconds)
+measured_mean_ratio = measured_mean_seconds / measured_median_seconds
+measured_slowest_ratio = max(measured_trials_seconds) / measured_median_seconds
+print(f"median {measured_median_seconds * 1e6:.1f} µs,", end=" ")
+print(f"the middle half within {measured_many.spread:.1%}")
+print(f"mean {measured_mean_ratio:.3f} × the median,", end=" ")
+print(f"slowest {measured_slowest_ratio:.2f} ×")
+# --8<-- [end:trials]
+
+
+# --8<-- [start:factor]
+def median_error(n: int, grid: int = 20_000) -> float:
+    """Standard error of the median of n = 2k + 1 normal trials, in σ / √n.
+
+    That the median is at x, below which a share u of all trials lies, is as
+    probable as k trials below it and k above: u^k (1 - u)^k, up to a factor.
+    """
+    total = variance = 0.0
+    for i in range(grid):
+        u = (i + 0.5) / grid
+        probability = (4 * u * (1 - u)) ** (n // 2)
+        total += probability
+        variance += probability * statistics.NormalDist().inv_cdf(u) ** 2
+    return math.sqrt(n * variance / total)
+
+
+median_errors = {n: round(median_error(n), 3) for n in (1, 5, 11, 101)}
+print(median_errors, "for many:", round(math.sqrt(math.pi / 2), 3))
+worst_error_share = max(abs(median_errors[n] / 1.25 - 1) for n in (5, 11, 101))
+assert worst_error_share < 0.05
+# --8<-- [end:factor]
+
+
+# --8<-- [start:needed]
+TOLERANCE = 0.005  # the standard error that time_call asks for, as a share
+SPREADS = [0.01, 0.02, 0.05, 0.2]  # interquartile range / median
+
+
+def trials_needed(spread: float, tolerance: float = TOLERANCE) -> int:
+    """Trials until the median's standard error is as small as the tolerance."""
+    return math.ceil((1.25 * spread / 1.349 / tolerance) ** 2)
+
+
+needed = [trials_needed(spread) for spread in SPREADS]
+for spread, trials in zip(SPREADS, needed, strict=True):
+    print(f"spread {spread:6.1%} needs {trials:5} trials")
+assert Timing(1.0, 0.05, trials_needed(0.05)).standard_error <= TOLERANCE
+assert Timing(1.0, 0.05, trials_needed(0.05) - 1).standard_error > TOLERANCE
+# --8<-- [end:needed]
+
+
+# --8<-- [start:check_rule]
+def medians_of_groups(seconds: list[float]) -> list[float]:
+    """The median of each ten consecutive trials."""
+    starts = range(0, len(seconds), GROUP)
+    return [statistics.median(seconds[i : i + GROUP]) for i in starts]
+
+
+measured_groups = summarize(medians_of_groups(measured_trials_seconds))
+measured_error_share = measured_groups.spread / 1.349
+predicted_error_share = measured_many._replace(trials=GROUP).standard_error
+measured_rule_ratio = over(measured_error_share, predicted_error_share)
+print(f"medians of {GROUP} trials scatter by {measured_error_share:.2%},", end=" ")
+print(f"predicted {predicted_error_share:.2%}")
+# --8<-- [end:check_rule]
+
+
+# --8<-- [start:agreement]
+def time_with_benchmark(x: torch.Tensor, y: torch.Tensor, threads: int) -> float:
+    """Median seconds of x @ y by PyTorch's own timer."""
+    timer = benchmark.Timer("x @ y", globals={"x": x, "y": y}, num_threads=threads)
+    median: float = timer.blocked_autorange(min_run_time=0.1).median
+    return median
+
+
+measured_ours = time_call(multiply, min_trials=5, min_seconds=0.1)
+measured_theirs_seconds = time_with_benchmark(half_a, half_b, threads=1)
+measured_agreement_ratio = measured_theirs_seconds / measured_ours.median_seconds
+print(f"torch.utils.benchmark / time_call: {measured_agreement_ratio:.3f}")
+# --8<-- [end:agreement]
+
+
+# --8<-- [start:threads]
+left, right = torch.rand(512, 1024), torch.rand(1024, 256)  # on the CPU, always
+measured_one_seconds = time_with_benchmark(left, right, threads=1)
+measured_all_seconds = time_with_benchmark(left, right, measured_threads)
+measured_threads_ratio = measured_one_seconds / measured_all_seconds
+print(f"1 thread: {measured_one_seconds * 1e3:.3f} ms")
+print(f"{measured_threads} threads: {measured_all_seconds * 1e3:.3f} ms")
+# --8<-- [end:threads]
+
+
+# --8<-- [start:state]
+def read_clock_and_power(call: Callable[[], Any]) -> list[float | None]:
+    """MHz and watts while the GPU repeats call(), by nvidia-smi; None: unknown."""
+    if not torch.cuda.is_available():
+        return [None, None]
+    query = "--query-gpu=clocks.sm,power.draw.instant"
+    card = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits", f"--id={card}"]
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        while process.poll() is None:  # busy until the reading is there
+            wait_and_time(call)
+        return [float(text) for text in process.communicate()[0].split(",")]
+    except (OSError, ValueError):  # no such program, or no such field
+        return [None, None]
+
+
+# --8<-- [end:state]
+
+
+# --8<-- [start:data]
+class OnData(NamedTuple):
+    """The product on one kind of data, and the GPU's state during the bf16 one."""
+
+    fp32: Timing
+    bf16: Timing
+    clock_mhz: float | None
+    power_watts: float | None
+
+
+def fill(x: torch.Tensor, content: str) -> None:
+    """Overwrites x with zeros, ones or normal random numbers."""
+    if content == "random":
+        x.normal_(generator=generator)
+    else:
+        x.fill_({"zeros": 0, "ones": 1}[content])
+
+
+def time_on(left: str, right: str) -> OnData:
+    """The product in both data types, on matrices filled so."""
+    fill(a, left)
+    fill(b, right)
+    half_a.copy_(a)
+    half_b.copy_(b)
+    least = 0.4 if torch.cuda.is_available() else 0.03  # seconds of each
+    fp32 = time_call(lambda: a @ b, 4, least, 2 * least)
+    bf16 = time_call(multiply, 4, least, 2 * least)
+    clock, power = read_clock_and_power(multiply)
+    return OnData(fp32, bf16, clock, power)
+
+
+measured_data = {
+    "zeros": time_on("zeros", "zeros"),
+    "ones": time_on("ones", "ones"),
+    "lecture": time_on("ones", "random"),
+    "random": time_on("random", "random"),
+}
+for name, timed in measured_data.items():
+    print(f"{name:8}{timed.fp32.median_seconds * 1e3:9.3f} ms in fp32,", end=" ")
+    print(f"{timed.bf16.median_seconds * 1e3:9.3f} ms in bf16")
+# --8<-- [end:data]
+
+
+# --8<-- [start:speedup]
+def zeros_to_random(dtype: str) -> float:
+    """How many times faster zeros are than random numbers."""
+    zeros: Timing = getattr(measured_data["zeros"], dtype)
+    random: Timing = getattr(measured_data["random"], dtype)
+    return random.median_seconds / zeros.median_seconds
+
+
+REPORTED_ZEROS_RATIO = 295 / 257  # TFLOP/s on an A100, Horace He, 2024
+measured_zeros_ratio = {dtype: zeros_to_random(dtype) for dtype in DTYPES}
+print({dtype: round(ratio, 3) for dtype, ratio in measured_zeros_ratio.items()})
+# --8<-- [end:speedup]
+
+
+# --8<-- [start:cache]
+PASSES = 50
+
+measured_elements = 2**22 if torch.cuda.is_available() else 2**17
+buffer = torch.zeros(measured_elements, device=get_device())
+measured_buffer_bytes = get_memory_usage(buffer)
+
+
+def add_to_buffer(passes: int) -> None:
+    """Reads and writes the whole buffer so many times."""
+    for _ in range(passes):
+        buffer.add_(1)
+
+
+def time_after_flush(passes: int) -> float:
+    """Median seconds of so many passes, the caches flushed before the first."""
+    return time_call(
+        lambda: add_to_buffer(passes),
+        min_seconds=0.05,
+        flush_l2=True,
+    ).median_seconds
+
+
+# After a flush, the first pass must fetch the buffer; the others find it there.
+measured_flushed_seconds = time_after_flush(1)
+measured_resident_seconds = time_after_flush(PASSES) / PASSES
+measured_flush_ratio = measured_flushed_seconds / measured_resident_seconds
+print(f"the first pass: {measured_flushed_seconds * 1e6:.2f} µs")
+print(f"one of {PASSES}:      {measured_resident_seconds * 1e6:.2f} µs")
+# --8<-- [end:cache]
+
+
+# --8<-- [start:bandwidth]
+def rate(seconds: float) -> float:
+    """Bytes a second of one pass, which reads and writes the buffer."""
+    return 2 * measured_buffer_bytes / seconds
+
+
+def get_bandwidth() -> float | None:
+    """Bytes a second of this GPU's memory by its datasheet; None if not known."""
+    gpu = get_gpu()
+    return gpu.bandwidth_bytes_per_second if gpu else None
+
+
+predicted_bytes_per_second = get_bandwidth()
+measured_flushed_bytes_per_second = rate(measured_flushed_seconds)
+measured_resident_bytes_per_second = rate(measured_resident_seconds)
+measured_flushed_to_peak_ratio = over(
+    measured_flushed_bytes_per_second,
+    predicted_bytes_per_second,
+)
+measured_resident_to_peak_ratio = over(
+    measured_resident_bytes_per_second,
+    predicted_bytes_per_second,
+)
+print(f"flushed {measured_flushed_bytes_per_second / 1e9:,.0f} GB/s,", end=" ")
+print(f"in the cache {measured_resident_bytes_per_second / 1e9:,.0f} GB/s")
+# --8<-- [end:bandwidth]
+
+
+# --8<-- [start:exercise_1]
+FIVE_MS = [106.0, 11.1, 11.0, 11.2, 11.1]  # made up; the first call is cold
+
+five_mean, five_median = statistics.mean(FIVE_MS), statistics.median(FIVE_MS)
+
+
+def mean_of(calls: int) -> float:
+    """The mean after so many calls, if all but the first take the median."""
+    return (FIVE_MS[0] + (calls - 1) * five_median) / calls
+
+
+calls_needed = math.ceil((FIVE_MS[0] - five_median) / (0.01 * five_median))
+print(f"mean {five_mean:.2f} ms, median {five_median} ms, {calls_needed} calls")
+assert mean_of(calls_needed) <= 1.01 * five_median < mean_of(calls_needed - 1)
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+CLAIMED_SECONDS = 20e-6
+
+LEAST_SECONDS = product_flops / H100_PEAK["bfloat16"]
+claimed_to_peak_ratio = LEAST_SECONDS / CLAIMED_SECONDS
+print(f"{claimed_to_peak_ratio:.0f} × the peak,", end=" ")
+print(f"where at least {LEAST_SECONDS * 1e3:.2f} ms are needed")
+assert claimed_to_peak_ratio > 400
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+SPREAD, DIFFERENCE = 0.02, 0.01  # of each kernel; between the two
+
+# Two medians err by √2 as much as one; two standard errors are to fit in.
+tolerable_share = DIFFERENCE / (2 * math.sqrt(2))
+per_kernel = trials_needed(SPREAD, tolerable_share)
+print(per_kernel, "trials of each")
+error = Timing(1.0, SPREAD, per_kernel).standard_error
+assert error <= tolerable_share
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+DRIFTING = [100 + call for call in range(20)]  # the clock falls, call by call
+
+
+def apparent_slowdown(a: list[int], b: list[int]) -> float:
+    """How much slower b seems than a, though both are the same kernel."""
+    return statistics.median(b) / statistics.median(a) - 1
+
+
+in_turn_share = apparent_slowdown(DRIFTING[:10], DRIFTING[10:])
+alternating_share = apparent_slowdown(DRIFTING[::2], DRIFTING[1::2])
+mirrored_share = apparent_slowdown(  # ABBA ABBA …
+    [*DRIFTING[0::4], *DRIFTING[3::4]],
+    [*DRIFTING[1::4], *DRIFTING[2::4]],
+)
+print(f"in turn {in_turn_share:.1%}")
+print(f"alternating {alternating_share:.1%}")
+print(f"mirrored {mirrored_share:.1%}")
+assert in_turn_share > 10 * alternating_share > mirrored_share == 0
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+RESOLUTION_SECONDS = 0.5e-6  # of a CUDA event
+
+SHORTEST_SECONDS = RESOLUTION_SECONDS / TOLERANCE
+print(f"{SHORTEST_SECONDS * 1e6:.0f} µs")
+assert math.isclose(SHORTEST_SECONDS, 100e-6)
+# --8<-- [end:exercise_5]
