@@ -14,7 +14,7 @@ from ledger.book import Book
 from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent
-NAMES = [f"part_{number}" for number in range(6)]
+NAMES = [f"part_{number}" for number in range(8)]
 
 
 def start_recording(book: Book) -> subprocess.Popen[bytes]:
@@ -34,7 +34,7 @@ def test_kill_at_twenty_random_moments(tmp_path: Path) -> None:
         (book.snippets / f"{name}.py").write_text("text = 'x' * 60000\n")
     rng = random.Random(20)
     interrupted = 0
-    for _ in range(20):
+    while interrupted < 20:
         recording = start_recording(book)
         until = time.monotonic() + 20
         while not list(book.measurements.glob("*/.*")) and recording.poll() is None and time.monotonic() < until:
@@ -47,7 +47,6 @@ def test_kill_at_twenty_random_moments(tmp_path: Path) -> None:
         if len(before) == len(NAMES):
             for path in book.measurements.glob("*/*.json"):
                 path.unlink()
-    assert interrupted >= 10
     before = readable(book)
     finished = start_recording(book)
     assert finished.communicate()[1] == b""
