@@ -115,6 +115,11 @@ def _measure(
             print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
         record = Record.of(snippet, result, {"before": before, "after": after})
         record.write(folder / f"{snippet.name}.json")
+        for name in record.over_peak():
+            clock = (after or {}).get("sm_clock_mhz", "unknown")
+            print(
+                f"{snippet.name}: {name} is over 1; the clock was {clock} MHz: above the datasheet's?", file=sys.stderr
+            )
         widest = record.largest_spread()
         if options.command == "record" and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"

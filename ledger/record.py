@@ -69,6 +69,20 @@ class Record:
         timings = list(_timings(self.values))
         return (max(t["spread"] for t in timings), min(t["trials"] for t in timings)) if timings else None
 
+    def over_peak(self) -> list[str]:
+        """Names of values that claim more than the peak: a card may boost above its datasheet's clock, a little."""
+        found: list[str] = []
+
+        def look(path: list[str], value: Plain) -> None:
+            if isinstance(value, dict):
+                for key, item in value.items():
+                    look([*path, key], item)
+            elif isinstance(value, float) and value > 1 and unit_of_path(path) == "mfu":
+                found.append(".".join(path))
+
+        look([], self.values)
+        return found
+
 
 def _timings(value: Plain) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):

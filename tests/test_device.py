@@ -58,12 +58,13 @@ def test_a_busy_card_and_a_wide_spread_are_told(
     small_book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretend_driver(tmp_path, monkeypatch, "echo '580.1, 1980, 2619, 41, 700.00, 93, 4'")
-    noisy = "x = {'median_seconds': 1.0, 'spread': 0.2, 'trials': 9}\n"
+    noisy = "x = {'median_seconds': 1.0, 'spread': 0.2, 'trials': 9}\nmfu = {'bf16': 1.05}\n"
     (small_book.snippets / "noisy.py").write_text(noisy)
     assert main(["--root", str(small_book.root), "record", "noisy"]) == 0
     told = capsys.readouterr().err
     assert "the GPU is busy (93 % load)" in told
     assert "noisy: the widest spread is 20.0% of its median" in told
+    assert "noisy: mfu.bf16 is over 1; the clock was 1980" in told
     (path,) = small_book.measurements.glob("*/noisy.json")
     assert Record.read(path).device["before"]["temperature_celsius"] == 41
 
