@@ -1,0 +1,142 @@
+"""Figures and tables of the chapter on optimizers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+from ledger.units import format_value
+
+WIDTH = 640
+PANELS = ("sgd_limit", "sgd", "momentum", "adagrad", "rmsprop", "adam")
+HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_full", "adamw_bf16")
+CASES = ("adamw_loop", "adamw_foreach", "adamw_fused", "momentum_fused", "sgd_fused")
+
+
+def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The way of each optimizer over the valley's contours, one panel each, the minimum as a cross."""
+    found = values["optimizers.paths"] or {}
+    minimum = values["optimizers.MINIMUM"] or [4, 1.5]
+    curvature = values["optimizers.CURVATURE"] or [1, 50]
+    wide, high, unit = WIDTH / 3, 176.0, 36.0
+    drawing = Drawing(WIDTH, 2 * high)
+    for index, name in enumerate(PANELS):
+        left, top = wide * (index % 3) + 14, high * (index // 3)
+        drawing.text(left - 6, top + 18, labels[name])
+
+        def place(x: float, y: float, left: float = left, top: float = top) -> tuple[float, float]:
+            return left + x * unit, top + 154 - y * unit
+
+        for radius in (0.4, 0.8, 1.2):
+            cx, cy = place(*minimum)
+            rx, ry = radius * unit, radius * unit * math.sqrt(curvature[0] / curvature[1])
+            drawing.add("ellipse", "stroke-muted", cx=cx, cy=cy, rx=rx, ry=ry)
+        points = [place(x, y) for x, y in found.get(name, [])]
+        if points:
+            drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{index % 6}")
+            for x, y in points:
+                drawing.circle(x, y, 2.2, f"fill-{index % 6}")
+        x, y = place(*minimum)
+        drawing.line(x - 5, y - 5, x + 5, y + 5)
+        drawing.line(x - 5, y + 5, x + 5, y - 5)
+    return str(drawing)
+
+
+def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Length of the steps under a constant gradient, against the step's number; both axes logarithmic."""
+    times = values["optimizers.TIMES"] or [1, 1000]
+    left, right, top, bottom = 52.0, WIDTH - 14.0, 56.0, 322.0
+    low, high = 0.03, 11.0
+
+    def place(t: float, length: float) -> tuple[float, float]:
+        x = left + (right - left) * math.log(t) / math.log(max(times))
+        return x, bottom - (bottom - top) * math.log(length / low) / math.log(high / low)
+
+    drawing = Drawing(WIDTH, bottom + 50)
+    for t in (1, 10, 100, 1000):
+        x, _ = place(t, 1)
+        drawing.line(x, bottom, x, bottom + 5)
+        drawing.text(x, bottom + 22, f"{t:,}", "muted", anchor="end" if t == 1000 else "middle")
+    drawing.line(left, bottom, right, bottom)
+    drawing.text((left + right) / 2, bottom + 44, labels["step"], anchor="middle")
+    for length in (0.1, 1.0, 10.0):
+        _, y = place(1, length)
+        drawing.line(left, y, right, y, "stroke-muted")
+        drawing.text(left - 8, y + 5, f"{length:g}", "muted", anchor="end")
+    drawing.text(0, 16, labels["length"])
+
+    constant = values["optimizers.adam_lengths"]
+    curves = {
+        "adam": (constant, 0, place(8, 1), (0, 20), "start"),
+        "momentum": (values["optimizers.momentum_lengths"], 1, place(max(times), 10), (0, -8), "end"),
+        "adagrad": (values["optimizers.adagrad_lengths"], 2, place(14, 0.27), (10, -4), "start"),
+        "rmsprop": (values["optimizers.rmsprop_lengths"], 3, place(1.25, 10), (0, -8), "start"),
+        "uncorrected": (values["optimizers.uncorrected_lengths"], 4, place(70, 3.84), (10, -4), "start"),
+    }
+    for name, (series, colour, (x, y), (dx, dy), anchor) in curves.items():
+        points = [place(t, length) for t, length in zip(times, series or [], strict=False)]
+        if points:
+            drawing.path("M" + " L".join(f"{px:.1f} {py:.1f}" for px, py in points), f"stroke-{colour}")
+            for px, py in points:
+                drawing.circle(px, py, 3, f"fill-{colour}")
+            drawing.text(x + dx, y + dy, labels[name], anchor=anchor)
+    return str(drawing)
+
+
+def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes per parameter of each optimizer: parameter, gradient and state, stacked."""
+    state = values["optimizers.state"] or {}
+    names = [name for name in HELD if name in state]
+    left, row = 190.0, 34.0
+    totals = {name: 2 * state[name]["element_bytes"] + state[name]["per_parameter_bytes"] for name in names}
+    scale = (WIDTH - left - 56) / max(totals.values(), default=1)
+    drawing = Drawing(WIDTH, row * (len(names) + 1))
+    x = left
+    for colour, key in enumerate(("parameter", "gradient", "state")):
+        drawing.rect(x, 4, 14, 14, f"fill-{colour}")
+        drawing.text(x + 22, 16, labels[key])
+        x += 130
+    for index, name in enumerate(names):
+        y = row * (index + 1)
+        drawing.text(0, y + 16, labels[name])
+        element = state[name]["element_bytes"]
+        x = left
+        for colour, amount in enumerate((element, element, state[name]["per_parameter_bytes"])):
+            if amount:
+                drawing.rect(x, y, amount * scale - 1.5, 22, f"fill-{colour}")
+            x += amount * scale
+        drawing.text(x + 8, y + 16, format_value(totals[name], "bytes"))
+    return str(drawing)
+
+
+def memory(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Bytes of state, and of what a step takes on top: predicted, measured."""
+    columns = ("case", "predicted_state", "state", "predicted_extra", "extra", "ratio")
+    rows = [[labels[column] for column in columns]]
+    for name in CASES:
+        cells = (
+            f"predicted_state_bytes.{name}",
+            f"steps.{name}.measured_state_bytes",
+            f"predicted_extra_bytes.{name}",
+            f"steps.{name}.measured_extra_bytes",
+            f"measured_extra_ratio.{name}",
+        )
+        rows.append([labels[name], *(f"{{{{ optimizers.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Bytes that a step moves per parameter, seconds predicted from them and measured, and the ratio."""
+    columns = ("case", "traffic", "predicted", "measured", "ratio")
+    rows = [[labels[column] for column in columns]]
+    for name in CASES:
+        cells = (
+            f"traffic.{name}.per_parameter_bytes",
+            f"predicted_seconds.{name}",
+            f"steps.{name}.measured_step.median_seconds",
+            f"measured_time_ratio.{name}",
+        )
+        rows.append([labels[name], *(f"{{{{ optimizers.{cell} }}}}" for cell in cells)])
+    return rows
