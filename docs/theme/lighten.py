@@ -1,0 +1,33 @@
+"""Makes pages light: code without spans that have no colour, code and formulas left out of the search index.
+
+A third of a page's elements would be spans of names and brackets, in the colour of all code; and every first visit loads
+the search index, where prose names what its code is about.
+"""
+
+from __future__ import annotations
+
+import re
+
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.postprocessors import Postprocessor
+
+PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
+NOT_SEARCHED = ('<div class="language-python highlight"', '<span class="katex"', '<span class="katex-display"')
+
+
+class LightenExtension(Extension):
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.postprocessors.register(LightenPostprocessor(md), "lighten", 5)  # after raw HTML is back, at 30
+
+
+def makeExtension(**options: object) -> LightenExtension:
+    return LightenExtension(**options)
+
+
+class LightenPostprocessor(Postprocessor):
+    def run(self, text: str) -> str:
+        text = PLAIN_SPAN.sub(r"\1", text)
+        for start in NOT_SEARCHED:
+            text = text.replace(start, f"{start} data-search-exclude")
+        return text

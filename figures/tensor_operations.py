@@ -1,0 +1,141 @@
+"""Figures and tables of the chapter on tensor operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+
+WIDTH = 640
+SHOWN = (0, 1, 2, 4)  # the expressions that are short enough to stand beside each other
+
+
+def alive(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """For four expressions side by side, how many new matrices are alive after each operation."""
+    expressions = values["tensor_operations.expressions"] or []
+    matrix = values["tensor_operations.matrix_bytes"] or 1
+    cell, height, base, panel = 34, 30, 146, 157
+    drawing = Drawing(WIDTH, base + 56)
+    drawing.text(0, 18, labels["alive"], "muted")
+    for place, index in enumerate(index for index in SHOWN if index < len(expressions)):
+        left = place * panel
+        drawing.add(
+            "text", "ink", expressions[index]["code"], x=left, y=base + 46, font_size=14, font_family="monospace"
+        )
+        steps = [round(live / matrix) for live in expressions[index]["live_bytes"]]
+        for step, count in enumerate(steps):
+            x = left + step * (cell + 6)
+            for level in range(count):
+                css = "fill-1" if level == max(steps) - 1 and count == max(steps) else "fill-0"
+                drawing.rect(x, base - (level + 1) * height, cell, height - 3, css, rx=2)
+            drawing.text(x + cell / 2, base + 18, str(step + 1), "muted", anchor="middle")
+        drawing.line(left, base, left + len(steps) * (cell + 6) - 6, base)
+    return str(drawing)
+
+
+def masks(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Both triangles as grids of queries by keys; what a query sees of the past and of the future in two colours."""
+    cell, top = 36, 62
+    drawing = Drawing(WIDTH, top + 5 * cell + 44)
+    for place, name in enumerate(("tril", "triu")):
+        rows = values[f"tensor_operations.{name}_mask"] or []
+        left = 70 + place * 320
+        drawing.add("text", "ink", name, x=left, y=20, font_size=16, font_family="monospace")
+        drawing.text(left, 46, labels["keys"] + " →", "muted")
+        drawing.text(left - 12, top + 24, labels["queries"], "muted", anchor="end")
+        drawing.text(left - 12, top + 44, "↓", "muted", anchor="end")
+        for query, row in enumerate(rows):
+            for key, seen in enumerate(row):
+                x, y = left + key * cell, top + query * cell
+                if seen:
+                    drawing.rect(x + 1.5, y + 1.5, cell - 3, cell - 3, "fill-1" if key > query else "fill-0", rx=2)
+                else:
+                    drawing.rect(x + 1.5, y + 1.5, cell - 3, cell - 3, "stroke-muted", rx=2)
+    y = top + 5 * cell + 18
+    for x, css, label in ((70, "fill-0", "past"), (262, "fill-1", "future"), (454, "stroke-muted", "unseen")):
+        drawing.rect(x, y, 14, 14, css, rx=2)
+        drawing.text(x + 22, y + 12, labels[label])
+    return str(drawing)
+
+
+def broadcast(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Pairs of shapes under each other, aligned at their right; what is repeated is dashed, what clashes coloured."""
+    pairs = values["tensor_operations.PAIRS"] or []
+    results = values["tensor_operations.broadcasts"] or []
+    cell, row, panel_width, panel_height = 52, 36, 340, 150
+    drawing = Drawing(WIDTH, panel_height * ((len(pairs) + 1) // 2) - 20)
+    for index, (pair, result) in enumerate(zip(pairs, results, strict=True)):
+        left, top = index % 2 * panel_width, index // 2 * panel_height + 2
+        columns = max(map(len, pair))
+        right = left + 4 * cell
+        widest = [max(size) for size in zip(*(_padded(shape, columns) for shape in pair), strict=True)]
+        clash = [len(set(size) - {1}) > 1 for size in zip(*(_padded(shape, columns) for shape in pair), strict=True)]
+        for line, shape in enumerate(pair):
+            padded = _padded(shape, columns)
+            for column in range(columns):
+                x, y = right - (columns - column) * cell, top + line * row
+                there = column >= columns - len(shape)
+                if clash[column]:
+                    drawing.add("rect", "fill-1", x=x, y=y, width=cell - 6, height=row - 8, rx=2, fill_opacity=0.4)
+                    drawing.text(x + (cell - 6) / 2, y + 19, str(padded[column]), anchor="middle")
+                elif padded[column] == widest[column]:
+                    drawing.rect(x, y, cell - 6, row - 8, "stroke-ink", rx=2)
+                    drawing.text(x + (cell - 6) / 2, y + 19, str(padded[column]), anchor="middle")
+                else:
+                    box: dict[str, Any] = {"x": x, "y": y, "width": cell - 6, "height": row - 8, "rx": 2}
+                    drawing.add("rect", "stroke-muted", stroke_dasharray="4 4", **box)
+                    if there:
+                        drawing.text(x + (cell - 6) / 2, y + 19, "1", "muted", anchor="middle")
+        y = top + 2 * row + 4
+        drawing.line(right - columns * cell, y - 6, right - 6, y - 6)
+        if result is None:
+            drawing.text(right - 6, y + 19, labels["error"], anchor="end")
+        for column, size in enumerate(result or []):
+            x = right - (columns - column) * cell
+            drawing.rect(x, y, cell - 6, row - 8, "faint", rx=2)
+            drawing.text(x + (cell - 6) / 2, y + 19, str(size), anchor="middle")
+    return str(drawing)
+
+
+def _padded(shape: list[int], length: int) -> list[int]:
+    """A shape with ones before it, as broadcasting reads it."""
+    return [1] * (length - len(shape)) + shape
+
+
+def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each operation: what it takes, counted and measured, and the ratio."""
+    rows = [[labels[column] for column in ("operation", "counted", "measured", "ratio")]]
+    for index, operation in enumerate(values["tensor_operations.operations"] or []):
+        cells = (
+            f"operations.{index}.allocated_bytes",
+            f"measured_operations.{index}.peak_bytes",
+            f"measured_operations.{index}.to_counted_ratio",
+        )
+        rows.append([f"`{operation['code']}`", *(f"{{{{ tensor_operations.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def expressions(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each expression: what it takes in all and at its peak, the peak measured, and the ratio."""
+    rows = [[labels[column] for column in ("expression", "in_all", "peak", "measured", "ratio")]]
+    for index, expression in enumerate(values["tensor_operations.expressions"] or []):
+        code = f"`{expression['code']}`" if len(expression["code"]) < 30 else labels["rms_norm"]
+        cells = (
+            f"expressions.{index}.allocated_bytes",
+            f"expressions.{index}.peak_bytes",
+            f"measured_expressions.{index}.peak_bytes",
+            f"measured_expressions.{index}.to_counted_ratio",
+        )
+        rows.append([code, *(f"{{{{ tensor_operations.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each shape of the weight: its bytes, those of the result, and those of copies."""
+    rows = [[labels[column] for column in ("weight", "bytes", "result", "copied")]]
+    for index, _ in enumerate(values["tensor_operations.products"] or []):
+        quote = f"tensor_operations.products.{index}"
+        cells = (f"{quote}.w", f"{quote}.w_bytes:full", f"{quote}.result_bytes:full", f"{quote}.copied_bytes:full")
+        rows.append([f"{{{{ {cell} }}}}" for cell in cells])
+    return rows
