@@ -14,7 +14,7 @@ class Drawing:
 
     def __init__(self, width: float, height: float) -> None:
         self.root = ElementTree.Element(
-            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}"
+            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {max(height, 1):g}", width=f"{width:g}"
         )
 
     def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:

@@ -421,6 +421,7 @@ print("weights, gradients, input, activations:", kept_bytes // MIB, "MiB")
 print("peak:", peak_bytes // MIB, "MiB")
 print(in_mib(timeline[timeline_bytes.index(peak_bytes)]))
 assert peak_bytes == (NUM_LAYERS + 4) * activation_bytes + (NUM_LAYERS + 1) * weight_bytes
+assert weight_bytes <= activation_bytes  # else it comes later, when gradients have piled up
 # --8<-- [end:predict_levels]
 
 
@@ -518,7 +519,7 @@ print(in_mib(step_peaks))
 
 
 # --8<-- [start:link]
-# 16 lanes of 16 (PCIe 4) or 32 (PCIe 5) GT/s, 128 of every 130 bits payload
+# 16 lanes, each 16e9 (PCIe 4) or 32e9 (PCIe 5) bits a second, 128 of every 130 payload
 LINK_BYTES_PER_SECOND = {
     "NVIDIA A100-SXM4-80GB": 16 * 16e9 * 128 / 130 / 8,
     "NVIDIA H100 80GB HBM3": 16 * 32e9 * 128 / 130 / 8,
@@ -552,7 +553,13 @@ pinned = torch.empty_like(source, pin_memory=torch.cuda.is_available())
 
 
 def time_transfer(transfer: Callable[[], torch.Tensor]) -> Timing | None:
-    return time_call(transfer) if torch.cuda.is_available() else None
+    """Seconds until the data is there; None without CUDA."""
+
+    def transfer_and_wait() -> None:
+        transfer()
+        torch.cuda.synchronize()  # or the next trial would pin while this one is being sent
+
+    return time_call(transfer_and_wait) if torch.cuda.is_available() else None
 
 
 def time_first_pin() -> float | None:

@@ -303,7 +303,7 @@ assert math.isclose(scaled_gradient, 1e-8, rel_tol=limits["fp16"]["eps"])
 # --8<-- [start:fp8]
 in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)  # stored and converted anywhere
 print("back in fp32:", in_fp8.float().tolist())
-print(message_of(lambda: in_fp8 + in_fp8))  # but no arithmetic
+print(message_of(lambda: in_fp8 + in_fp8))  # but not added
 
 measured_e4m3_overflow = str(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item())
 print("1000 becomes", measured_e4m3_overflow, "with torch", torch.__version__)

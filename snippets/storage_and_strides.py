@@ -112,6 +112,9 @@ assert x.data_ptr() != x[1].data_ptr()  # the row begins elsewhere in the storag
 print(same_storage(x, x[1]), same_storage(x, x.clone()))
 print(message_of(lambda: same_storage(*two_empty)))
 print(message_of(lambda: same_storage(*two_meta)))
+
+slices = torch.from_numpy(array), torch.from_numpy(array[1:])  # NumPy's memory, taken in twice
+assert slices[0][1, 0] == slices[1][0, 0] and not same_storage(*slices)  # shared, and not seen
 # --8<-- [end:refuse]
 
 

@@ -1,7 +1,7 @@
 """Makes pages light: code without spans that have no colour, code and formulas left out of the search index.
 
-A third of a page's elements would be spans of names and brackets, in the colour of all code; and every first visit loads
-the search index, where prose names what its code is about.
+A third of a page's elements would be spans of names and brackets in the colour of all code. Every first visit loads the
+search index, and prose names what its code is about.
 """
 
 from __future__ import annotations

@@ -93,8 +93,9 @@
     });
   }
 
-  /* Two things that the theme leaves without a name for a screen reader: the search dialog, and copy buttons. */
+  /* What the theme leaves out of reach: names of the search dialog and of copy buttons, wide tables by keyboard. */
   new MutationObserver(() => {
+    for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) wide.tabIndex = 0;
     for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) nav.setAttribute("role", "none");
     const search = document.querySelector(".md-search:not([aria-label])");
     search?.setAttribute("aria-label", search.querySelector("input").placeholder);

@@ -1,0 +1,511 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["numpy", "torch>=2.11"]
+# ///
+"""From a file of tokens to batches: types, files, windows, memory, speed."""
+
+# --8<-- [start:setup]
+import math
+import mmap
+import statistics
+import tempfile
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+# accounting.py, the book's toolkit, lies beside this file
+from accounting import GPUS, get_device, get_memory_usage
+from numpy.typing import NDArray
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    get_worker_info,
+)
+
+VOCAB_SIZE, BATCH, SEQ_LEN = 50257, 32, 1024  # GPT-2's vocabulary and window
+
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
+
+
+def message_of(call: Callable[[], object]) -> str:
+    """What the error of a call says that has to fail."""
+    try:
+        call()
+    except (OSError, ValueError, RuntimeError, IndexError) as error:
+        text = str(error).splitlines()[0].replace(f"{folder}/", "")
+        return textwrap.fill(f"{type(error).__name__}: {text}", width=80)
+    raise AssertionError("the call was expected to fail")
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:sizes]
+LLAMA_TOKENS = 1.4e12  # Touvron et al. 2023
+DTYPES = ("uint16", "int32", "int64")
+
+corpus_bytes = {name: LLAMA_TOKENS * np.dtype(name).itemsize for name in DTYPES}
+largest_id = {name: int(np.iinfo(name).max) for name in DTYPES}
+for name in DTYPES:
+    size = corpus_bytes[name] / 1e12
+    print(f"{name:7}{size:5.1f} TB, ids up to {largest_id[name]:,}")
+assert largest_id["uint16"] >= VOCAB_SIZE - 1
+# --8<-- [end:sizes]
+
+
+# --8<-- [start:wrap]
+LLAMA_3_VOCAB_SIZE = 128_256  # Grattafiori et al. 2024: does not fit in 16 bits
+
+last_id = np.array([LLAMA_3_VOCAB_SIZE - 1])
+wrapped_id = int(last_id.astype(np.uint16)[0])
+print(f"token {last_id[0]} in uint16: {wrapped_id}")
+assert wrapped_id == (LLAMA_3_VOCAB_SIZE - 1) % 2**16
+# --8<-- [end:wrap]
+
+
+# --8<-- [start:not_npy]
+ten = np.arange(10, dtype=np.uint16)
+ten.tofile(folder / "data.npy")  # the wrong line: bytes alone, whatever the name
+print(message_of(lambda: np.load(folder / "data.npy")))
+
+np.save(folder / "saved.npy", ten)
+raw_bytes = (folder / "data.npy").stat().st_size
+npy_bytes = (folder / "saved.npy").stat().st_size
+header_bytes = npy_bytes - raw_bytes
+print("tofile:", raw_bytes, "bytes, np.save:", npy_bytes, "bytes")
+assert np.array_equal(np.load(folder / "saved.npy"), ten)
+# --8<-- [end:not_npy]
+
+
+# --8<-- [start:misread]
+as_uint16 = np.memmap(folder / "saved.npy", dtype=np.uint16, mode="r")
+as_int32 = np.memmap(folder / "data.npy", dtype=np.int32, mode="r")
+header_tokens = len(as_uint16) - len(ten)
+print("a .npy file read as raw:", header_tokens, "tokens of header first")
+print("uint16 read as int32:   ", as_int32)
+assert np.array_equal(as_uint16[header_tokens:], ten)
+# --8<-- [end:misread]
+
+
+# --8<-- [start:writable]
+tokens = np.memmap(folder / "data.npy", dtype=np.uint16)  # no mode
+default_mode = tokens.mode
+tokens[0] = 999  # a slip
+tokens.flush()
+print("mode", default_mode)
+print("on disk:", np.fromfile(folder / "data.npy", np.uint16))
+
+read_only = np.memmap(folder / "data.npy", dtype=np.uint16, mode="r")
+print(message_of(lambda: read_only.__setitem__(0, 0)))
+# --8<-- [end:writable]
+
+
+# --8<-- [start:windows]
+def lecture_starts(n: int, seq_len: int, generator: torch.Generator) -> list[int]:
+    """Where the lecture's windows begin, which are inputs without targets."""
+    return torch.randint(n - seq_len, (1000,), generator=generator).tolist()
+
+
+LENGTH, WINDOW = 10, 4
+generator = torch.Generator().manual_seed(0)
+starts = sorted(set(lecture_starts(LENGTH, WINDOW, generator)))
+inputs_seen = sorted({start + i for start in starts for i in range(WINDOW)})
+targets_seen = sorted({start + 1 + i for start in starts for i in range(WINDOW)})
+print("windows begin at", starts)
+print("inputs alone reach      ", inputs_seen)
+print("targets, one to the right", targets_seen)
+assert inputs_seen[-1] == LENGTH - 2 and targets_seen[-1] == LENGTH - 1
+# --8<-- [end:windows]
+
+
+# --8<-- [start:token_file]
+class TokenFile:
+    """Tokens in a .npy file, read-only, of which only what is touched is read."""
+
+    def __init__(self, path: Path, vocab_size: int) -> None:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                raise ValueError(f"{path} is no .npy file; np.save writes one")
+        try:
+            self.tokens: NDArray[Any] = np.load(path, mmap_mode="r")
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged or cut short: {error}") from error
+        found = f"{path} holds {self.tokens.dtype} of shape {self.tokens.shape}"
+        if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
+            raise ValueError(f"{found}; expected one row of integers")
+        if np.iinfo(self.tokens.dtype).max < vocab_size - 1:
+            raise ValueError(f"{found}, too narrow for a vocabulary of {vocab_size}")
+        self.path, self.vocab_size = path, vocab_size
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+# --8<-- [end:token_file]
+
+
+# --8<-- [start:get_batch]
+def get_batch(
+    file: TokenFile,
+    batch_size: int,
+    seq_len: int,
+    generator: torch.Generator,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random windows, and the same one token on; int64, (batch_size, seq_len) each."""
+    num_windows = len(file) - seq_len  # each of seq_len + 1 tokens
+    if num_windows < 1:
+        need = f"a window of {seq_len} and its target need {seq_len + 1} tokens"
+        raise ValueError(f"{need}; {file.path} holds {len(file)}")
+    starts = torch.randint(num_windows, (batch_size,), generator=generator).tolist()
+    rows = np.stack([file.tokens[start : start + seq_len + 1] for start in starts])
+    if rows.max() >= file.vocab_size:  # on a GPU, the error would come later
+        wrong = f"token {rows.max()}, vocabulary {file.vocab_size}"
+        raise ValueError(f"{file.path} does not fit its vocabulary: {wrong}")
+    batch = torch.from_numpy(rows.astype(np.int64))
+    return batch[:, :-1], batch[:, 1:]
+
+
+small = TokenFile(folder / "saved.npy", vocab_size=10)
+inputs, targets = get_batch(small, 1000, WINDOW, generator)
+print("inputs ", inputs[0].tolist())
+print("targets", targets[0].tolist())
+assert inputs.unique().tolist() == list(range(9))
+assert targets.unique().tolist() == list(range(1, 10))  # the last token too
+# --8<-- [end:get_batch]
+
+
+# --8<-- [start:refused]
+def open_saved(array: NDArray[Any], vocab_size: int = 10) -> TokenFile:
+    """A token file of this array."""
+    np.save(folder / "try.npy", array)
+    return TokenFile(folder / "try.npy", vocab_size)
+
+
+def open_cut() -> TokenFile:
+    """A token file whose last bytes are missing."""
+    whole = (folder / "saved.npy").read_bytes()
+    (folder / "cut.npy").write_bytes(whole[:-6])
+    return TokenFile(folder / "cut.npy", vocab_size=10)
+
+
+print(message_of(lambda: TokenFile(folder / "data.npy", vocab_size=10)))
+print(message_of(open_cut))
+print(message_of(lambda: open_saved(np.zeros(10))))
+print(message_of(lambda: open_saved(ten, vocab_size=LLAMA_3_VOCAB_SIZE)))
+print(message_of(lambda: get_batch(small, 2, 10, generator)))
+print(message_of(lambda: get_batch(open_saved(ten + 5), 64, 4, generator)))
+# --8<-- [end:refused]
+
+
+# --8<-- [start:int32]
+logits = torch.randn(4, 10, generator=generator)
+embedding = torch.nn.Embedding(10, 8)
+cross_entropy = torch.nn.functional.cross_entropy
+
+ids = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
+print("embedding:", tuple(embedding(ids).shape))
+print("cross_entropy:", message_of(lambda: cross_entropy(logits, ids)))
+print("as int64:", cross_entropy(logits, ids.long()).isfinite().item())
+# --8<-- [end:int32]
+
+
+# --8<-- [start:corpus]
+CORPUS_TOKENS = 2**25
+
+
+def write_corpus() -> None:
+    """The same random tokens twice: raw, and as .npy."""
+    rng = np.random.default_rng(0)
+    array = rng.integers(VOCAB_SIZE, size=CORPUS_TOKENS, dtype=np.uint16)
+    array.tofile(folder / "corpus.bin")
+    np.save(folder / "corpus.npy", array)
+
+
+write_corpus()
+corpus_file_bytes = (folder / "corpus.bin").stat().st_size
+corpus = TokenFile(folder / "corpus.npy", VOCAB_SIZE)
+print(f"{len(corpus):,} tokens, {corpus_file_bytes:,} bytes")
+# --8<-- [end:corpus]
+
+
+# --8<-- [start:resident]
+def get_resident(kind: str = "VmRSS") -> int | None:
+    """Bytes of this process in memory now; "RssFile": pages of files. Linux only."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    lines = status.read_text().splitlines()
+    line = next(line for line in lines if line.startswith(f"{kind}:"))
+    return int(line.split()[1]) * 1024
+
+
+def grown(kind: str, before: int | None) -> int | None:
+    """How many bytes have come since."""
+    now = get_resident(kind)
+    return None if now is None or before is None else now - before
+
+
+def measure_resident(action: Callable[[], Any]) -> dict[str, int | None]:
+    """By how many bytes action() makes the process grow, its result kept."""
+    before, before_file = get_resident(), get_resident("RssFile")
+    result = action()
+    growth = {
+        "resident_bytes": grown("VmRSS", before),
+        "file_bytes": grown("RssFile", before_file),
+    }
+    del result
+    return growth
+
+
+# --8<-- [end:resident]
+
+
+# --8<-- [start:touch]
+NUM_WINDOWS = 8
+
+
+def map_and_touch(starts: Iterable[int], length: int = SEQ_LEN + 1) -> NDArray[Any]:
+    """The raw file as if it were an array, of which these windows have been read."""
+    mapped = np.memmap(folder / "corpus.bin", dtype=np.uint16, mode="r")
+    for start in starts:
+        mapped[start : start + length].max()
+    return mapped
+
+
+measured_page_bytes = mmap.PAGESIZE
+window_bytes = (SEQ_LEN + 1) * 2  # uint16; it begins anywhere in a page
+predicted_window_bytes = window_bytes + measured_page_bytes - 1  # on average
+predicted_touched_bytes = NUM_WINDOWS * predicted_window_bytes
+
+spread_out = range(0, CORPUS_TOKENS, CORPUS_TOKENS // NUM_WINDOWS)
+measured_resident = {
+    "mapped": measure_resident(lambda: map_and_touch([])),
+    "windows": measure_resident(lambda: map_and_touch(spread_out)),
+    "whole": measure_resident(lambda: map_and_touch([0], CORPUS_TOKENS)),
+    "copy": measure_resident(lambda: np.array(map_and_touch([]))),
+}
+measured_touched_bytes = measured_resident["windows"]["resident_bytes"]
+measured_touched_ratio = (measured_touched_bytes or 0) / predicted_touched_bytes or None
+for name, growth in measured_resident.items():
+    print(f"{name:8}", growth)
+# --8<-- [end:touch]
+
+
+# --8<-- [start:needed]
+MFU, PARAMETERS = 0.5, 124_439_808  # GPT-2 small
+PEAK_FLOP_PER_SECOND = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+NEEDED_TOKENS_PER_SECOND = MFU * PEAK_FLOP_PER_SECOND / (6 * PARAMETERS)
+print(f"one H100 asks for {NEEDED_TOKENS_PER_SECOND:,.0f} tokens per second")
+# --8<-- [end:needed]
+
+
+# --8<-- [start:dataset]
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class Windows(Dataset[Pair]):
+    """Every window of a token file with its targets, by the place where it begins."""
+
+    def __init__(self, file: TokenFile, seq_len: int) -> None:
+        self.file, self.seq_len = file, seq_len
+
+    def __len__(self) -> int:
+        return len(self.file) - self.seq_len
+
+    def __getitem__(self, start: int) -> Pair:
+        row = self.file.tokens[start : start + self.seq_len + 1].astype(np.int64)
+        return torch.from_numpy(row[:-1]), torch.from_numpy(row[1:])
+
+
+def make_loader(
+    num_batches: int,
+    num_workers: int,
+    pin: bool = False,
+) -> DataLoader[Pair]:
+    """Random windows of the corpus; the draw is made here, not in the workers."""
+    data = Windows(corpus, SEQ_LEN)
+    drawn = RandomSampler(
+        data,
+        replacement=True,
+        num_samples=num_batches * BATCH,
+        generator=torch.Generator().manual_seed(0),
+    )
+    options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": pin}
+    return DataLoader(data, BATCH, sampler=drawn, **options)
+
+
+first_inputs, first_targets = next(iter(make_loader(1, num_workers=0)))
+print(tuple(first_inputs.shape), first_inputs.dtype)
+assert torch.equal(first_inputs[:, 1:], first_targets[:, :-1])
+# --8<-- [end:dataset]
+
+
+# --8<-- [start:measure]
+NUM_BATCHES, ROUNDS = 40, 3
+
+
+def time_batches(make: Callable[[], Iterator[Any]]) -> dict[str, float]:
+    """Seconds to the first batch, tokens per second after it: medians of all rounds."""
+    first, rates = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            batches = make()
+            next(batches)
+            first.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            count = sum(1 for _ in batches)
+            rates.append(count * BATCH * SEQ_LEN / (time.perf_counter() - began))
+    return {
+        "first_seconds": statistics.median(first),
+        "tokens_per_second": statistics.median(rates),
+    }
+
+
+def draw_from(tokens: NDArray[Any]) -> Iterator[Pair]:
+    """Batches of get_batch from any array of tokens."""
+    file = TokenFile(folder / "corpus.npy", VOCAB_SIZE)
+    file.tokens = tokens
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(NUM_BATCHES):
+        yield get_batch(file, BATCH, SEQ_LEN, generator)
+
+
+in_memory = np.array(corpus.tokens)
+measured_loading = {
+    "raw_memmap": time_batches(lambda: draw_from(map_and_touch([]))),
+    "npy_memmap": time_batches(lambda: draw_from(corpus.tokens)),
+    "in_memory": time_batches(lambda: draw_from(in_memory)),
+    "loader_0": time_batches(lambda: iter(make_loader(NUM_BATCHES, 0))),
+    "loader_2": time_batches(lambda: iter(make_loader(NUM_BATCHES, 2))),
+}
+
+
+def supply(name: str) -> float:
+    """Tokens delivered over tokens needed."""
+    return measured_loading[name]["tokens_per_second"] / NEEDED_TOKENS_PER_SECOND
+
+
+measured_supply_ratio = {name: supply(name) for name in measured_loading}
+for name, ratio in measured_supply_ratio.items():
+    rate = measured_loading[name]["tokens_per_second"] / 1e6
+    print(f"{name:11}{rate:6.1f} million tokens per second, {ratio:6.1f} × needed")
+# --8<-- [end:measure]
+
+
+# --8<-- [start:pin]
+def deliver(way: str) -> Iterator[Pair]:
+    """Batches of a loader with two workers, on the GPU."""
+    device = get_device()
+    for pair in make_loader(NUM_BATCHES, num_workers=2, pin=way == "in_loader"):
+        x, y = pair
+        if way == "in_line":  # the wrong line: pinned where the training loop waits
+            x, y = x.pin_memory(), y.pin_memory()
+        ahead = way != "pageable"
+        yield x.to(device, non_blocking=ahead), y.to(device, non_blocking=ahead)
+        torch.cuda.synchronize()
+
+
+def time_delivery(way: str) -> dict[str, float] | None:
+    """Rate of a way to the GPU; None without one."""
+    return time_batches(lambda: deliver(way)) if torch.cuda.is_available() else None
+
+
+WAYS = ("pageable", "in_line", "in_loader")
+measured_delivery = {way: time_delivery(way) for way in WAYS}
+for way, delivered in measured_delivery.items():
+    print(f"{way:10}", delivered and round(delivered["tokens_per_second"]))
+temporary.cleanup()  # the files are no longer needed
+# --8<-- [end:pin]
+
+
+# --8<-- [start:exercise_1]
+print(isinstance(np.array, type), isinstance(np.ndarray, type))
+assert not isinstance(np.array, type) and isinstance(np.ndarray, type)
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+def window_counts(n: int, seq_len: int) -> dict[str, int]:
+    """How many windows n tokens have: random ones may overlap, a walk's do not."""
+    return {
+        "inputs_only": n - seq_len + 1,
+        "with_targets": n - seq_len,
+        "disjoint": (n - 1) // seq_len,
+    }
+
+
+counts = window_counts(10, 4)
+walked = [list(range(i, i + 5)) for i in range(0, 10 - 4, 4)]  # inputs and targets
+print(counts, walked)
+assert counts == {"inputs_only": 7, "with_targets": 6, "disjoint": 2}
+assert len(walked) == counts["disjoint"]
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+long_row = torch.zeros(BATCH, SEQ_LEN + 1, dtype=torch.int64)
+two_rows_bytes = 2 * get_memory_usage(long_row[:, 1:])  # inputs and targets
+one_row_bytes = BATCH * (SEQ_LEN + 1) * np.dtype(np.uint16).itemsize
+link_ratio = two_rows_bytes / one_row_bytes
+print(f"int64 twice: {two_rows_bytes:,} B, uint16 once: {one_row_bytes:,} B")
+sent = torch.arange(5, dtype=torch.int32).to(torch.uint16).to(get_device())
+widened = sent.long()  # on the device
+assert widened.tolist() == [0, 1, 2, 3, 4] and 7.9 < link_ratio < 8
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+class Stream(IterableDataset[int]):
+    """Random starts from a generator that every worker gets a copy of."""
+
+    def __init__(self, per_worker: bool) -> None:
+        self.per_worker = per_worker
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        seed = info.id if info and self.per_worker else 0
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            yield int(torch.randint(1_000_000, (), generator=generator))
+
+
+def first_starts(per_worker: bool) -> list[int]:
+    """The first six starts of two workers, which take turns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        loader = DataLoader(Stream(per_worker), batch_size=None, num_workers=2)
+        return [int(start) for start in islice(loader, 6)]
+
+
+one_seed, two_seeds = first_starts(per_worker=False), first_starts(per_worker=True)
+distinct = {"one_seed": len(set(one_seed)), "seed_per_worker": len(set(two_seeds))}
+print(distinct)
+assert distinct == {"one_seed": 3, "seed_per_worker": 6}
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+def unseen_share(n: int) -> float:
+    """Share of n windows never drawn, if n are drawn with replacement."""
+    return (1 - 1 / n) ** n
+
+
+epoch_unseen_share = unseen_share(CORPUS_TOKENS - SEQ_LEN)
+drawn = torch.randint(10_000, (10_000,), generator=generator)
+measured_unseen_share = 1 - len(set(drawn.tolist())) / 10_000
+print(f"formula {epoch_unseen_share:.1%}, drawn {measured_unseen_share:.1%}")
+assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6
+assert abs(measured_unseen_share - math.exp(-1)) < 0.02
+# --8<-- [end:exercise_5]
