@@ -22,15 +22,15 @@ ifneq ($(LOCAL),0)
 	$(BIN)/python -m ledger run
 endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
-	$(BIN)/python -m mkdocs build
-	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml
+	LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) $(BIN)/python -m mkdocs build
+	LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml
 	$(BIN)/python -m ledger bundle site
 
 # A snippet that changes is run again, its new record makes the page show the new numbers: `make serve LANGUAGE=zh`
 serve: $(READY)
 	$(BIN)/python -m ledger run || true
 	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; \
-	$(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme
+	LAB_CACHE=true $(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
 
 test: $(READY)
 	$(BIN)/python -m ruff check .

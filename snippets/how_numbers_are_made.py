@@ -61,6 +61,7 @@ def seconds_of(function: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 a, b = torch.randn(2, N, N, device=get_device())
 measured_trials_seconds = [seconds_of(lambda: a @ b) for _ in range(NUM_TRIALS)]
 # --8<-- [end:trials]

@@ -190,6 +190,7 @@ def in_seconds(timing: Timing | None) -> float | None:
 
 
 # --8<-- [start:predict]
+torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_side = SIDE if has_gpu() else 512
 measured_flops = 2 * measured_side**3
 

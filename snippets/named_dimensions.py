@@ -291,6 +291,10 @@ matmul_trace = trace(lambda: scores_by_number(full, full))
 print("einsum:", *einsum_trace)
 print("matmul:", *matmul_trace)
 assert einsum_trace == matmul_trace == ["clone", "clone", "bmm"]
+
+tall, thin = meta(16, 8), meta(8, 2)  # a projection: nothing to copy
+print("projection with einsum:", *trace(lambda: einsum(tall, thin, PROJECTION)))
+print("projection with matmul:", *trace(lambda: tall @ thin))
 # --8<-- [end:trace]
 
 
@@ -417,6 +421,7 @@ for pair, size in between_bytes.items():
 # --8<-- [start:order_time]
 tokens = make((NUM_TOKENS, D_IN), (512, 512))
 down, up = make((D_IN, RANK), (512, 8)), make((RANK, D_OUT), (8, 512))
+measured_order_sizes = [*tokens.shape, *up.shape]  # tokens, d_in, rank, d_out
 
 
 def inputs_first() -> Tensor:

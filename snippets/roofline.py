@@ -381,7 +381,7 @@ measured_row, measured_graph = clock(launch_many), replay_many()
 measured_launch_seconds = {
     "alone": measured_floor_seconds,
     "in_a_row": measured_row.median_seconds / LAUNCHES,
-    "graph": over(measured_graph and measured_graph.median_seconds, LAUNCHES),
+    "graph": measured_graph.median_seconds / LAUNCHES if measured_graph else None,
 }
 for name, each in measured_launch_seconds.items():
     print(f"{name:10}", f"{each * 1e6:6.2f} µs" if each else "not on a CPU")
@@ -421,12 +421,13 @@ def time_compiled() -> Timing | None:
         return None
 
 
-eager, compiled = clock(lambda: gelu_chain(features)), time_compiled()
-written = clock(lambda: F.gelu(features, approximate="tanh"))
+measured_eager = clock(lambda: gelu_chain(features))
+measured_compiled = time_compiled()
+measured_written = clock(lambda: F.gelu(features, approximate="tanh"))
 measured_chain_seconds = {
-    "eager": eager.median_seconds,
-    "compiled": compiled.median_seconds if compiled else None,
-    "written": written.median_seconds,
+    "eager": measured_eager.median_seconds,
+    "compiled": measured_compiled.median_seconds if measured_compiled else None,
+    "written": measured_written.median_seconds,
 }
 for name, took in measured_chain_seconds.items():
     print(f"{name:9}", f"{took * 1e3:8.3f} ms" if took else "not on this device")

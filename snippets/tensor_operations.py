@@ -103,8 +103,9 @@ class ByteCounter(TorchDispatchMode):
         new = {s._cdata: s for s in storages(result) if s._cdata not in given}
         taken = sum(storage.nbytes() for storage in new.values())
         for storage in new.values():
-            last_use = weakref.finalize(storage, self._free, storage.nbytes())
-            last_use.atexit = False
+            # when the storage dies, _free is called
+            death = weakref.finalize(storage, self._free, storage.nbytes())
+            death.atexit = False  # but not at the end of the program
         self.allocated_bytes += taken
         self.live_bytes += taken
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)

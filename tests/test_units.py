@@ -31,6 +31,7 @@ from ledger.units import format_value, is_device_value, unit_of, unit_of_path
         (0.99996, "x_seconds", "", "1.00 s"),
         (0.404, "mfu", "", "40.4 %"),
         (1.374, "x_ratio", "", "1.37×"),
+        (1.374, "x", "times", "1.37×"),
         (143.94, "days", ".1f", "143.9"),
         (0.07689, "x", ".1f%", "7.7 %"),
         (1e-8, "x", "", "1.00 × 10⁻⁸"),

@@ -1,0 +1,103 @@
+"""Labs: notebooks kept as plain Python in docs/labs/, written for readers to take along, shown as pages of the book.
+
+mkdocs-jupyter finds the notebooks and runs them. Its own renderer adds 574 kB of styles to a page, names another host
+and leaves formulas, links and the headings' ids as they are, so the renderer here takes its place.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import mkdocs_jupyter.plugin
+import nbformat
+from markdown import Markdown
+from markdown.extensions import Extension
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+CHAPTER_LINK = re.compile(r"\]\(\.\./([\w-]+)\.md(#[\w-]+)?\)")
+SECONDS = 120  # for one cell
+PRIVATE = Config({"KernelManager": {"transport": "ipc"}})  # a kernel on TCP can be overheard, and warns of it
+
+
+class LabExtension(Extension):
+    """Options: root, language ("en", "zh"), address (of the site in that language)."""
+
+    def __init__(self, **options: Any) -> None:
+        self.config = {
+            "root": [".", "the book's root"],
+            "language": ["en", "en or zh"],
+            "address": ["", "the site's URL: a notebook that was taken along leads back to it"],
+        }
+        super().__init__(**options)
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        docs, language, address = Path(self.getConfig("root")) / "docs", *map(self.getConfig, ("language", "address"))
+        for source in sorted((docs / "labs").glob(f"*.{language}.py")):
+            name = source.name.removesuffix(f".{language}.py").replace("_", "-")
+            write_notebook(source, docs / language / "labs" / f"{name}.ipynb", address)
+        plugin: Any = mkdocs_jupyter.plugin
+        if plugin.convert.nb2html.__module__ == "mkdocs_jupyter.nbconvert2":
+            # The first to come is what MkDocs tries its configuration on: complete, and no page's own.
+            plugin.convert.nb2html = render = Renderer(md, address)
+            plugin._get_nb_toc_tokens = render.contents
+
+
+def makeExtension(**options: Any) -> LabExtension:
+    return LabExtension(**options)
+
+
+def write_notebook(source: Path, target: Path, address: str) -> None:
+    """A lab as a notebook without outputs; left alone if it has not changed, so that a live preview rests."""
+    notebook = jupytext.read(source)
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"  # jupytext draws new ones each time
+        cell["source"] = CHAPTER_LINK.sub(rf"]({address}\1/\2)", cell["source"])
+    notebook.metadata.pop("jupytext", None)
+    text = str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+class Renderer:
+    """What mkdocs-jupyter calls to make a page of a notebook."""
+
+    def __init__(self, md: Markdown, address: str) -> None:
+        self.md, self.address = md, address
+
+    def __call__(
+        self, path: str, execute: bool = False, kernel_name: str = "", allow_errors: bool = False, **_: object
+    ) -> str:
+        """The notebook as HTML, with the book's own Markdown. Raises CellExecutionError if a cell fails."""
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        if execute:
+            options: dict[str, Any] = {
+                "kernel_name": kernel_name or "python3",
+                "allow_errors": allow_errors,
+                "timeout": SECONDS,
+            }
+            NotebookClient(notebook, config=PRIVATE, **options).execute()
+        text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
+        return self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
+
+    def contents(self, path: str, depth: int) -> tuple[list[dict[str, Any]], str | None]:
+        """The headings of the notebook rendered last, and its title."""
+        tokens: list[dict[str, Any]] = self.md.toc_tokens  # type: ignore[attr-defined]
+        return tokens, next((token["name"] for token in tokens if token["level"] == 1), None)
+
+
+def parts(cell: Any) -> Iterator[str]:
+    """A cell as Markdown: its text, or its code and what that printed."""
+    if cell.cell_type == "markdown":
+        heading, _, rest = cell.source.partition("\n")
+        yield f"{heading} {{#{cell.metadata.slug}}}\n{rest}" if "slug" in cell.metadata else cell.source
+    elif cell.cell_type == "code":
+        yield f"```python\n{cell.source}\n```"
+        if printed := "".join(output.text for output in cell.outputs if output.get("name") == "stdout"):
+            yield f'<div class="output"><pre tabindex="0"><code>{html.escape(printed, quote=False)}</code></pre></div>'
