@@ -212,7 +212,7 @@ class TableBlock(LedgerBlock):
             table = SubElement(frame, "table")
             row = SubElement(SubElement(table, "thead"), "tr")
             for cell in header:
-                SubElement(row, "th", {"scope": "col"}).text = cell
+                SubElement(row, "th" if cell else "td", {"scope": "col"} if cell else {}).text = cell
             rows = SubElement(table, "tbody")
             for cells in body:
                 row = SubElement(rows, "tr")

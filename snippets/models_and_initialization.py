@@ -145,10 +145,10 @@ assert wide_parameters == formula_parameters(WIDE_D_MODEL, SMALL_NUM_LAYERS)
 
 # --8<-- [start:move]
 head_before = small.head.weight
-allocated_before = get_allocated_bytes()
+measured_before_bytes = get_allocated_bytes()
 moved = small.to(get_device(), torch.bfloat16)  # device, data type, or both
-allocated_after = get_allocated_bytes()
-measured_moved_bytes = allocated_after and allocated_after - (allocated_before or 0)
+measured_after_bytes = get_allocated_bytes()
+measured_moved_bytes = measured_after_bytes and measured_after_bytes - (measured_before_bytes or 0)
 moved_bytes = sum(get_memory_usage(p) for p in small.parameters())
 print("the same model:    ", moved is small)
 print("the same parameter:", small.head.weight is head_before)
@@ -350,10 +350,10 @@ def three_draws() -> tuple[float, float, float]:
 
 
 torch.manual_seed(0)
-first = three_draws()
+measured_first = three_draws()
 torch.manual_seed(0)
-second = three_draws()
-same_after_torch_seed = [a == b for a, b in zip(first, second, strict=True)]
+measured_second = three_draws()
+same_after_torch_seed = [a == b for a, b in zip(measured_first, measured_second, strict=True)]
 print("torch, NumPy, Python the same:", same_after_torch_seed)
 assert same_after_torch_seed == [True, False, False]
 # --8<-- [end:three_streams]

@@ -50,6 +50,12 @@ def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> 
             assert exact(record.values) == now, device
 
 
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_only_a_gpu_has_is_not_called_exact(path: Path) -> None:
+    absent = [name for name, value in exact(Record.read(path).values).items() if value is None]
+    assert absent == [], "begin their names with measured_ or predicted_"
+
+
 def exact(values: dict[str, Any]) -> dict[str, Any]:
     """Values without those that depend on the device, at any depth."""
     from ledger.units import is_device_value
