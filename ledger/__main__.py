@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ledger.book import Book, LedgerError
+from ledger.book import Book, LedgerError, Problem
 from ledger.compare import compare
 from ledger.device import ask_device, read_gpu_state
 from ledger.record import Record, Records, is_stale, local_folder
@@ -44,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     bundle.add_argument("site", type=Path, help="the folder of the built site")
     help_text = "list every device's records: fresh, stale or absent"
     commands.add_parser("status", help=help_text, description=help_text)
+    help_text = "print what a section of a snippet prints on this machine, such as the answer to an exercise"
+    show = commands.add_parser("show", help=help_text, description=help_text)
+    show.add_argument("section", metavar="snippet:section", help="for example storage_and_strides:exercise_1")
     options = parser.parse_args(arguments)
     book = Book(options.root.resolve())
     try:
@@ -54,11 +58,15 @@ def main(arguments: list[str] | None = None) -> int:
             "check": _check,
             "bundle": _bundle,
             "status": _status,
+            "show": _show,
         }
         return actions[options.command](book, options)
     except LedgerError as error:
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return 130
 
@@ -184,6 +192,21 @@ def _status(book: Book, options: argparse.Namespace) -> int:
             record = records.get(snippet.name)
             state = "absent" if record is None else "stale" if is_stale(record, snippet) else "fresh"
             print(f"  {state:7}{snippet.name}{f'  {record.measured_at[:10]}' if record else ''}")
+    return 0
+
+
+def _show(book: Book, options: argparse.Namespace) -> int:
+    name, _, section = options.section.partition(":")
+    (snippet,) = resolve(book.snippets, [name])
+    run_one = argparse.Namespace(command="run", snippets=[name], force=False, time_limit=120)
+    if _measure(book, run_one, local_folder(book)):
+        return 1
+    record = _read_or_none(local_folder(book) / f"{name}.json")
+    outputs = record.outputs if record else {}
+    if section not in outputs:
+        printing = ", ".join(outputs) or "none"
+        raise LedgerError([Problem(snippet.path, 0, f"no section {section!r} prints anything; these do: {printing}")])
+    print(outputs[section])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The commands do what their help says: run, record, compare, bundle, status; what is fresh is left alone."""
+"""The commands do what their help says: run, record, compare, bundle, status, show; what is fresh is left alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def recorded(book: Book) -> Path:
 def test_help_explains_every_command() -> None:
     command = [sys.executable, "-m", "ledger", "--help"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in ("run", "record", "compare", "check", "bundle", "status"):
+    for name in ("run", "record", "compare", "check", "bundle", "status", "show"):
         assert f"    {name} " in text
 
 
@@ -100,6 +100,15 @@ def test_compare_sets_values_side_by_side(small_book: Book, capsys: pytest.Captu
     assert any("size_bytes" in line and "differs, though it is exact" in line for line in lines)
     assert ledger(small_book, "compare", "nosuch") == 1
     assert f"there are: {path.parent.name}" in capsys.readouterr().err
+
+
+def test_show_prints_what_a_section_prints_now(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    path = small_book.snippets / "good.py"
+    path.write_text(path.read_text().replace("4 * 8", "4 * 9"))
+    assert ledger(small_book, "show", "good:count") == 0
+    assert capsys.readouterr().out == "36\n"
+    assert ledger(small_book, "show", "good:nosuch") == 1
+    assert "good.py: no section 'nosuch' prints anything; these do: count" in capsys.readouterr().err
 
 
 def test_a_bundle_holds_a_pages_snippets_with_the_toolkit(small_book: Book) -> None:
