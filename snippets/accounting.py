@@ -11,13 +11,20 @@ One file that needs torch alone: copy it beside your own code.
 A helper that has nothing to measure on this device returns None, never a zero that looks like a measurement.
 """
 
+# --8<-- [start:imports]
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+# --8<-- [end:imports]
 
 
 # --8<-- [start:gpu]
@@ -174,6 +181,95 @@ def get_allocated_bytes() -> int | None:
 
 
 # --8<-- [end:get_allocated_bytes]
+
+
+# --8<-- [start:meta]
+def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor with a shape but no memory: anything can be counted on it."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+# --8<-- [end:meta]
+
+
+# --8<-- [start:count_flops]
+def count_flops(function: Callable[[], object]) -> int:
+    """FLOPs of the products that function() makes, by PyTorch's own counter."""
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return int(counter.get_total_flops())
+
+
+# --8<-- [end:count_flops]
+
+
+# --8<-- [start:saved_tensors]
+def saved_tensors(
+    call: Callable[[], object],
+    besides: Iterable[torch.Tensor] = (),
+) -> list[torch.Tensor]:
+    """What autograd keeps of call(), once a storage; not what was there before."""
+    seen = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
+    kept: list[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = StorageWeakRef(tensor.untyped_storage())
+        if storage not in seen:
+            seen.add(storage)
+            kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        call()
+    return kept
+
+
+def saved_bytes(call: Callable[[], object], besides: Iterable[torch.Tensor] = ()) -> int:
+    """Bytes that these tensors hold: their whole storages, not only what they show."""
+    return sum(t.untyped_storage().nbytes() for t in saved_tensors(call, besides))
+
+
+# --8<-- [end:saved_tensors]
+
+
+# --8<-- [start:memory_trace]
+class MemoryTrace(TorchDispatchMode):
+    """Bytes of the storages made under it: how many live now, and at the peak."""
+
+    def __init__(self, besides: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.outside = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
+        self.alive: dict[StorageWeakRef, int] = {}
+        self.bound = self.peak = 0
+
+    def count(self) -> int:
+        self.alive = {ref: size for ref, size in self.alive.items() if not ref.expired()}
+        self.bound = sum(self.alive.values())
+        return self.bound
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)):
+            storage = tensor.untyped_storage()
+            reference = StorageWeakRef(storage)
+            if reference not in self.outside and reference not in self.alive:
+                self.alive[reference] = storage.nbytes()
+                self.bound += storage.nbytes()
+        if self.bound > self.peak:  # else it is no new peak, whatever was let go
+            self.peak = max(self.peak, self.count())
+        return result
+
+
+# --8<-- [end:memory_trace]
+
+
+# --8<-- [start:divide]
+def divide(a: float | None, b: float | None) -> float | None:
+    """a over b; None where one of them is not known."""
+    return None if a is None or not b else a / b
+
+
+# --8<-- [end:divide]
 
 
 # --8<-- [start:time_trials]

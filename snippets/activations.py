@@ -5,60 +5,20 @@
 """What a forward pass keeps for the backward pass: by hand, by hooks, by formula, by the allocator's peak."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from accounting import GPUS, get_device  # the book's toolkit, a file beside this one
+
+# accounting.py, the book's toolkit, lies beside this file
+from accounting import GPUS, MemoryTrace, divide, get_device, meta, saved_bytes, saved_tensors
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-
-
-def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor with a shape but no memory: anything can be counted on it."""
-    return torch.empty(shape, dtype=dtype, device="meta")
-
-
-def divide(a: int | float | None, b: int | float | None) -> float | None:
-    """a over b; None where one of them is not known."""
-    return None if a is None or not b else a / b
-
 
 # --8<-- [end:setup]
-
-
-# --8<-- [start:saved]
-def saved_tensors(
-    call: Callable[[], object],
-    besides: Iterable[Tensor] = (),
-) -> list[Tensor]:
-    """What autograd keeps of call(), once a storage; not what was there before."""
-    seen = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
-    kept: list[Tensor] = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = StorageWeakRef(tensor.untyped_storage())
-        if storage not in seen:
-            seen.add(storage)
-            kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        call()
-    return kept
-
-
-def saved_bytes(call: Callable[[], object], besides: Iterable[Tensor] = ()) -> int:
-    """Bytes that these tensors hold: their whole storages, not only what they show."""
-    return sum(t.untyped_storage().nbytes() for t in saved_tensors(call, besides))
-
-
-# --8<-- [end:saved]
 
 
 # --8<-- [start:operations]
@@ -402,37 +362,6 @@ assert not all(CLAIMED[0] <= ratio <= CLAIMED[1] for row in to_weights.values() 
 assert to_weights[8]["s1024_ratio"] == 8 * to_weights[1]["s1024_ratio"]  # linear in b
 assert to_weights[1]["s1024_ratio"] > 2 * to_weights[1]["s512_ratio"]  # more than that in s
 # --8<-- [end:claim]
-
-
-# --8<-- [start:trace]
-class MemoryTrace(TorchDispatchMode):
-    """Bytes of the storages made under it: how many live now, and at the peak."""
-
-    def __init__(self, besides: Iterable[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.outside = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
-        self.alive: dict[StorageWeakRef, int] = {}
-        self.bound = self.peak = 0
-
-    def count(self) -> int:
-        self.alive = {ref: size for ref, size in self.alive.items() if not ref.expired()}
-        self.bound = sum(self.alive.values())
-        return self.bound
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in (leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)):
-            storage = tensor.untyped_storage()
-            reference = StorageWeakRef(storage)
-            if reference not in self.outside and reference not in self.alive:
-                self.alive[reference] = storage.nbytes()
-                self.bound += storage.nbytes()
-        if self.bound > self.peak:  # else it is no new peak, whatever was let go
-            self.peak = max(self.peak, self.count())
-        return result
-
-
-# --8<-- [end:trace]
 
 
 # --8<-- [start:predict]

@@ -5,7 +5,6 @@
 """What it costs to keep less: activation checkpointing and gradient accumulation, in bytes, FLOPs and seconds."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,11 +13,16 @@ import torch
 import torch.nn.functional as F
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import Timing, get_device, get_peak_flop_per_second, time_call
+from accounting import (
+    MemoryTrace,
+    Timing,
+    divide,
+    get_device,
+    get_peak_flop_per_second,
+    saved_bytes,
+    time_call,
+)
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
@@ -26,59 +30,10 @@ from torch.utils.checkpoint import (
 )
 from torch.utils.flop_counter import FlopCounterMode
 
-
-class MemoryTrace(TorchDispatchMode):
-    """Bytes of the storages made under it: how many live now, and at the peak."""
-
-    def __init__(self, besides: Iterable[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.outside = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
-        self.alive: dict[StorageWeakRef, int] = {}
-        self.bound = self.peak = 0
-
-    def count(self) -> int:
-        self.alive = {ref: size for ref, size in self.alive.items() if not ref.expired()}
-        self.bound = sum(self.alive.values())
-        return self.bound
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in (leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)):
-            storage = tensor.untyped_storage()
-            reference = StorageWeakRef(storage)
-            if reference not in self.outside and reference not in self.alive:
-                self.alive[reference] = storage.nbytes()
-                self.bound += storage.nbytes()
-        if self.bound > self.peak:  # else it is no new peak, whatever was let go
-            self.peak = max(self.peak, self.count())
-        return result
-
-
-def divide(a: int | float | None, b: int | float | None) -> float | None:
-    """a over b; None where one of them is not known."""
-    return None if a is None or not b else a / b
-
-
 # --8<-- [end:setup]
 
 
 # --8<-- [start:idea]
-def saved_bytes(call: Callable[[], object], besides: Iterable[Tensor]) -> int:
-    """Bytes that hooks see autograd keep of call()."""
-    seen = {StorageWeakRef(tensor.untyped_storage()) for tensor in besides}
-    sizes: dict[StorageWeakRef, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if StorageWeakRef(storage) not in seen:
-            sizes[StorageWeakRef(storage)] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        call()
-    return sum(sizes.values())
-
-
 mlp = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).double()
 x = torch.linspace(-1, 1, 32 * 64, dtype=torch.float64).view(32, 64).requires_grad_()
 

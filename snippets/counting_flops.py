@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from accounting import (
     GPUS,
     Timing,
+    count_flops,
     get_device,
     get_gpu,
     get_memory_usage,
@@ -26,7 +27,6 @@ from accounting import (
     time_call,
 )
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 # --8<-- [end:setup]
 
@@ -143,13 +143,6 @@ print(f"one level {one_level_ratio:.3f}, all 13 levels {all_levels_ratio:.3f}")
 
 
 # --8<-- [start:counter]
-def count_flops(function: Callable[[], object]) -> int:
-    """FLOPs of function() by PyTorch's own counter."""
-    with FlopCounterMode(display=False) as counter:
-        function()
-    return int(counter.get_total_flops())
-
-
 M, N, P = 16_384, 32_768, 8_192
 
 x = torch.empty(M, N, device="meta")  # a shape without data

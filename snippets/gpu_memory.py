@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import Timing, get_device, get_memory_usage, time_call
+from accounting import Timing, divide, get_device, get_memory_usage, time_call
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -504,11 +504,6 @@ def replay(events: Events) -> dict[str, int]:
         else:
             allocator.free(held.pop(reference))
     return allocator.peaks
-
-
-def divide(a: int | float | None, b: int | float | None) -> float | None:
-    """a over b; None where one of them is not known."""
-    return None if a is None or not b else a / b
 
 
 step_peaks = replay(step_events)

@@ -12,16 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from accounting import Timing, get_allocated_bytes, get_device, get_memory_usage, time_call
-from torch.utils.flop_counter import FlopCounterMode
 
-
-def count_flops(function: Callable[[], Any]) -> int:
-    """FLOPs of the matrix products that function() makes."""
-    with FlopCounterMode(display=False) as counter:
-        function()
-    flops: int = counter.get_total_flops()
-    return flops
+# accounting.py, the book's toolkit, lies beside this file
+from accounting import (
+    Timing,
+    count_flops,
+    get_allocated_bytes,
+    get_device,
+    get_memory_usage,
+    meta,
+    time_call,
+)
 
 
 def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:
@@ -174,11 +175,6 @@ assert grad_of(inputs) == (None, "")
 
 
 # --8<-- [start:chain]
-def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor with a shape but no numbers: products of any size can be counted on it."""
-    return torch.empty(shape, dtype=dtype, device="meta")
-
-
 def chain(batch: int, widths: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Inputs and weights of a deep linear model."""
     weights = [meta(*shape).requires_grad_() for shape in pairwise(widths)]

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from accounting import (
     GPUS,
     Timing,
+    divide,
     get_device,
     get_peak_flop_per_second,
     time_call,
@@ -30,11 +31,6 @@ DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
 def has_gpu() -> bool:
     """Whether there is a GPU to measure; a CPU gets smaller work."""
     return torch.cuda.is_available()
-
-
-def over(a: float | None, b: float | None) -> float | None:
-    """a over b; None if one of them is not known."""
-    return a / b if a and b else None
 
 
 # --8<-- [end:setup]
@@ -195,7 +191,7 @@ measured_side = SIDE if has_gpu() else 512
 measured_flops = 2 * measured_side**3
 
 predicted_peaks_flop_per_second = {d: get_peak_flop_per_second(d) for d in DTYPES}
-predicted_seconds = {dtype: over(measured_flops, peak) for dtype, peak in predicted_peaks_flop_per_second.items()}
+predicted_seconds = {dtype: divide(measured_flops, peak) for dtype, peak in predicted_peaks_flop_per_second.items()}
 for dtype, seconds in predicted_seconds.items():
     print(f"{dtype:9}", f"{seconds * 1e3:.4g} ms" if seconds else "peak unknown")
 # --8<-- [end:predict]
@@ -210,9 +206,9 @@ def time_square(dtype: str) -> Timing | None:
 
 measured_products = {dtype: time_square(dtype) for dtype in DTYPES}
 measured_seconds = {d: in_seconds(measured_products[d]) for d in DTYPES}
-matmul_flop_per_second = {d: over(measured_flops, measured_seconds[d]) for d in DTYPES}
+matmul_flop_per_second = {d: divide(measured_flops, measured_seconds[d]) for d in DTYPES}
 measured_over_float32_ratio = {
-    dtype: over(rate, matmul_flop_per_second["float32"]) for dtype, rate in matmul_flop_per_second.items()
+    dtype: divide(rate, matmul_flop_per_second["float32"]) for dtype, rate in matmul_flop_per_second.items()
 }
 for dtype, rate in matmul_flop_per_second.items():
     print(f"{dtype:9}", f"{rate / 1e12:.4g} TFLOP/s" if rate else "not here")
@@ -222,7 +218,7 @@ for dtype, rate in matmul_flop_per_second.items():
 # --8<-- [start:utilization]
 def utilization(rate: float | None, peak: float | None) -> float | None:
     """The share of the peak that was reached; None, not 0 or 1, without a peak."""
-    return over(rate, peak)
+    return divide(rate, peak)
 
 
 matmul_mfu = {
@@ -253,7 +249,7 @@ def rate_by_side(dtype: str) -> dict[str, float | None]:
     rates = {}
     for side in GPU_SIDES if has_gpu() else CPU_SIDES:
         timing = time_product(dtype, side, side, side, min_trials=3)
-        rates[str(side)] = over(2 * side**3, in_seconds(timing))
+        rates[str(side)] = divide(2 * side**3, in_seconds(timing))
     return rates
 
 
@@ -300,15 +296,15 @@ def rate_of(m: int, n: int, k: int) -> float | None:
     if not has_gpu():
         return None
     timing = time_product("bfloat16", m, n, k, min_seconds=0.1)
-    return over(2 * m * n * k, in_seconds(timing))
+    return divide(2 * m * n * k, in_seconds(timing))
 
 
 shape_flop_per_second = {name: rate_of(*shape) for name, shape in SHAPES.items()}
 measured_of_full_share = {
-    name: over(rate, shape_flop_per_second["4224"]) for name, rate in shape_flop_per_second.items()
+    name: divide(rate, shape_flop_per_second["4224"]) for name, rate in shape_flop_per_second.items()
 }
 measured_to_filled_ratio = {
-    name: over(share, tilings[name]["filled_share"]) for name, share in measured_of_full_share.items()
+    name: divide(share, tilings[name]["filled_share"]) for name, share in measured_of_full_share.items()
 }
 # --8<-- [end:shapes]
 
@@ -352,7 +348,7 @@ def time_sparse() -> Timing | None:
 
 
 measured_sparse = time_sparse()
-measured_sparse_ratio = over(measured_seconds["bfloat16"], in_seconds(measured_sparse))
+measured_sparse_ratio = divide(measured_seconds["bfloat16"], in_seconds(measured_sparse))
 print("dense time over sparse time:", measured_sparse_ratio or "not here")
 # --8<-- [end:sparse]
 
@@ -509,11 +505,11 @@ assert vocabularies["unpadded"]["tiles"] == vocabularies["padded"]["tiles"]
 def seconds_of_logits(vocabulary: int) -> float | None:
     """Time of the last product of GPT-2 small; None on a CPU."""
     rate = rate_of(GPT2_TOKENS, vocabulary, GPT2_D_MODEL)
-    return over(2 * GPT2_TOKENS * vocabulary * GPT2_D_MODEL, rate)
+    return divide(2 * GPT2_TOKENS * vocabulary * GPT2_D_MODEL, rate)
 
 
 logits_seconds = {key: seconds_of_logits(n) for key, n in GPT2_VOCABULARY.items()}
-measured_padding_ratio = over(logits_seconds["unpadded"], logits_seconds["padded"])
+measured_padding_ratio = divide(logits_seconds["unpadded"], logits_seconds["padded"])
 print("unpadded over padded:", measured_padding_ratio or "not here")
 # --8<-- [end:exercise_4]
 

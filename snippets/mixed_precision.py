@@ -15,6 +15,7 @@ import torch.nn.functional as F
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
     GPUS,
+    divide,
     get_allocated_bytes,
     get_device,
     get_gpu,
@@ -30,11 +31,6 @@ BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 def has_gpu() -> bool:
     """Whether there is a GPU to measure; a CPU gets smaller work."""
     return torch.cuda.is_available()
-
-
-def over(a: float | None, b: float | None) -> float | None:
-    """a over b; None if one of them is not known."""
-    return a / b if a and b else None
 
 
 # --8<-- [end:setup]
@@ -402,7 +398,7 @@ def measure_bytes(recipe: Recipe, side: int = 4096) -> Held:
 
 measured_held = {name: measure_bytes(recipe) for name, recipe in RECIPES.items()}
 measured_held_ratio = {
-    name: over(held.after, state_bytes[name])  # 1, if nothing was forgotten
+    name: divide(held.after, state_bytes[name])  # 1, if nothing was forgotten
     for name, held in measured_held.items()
 }
 for name, held in measured_held.items():
@@ -449,9 +445,9 @@ measured_losses = {name: curve[-1] for name, curve in measured_curves.items()}
 for name, loss in measured_losses.items():
     print(f"{name:22} {loss:.1e}")
 exact_updates = ("fp32", "autocast", "master", "master_fp32_gradients")
-worst_of_these = max(measured_losses[name] for name in exact_updates)
+measured_worst = max(measured_losses[name] for name in exact_updates)
 for name in ("fp32_moments", "bf16"):  # weights that exist in bf16 alone
-    assert measured_losses[name] > 20 * worst_of_these
+    assert measured_losses[name] > 20 * measured_worst
 # --8<-- [end:losses]
 
 
@@ -506,7 +502,7 @@ def predict_seconds(mode: str) -> float | None:
 
 
 def speedups(seconds: dict[str, float | None]) -> dict[str, float | None]:
-    return {mode: over(seconds["float32"], t) for mode, t in seconds.items()}
+    return {mode: divide(seconds["float32"], t) for mode, t in seconds.items()}
 
 
 predicted_seconds = {mode: predict_seconds(mode) for mode in MODES}
@@ -564,7 +560,7 @@ for mode, seconds in measured_seconds.items():
 # --8<-- [start:compare]
 measured_speedup_ratio = speedups(measured_seconds)
 measured_over_predicted_ratio = {
-    mode: over(seconds, predicted_seconds[mode])  # above 1: what was left out
+    mode: divide(seconds, predicted_seconds[mode])  # above 1: what was left out
     for mode, seconds in measured_seconds.items()
 }
 predicted_state_bytes = 16 * measured_parameters  # in all modes: fp32 weights

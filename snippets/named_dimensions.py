@@ -14,13 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from accounting import get_device, same_storage, time_call
+from accounting import count_flops, get_device, meta, same_storage, time_call
 from beartype import beartype
 from einops import einsum, rearrange, reduce, repeat
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 generator = torch.Generator().manual_seed(0)
 
@@ -233,19 +232,6 @@ def scores_by_name(q: Tensor, k: Tensor) -> Tensor:
 def scores_by_number(q: Tensor, k: Tensor) -> Tensor:
     """Attention scores with matmul."""
     return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
-
-
-def count_flops(function: Callable[[], object]) -> int:
-    """FLOPs of the products that a call makes."""
-    with FlopCounterMode(display=False) as counter:
-        function()
-    flops: int = counter.get_total_flops()
-    return flops
-
-
-def meta(*shape: int) -> Tensor:
-    """A shape without memory."""
-    return torch.empty(shape, device="meta")
 
 
 full = meta(SEQUENCES, TOKENS, HEADS, D_KEY)

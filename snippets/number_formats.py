@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import get_memory_usage
+from accounting import divide, get_memory_usage
 
 
 def message_of(call: Callable[[], object]) -> str:
@@ -374,16 +374,11 @@ OUTCOMES = {
 }
 
 
-def ratio(measured: int | None, predicted: int) -> float | None:
-    """Measured over predicted; None if nothing was measured."""
-    return None if measured is None else measured / predicted
-
-
 measured_matrix = {name: measure(matrix_in(fmt)) for name, fmt in FORMATS.items()}
 measured_matrix_ratio = {
     name: {
-        "allocator": ratio(measured.allocator_bytes, matrix_bytes[name]),
-        "gpu": ratio(measured.gpu_bytes, matrix_bytes[name]),
+        "allocator": divide(measured.allocator_bytes, matrix_bytes[name]),
+        "gpu": divide(measured.gpu_bytes, matrix_bytes[name]),
     }
     for name, measured in measured_matrix.items()
 }

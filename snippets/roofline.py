@@ -16,6 +16,7 @@ from accounting import (
     GPUS,
     Gpu,
     Timing,
+    divide,
     get_device,
     get_memory_usage,
     get_peak_bytes_per_second,
@@ -25,12 +26,6 @@ from accounting import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
-
-
-def over(a: float | None, b: float | None) -> float | None:
-    """a / b; None if one of them is not known."""
-    return a / b if a and b else None
-
 
 # --8<-- [end:setup]
 
@@ -314,8 +309,8 @@ def compare(work: Work, seconds: float, units: str) -> Point:
         median_seconds=seconds,
         sheet_seconds=sheet,
         roof_seconds=roof,
-        sheet_ratio=over(seconds, sheet),
-        roof_ratio=over(seconds, roof),
+        sheet_ratio=divide(seconds, sheet),
+        roof_ratio=divide(seconds, roof),
     )
 
 
@@ -442,12 +437,12 @@ assert PASSES["eager"] * get_memory_usage(x) == chain_bytes
 def speed_up(name: str) -> dict[str, float | None]:
     """One way to compute the chain: predicted, measured, against eager."""
     moved_bytes = PASSES[name] * get_memory_usage(features)
-    predicted = over(moved_bytes, predicted_bytes_per_second)
+    predicted = divide(moved_bytes, predicted_bytes_per_second)
     seconds = measured_chain_seconds[name]
     return {
         "sheet_seconds": predicted,
-        "sheet_ratio": over(seconds, predicted),
-        "speed_up_ratio": over(measured_chain_seconds["eager"], seconds),
+        "sheet_ratio": divide(seconds, predicted),
+        "speed_up_ratio": divide(measured_chain_seconds["eager"], seconds),
     }
 
 

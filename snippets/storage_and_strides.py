@@ -15,6 +15,7 @@ import torch
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
     Timing,
+    divide,
     get_allocated_bytes,
     get_device,
     get_memory_usage,
@@ -253,13 +254,8 @@ measured_side = 16384 if torch.cuda.is_available() else 2048
 measured_moved_bytes = 2 * measured_side**2 * 4
 
 
-def ratio(a: float, b: float | None) -> float | None:
-    """a over b; None if b is not known."""
-    return a / b if b else None
-
-
 predicted_bytes_per_second = get_peak_bytes_per_second()
-predicted_copy_seconds = ratio(measured_moved_bytes, predicted_bytes_per_second)
+predicted_copy_seconds = divide(measured_moved_bytes, predicted_bytes_per_second)
 print("predicted seconds:", predicted_copy_seconds)
 # --8<-- [end:predict]
 
@@ -305,8 +301,8 @@ def compare(timing: Timing) -> dict[str, float | None]:
     rate = measured_moved_bytes / seconds
     return {
         "rate_bytes_per_second": rate,
-        "peak_share": ratio(rate, predicted_bytes_per_second),
-        "to_predicted_ratio": ratio(seconds, predicted_copy_seconds),
+        "peak_share": divide(rate, predicted_bytes_per_second),
+        "to_predicted_ratio": divide(seconds, predicted_copy_seconds),
     }
 
 

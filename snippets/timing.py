@@ -20,6 +20,7 @@ import torch.utils.benchmark as benchmark
 from accounting import (
     GPUS,
     Timing,
+    divide,
     get_device,
     get_gpu,
     get_memory_usage,
@@ -27,12 +28,6 @@ from accounting import (
     time_call,
     time_trials,
 )
-
-
-def over(a: float, b: float | None) -> float | None:
-    """a over b; None if b is not known."""
-    return a / b if b else None
-
 
 # --8<-- [end:setup]
 
@@ -85,8 +80,8 @@ b.normal_(generator=generator)
 half_a, half_b = a.bfloat16(), b.bfloat16()
 
 predicted_seconds = {
-    "fp32": over(measured_flops, get_peak_flop_per_second("float32")),
-    "bf16": over(measured_flops, get_peak_flop_per_second("bfloat16")),
+    "fp32": divide(measured_flops, get_peak_flop_per_second("float32")),
+    "bf16": divide(measured_flops, get_peak_flop_per_second("bfloat16")),
 }
 print(f"{measured_flops:,} FLOPs; at the peak, seconds:", predicted_seconds)
 # --8<-- [end:product]
@@ -143,8 +138,8 @@ def examine(name: str, first_timed: int) -> Calls:
         mean_seconds=mean,
         first_to_warm_ratio=first / warm,
         mean_to_warm_ratio=mean / warm,
-        warm_to_predicted_ratio=over(warm, predicted_seconds[name]),
-        mean_to_lecture_ratio=over(mean, lecture),
+        warm_to_predicted_ratio=divide(warm, predicted_seconds[name]),
+        mean_to_lecture_ratio=divide(mean, lecture),
     )
 
 
@@ -180,7 +175,7 @@ measured_waiting_seconds = median_of_five(wait_and_time)
 measured_event_seconds = statistics.median(time_trials(multiply, 5))
 
 measured_naive_flop_per_second = measured_flops / measured_naive_seconds
-measured_naive_to_peak_ratio = over(
+measured_naive_to_peak_ratio = divide(
     measured_naive_flop_per_second,
     get_peak_flop_per_second("bfloat16"),
 )
@@ -269,7 +264,7 @@ def medians_of_groups(seconds: list[float]) -> list[float]:
 measured_groups = summarize(medians_of_groups(measured_trials_seconds))
 measured_error_share = measured_groups.spread / 1.349
 predicted_error_share = measured_many._replace(trials=GROUP).standard_error
-measured_rule_ratio = over(measured_error_share, predicted_error_share)
+measured_rule_ratio = divide(measured_error_share, predicted_error_share)
 print(f"medians of {GROUP} trials scatter by {measured_error_share:.2%},", end=" ")
 print(f"predicted {predicted_error_share:.2%}")
 # --8<-- [end:check_rule]
@@ -424,11 +419,11 @@ def get_bandwidth() -> float | None:
 predicted_bytes_per_second = get_bandwidth()
 measured_flushed_bytes_per_second = rate(measured_flushed_seconds)
 measured_resident_bytes_per_second = rate(measured_resident_seconds)
-measured_flushed_to_peak_ratio = over(
+measured_flushed_to_peak_ratio = divide(
     measured_flushed_bytes_per_second,
     predicted_bytes_per_second,
 )
-measured_resident_to_peak_ratio = over(
+measured_resident_to_peak_ratio = divide(
     measured_resident_bytes_per_second,
     predicted_bytes_per_second,
 )
