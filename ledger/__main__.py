@@ -72,11 +72,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(book: Book, options: argparse.Namespace) -> int:
+    seen = _times(book)
     failed = _measure(book, options, local_folder(book))
+    again = argparse.Namespace(**{**vars(options), "force": False})
     while options.watch:
-        time.sleep(0.3)
-        failed = _measure(book, argparse.Namespace(**{**vars(options), "force": False}), local_folder(book), failed)
+        time.sleep(0.2)
+        try:
+            now = _times(book)
+        except FileNotFoundError:  # an editor is just replacing a file
+            continue
+        if now != seen:
+            seen = now
+            failed = _measure(book, again, local_folder(book), failed)
     return 1 if failed else 0
+
+
+def _times(book: Book) -> dict[str, int]:
+    """When each snippet was last written."""
+    return {path.name: path.stat().st_mtime_ns for path in book.snippets.glob("*.py")}
 
 
 def _record(book: Book, options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def test_what_is_fresh_is_not_run_again(small_book: Book) -> None:
     (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
     assert ledger(small_book, "run") == 0
     assert Record.read(path).values == {"size_bytes": 33}
+
+
+def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> None:
+    command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
+    path = local_folder(small_book) / "good.json"
+
+    def wait_for(size: int) -> None:
+        deadline = time.monotonic() + 30
+        while not path.exists() or Record.read(path).values.get("size_bytes") != size:
+            assert time.monotonic() < deadline, f"no record with {size}"
+            time.sleep(0.05)
+
+    with subprocess.Popen(command, cwd=ROOT) as watcher:
+        try:
+            wait_for(32)
+            (small_book.snippets / "good.py").write_text("1 / 0\n")  # an error on the way stops nothing
+            time.sleep(0.5)
+            (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
+            wait_for(33)
+        finally:
+            watcher.kill()
 
 
 def test_one_broken_snippet_does_not_keep_the_others_from_being_run(
