@@ -9,7 +9,7 @@ from figures.svg import Drawing
 
 WIDTH = 640
 RESIDENT = ("mapped", "windows", "whole", "copy")
-SOURCES = ("raw_memmap", "npy_memmap", "in_memory", "loader_0", "loader_2")
+SOURCES = ("raw_memmap", "npy_memmap", "npy_plain", "in_memory", "loader_0", "loader_2")
 
 
 def windows(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -100,7 +100,7 @@ class Filler:
         return [(devices, text, self._where(devices, by_device)) for devices, text in grouped]
 
     def _where(self, devices: list[str], by_device: dict[str, Found]) -> str:
-        names = ", ".join(dict.fromkeys(self._name(device) for device in devices))
+        names = ", ".join(dict.fromkeys(self.source.name(device) for device in devices))
         stale = any(by_device[device].stale for device in devices)
         return str(self.words["printed"]).format(devices=names) + (f" ({self.words['stale']})" if stale else "")
 
@@ -141,11 +141,8 @@ class Filler:
 
     def label(self, device: str) -> str:
         """A device's name for readers."""
-        name = self._name(device)
+        name = self.source.name(device)
         return str(self.words["local"]).format(name=name) if device == LOCAL else name
-
-    def _name(self, device: str) -> str:
-        return str(next(iter(self.source.records.by_device[device].values())).device["name"])
 
     def device_line(self) -> Element:
         """The line below a title: whose numbers these are, and a choice where there is one."""

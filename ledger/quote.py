@@ -102,11 +102,21 @@ class Source:
         return LOCAL if local and is_gpu[0] >= is_gpu[1] else self.default_device
 
     @cached_property
+    def touched(self) -> set[str]:
+        """Names of the snippets that were looked up since this was last cleared."""
+        return set()
+
+    @cached_property
     def _snippets(self) -> dict[str, Snippet]:
         return {}
 
+    def name(self, device: str) -> str:
+        """What a device calls itself."""
+        return str(next(iter(self.records.by_device[device].values())).device["name"])
+
     def snippet(self, name: str) -> Snippet:
         """The snippet of that name, read once. Raises QuoteError if there is none or it is broken."""
+        self.touched.add(name)
         if name not in self._snippets:
             path = self.book.snippets / f"{name}.py"
             if not path.is_file():

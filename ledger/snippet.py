@@ -10,7 +10,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -176,29 +176,43 @@ class Snippet:
     def _reached(self) -> dict[str, list[str]]:
         """By neighbouring module, the source of every top-level definition that this snippet uses there."""
         reached: dict[str, list[str]] = {}
-        for module, names in sorted(_imports(self.tree).items()):
+        for module, names in sorted(self._imports.items()):
             path = self.path.with_name(f"{module}.py")
             if path.is_file() and path != self.path:
-                neighbour = Snippet(path, path.read_text(encoding="utf-8"))
+                neighbour = _neighbour(path, path.stat().st_mtime_ns)
                 reached[module] = neighbour.definitions(names)
                 for further, sources in neighbour._reached().items():
                     reached.setdefault(further, sources)
         return reached
 
+    @cached_property
+    def _imports(self) -> dict[str, set[str]]:
+        return _imports(self.tree)
+
+    @cached_property
+    def _owners(self) -> dict[str, ast.stmt]:
+        """The top-level statement that binds a name, by name."""
+        return {name: node for node in self.tree.body for name, _, _ in _bound_names([node], in_loop=False)}
+
     def definitions(self, wanted: set[str]) -> list[str]:
         """The code of the named top-level definitions and of those they use, in the order of the file."""
-        owner = {name: node for node in self.tree.body for name, _, _ in _bound_names([node], in_loop=False)}
-        for name in self.settings.get("unhashed", []):
-            owner.pop(name, None)
+        unhashed = self.settings.get("unhashed", [])
         todo, nodes = [*wanted], set()
         while todo:
-            node = owner.get(todo.pop())
+            name = todo.pop()
+            node = None if name in unhashed else self._owners.get(name)
             if node is not None and node not in nodes:
                 nodes.add(node)
                 todo += [used.id for used in ast.walk(node) if isinstance(used, ast.Name)]
         lines = self.source.splitlines()
         ordered = sorted(nodes, key=lambda node: node.lineno)
         return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
+
+
+@lru_cache(maxsize=64)
+def _neighbour(path: Path, modified: int) -> Snippet:
+    """A module that lies beside a snippet, parsed once for all that import it."""
+    return Snippet(path, path.read_text(encoding="utf-8"))
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -238,19 +252,17 @@ def _is_inner(name: ast.Name, within: ast.AST) -> bool:
 def _imports(tree: ast.Module) -> dict[str, set[str]]:
     """By imported module, the names that are used of it: `from m import a` and `import m; m.a`."""
     found: dict[str, set[str]] = {}
+    modules: list[ast.alias] = []
+    attributes: dict[str, set[str]] = {}  # by the name that they are looked up on
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.setdefault(node.module, set()).update(alias.name for alias in node.names)
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                used = {
-                    attribute.attr
-                    for attribute in ast.walk(tree)
-                    if isinstance(attribute, ast.Attribute)
-                    and isinstance(attribute.value, ast.Name)
-                    and attribute.value.id == (alias.asname or alias.name)
-                }
-                found.setdefault(alias.name, set()).update(used)
+            modules += node.names
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            attributes.setdefault(node.value.id, set()).add(node.attr)
+    for alias in modules:
+        found.setdefault(alias.name, set()).update(attributes.get(alias.asname or alias.name, set()))
     return found
 
 

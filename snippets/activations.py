@@ -508,6 +508,7 @@ state_bytes = STATE_BYTES * model_parameters
 kept_logits_bytes = 4 * SEQ_LEN * VOCAB_SIZE  # their two gradients take as much each
 sequence_bytes = {
     "eager": NUM_LAYERS * block_bytes + kept_logits_bytes,
+    "eager_no_dropout": NUM_LAYERS * variants_bytes["bf16_no_dropout"] + kept_logits_bytes,
     "fused": NUM_LAYERS * fused_bytes + kept_logits_bytes,
 }
 largest_batch = {

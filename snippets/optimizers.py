@@ -129,26 +129,7 @@ class Momentum(Optimizer):
 
 
 # --8<-- [start:lengths]
-TIMES = [
-    1,
-    2,
-    3,
-    5,
-    7,
-    10,
-    14,
-    20,
-    30,
-    50,
-    70,
-    100,
-    140,
-    200,
-    300,
-    500,
-    700,
-    1000,
-]
+TIMES = [1, 2, 3, 5, 7, 10, 12, 14, 20, 30, 50, 70, 100, 140, 200, 300, 500, 700, 1000]
 SHOWN = 1, 10, 100, 1000  # which of them to print
 
 
@@ -583,6 +564,7 @@ IMPLEMENTATIONS: dict[str, Make] = {
 
 def count_traffic(make: Make, dtype: torch.dtype = torch.float32) -> dict[str, int]:
     """Operations of one step on two tensors; bytes they move per parameter."""
+    torch.manual_seed(0)  # a write is seen where it changes a number
     optimizer = make(make_params(SMALL_SHAPES, dtype, "cpu"), lr=1e-2)
     optimizer.step()  # the first makes the state
     with Traffic() as traffic:
@@ -765,7 +747,7 @@ turned = {
 for name in FAMILY:
     print(f"{name:10}{straight[name]:.2f} along the axes, {turned[name]:.2f} turned")
 assert all(abs(straight[name] - turned[name]) < 0.02 for name in ("sgd", "momentum"))
-assert all(turned[name] > straight[name] + 0.1 for name in ("adagrad", "rmsprop"))
+assert all(turned[name] > straight[name] + 0.1 for name in ("adagrad", "rmsprop", "adam"))
 # --8<-- [end:exercise_4]
 
 

@@ -1,0 +1,127 @@
+"""Takes from the last build what has not changed: a page is converted again only if something that it shows changed.
+
+An MkDocs hook, for speed alone: a generator that knows no hooks makes the same pages. What is published is built
+without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+
+from ledger.book import Book
+from ledger.chapter import INCLUDE
+from ledger.quote import Source, open_source
+
+# What every page depends on, besides its own text and the snippets that it names.
+CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
+RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
+last_build: Reuse | None = None
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    global last_build
+    last_build = Reuse(config, files) if config.mdx_configs["ledger.fill"].get("local", True) else None
+    return files
+
+
+def on_pre_page(page: Page, config: MkDocsConfig, files: Files) -> Page:
+    if last_build and page.file.src_uri.endswith(".md"):
+        page.render = partial(last_build.render, page)  # type: ignore[method-assign]
+    return page
+
+
+class Reuse:
+    """The pages of the last build in one language, a file each."""
+
+    def __init__(self, config: MkDocsConfig, files: Files) -> None:
+        options = config.mdx_configs["ledger.fill"]
+        book = Book(Path(options.get("root", ".")).resolve())
+        self.source: Source = open_source(book, options["default_device"], local=True)
+        self.folder: Path = book.cache / "pages" / options["language"]
+        self.common = digest(
+            config.mdx_configs,
+            sorted(file.src_uri for file in files),
+            [(device, self.source.name(device)) for device in self.source.devices],
+            code_at_start(book.root),
+            code(book.root),
+        )
+        search: Any = config.plugins["material/search"]
+        self.index = search.search_index
+        self.index.add_entry_from_context = self.add_to_index
+        self.entries: dict[str, list[Any]] = {}  # of the search index, by page, where they are known
+
+    def key(self, page: Page, snippets: set[str]) -> str:
+        """Of all that a page shows: its text, and of each snippet the code and the records."""
+        records = {
+            name: (
+                self.source.snippet(name).source,
+                self.source.snippet(name).hash,
+                [self.source.records.get(device, name) for device in self.source.devices],
+            )
+            for name in sorted(snippets)
+        }
+        return digest(self.common, page.file.src_uri, page.markdown, records)
+
+    def path(self, page: Page) -> Path:
+        return self.folder / f"{page.file.src_uri.replace('/', '+')}.pickle"
+
+    def render(self, page: Page, config: MkDocsConfig, files: Files) -> None:
+        """What Page.render does, or what it did."""
+        try:
+            kept = pickle.loads(self.path(page).read_bytes())
+            unchanged = kept["key"] == self.key(page, kept["snippets"])
+        except Exception:  # absent, of another version, of a snippet that is gone
+            unchanged = False
+        if unchanged:
+            for name in RENDERED:
+                setattr(page, name, kept[name])
+            links = {files.get_file_from_path(path): anchors for path, anchors in kept["links"].items()}
+            page.links_to_anchors = {file: anchors for file, anchors in links.items() if file}
+            self.entries[page.file.src_uri] = kept["entries"]
+            return
+        self.source.touched.clear()
+        Page.render(page, config, files)
+        lines = (page.markdown or "").splitlines()
+        included = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
+        page.meta["reuse"] = included | self.source.touched
+
+    def add_to_index(self, page: Page) -> None:
+        """What the search plugin's index does for a page, or what it did; then the page is kept for the next build."""
+        if page.file.src_uri in self.entries:
+            self.index.entries += self.entries[page.file.src_uri]
+            return
+        before = len(self.index.entries)
+        type(self.index).add_entry_from_context(self.index, page)
+        snippets = page.meta.pop("reuse", None)
+        if snippets is None:
+            return
+        kept = {name: getattr(page, name) for name in RENDERED} | {
+            "key": self.key(page, snippets),
+            "snippets": snippets,
+            "links": {file.src_uri: anchors for file, anchors in (page.links_to_anchors or {}).items()},
+            "entries": self.index.entries[before:],
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path(page).write_bytes(pickle.dumps(kept))
+
+
+def code(root: Path) -> str:
+    return digest(*(path.read_bytes() for pattern in CODE for path in sorted(root.glob(pattern))))
+
+
+@cache
+def code_at_start(root: Path) -> str:
+    """What runs. In a live preview the files may say something else by now, and both are in a page's key."""
+    return code(root)
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
