@@ -1,0 +1,236 @@
+"""The tables of the page of formulas: each formula once, with the two values that test it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from ledger.units import DASH, format_value
+
+COLUMNS = ("name", "formula", "predicted", "measured", "ratio", "code")
+
+
+class Formula(NamedTuple):
+    """A row. Its name is a label of the page."""
+
+    name: str
+    tex: str
+    derived_at: str  # a heading of a chapter
+    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    predicted: str  # what to quote from the snippet
+    measured: str = ""  # nothing where nobody can measure
+
+    def quote(self, path: str) -> str:
+        """A value's full name, with its format if it has one."""
+        return f"{self.code.partition(':')[0]}.{path}"
+
+
+# fmt: off
+GROUPS: dict[str, tuple[Formula, ...]] = {
+    "memory": (
+        Formula("elements", r"n \cdot b",
+            "number-formats.md#memory", "number_formats:compare",
+            "matrix_bytes.bf16", "measured_matrix.bf16.allocator_bytes"),
+        Formula("position", r"o + i\,s_0 + j\,s_1",
+            "storage-and-strides.md#strides", "storage_and_strides:views",
+            "position", "paths.row.2"),
+        Formula("view", r"n_\text{storage} \cdot b",
+            "storage-and-strides.md#bytes", "storage_and_strides:keeps_alive",
+            "row_held_bytes", "measured_view_bytes"),
+        Formula("chain", r"2 \cdot n\,b",
+            "tensor-operations.md#count", "tensor_operations:measure",
+            "expressions.0.peak_bytes", "measured_expressions.0.peak_bytes"),
+        Formula("rounded", r"512 \cdot \lceil r / 512 \rceil",
+            "gpu-memory.md#luck", "gpu_memory:layers",
+            "layers.allocated_bytes", "measured_layers.allocated_bytes"),
+        Formula("peak", r"(L + 4)\,A + (L + 1)\,W",
+            "gpu-memory.md#timeline", "gpu_memory:peaks",
+            "peak_bytes", "measured_peaks.allocated_bytes"),
+        Formula("pages", r"k\,(w + p - 1)",
+            "data-loading.md#resident", "data_loading:touch",
+            "predicted_touched_bytes", "measured_touched_bytes"),
+    ),
+    "flops": (
+        Formula("product", r"2mnp",
+            "counting-flops.md#matmul", "counting_flops:counter",
+            "claims.2mnp", "counted_flops"),
+        Formula("performed", r"2mnp \approx mp\,(2n - 1)",
+            "counting-flops.md#matmul", "counting_flops:textbook",
+            "convention_flops", "performed_flops"),
+        Formula("point", r"2 \cdot m \cdot np",
+            "counting-flops.md#linear-model", "counting_flops:linear_model",
+            "claimed_flops", "per_point_flops"),
+        Formula("einsum", r"2\,b\,h\,q\,k\,d_\text{head}",
+            "named-dimensions.md#efficient", "named_dimensions:flops",
+            "by_formula_flops", "einsum_flops"),
+        Formula("attention", r"4\,T^2 d",
+            "counting-flops.md#blind", "counting_flops:attention",
+            "attention_flops", "math_flops"),
+        Formula("two_layers", r"2\,C_\text{fwd}",
+            "gradients.md#two-products", "gradients:count",
+            "claimed_backward_flops", "backward_flops"),
+        Formula("deep_linear", r"6\,m N",
+            "gradients.md#count", "gradients:deep_linear",
+            "small_claimed_flops", "small_counted_flops"),
+        Formula("depth", r"2 - 1 / L",
+            "gradients.md#depth", "gradients:compare",
+            "depth_ratio.8", "measured_deep_comparison.8.measured_time_ratio"),
+        Formula("transformer", r"6ND",
+            "gradients.md#six-n-d", "gradients:six_n_d",
+            "six_n_d_flops", "transformer_flops"),
+        Formula("gpt3", r"6ND",
+            "two-questions.md#on-one-scale", "two_questions:on_one_scale",
+            "gpt_3_flops", "compute_flops.gpt_3"),
+    ),
+    "time": (
+        Formula("rate", r"t = C / R",
+            "how-numbers-are-made.md#flops", "how_numbers_are_made:predict",
+            "predicted_seconds", "full_seconds"),
+        Formula("run", r"g\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
+            "two-questions.md#how-long", "two_questions:published",
+            "napkin_gpu_hours:short", "published.llama_3_70b.gpu_hours:short"),
+        Formula("h100", r"P = S\,c\,q \cdot 2\,\nu",
+            "mfu.md#peak", "mfu:which_peak",
+            "DERIVED_FLOP_PER_SECOND.H100 SXM.bfloat16", "PEAK_FLOP_PER_SECOND.H100 SXM.bfloat16"),
+        Formula("l40s", r"P = S\,c\,q \cdot 2\,\nu",
+            "hardware.md#derive", "hardware:table",
+            "derived_teraflops.L40S.bfloat16:.1f", "PEAK_TERAFLOPS.L40S.bfloat16:.1f"),
+        Formula("utilization", r"t = C / P",
+            "mfu.md#mfu", "mfu:measure",
+            "predicted_seconds.bfloat16", "measured_seconds.bfloat16"),
+        Formula("waves", r"\frac{mp}{xyS} \Big/ \Big\lceil \tfrac{1}{S} \lceil m / x \rceil \lceil p / y \rceil \Big\rceil",
+            "mfu.md#tiles", "mfu:shapes",
+            "tilings.4352.filled_share", "measured_of_full_share.4352"),
+        Formula("relu", r"\max(C / P,\; Q / B)",
+            "roofline.md#ridge", "roofline:compare",
+            "measured_points.relu.roof_seconds", "measured_points.relu.median_seconds"),
+        Formula("matmul", r"\max(C / P,\; Q / B)",
+            "roofline.md#ridge", "roofline:compare",
+            "measured_points.matmul.sheet_seconds", "measured_points.matmul.median_seconds"),
+        Formula("share", r"\min(1,\; bP / dB)",
+            "counting-flops.md#dominates", "counting_flops:layer",
+            "predicted_time_ratio.1024:.4f", "measured_time_ratio.1024:.4f"),
+        Formula("fusion", r"Q_\text{chain} / Q_\text{fused}",
+            "roofline.md#fusion", "roofline:speed_up",
+            "fusion_bytes_ratio", "measured_speed_ups.written.speed_up_ratio"),
+        Formula("order", r"\frac{d_\text{in}\, d_\text{out}\,(r + T)}{T\,r\,(d_\text{in} + d_\text{out})}",
+            "named-dimensions.md#order", "named_dimensions:order_time",
+            "predicted_order_ratio", "measured_order_ratio"),
+        Formula("copy", r"2\,n b / B",
+            "storage-and-strides.md#bandwidth", "storage_and_strides:compare",
+            "predicted_copy_seconds", "measured_contiguous_seconds"),
+        Formula("link", r"t_\text{link} = n b / B_\text{link}",
+            "gpu-memory.md#transfer", "gpu_memory:transfer",
+            "predicted_transfer_seconds", "measured_transfers.pinned_ahead.median_seconds"),
+        Formula("in_line", r"t_\text{copy} + t_\text{link}",
+            "gpu-memory.md#transfer", "gpu_memory:compare",
+            "predicted_in_line_seconds", "measured_in_line.median_seconds"),
+        Formula("median", r"1.25 \cdot \sigma / \sqrt{k}",
+            "timing.md#how-many", "timing:check_rule",
+            "predicted_error_share", "measured_error_share"),
+    ),
+    "training": (
+        Formula("adamw", r"4 + 4 + 8",
+            "two-questions.md#how-big", "two_questions:count",
+            "naive_bytes:plain", "counted_per_parameter:plain"),
+        Formula("master", r"2 + 2 + 4 + 8",
+            "mixed-precision.md#recipes", "mixed_precision:gpu_bytes",
+            "state_bytes.master:plain", "measured_held.master.after:plain"),
+        Formula("bf16", r"2 + 2 + 4",
+            "mixed-precision.md#recipes", "mixed_precision:torch_adamw",
+            "state_bytes.bf16:plain", "torch_bytes.bf16:plain"),
+        Formula("largest", r"g M / 16",
+            "two-questions.md#how-big", "two_questions:how_big",
+            "sharded_parameters"),
+        Formula("gradients", r"4N",
+            "gradients.md#memory", "gradients:memory",
+            "state_bytes.float32.parameter_bytes", "state_bytes.float32.gradient_bytes"),
+        Formula("state", r"8N",
+            "optimizers.md#state", "optimizers:compare",
+            "predicted_state_bytes.adamw_fused", "steps.adamw_fused.measured_state_bytes"),
+        Formula("foreach", r"4N",
+            "optimizers.md#traffic", "optimizers:compare",
+            "predicted_extra_bytes.adamw_foreach", "steps.adamw_foreach.measured_extra_bytes"),
+        Formula("update", r"28N / B",
+            "optimizers.md#traffic", "optimizers:compare",
+            "predicted_seconds.adamw_fused", "steps.adamw_fused.measured_step.median_seconds"),
+        Formula("step", r"6NT / P + 28N / B",
+            "mixed-precision.md#speed", "mixed_precision:measure",
+            "predicted_seconds.bfloat16", "measured_seconds.bfloat16"),
+        Formula("checkpoint", r"\frac{1 + 2 + 1}{1 + 2}",
+            "compute-for-memory.md#four-thirds", "compute_for_memory:count",
+            "CLAIMED_RATIO", "hfu_to_mfu_ratio.full"),
+        Formula("checkpoint_time", r"t_\text{none} \cdot C_\text{done} / C_\text{none}",
+            "compute-for-memory.md#hfu", "compute_for_memory:time_steps",
+            "measured_comparison.full.predicted_seconds", "measured_strategies.full.timing.median_seconds"),
+        Formula("tokens", r"u P / 6N",
+            "data-loading.md#needed", "data_loading:measure",
+            "NEEDED_TOKENS_PER_SECOND:short", "measured_loading.raw_memmap.tokens_per_second:short"),
+        Formula("scaling", r"(s \cdot x)_\text{fp16} / s",
+            "number-formats.md#low-precision", "number_formats:loss_scaling",
+            "TINY:sci", "scaled_gradient:sci"),
+        Formula("scale", r"\sigma_w \sqrt{d}",
+            "models-and-initialization.md#scale", "models_and_initialization:scale",
+            "root_d.16384", "measured_scale.16384"),
+        Formula("default", r"\sigma_w \sqrt{d} = 1 / \sqrt{3}",
+            "models-and-initialization.md#depth", "models_and_initialization:torch_rules",
+            "linear_growth", "measured_linear_growth"),
+        Formula("glorot", r"\sqrt{\frac{2}{n_\text{in} + n_\text{out}}} \sqrt{n_\text{in}}",
+            "models-and-initialization.md#fans", "models_and_initialization:fans",
+            "rules.glorot.up.forward", "rules.glorot.up.measured_forward"),
+    ),
+    "transformers": (
+        Formula("gpt2_small", r"Vd + Td + L\,(12d^2 + 13d) + 2d",
+            "gpt2-parameters.md#model", "gpt2_parameters:transformers",
+            "total_parameters.small:full", "library_parameters.small:full"),
+        Formula("gpt2_xl", r"Vd + Td + L\,(12d^2 + 13d) + 2d",
+            "gpt2-parameters.md#model", "gpt2_parameters:transformers",
+            "total_parameters.xl:full", "library_parameters.xl:full"),
+        Formula("llama", r"2Vd + L\,(2d^2 + 2d\,d_\mathrm{kv} + 3df + 2d) + d",
+            "gpt2-parameters.md#llama", "gpt2_parameters:llama_check",
+            "llama_parameters:full", "llama_library_parameters:full"),
+        Formula("forward", r"2T\,(12Ld^2 + Vd) + 4T^2dL",
+            "counting-flops.md#tools", "counting_tools:ratios",
+            "true_flops.1024:full", "said_flops.FlopCounterMode.1024:full"),
+        Formula("block", r"34\,sbh + 5\,as^2b",
+            "activations.md#block", "activations:hooks",
+            "block_formula_bytes:full", "block_bytes:full"),
+        Formula("fused", r"32\,sbh + 4\,asb + 16\,sb",
+            "activations.md#variants", "activations:fused",
+            "predicted_fused_bytes:full", "measured_fused_bytes:full"),
+        Formula("training_step", r"8N + A",
+            "activations.md#step", "activations:measure",
+            "predicted_steps.bfloat16.sum_bytes", "measured_steps.bfloat16.peak_bytes"),
+    ),
+}
+# fmt: on
+
+
+def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """A formula a row: its name leads to the chapter, its code to the snippet."""
+    rows = [[labels[column] for column in COLUMNS]]
+    for formula in GROUPS[group]:
+        quotes = [formula.quote(path) if path else "" for path in (formula.predicted, formula.measured)]
+        cells = [f"{{{{ {quote} }}}}" if quote else DASH for quote in quotes]
+        name = f"[{labels[formula.name]}]({formula.derived_at})"
+        tex = f"${{{formula.tex}}}$"  # one group, which KaTeX does not break across lines
+        code = f"[`{formula.code}`](snippets/{formula.code.partition(':')[0]}.py)"
+        rows.append([name, tex, *cells, ratio(*(values[quote] if quote else None for quote in quotes)), code])
+    return rows
+
+
+def ratio(predicted: float | None, measured: float | None) -> str:
+    """Measured over predicted; a bare 1 if they are equal to the last digit."""
+    if predicted is None or measured is None:
+        return DASH
+    return "1" if measured == predicted else format_value(measured / predicted, "ratio")
+
+
+Table = Callable[[Mapping[str, Any], Mapping[str, str]], list[list[str]]]
+
+memory: Table = partial(_rows, "memory")
+flops: Table = partial(_rows, "flops")
+time: Table = partial(_rows, "time")
+training: Table = partial(_rows, "training")
+transformers: Table = partial(_rows, "transformers")
