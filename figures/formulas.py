@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     "flops": (
         Formula("product", r"2mnp",
             "counting-flops.md#matmul", "counting_flops:counter",
-            "claims.2mnp", "counted_flops"),
+            "claims.2mnp:plain", "counted_flops:plain"),
         Formula("performed", r"2mnp \approx mp\,(2n - 1)",
             "counting-flops.md#matmul", "counting_flops:textbook",
             "convention_flops", "performed_flops"),
@@ -99,7 +99,8 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("utilization", r"t = C / P",
             "mfu.md#mfu", "mfu:measure",
             "predicted_seconds.bfloat16", "measured_seconds.bfloat16"),
-        Formula("waves", r"\frac{mp}{xyS} \Big/ \Big\lceil \tfrac{1}{S} \lceil m / x \rceil \lceil p / y \rceil \Big\rceil",
+        Formula("waves",
+            r"\frac{mp}{xyS} \Big/ \Big\lceil \tfrac{1}{S} \lceil m / x \rceil \lceil p / y \rceil \Big\rceil",
             "mfu.md#tiles", "mfu:shapes",
             "tilings.4352.filled_share", "measured_of_full_share.4352"),
         Formula("relu", r"\max(C / P,\; Q / B)",
@@ -215,7 +216,8 @@ def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> l
         cells = [f"{{{{ {quote} }}}}" if quote else DASH for quote in quotes]
         name = f"[{labels[formula.name]}]({formula.derived_at})"
         tex = f"${{{formula.tex}}}$"  # one group, which KaTeX does not break across lines
-        code = f"[`{formula.code}`](snippets/{formula.code.partition(':')[0]}.py)"
+        snippet, _, section = formula.code.partition(":")
+        code = f"[{snippet}.py](snippets/{snippet}.py) `{section}`"
         rows.append([name, tex, *cells, ratio(*(values[quote] if quote else None for quote in quotes)), code])
     return rows
 
