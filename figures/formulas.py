@@ -217,7 +217,8 @@ def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> l
         name = f"[{labels[formula.name]}]({formula.derived_at})"
         tex = f"${{{formula.tex}}}$"  # one group, which KaTeX does not break across lines
         snippet, _, section = formula.code.partition(":")
-        code = f"[{snippet}.py](snippets/{snippet}.py) `{section}`"
+        shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
+        code = f"[{shown}](snippets/{snippet}.py) `{section}`"
         rows.append([name, tex, *cells, ratio(*(values[quote] if quote else None for quote in quotes)), code])
     return rows
 
