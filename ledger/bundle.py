@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ledger.book import Book
 from ledger.chapter import INCLUDE, Chapter
-from ledger.quote import Quote, QuoteError
+from ledger.filler import Filler
+from ledger.quote import Quote, QuoteError, open_source
 
 TOOLKIT = "accounting"  # the module that snippets import
 
@@ -17,20 +18,24 @@ def bundle(book: Book, site: Path) -> None:
     """Writes site/downloads/<page>.zip for every page that shows or quotes a snippet, and measurements.zip."""
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
+    filler = Filler(open_source(book, "", local=False), "en")
     for path in sorted((book.docs / "en").glob("**/*.md")):
-        if names := snippets_of(Chapter.read(path)):
+        if names := snippets_of(Chapter.read(path), filler):
             files = [book.snippets / f"{name}.py" for name in sorted({*names, TOOLKIT})]
             _zip(downloads / f"{path.stem}.zip", book.root, [file for file in files if file.is_file()])
     _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
 
 
-def snippets_of(chapter: Chapter) -> set[str]:
-    """The snippets that a chapter embeds, quotes or prints the output of."""
+def snippets_of(chapter: Chapter, filler: Filler) -> set[str]:
+    """The snippets that a chapter embeds, quotes (in its tables too) or prints the output of."""
     names = {
         Path(match["path"]).stem for fence in chapter.fences for line in fence.lines if (match := INCLUDE.match(line))
     }
     names |= {block.argument.partition(":")[0].strip() for block in chapter.blocks if block.kind == "output"}
-    for placeholder in chapter.placeholders:
+    tables = [block for block in chapter.blocks if block.kind == "table"]
+    rows = [row for table in tables for row in filler.tables(table.argument, table.options.get("labels", {}))[0][1]]
+    cells = Chapter(chapter.path, paragraphs=[(0, cell) for row in rows for cell in row])
+    for placeholder in [*chapter.placeholders, *cells.placeholders]:
         try:
             names.add(Quote.parse(placeholder.text).snippet)
         except QuoteError:
