@@ -191,12 +191,12 @@ assert over_weights(2048, batch=8) > 2 * activations_ratio  # the square
 # --8<-- [start:deep_linear]
 x, y = torch.randn(2, 4), torch.randn(2)
 weights = [torch.randn(4, n, requires_grad=True) for n in (4, 4, 1)]
-kept: dict[int, int] = {}  # bytes by address
+kept: list[Tensor] = []  # one of each storage
 
 
 def keep(t: Tensor) -> Tensor:
-    if not any(same_storage(t, w) for w in weights):
-        kept[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+    if not any(same_storage(t, other) for other in (*weights, *kept)):
+        kept.append(t)
     return t
 
 
@@ -204,9 +204,10 @@ with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
     loss = F.mse_loss((x @ weights[0] @ weights[1] @ weights[2]).squeeze(-1), y)
 
 claimed_kept_bytes = 4 * (2 * 4 * 2)  # batch × width × layers
-kept_bytes = sum(kept.values())
+sizes = [t.untyped_storage().nbytes() for t in kept]
+kept_bytes = sum(sizes)
 assert kept_bytes == 4 * (8 + 8 + 8 + 2 + 2) != claimed_kept_bytes
-gpu_kept_bytes = sum(math.ceil(size / 512) * 512 for size in kept.values())
+gpu_kept_bytes = sum(math.ceil(size / 512) * 512 for size in sizes)
 # --8<-- [end:deep_linear]
 
 
@@ -524,14 +525,15 @@ assert final_loss(0.01, ignore=False) > 1.5 * final_loss(0.1, ignore=False)
 # --8<-- [start:file]
 tokens = np.arange(1, 11, dtype=np.uint16)
 assert np.iinfo(np.uint16).max >= 50256  # GPT-2's last token fits
-with tempfile.TemporaryDirectory() as folder:
-    raw, real = Path(folder, "raw.npy"), Path(folder, "real.npy")
-    tokens.tofile(raw)
-    np.save(real, tokens)
-    assert fails(lambda: np.load(raw))  # the name alone makes no .npy file
-    assert np.array_equal(np.load(real, mmap_mode="r"), tokens)
-    assert np.memmap(raw, dtype=np.uint16).flags.writeable  # a slip away
-    assert not np.load(real, mmap_mode="r").flags.writeable
+folder = tempfile.TemporaryDirectory()
+raw, real = Path(folder.name, "raw.npy"), Path(folder.name, "real.npy")
+tokens.tofile(raw)
+np.save(real, tokens)
+assert fails(lambda: np.load(raw))  # the name alone makes no .npy file
+assert np.array_equal(np.load(real, mmap_mode="r"), tokens)
+assert np.memmap(raw, dtype=np.uint16).flags.writeable  # a slip away
+assert not np.load(real, mmap_mode="r").flags.writeable
+folder.cleanup()
 # --8<-- [end:file]
 
 
