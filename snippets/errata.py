@@ -220,7 +220,8 @@ gpt2_parameters = claimed_parameters + 2 * WIDTH  # gain and shift of ln_f
 gpt2 = nn.ModuleList()
 with torch.device("meta"):  # a configuration is enough: nothing is downloaded
     gpt2.extend([nn.Embedding(VOCAB, WIDTH), nn.Embedding(CONTEXT, WIDTH)])
-    gpt2.extend(nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH) for _ in range(LAYERS))
+    for _ in range(LAYERS):
+        gpt2.append(nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH))
     gpt2.append(nn.LayerNorm(WIDTH))
 counted_parameters = sum(p.numel() for p in gpt2.parameters())
 assert counted_parameters == gpt2_parameters != claimed_parameters
@@ -305,8 +306,9 @@ assert len(set(peaks)) == 3  # "H100" alone is no answer
 
 
 # --8<-- [start:dense]
-print("A100", {dtype: peak / 1e12 for dtype, peak in A100.items()})
-print("H100", {dtype: peak / 1e12 for dtype, peak in H100.items()})
+print(f"{'':6}" + "".join(f"{dtype:>10}" for dtype in A100))
+print("A100  " + "".join(f"{A100[dtype] / 1e12:10.1f}" for dtype in A100))
+print("H100  " + "".join(f"{H100[dtype] / 1e12:10.1f}" for dtype in A100))
 assert A100["bfloat16"] == 312e12 != A100["float32"]
 assert round(2 * H100["bfloat16"] / 1e12) == 1979  # as if zeros were work
 misread_ratio = 1979e12 / A100["bfloat16"]  # one sparse, one dense
@@ -351,8 +353,8 @@ assert wide[1] == 2 * usual[1] == 4 * narrow[1]  # … on fewer bytes
 
 
 # --8<-- [start:fp8]
-with_fp8 = [name for name, gpu in GPUS.items() if "float8" in gpu.peak_flop_per_second]
-print(*with_fp8, sep=", ")
+with_fp8 = [name for name in GPUS if "float8" in GPUS[name].peak_flop_per_second]
+print(len(with_fp8), "of", len(GPUS), "GPUs in the table have fp8")
 assert not all(name.startswith("H100") for name in with_fp8)
 assert {"L4", "RTX 4090", "MI300X"} <= set(with_fp8)  # Ada, and AMD
 # --8<-- [end:fp8]
