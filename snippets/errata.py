@@ -117,7 +117,8 @@ measured_flop_per_second = {
 def training_flops(batch: int, *widths: int) -> tuple[int, int]:
     """Counted FLOPs, forward and backward, of a chain of linear layers."""
     x = meta(batch, widths[0])  # data: needs no gradient
-    weights = [meta(m, n, requires_grad=True) for m, n in itertools.pairwise(widths)]
+    shapes = itertools.pairwise(widths)
+    weights = [meta(*shape, requires_grad=True) for shape in shapes]
 
     def forward() -> Tensor:
         h = x
@@ -429,7 +430,8 @@ def attend(mask: Tensor, values: Tensor) -> Tensor:
     return mask / mask.sum(dim=1, keepdim=True) @ values
 
 
-now, later = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0], [2.0], [9.0]])
+now = torch.tensor([[1.0], [2.0], [3.0]])
+later = torch.tensor([[1.0], [2.0], [9.0]])  # only the last one is another
 upper, lower = torch.ones(3, 3).triu(), torch.ones(3, 3).tril()
 assert attend(upper, now)[0] != attend(upper, later)[0]  # sees the future
 assert attend(lower, now)[:2].equal(attend(lower, later)[:2])
