@@ -32,10 +32,12 @@ def snippets_of(chapter: Chapter, filler: Filler) -> set[str]:
         Path(match["path"]).stem for fence in chapter.fences for line in fence.lines if (match := INCLUDE.match(line))
     }
     names |= {block.argument.partition(":")[0].strip() for block in chapter.blocks if block.kind == "output"}
-    tables = [block for block in chapter.blocks if block.kind == "table"]
-    rows = [row for table in tables for row in filler.tables(table.argument, table.options.get("labels", {}))[0][1]]
-    cells = Chapter(chapter.path, paragraphs=[(0, cell) for row in rows for cell in row])
-    for placeholder in [*chapter.placeholders, *cells.placeholders]:
+    filler.source.touched.clear()
+    for block in chapter.blocks:
+        if block.kind == "table":
+            filler.tables(block.argument, block.options.get("labels", {}))
+    names |= filler.source.touched
+    for placeholder in chapter.placeholders:
         try:
             names.add(Quote.parse(placeholder.text).snippet)
         except QuoteError:
