@@ -7,6 +7,7 @@ without it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import pickle
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import CountHandler
 
 from ledger.book import Book
 from ledger.chapter import INCLUDE
@@ -88,10 +90,15 @@ class Reuse:
             self.entries[page.file.src_uri] = kept["entries"]
             return
         self.source.touched.clear()
-        Page.render(page, config, files)
-        lines = (page.markdown or "").splitlines()
-        included = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
-        page.meta["reuse"] = included | self.source.touched
+        logging.getLogger("mkdocs").addHandler(warnings := CountHandler(level=logging.WARNING))
+        try:
+            Page.render(page, config, files)
+        finally:
+            logging.getLogger("mkdocs").removeHandler(warnings)
+        if not warnings.get_counts():  # else the next build has to warn again
+            lines = (page.markdown or "").splitlines()
+            included = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
+            page.meta["reuse"] = included | self.source.touched
 
     def add_to_index(self, page: Page) -> None:
         """What the search plugin's index does for a page, or what it did; then the page is kept for the next build."""

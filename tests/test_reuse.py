@@ -1,0 +1,137 @@
+"""A page that is taken from the last build is the page that would be made anew; what it shows has not changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+from mkdocs.structure.pages import Page
+
+from ledger.__main__ import main
+from ledger.book import Book
+
+ROOT = Path(__file__).parent.parent
+CONFIG = f"""\
+site_name: Small
+docs_dir: docs/en
+strict: true
+theme: material
+hooks: [{ROOT}/docs/theme/reuse.py]
+plugins: {{ search: {{}} }}
+markdown_extensions:
+  pymdownx.superfences: {{}}
+  pymdownx.snippets: {{ base_path: ["."], check_paths: true, dedent_subsections: true }}
+  attr_list: {{}}
+  ledger.fill: {{ default_device: none, language: en, local: LOCAL }}
+"""
+FIGURE = "def drawing(values, labels):\n    return f'<svg>{values[\"good.sizes.small\"]}</svg>'\n"
+OTHER = """\
+# Other {#other}
+
+See [the page](page.md#page).
+
+/// figure | small.drawing
+    alt: A drawing.
+A caption.
+///
+"""
+
+
+@pytest.fixture
+def project(small_book: Book, monkeypatch: pytest.MonkeyPatch) -> Book:
+    root = small_book.root
+    (root / "mkdocs.yml").write_text(CONFIG.replace("LOCAL", "true"))
+    (root / "figures" / "small.py").write_text(FIGURE)
+    (root / "docs" / "en" / "other.md").write_text(OTHER)
+    (root / "docs" / "en" / "plain.md").write_text("# Plain {#plain}\n\nNo number.\n")
+    (root / "snippets" / "alone.py").write_text("alone_bytes = 1\n")
+    for name in ("snippets", "measurements"):
+        (root / "docs" / "en" / name).symlink_to(root / name)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    assert main(["--root", str(root), "run"]) == 0
+    return small_book
+
+
+def make(monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], dict[str, bytes]]:
+    """The pages that a build converted, and the site that it made."""
+    converted: set[str] = set()
+
+    def render(self: Page, config: object, files: object) -> None:
+        converted.add(self.file.src_uri)
+        original(self, config, files)  # type: ignore[arg-type]
+
+    original = Page.render
+    with monkeypatch.context() as context:
+        context.setattr(Page, "render", render)
+        config = load_config("mkdocs.yml")
+        config.plugins.on_startup(command="build", dirty=False)
+        build(config)
+    site = Path("site")
+    return converted, {str(path): path.read_bytes() for path in site.rglob("*.html")} | {
+        "search": (site / "search" / "search_index.json").read_bytes()
+    }
+
+
+def test_what_has_not_changed_is_not_converted_again_and_comes_out_the_same(
+    project: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, first = make(monkeypatch)
+    assert everything == {"page.md", "other.md", "plain.md"}
+    nothing, second = make(monkeypatch)
+    assert nothing == set()
+    assert second == first
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "pages"),
+    [
+        ("docs/en/plain.md", "No number", "Still no number", {"plain.md"}),
+        ("snippets/good.py", "4 * 8", "4 * 9", {"page.md", "other.md"}),
+        ("snippets/alone.py", "1", "2", set()),
+        ("figures/small.py", "<svg>", "<svg >", {"page.md", "other.md", "plain.md"}),
+        ("mkdocs.yml", "Small", "Large", {"page.md", "other.md", "plain.md"}),
+    ],
+)
+def test_a_change_converts_the_pages_that_show_it(
+    project: Book, monkeypatch: pytest.MonkeyPatch, path: str, old: str, new: str, pages: set[str]
+) -> None:
+    make(monkeypatch)
+    file = project.root / path
+    file.write_text(file.read_text().replace(old, new))
+    assert main(["--root", str(project.root), "run"]) == 0
+    converted, site = make(monkeypatch)
+    assert converted == pages
+    shutil.rmtree(project.cache / "pages")
+    assert make(monkeypatch)[1] == site
+
+
+def test_a_warning_is_given_again(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.root / "docs" / "en" / "plain.md").write_text("# Plain {#plain}\n\n[Nowhere](nowhere.md)\n")
+    for _ in range(2):
+        with pytest.raises(Abort, match="Aborted with 1 warnings"):
+            make(monkeypatch)
+
+
+def test_a_link_to_an_anchor_that_is_gone_is_still_found(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.root / "mkdocs.yml").write_text(
+        CONFIG.replace("LOCAL", "true") + "validation: { links: { anchors: warn } }\n"
+    )
+    make(monkeypatch)
+    page = project.root / "docs" / "en" / "page.md"
+    page.write_text(page.read_text().replace("{#page}", "{#renamed}"))
+    with pytest.raises(Abort, match="Aborted with 1 warnings"):
+        make(monkeypatch)
+
+
+def test_what_is_published_is_made_anew(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(monkeypatch)
+    (project.root / "mkdocs.yml").write_text(CONFIG.replace("LOCAL", "false"))
+    for _ in range(2):
+        assert make(monkeypatch)[0] == {"page.md", "other.md", "plain.md"}
+    assert os.listdir(project.cache / "pages") == ["en"]
