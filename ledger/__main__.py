@@ -108,6 +108,14 @@ def _measure(
     """
     failed: dict[str, str] = {}
     todo: list[Snippet] = []
+    skipped = False
+    everything = not options.snippets and not options.force
+
+    def stamp() -> str:
+        return book.stamp("snippets/*.py", str(folder.relative_to(book.root) / "*.json"))
+
+    if everything and book.is_done(f"{folder.name}.measured", stamp()):
+        return failed
     for name in options.snippets or book.snippet_names():
         try:
             (snippet,) = resolve(book.snippets, [name])
@@ -127,6 +135,7 @@ def _measure(
             after = read_gpu_state()
         except MissingImport as error:
             print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
+            skipped = True
             continue
         except LedgerError as error:
             print(error, file=sys.stderr)
@@ -145,6 +154,8 @@ def _measure(
         if options.command == "record" and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
             print(message, file=sys.stderr)
+    if everything and not failed and not skipped:
+        book.set_done(f"{folder.name}.measured", stamp())
     return failed
 
 
@@ -180,6 +191,11 @@ def _compare(book: Book, options: argparse.Namespace) -> int:
 
 
 def _check(book: Book, options: argparse.Namespace) -> int:
+    what = "checked-committed" if options.committed else "checked"
+    sources = ("snippets/*.py", "figures/*.py", "ledger/*.py", "docs/??/**/*.md", "measurements/*/*.json")
+    stamp = book.stamp(*sources, *(() if options.committed else (".cache/runs/*/*.json",)))
+    if book.is_done(what, stamp):
+        return 0
     from ledger.check import check  # needs Markdown, which a machine that only records lacks
 
     problems = check(book, local=not options.committed)
@@ -187,7 +203,9 @@ def _check(book: Book, options: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     if problems:
         print(f"{len(problems)} to mend", file=sys.stderr)
-    return 1 if problems else 0
+        return 1
+    book.set_done(what, stamp)
+    return 0
 
 
 def _bundle(book: Book, options: argparse.Namespace) -> int:

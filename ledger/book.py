@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,22 @@ class Book:
     @cached_property
     def cache(self) -> Path:
         return self.root / ".cache"
+
+    def stamp(self, *patterns: str) -> str:
+        """Of files below the root: another one as soon as one of them has been written, added or taken away."""
+        files = [(path, path.stat()) for pattern in patterns for path in sorted(self.root.glob(pattern))]
+        listed = [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]
+        return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+    def is_done(self, what: str, stamp: str) -> bool:
+        """Whether this was done when the stamp was the same."""
+        path = self.cache / "done" / what
+        return path.is_file() and path.read_text(encoding="utf-8") == stamp
+
+    def set_done(self, what: str, stamp: str) -> None:
+        path = self.cache / "done" / what
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(stamp, encoding="utf-8")
 
     def snippet_names(self) -> list[str]:
         return sorted(path.stem for path in self.snippets.glob("*.py"))

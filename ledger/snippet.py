@@ -50,10 +50,10 @@ class Snippet:
     def read(cls, path: Path) -> Snippet:
         """The snippet at path. Raises LedgerError where no record could be made of it."""
         try:
-            snippet = cls(path, path.read_text(encoding="utf-8"))
+            snippet = _parse(path, path.stat().st_mtime_ns)
         except FileNotFoundError:
             raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
-        if problems := list(snippet.problems()):
+        if problems := snippet.all_problems:
             raise LedgerError(problems)
         return snippet
 
@@ -147,8 +147,12 @@ class Snippet:
             return Problem(self.path, binding.line, f"{name!r} is bound {binding.times} times; bind a value once")
         return None
 
-    def problems(self) -> Iterator[Problem]:
+    @cached_property
+    def all_problems(self) -> list[Problem]:
         """All that keeps this snippet from being run for a record."""
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[Problem]:
         try:
             _ = self.tree, self.metadata
         except LedgerError as error:
@@ -179,7 +183,7 @@ class Snippet:
         for module, names in sorted(self._imports.items()):
             path = self.path.with_name(f"{module}.py")
             if path.is_file() and path != self.path:
-                neighbour = _neighbour(path, path.stat().st_mtime_ns)
+                neighbour = _parse(path, path.stat().st_mtime_ns)
                 reached[module] = neighbour.definitions(names)
                 for further, sources in neighbour._reached().items():
                     reached.setdefault(further, sources)
@@ -209,9 +213,9 @@ class Snippet:
         return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
 
 
-@lru_cache(maxsize=64)
-def _neighbour(path: Path, modified: int) -> Snippet:
-    """A module that lies beside a snippet, parsed once for all that import it."""
+@lru_cache(maxsize=256)
+def _parse(path: Path, modified: int) -> Snippet:
+    """A script, parsed once for all that look at it or import it."""
     return Snippet(path, path.read_text(encoding="utf-8"))
 
 

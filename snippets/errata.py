@@ -176,7 +176,7 @@ assert copies(torch.optim.Adam, amsgrad=True) == 3
 
 # --8<-- [start:activations]
 def over_weights(seq_len: int, batch: int) -> float:
-    """Activations of GPT-2 small over its weights, in fp32; Korthikanti et al."""
+    """Bytes of GPT-2 small's activations (Korthikanti et al.) over its fp32 weights'."""
     h, a = 768, 12
     layer = 34 * seq_len * batch * h + 5 * a * seq_len**2 * batch
     return 12 * layer / (4 * 124_439_808)
@@ -544,7 +544,7 @@ folder.cleanup()
 # --8<-- [start:windows]
 LENGTH = 4
 starts = torch.randint(len(tokens) - LENGTH, (1000,))  # the bound is excluded
-assert starts.max() == 5 != len(tokens) - LENGTH  # tokens 6 to 9 never drawn
+assert starts.max() == 5 != len(tokens) - LENGTH  # 6, the last, never comes
 assert not isinstance(np.array, type) and isinstance(np.ndarray, type)
 # --8<-- [end:windows]
 
@@ -569,12 +569,20 @@ def transfer_seconds() -> dict[str, float] | None:
         return None
     x = torch.randn(2**24)
     ahead = x.pin_memory()
+
+    def seconds(way: Callable[[], Tensor]) -> float:
+        def transfer() -> None:
+            way()
+            torch.cuda.synchronize()  # or the next trial would pin meanwhile
+
+        return time_call(transfer).median_seconds
+
     ways: dict[str, Callable[[], Tensor]] = {
         "plain": lambda: x.to("cuda"),
         "in_line": lambda: x.pin_memory().to("cuda", non_blocking=True),
         "ahead": lambda: ahead.to("cuda", non_blocking=True),
     }
-    return {name: time_call(way).median_seconds for name, way in ways.items()}
+    return {name: seconds(way) for name, way in ways.items()}
 
 
 measured_transfer_seconds = transfer_seconds()

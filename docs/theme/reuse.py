@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import re
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ledger.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
 CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
+IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 last_build: Reuse | None = None
 
@@ -47,11 +49,13 @@ class Reuse:
         options = config.mdx_configs["ledger.fill"]
         book = Book(Path(options.get("root", ".")).resolve())
         self.source: Source = open_source(book, options["default_device"], local=True)
+        self.snippets, self.records = book.snippets, self.source.records.by_device
         self.folder: Path = book.cache / "pages" / options["language"]
         self.common = digest(
             config.mdx_configs,
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
+            *((book.snippets / f"{name}.py").read_bytes() for name in sorted(imported(book))),
             code_at_start(book.root),
             code(book.root),
         )
@@ -62,15 +66,11 @@ class Reuse:
 
     def key(self, page: Page, snippets: set[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
-        records = {
-            name: (
-                self.source.snippet(name).source,
-                self.source.snippet(name).hash,
-                [self.source.records.get(device, name) for device in self.source.devices],
-            )
+        shown = [
+            ((self.snippets / f"{name}.py").read_bytes(), *(self.records[device].get(name) for device in self.records))
             for name in sorted(snippets)
-        }
-        return digest(self.common, page.file.src_uri, page.markdown, records)
+        ]
+        return digest(self.common, page.file.src_uri, page.markdown, shown)
 
     def path(self, page: Page) -> Path:
         return self.folder / f"{page.file.src_uri.replace('/', '+')}.pickle"
@@ -118,6 +118,12 @@ class Reuse:
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path(page).write_bytes(pickle.dumps(kept))
+
+
+def imported(book: Book) -> set[str]:
+    """The snippets that others import, on which the freshness of their records depends."""
+    sources = [(book.snippets / f"{name}.py").read_text(encoding="utf-8") for name in book.snippet_names()]
+    return {name for source in sources for name in IMPORT.findall(source)} & {*book.snippet_names()}
 
 
 def code(root: Path) -> str:
