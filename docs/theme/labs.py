@@ -84,7 +84,8 @@ class Renderer:
             }
             NotebookClient(notebook, config=PRIVATE, **options).execute()
         text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
-        return self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
+        page = self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
+        return page.replace('href="glossary.md', 'href="../../glossary/')  # where docs.theme.terms leads
 
     def contents(self, path: str, depth: int) -> tuple[list[dict[str, Any]], str | None]:
         """The headings of the notebook rendered last, and its title."""
