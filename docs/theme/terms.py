@@ -119,7 +119,8 @@ class TermProcessor(Treeprocessor):
 
 
 def pattern(name: str) -> str:
-    """A name, or its plural, that is no part of a longer word; small letters match large ones."""
+    """A name, or its plural, that is no part of a longer word, at the start of a sentence too."""
     if not name.isascii():
-        return re.escape(name)  # Chinese has no gaps between words
-    return rf"(?a:(?<![\w-])(?{'i' if name.islower() else ''}:{re.escape(name)}(?:e?s)?)(?![\w-]))"
+        return rf"(?<!《){re.escape(name)}"  # Chinese has no gaps between words; 《 opens a title
+    first = f"[{name[0]}{name[0].upper()}]" if name[0].islower() else re.escape(name[0])
+    return rf"(?a:(?<![\w-]){first}{re.escape(name[1:])}(?:e?s)?(?![\w-]))"

@@ -33,16 +33,12 @@
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
   }
 
-  /* The card that opens at a number: where it is from. */
-  function open(element) {
-    close();
+  /* What the card at a number says: where it is from. */
+  function origin(element) {
     const quote = page.quotes[element.dataset.quote];
     if (!quote) return;
     const device = document.getElementById("device")?.value;
     const record = page.records[quote.snippet]?.[device] ?? Object.values(page.records[quote.snippet] ?? {})[0];
-    tip = document.createElement("div");
-    tip.className = "provenance-card";
-    tip.setAttribute("role", "tooltip");
     const [place, anchor] = quote.at;
     const link = document.createElement(anchor ? "a" : "span");
     if (anchor) {
@@ -57,7 +53,19 @@
     link.textContent = place;
     const facts = document.createElement("p");
     facts.textContent = quote.on ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
-    tip.append(link, facts);
+    return [link, facts];
+  }
+
+  /* The card that opens at a number, or at a term of the glossary: there it says what the browser's own tooltip would. */
+  function open(element) {
+    close();
+    const content = element.matches(".term") ? [element.title] : origin(element);
+    if (!content) return;
+    tip = document.createElement("div");
+    tip.className = "provenance-card";
+    tip.id = "card";
+    tip.setAttribute("role", "tooltip");
+    tip.append(...content);
     document.body.append(tip);
     const box = element.getBoundingClientRect();
     const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
@@ -65,8 +73,17 @@
     tip.style.left = `${left + scrollX}px`;
     tip.style.top = `${(below ? box.bottom + 4 : box.top - tip.offsetHeight - 4) + scrollY}px`;
     tip.owner = element;
+    if (element.matches(".term")) {
+      tip.line = element.title;
+      element.title = "";
+      element.setAttribute("aria-describedby", "card");
+    }
   }
   function close() {
+    if (tip?.line) {
+      tip.owner.title = tip.line;
+      tip.owner.removeAttribute("aria-describedby");
+    }
     tip?.remove();
     tip = null;
   }
@@ -104,7 +121,7 @@
   let leaving = 0;
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType !== "mouse") return;
-    const number = event.target.closest?.("data[data-quote]");
+    const number = event.target.closest?.("data[data-quote], .term");
     if (number || event.target.closest?.(".provenance-card")) clearTimeout(leaving);
     else if (tip) leaving = setTimeout(close, 250);
     if (number && number !== tip?.owner) open(number);
@@ -115,6 +132,18 @@
     else close();
   });
   document.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  /* A term is a link: the keyboard opens its card on the way, a finger with a first tap; a second one follows it. */
+  let byFinger = false;
+  document.addEventListener("focusin", (event) => event.target.matches?.(".term:focus-visible") && open(event.target));
+  document.addEventListener("focusout", (event) => event.target === tip?.owner && close());
+  document.addEventListener("pointerdown", (event) => { byFinger = event.pointerType !== "mouse" });
+  document.addEventListener("click", (event) => {
+    const term = event.target.closest?.(".term");
+    if (!term || !byFinger || term === tip?.owner) return;
+    event.preventDefault();
+    event.stopPropagation(); // before the theme's navigation takes it
+    open(term);
+  }, true);
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
