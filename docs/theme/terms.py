@@ -42,8 +42,9 @@ class Entry(NamedTuple):
 
     @property
     def tooltip(self) -> str:
-        english = f"{self.other}：" if self.other.isascii() and self.other != self.term else ""
-        return english + self.line.replace("`", "")
+        """The line; in Chinese the term's English name stands before it."""
+        english = re.split(r",| \(", self.other)[0] if self.other.isascii() else self.term
+        return (english + "：" if english != self.term else "") + self.line.replace("`", "")
 
 
 def read(glossary: Path) -> list[Entry]:
@@ -119,8 +120,7 @@ class TermProcessor(Treeprocessor):
 
 
 def pattern(name: str) -> str:
-    """A name, or its plural, that is no part of a longer word, at the start of a sentence too."""
+    """A name, or its plural, that is no part of a longer word."""
     if not name.isascii():
         return rf"(?<!《){re.escape(name)}"  # Chinese has no gaps between words; 《 opens a title
-    first = f"[{name[0]}{name[0].upper()}]" if name[0].islower() else re.escape(name[0])
-    return rf"(?a:(?<![\w-]){first}{re.escape(name[1:])}(?:e?s)?(?![\w-]))"
+    return rf"(?ai:(?<![\w-]){re.escape(name)}(?:e?s)?(?![\w-]))"
