@@ -80,9 +80,10 @@ UNMARKED = {  # with how often a line of prose below is marked then
     "a formula": ("$view$ and\n\n$$\nview\n$$", 1),
     "a heading": ("## A view", 1),
     "a table": ("| a |\n|---|\n| view |", 1),
+    "a title": ("/// note | A view\na\n///", 1),
     "another word": ("Review the viewer, non-view.", 1),
     "raw HTML": ("<p>view</p>", 1),
-    "a note": ("a[^n]\n\n[^n]: a view", 1),
+    "a note": ("a[^n]\n\n[^n]: a batch", 1),
     "a link": ("[the view](#x)", 0),
     "bold": ("A **view**.", 0),
     "italics": ("A *view*.", 0),
@@ -96,7 +97,15 @@ UNMARKED = {  # with how often a line of prose below is marked then
 def markdown(tmp_path: Path) -> Markdown:
     path = tmp_path / "glossary.md"
     path.write_text(SMALL, encoding="utf-8")
-    names = ["attr_list", "footnotes", "tables", "toc", "pymdownx.superfences", "pymdownx.arithmatex"]
+    names = [
+        "attr_list",
+        "footnotes",
+        "tables",
+        "toc",
+        "pymdownx.superfences",
+        "pymdownx.arithmatex",
+        "pymdownx.blocks.admonition",
+    ]
     options: dict[str, dict[str, Any]] = {
         "pymdownx.arithmatex": {"generic": True},
         "docs.theme.terms": {"glossary": str(path)},

@@ -23,8 +23,8 @@ ENTRY = re.compile(
 )
 PROSE = {"p", "li"}
 EXPLAINS = {"a", "strong", "em"}
-SKIPPED = {"code", "pre", "data", "span", "table", "figure", "summary", "label", "h1", "h2", "h3", "h4", "h5", "h6"}
-SKIPPED_CLASSES = {"footnote", "output", "admonition-title"}
+SKIPPED = {"code", "data", "span", "figure"}
+SKIPPED_CLASSES = {"footnote", "admonition-title"}
 
 
 class Entry(NamedTuple):
