@@ -111,12 +111,14 @@
   }
 
   /* What the theme leaves out of reach: names of the search dialog and of copy buttons, wide tables by keyboard. */
-  new MutationObserver(() => {
+  function reach() {
     for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) wide.tabIndex = 0;
     for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) nav.setAttribute("role", "none");
     const search = document.querySelector(".md-search:not([aria-label])");
     search?.setAttribute("aria-label", search.querySelector("input").placeholder);
-  }).observe(document.documentElement, { childList: true, subtree: true });
+  }
+  new MutationObserver(reach).observe(document.documentElement, { childList: true, subtree: true });
+  reach(); // a page without code may have no change to come
 
   let leaving = 0;
   document.addEventListener("pointerover", (event) => {
