@@ -7,7 +7,7 @@ never marked; nor is one on the page that explains it, or one that a page first 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
@@ -71,9 +71,8 @@ class TermProcessor(Treeprocessor):
     def __init__(self, md: Markdown, entries: list[Entry]) -> None:
         super().__init__(md)
         self.entries = entries
-        named = sorted(((name, entry) for entry in entries for name in entry.names), key=lambda pair: -len(pair[0]))
-        self.by_group = [entry for _, entry in named]
-        self.pattern = re.compile("|".join(f"({pattern(name)})" for name, _ in named))
+        self.by_name = {name.lower(): entry for entry in entries for name in entry.names}
+        self.pattern = pattern(self.by_name)
         self.seen: set[Entry] = set()
 
     def run(self, root: Element) -> None:
@@ -116,11 +115,11 @@ class TermProcessor(Treeprocessor):
 
     def found(self, text: str) -> Iterator[tuple[re.Match[str], Entry]]:
         for match in self.pattern.finditer(text):
-            yield match, self.by_group[(match.lastindex or 0) - 1]
+            yield match, self.by_name[(match["english"] or match["chinese"]).lower()]
 
 
-def pattern(name: str) -> str:
-    """A name, or its plural, that is no part of a longer word."""
-    if not name.isascii():
-        return rf"(?<!《){re.escape(name)}"  # Chinese has no gaps between words; 《 opens a title
-    return rf"(?ai:(?<![\w-]){re.escape(name)}(?:e?s)?(?![\w-]))"
+def pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """The longest name at a place: an English one as a word or its plural, a Chinese one but at a title's start."""
+    longest = sorted(map(re.escape, names), key=len, reverse=True)
+    english, chinese = ("|".join(name for name in longest if name.isascii() is ascii) for ascii in (True, False))
+    return re.compile(rf"(?a:(?<![\w-])(?i:(?P<english>{english}))(?:e?s)?(?![\w-]))|(?<!《)(?P<chinese>{chinese})")
