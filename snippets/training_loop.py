@@ -56,7 +56,7 @@ def ratios(measured: dict[str, Any], predicted: dict[str, Any]) -> dict[str, flo
 
 
 # --8<-- [start:data]
-D_MODEL, SIGMA = 16, 1.0
+D_MODEL, BATCH, SIGMA = 16, 4, 1.0
 
 
 def draw_rows(
@@ -271,9 +271,6 @@ if sys.argv[1:2] == ["--train"]:  # python training_loop.py --train PATH LAST_ST
 
 
 # --8<-- [start:ignored]
-BATCH = 4
-
-
 def make_fresh(generator: torch.Generator, sigma: float = SIGMA) -> Callable[[], Pair]:
     """A source of batches that never repeats a row."""
     return lambda: draw_rows(BATCH, generator, sigma)
