@@ -11,12 +11,12 @@ from figures.svg import Drawing
 WIDTH = 640
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREDICTED_EVERY, MEASURED_EVERY = 4, 8  # steps between two points of a curve
-LOW, HIGH = 0.5, 1e5  # of the axis of losses
+LOW, HIGH = 0.3, 1e5  # of the axis of losses
 
 
 def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The loss over the steps for each learning rate: predicted as a line, the mean of many runs as dots."""
-    rates = values["training_loop.RATES"] or {}
+    rates = _by_size(values["training_loop.RATES"])
     steps = values["training_loop.STEPS"] or 1
     predicted = values["training_loop.predicted_curves"] or {}
     measured = values["training_loop.measured_curves"] or {}
@@ -63,15 +63,19 @@ def _power_of_ten(power: int) -> str:
     return "1" if power == 0 else "10" if power == 1 else "10" + str(power).translate(SUPERSCRIPTS)
 
 
+def _by_size(rates: Mapping[str, float] | None) -> dict[str, float]:
+    return dict(sorted((rates or {}).items(), key=lambda item: item[1]))
+
+
 def floors(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each learning rate: the loss of step 10 and the floor, predicted, measured, and their ratios."""
     columns = ("rate", "tenth", "measured_tenth", "tenth_ratio", "floor", "measured_floor", "floor_ratio")
     rows = [[labels[column] for column in columns]]
     at_rest = values["training_loop.predicted_floor"] or {}
-    for name, rate in (values["training_loop.RATES"] or {}).items():
-        cells = [f"predicted_tenth.{name}:.0f", f"measured_tenth.{name}:.0f", f"measured_tenth_ratio.{name}"]
+    for name, rate in _by_size(values["training_loop.RATES"]).items():
+        cells = [f"predicted_tenth.{name}:.0f", f"measured_tenth.{name}:.0f", f"measured_tenth_ratio.{name}:.2f"]
         if name in at_rest:
-            cells += [f"predicted_floor.{name}:.2f", f"measured_floor.{name}:.2f", f"measured_floor_ratio.{name}"]
+            cells += [f"predicted_floor.{name}:.2f", f"measured_floor.{name}:.2f", f"measured_floor_ratio.{name}:.2f"]
         quotes = [f"{{{{ training_loop.{cell} }}}}" for cell in cells]
         rows.append([f"{rate:g}", *quotes, *[""] * (len(columns) - 1 - len(quotes))])
     return rows
