@@ -410,7 +410,8 @@ def thin(losses: list[float], every: int) -> list[float]:
 
 
 predicted_curves = {name: thin(expect_losses(RATES[name], STEPS), 4) for name in RATES}
-measured_curves = {name: thin(many[:, index].mean(-1).tolist(), 8) for index, name in enumerate(RATES)}
+means = zip(RATES, many.mean(-1).T, strict=True)
+measured_curves = {name: thin(losses.tolist(), 8) for name, losses in means}
 # --8<-- [end:curves]
 
 
@@ -438,8 +439,8 @@ measured_below = train_full(0.95 * measured_limit_lr)
 measured_above = train_full(1.05 * measured_limit_lr)
 predicted_growth_ratio = (1 - 1.05 * 2) ** 2
 measured_growth_ratio = measured_above[1] / measured_above[0]
-print(f"5 % below: loss {measured_below[1]:.4f}, the least is {measured_least:.4f}")
-print(f"5 % above: loss {measured_above[1]:.1e}, {measured_growth_ratio:.3f} × a step")
+print(f"below: loss {measured_below[1]:.4f}, the least is {measured_least:.4f}")
+print(f"above: loss {measured_above[1]:.1e}, × {measured_growth_ratio:.3f} a step")
 assert abs(measured_below[1] / measured_least - 1) < 1e-3
 assert abs(measured_growth_ratio / predicted_growth_ratio - 1) < 0.01
 # --8<-- [end:curvature]
@@ -536,10 +537,12 @@ def train_and_kill(path: Path, kill_step: int) -> int:
     """Trains in another process, kills it from kill_step on; its exit code."""
     command = [sys.executable, find_program(), "--train", str(path), "1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout or ():
-            if line.startswith("step") and int(line.split()[1]) >= kill_step:
-                break
-        process.kill()  # SIGKILL: no handler runs, nothing is flushed
+        try:
+            for line in process.stdout or ():
+                if line.startswith("step") and int(line.split()[1]) >= kill_step:
+                    break
+        finally:
+            process.kill()  # SIGKILL: no handler runs, nothing is flushed
     return process.returncode
 
 
