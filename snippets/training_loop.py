@@ -41,7 +41,7 @@ def message_of(call: Callable[[], object]) -> str:
     """What the error of a call says that has to fail."""
     try:
         call()
-    except (OSError, ArithmeticError, ValueError, LookupError) as error:
+    except Exception as error:  # what torch.load raises differs by version
         text = str(error).replace(f"{folder}/", "")
         return textwrap.fill(f"{type(error).__name__}: {text}", width=80)
     raise AssertionError("the call was expected to fail")
