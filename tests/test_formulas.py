@@ -26,6 +26,7 @@ WITHOUT_A_ROW = {
     "optimizers.md#sgd",
     "roofline.md#work",
     "storage-and-strides.md#contiguity",
+    "training-loop.md#data",
     # part of a formula that has a row
     "counting-flops.md#count-or-speed",
     "gpt2-parameters.md#block",

@@ -105,6 +105,7 @@ def test_a_cell_that_fails_fails_the_build(tmp_path: Path, body: str, passes: bo
     config = {
         "INHERIT": str(ROOT / "mkdocs.yml"),
         "docs_dir": str(docs),
+        "hooks": [],
         "theme": {"custom_dir": str(ROOT / "docs" / "theme")},
         "markdown_extensions": {"docs.theme.labs": {"root": str(tmp_path)}},
         "nav": ["index.md", "labs/good-or-bad.ipynb"],
