@@ -9,6 +9,8 @@ LANGUAGE ?= en
 
 CONFIG_en := mkdocs.yml
 CONFIG_zh := mkdocs.zh.yml
+PORT_en := 8000
+PORT_zh := 8001
 BIN := .venv/bin
 READY := .venv/ready-$(TORCH)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -22,15 +24,20 @@ ifneq ($(LOCAL),0)
 	$(BIN)/python -m ledger run
 endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
-	LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) $(BIN)/python -m mkdocs build
-	LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml
+	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true); \
+	$(BIN)/python -m mkdocs build & english=$$!; \
+	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml -d .cache/site-zh; chinese=$$?; \
+	wait $$english && exit $$chinese
+	rm -rf site/zh && mv .cache/site-zh site/zh
 	$(BIN)/python -m ledger bundle site
 
-# A snippet that changes is run again, its new record makes the page show the new numbers: `make serve LANGUAGE=zh`
+# A snippet that changes is run again, its new record makes the page show the new numbers. `make serve LANGUAGE=zh`, at
+# the next port, can run beside it.
 serve: $(READY)
 	$(BIN)/python -m ledger run || true
-	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; \
-	LAB_CACHE=true $(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
+	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; trap "exit 130" INT TERM; \
+	LAB_CACHE=true SITE_URL=http://127.0.0.1:$(PORT_$(LANGUAGE))/ $(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) \
+		-a 127.0.0.1:$(PORT_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
 
 test: $(READY)
 	$(BIN)/python -m ruff check .

@@ -13,7 +13,7 @@ from ledger.book import Book, LedgerError, Problem
 from ledger.compare import compare
 from ledger.device import ask_device, read_gpu_state
 from ledger.record import Record, Records, is_stale, local_folder
-from ledger.run import MissingImport, resolve, run
+from ledger.run import MissingImport, resolve, run, start_server
 from ledger.snippet import Snippet
 
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
@@ -72,6 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(book: Book, options: argparse.Namespace) -> int:
+    if options.watch:
+        start_server()  # it will be wanted at once
     seen = _times(book)
     failed = _measure(book, options, local_folder(book))
     again = argparse.Namespace(**{**vars(options), "force": False})

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ledger.book import Book
-from ledger.chapter import INCLUDE, Chapter
-from ledger.filler import Filler
-from ledger.quote import Quote, QuoteError, open_source
+from ledger.chapter import INCLUDE
 
 TOOLKIT = "accounting"  # the module that snippets import
+LINKED = re.compile(r'href="(?:\.\./)*snippets/(\w+)\.py"')  # where a page says where its numbers come from
 
 
 def bundle(book: Book, site: Path) -> None:
     """Writes site/downloads/<page>.zip for every page that shows or quotes a snippet, and measurements.zip."""
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
-    filler = Filler(open_source(book, "", local=False), "en")
-    for path in sorted((book.docs / "en").glob("**/*.md")):
-        if names := snippets_of(Chapter.read(path), filler):
+    for source in sorted((book.docs / "en").glob("*.md")):
+        page = site / ("" if source.stem == "index" else source.stem) / "index.html"
+        if names := snippets_of(source, page):
             files = [book.snippets / f"{name}.py" for name in sorted({*names, TOOLKIT})]
-            _zip(downloads / f"{path.stem}.zip", book.root, [file for file in files if file.is_file()])
+            _zip(downloads / f"{source.stem}.zip", book.root, [file for file in files if file.is_file()])
     _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
 
 
-def snippets_of(chapter: Chapter, filler: Filler) -> set[str]:
-    """The snippets that a chapter embeds, quotes (in its tables too) or prints the output of."""
-    names = {
-        Path(match["path"]).stem for fence in chapter.fences for line in fence.lines if (match := INCLUDE.match(line))
-    }
-    names |= {block.argument.partition(":")[0].strip() for block in chapter.blocks if block.kind == "output"}
-    filler.source.touched.clear()
-    for block in chapter.blocks:
-        if block.kind == "table":
-            filler.tables(block.argument, block.options.get("labels", {}))
-    names |= filler.source.touched
-    for placeholder in chapter.placeholders:
-        try:
-            names.add(Quote.parse(placeholder.text).snippet)
-        except QuoteError:
-            continue  # `check` reports it
-    return names
+def snippets_of(source: Path, page: Path) -> set[str]:
+    """The snippets that a chapter embeds, and those that its built page says its numbers come from."""
+    lines = source.read_text(encoding="utf-8").splitlines()
+    embedded = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
+    return embedded | set(LINKED.findall(page.read_text(encoding="utf-8")))
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:

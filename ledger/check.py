@@ -8,7 +8,7 @@ from pathlib import Path
 from ledger.book import Book, LedgerError, Problem
 from ledger.chapter import INCLUDE, Chapter
 from ledger.filler import Filler
-from ledger.quote import QuoteError, Source, open_source
+from ledger.quote import BrokenSnippet, QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
 
@@ -58,8 +58,8 @@ def _check_include(path: Path, line: int, target: str, section: str | None, sour
         try:
             if section not in source.snippet(file.stem).sections:
                 yield Problem(path, line, f"{target} has no section {section!r}")
-        except QuoteError:
-            pass  # a broken snippet has been reported at its own line
+        except BrokenSnippet:
+            return
 
 
 def _check_drawing(
@@ -86,6 +86,8 @@ def _attempt(path: Path, line: int, action: object) -> Iterator[Problem]:
     """The problem that an action of the filler meets, at the line it was made for."""
     try:
         action()  # type: ignore[operator]
+    except BrokenSnippet:
+        return  # reported once, at its own line
     except QuoteError as error:
         yield Problem(path, line, str(error))
     except Exception as error:  # a figure's own mistake

@@ -24,6 +24,10 @@ class QuoteError(Exception):
         super().__init__(f"{message} ({where})" if where else message)
 
 
+class BrokenSnippet(QuoteError):
+    """What a page quotes of a snippet that is itself to be mended."""
+
+
 class Quote(NamedTuple):
     """A placeholder: `{{ snippet.path.to.value:style }}`."""
 
@@ -124,7 +128,7 @@ class Source:
             try:
                 self._snippets[name] = Snippet.read(path)
             except LedgerError as error:
-                raise QuoteError(str(error)) from None
+                raise BrokenSnippet(str(error)) from None
         return self._snippets[name]
 
     def find(self, quote: Quote, device: str | None = None) -> Found:

@@ -136,3 +136,10 @@ def test_a_record_that_cannot_be_read_is_reported(small_book: Book) -> None:
 def test_paths_are_relative_to_where_one_stands(small_book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(small_book.root)
     assert reported(small_book, "{{ a.b }}").startswith(str(Path("docs/en/page.md:1:")))
+
+
+def test_a_broken_snippet_is_reported_once_however_often_it_is_quoted(small_book: Book) -> None:
+    path = small_book.snippets / "good.py"
+    path.write_text(path.read_text().replace("# --8<-- [end:count]\n", ""))
+    (problem,) = check(small_book)
+    assert "good.py" in str(problem) and "never closed" in str(problem)

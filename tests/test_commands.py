@@ -134,11 +134,14 @@ def test_show_prints_what_a_section_prints_now(small_book: Book, capsys: pytest.
 
 
 def test_a_bundle_holds_a_pages_snippets_with_the_toolkit(small_book: Book) -> None:
-    (small_book.snippets / "accounting.py").write_text("x = 1\n")
+    for name in ("accounting", "quoted", "neither"):
+        (small_book.snippets / f"{name}.py").write_text("x = 1\n")
     site = small_book.root / "site"
+    (site / "page").mkdir(parents=True)
+    (site / "page" / "index.html").write_text('<a href="../snippets/quoted.py">quoted.py</a>')
     assert ledger(small_book, "bundle", str(site)) == 0
     with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
-        assert sorted(archive.namelist()) == ["page/accounting.py", "page/good.py"]
+        assert sorted(archive.namelist()) == ["page/accounting.py", "page/good.py", "page/quoted.py"]
     with zipfile.ZipFile(site / "downloads" / "measurements.zip") as archive:
         (name,) = archive.namelist()
         assert json.loads(archive.read(name))["snippet"] == "good"

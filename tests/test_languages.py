@@ -91,14 +91,16 @@ def differences(english: Path, chinese: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
 def test_a_chapter_is_the_same_in_both_languages(name: Path) -> None:
-    assert list(differences(BOOK.docs / "en" / name, BOOK.docs / "zh" / name)) == []
+    found = list(differences(BOOK.docs / "en" / name, BOOK.docs / "zh" / name))
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_heading_has_an_id_of_its_own(name: Path, language: str) -> None:
     chapter = Chapter.read(BOOK.docs / language / name)
-    assert [heading.text for heading in chapter.headings if heading.id is None] == []
+    without = [f"{chapter.path}:{heading.line}: {heading.text}" for heading in chapter.headings if heading.id is None]
+    assert not without, "\n".join(["write an id behind each, ## Like this {#like-this}", *without])
     ids = [heading.id for heading in chapter.headings]
     assert sorted(set(ids), key=str) == sorted(ids, key=str)
 
