@@ -149,7 +149,7 @@ class Filler:
         line = Element("div", {"class": "device-line", "data-search-exclude": ""})
         label = SubElement(line, "label")
         SubElement(label, "span").text = self.words["device"]
-        select = SubElement(label, "select", {"id": "device", "autocomplete": "off"})
+        select = SubElement(label, "select", {"id": "device-choice", "autocomplete": "off"})
         for device in self.source.devices:
             SubElement(select, "option", {"value": device}).text = AtomicString(self.label(device))
         if self.source.default_device in self.source.devices:

@@ -72,35 +72,36 @@ def exact(page: Page) -> list[str]:
 @pytest.mark.parametrize("language", ["", "zh/"])
 def test_numbers_outputs_and_notes_follow_the_choice(page: Page, address: str, language: str) -> None:
     page.goto(address + language + CHAPTER)
+    page.add_style_tag(content="* { content-visibility: visible !important }")  # what is out of sight has no inner text
     before, same = measured(page), exact(page)
-    expect(page.locator("#device")).to_have_value(PUBLISHED)
+    expect(page.locator("#device-choice")).to_have_value(PUBLISHED)
     expect(page.locator(".device-note")).to_be_hidden()
     assert "MADE UP" not in page.locator("article").inner_text()
-    page.select_option("#device", MADE_UP)
+    page.select_option("#device-choice", MADE_UP)
     assert measured(page) != before and exact(page) == same
     expect(page.locator(".device-note")).to_be_visible()
     assert page.locator(".output-variant:visible").count() == page.locator(".output").locator("visible=true").count()
     assert "MADE UP" in page.locator("article").inner_text()
-    page.select_option("#device", PUBLISHED)
+    page.select_option("#device-choice", PUBLISHED)
     assert measured(page) == before
 
 
 def test_the_choice_survives_reload_navigation_back_and_the_other_language(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
-    page.select_option("#device", MADE_UP)
+    page.select_option("#device-choice", MADE_UP)
     chosen = measured(page)
     page.reload()
     assert measured(page) == chosen
     page.locator(".md-nav--primary").get_by_role("link", name="Gradients").click()
     expect(page.locator("h1")).to_contain_text("Gradients")
-    expect(page.locator("#device")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     page.go_back()
     expect(page.locator("h1")).to_contain_text("Storage")
-    expect(page.locator("#device")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     assert measured(page) == chosen
     page.get_by_role("link", name="中文").click()
     expect(page.locator("html")).to_have_attribute("lang", "zh")
-    expect(page.locator("#device")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     assert measured(page) == chosen
 
 
@@ -109,7 +110,7 @@ def test_the_keyboard_alone_can_choose(page: Page, address: str) -> None:
     page.get_by_label("Numbers from").focus()
     page.keyboard.type("MADE")
     page.keyboard.press("Enter")
-    expect(page.locator("#device")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     assert "MADE UP" in page.locator("article").inner_text()
 
 
@@ -118,7 +119,7 @@ def test_what_a_device_lacks_says_so(page: Page, address: str) -> None:
     page.evaluate(f"localStorage.setItem('flops-and-bytes.device', '{MADE_UP}')")
     page.goto(address + CHAPTER)
     page.goto(address + "how-numbers-are-made/")
-    expect(page.locator("#device")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     absent = page.locator("data.measured.absent").first
     expect(absent).to_have_text("—")
     expect(absent).to_have_attribute("title", "not measured on this device")
@@ -155,7 +156,7 @@ def test_every_number_of_a_page_is_listed_with_its_line(page: Page, address: str
 
 def test_markup_in_a_devices_name_stays_text(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
-    page.select_option("#device", MADE_UP)
+    page.select_option("#device-choice", MADE_UP)
     page.locator("#provenance > summary").click()
     expect(page.locator("#provenance")).to_contain_text(MADE_UP_NAME)
     assert page.locator("article b", has_text="no measurement").count() == 0
@@ -165,7 +166,7 @@ def test_without_a_script_the_default_device_stands(browser: Browser, address: s
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address + CHAPTER)
-    assert page.locator("#device").input_value() == PUBLISHED
+    assert page.locator("#device-choice").input_value() == PUBLISHED
     assert "MADE UP" not in page.locator("article").inner_text()
     assert page.locator("data.measured:not(.absent):visible").count() > 0
     context.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from traitlets.config import Config
 
 CHAPTER_LINK = re.compile(r"\]\(\.\./([\w-]+)\.md(#[\w-]+)?\)")
 SECONDS = 120  # for one cell
-PRIVATE = Config({"KernelManager": {"transport": "ipc"}})  # a kernel on TCP can be overheard, and warns of it
 
 
 class LabExtension(Extension):
@@ -82,7 +82,9 @@ class Renderer:
                 "allow_errors": allow_errors,
                 "timeout": SECONDS,
             }
-            NotebookClient(notebook, config=PRIVATE, **options).execute()
+            with tempfile.TemporaryDirectory() as folder:  # a kernel on TCP can be overheard, and warns of it
+                private = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+                NotebookClient(notebook, config=private, **options).execute()
         text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
         page = self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
         return page.replace('href="glossary.md', 'href="../../glossary/')  # where docs.theme.terms leads

@@ -30,6 +30,7 @@
       const chosen = variants.find((variant) => variant.dataset.devices.split(" ").includes(device)) ?? variants[0];
       for (const variant of variants) variant.hidden = variant !== chosen;
     }
+    document.getElementById("device-choice").dataset.shown = device;
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
   }
 
@@ -37,7 +38,7 @@
   function origin(element) {
     const quote = page.quotes[element.dataset.quote];
     if (!quote) return;
-    const device = document.getElementById("device")?.value;
+    const device = document.getElementById("device-choice")?.value;
     const record = page.records[quote.snippet]?.[device] ?? Object.values(page.records[quote.snippet] ?? {})[0];
     const [place, anchor] = quote.at;
     const link = document.createElement(anchor ? "a" : "span");
@@ -99,11 +100,12 @@
     close();
     const data = document.getElementById("ledger-data");
     page = data ? JSON.parse(data.dataset.json) : { quotes: {}, records: {}, words: {} };
-    const select = document.getElementById("device");
+    const select = document.getElementById("device-choice");
     if (!select) return;
+    select.dataset.shown ??= select.options[0].value; // what the page was built with
     const remembered = store.get();
     if (remembered && [...select.options].some((option) => option.value === remembered)) select.value = remembered;
-    show(select.value);
+    if (select.value !== select.dataset.shown) show(select.value);
     select.addEventListener("change", () => {
       store.set(select.value);
       show(select.value);
