@@ -65,11 +65,10 @@ def utilization(flop_per_second: float, peak: float | None) -> float | None:
 
 
 TRACED = 11_739_062_719  # the published "MFU"
-no_peak = get_peak_flop_per_second("a type that no table has")
 print("peak of 1:   ", utilization(TRACED, 1))
-print("unknown peak:", utilization(TRACED, no_peak))
+print("unknown peak:", utilization(TRACED, get_peak_flop_per_second("no such type")))
 assert utilization(TRACED, 1) == TRACED  # FLOP/s of a CPU, no share
-assert utilization(TRACED, no_peak) is None
+assert utilization(TRACED, get_peak_flop_per_second("no such type")) is None
 # --8<-- [end:unknown_peak]
 
 
