@@ -122,6 +122,20 @@
   new MutationObserver(reach).observe(document.documentElement, { childList: true, subtree: true });
   reach(); // a page without code may have no change to come
 
+  /* Code wider than its frame, likewise: the theme sees to it when it comes into sight. Here a few blocks at a time, when
+     nothing else is to be done. */
+  const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 200, { timeRemaining: () => 0 }));
+  function reachCode() {
+    const blocks = [...document.querySelectorAll("pre > code:not([tabindex])")];
+    whenIdle(function some(rest) {
+      do {
+        const code = blocks.pop();
+        if (code?.scrollWidth > code?.clientWidth) code.tabIndex = 0;
+      } while (blocks.length && rest.timeRemaining() > 2);
+      if (blocks.length) whenIdle(some);
+    });
+  }
+
   let leaving = 0;
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType !== "mouse") return;
@@ -151,6 +165,6 @@
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
-  if (window.document$) window.document$.subscribe(() => { start(); unfold(); }); // also after instant navigation
-  else addEventListener("DOMContentLoaded", () => { start(); unfold(); });
+  if (window.document$) window.document$.subscribe(() => { start(); unfold(); reachCode(); }); // also after instant navigation
+  else addEventListener("DOMContentLoaded", () => { start(); unfold(); reachCode(); });
 })();
