@@ -44,6 +44,20 @@ def test_search_finds_a_word_of_its_language(page: Page, address: str, path: str
     expect(result).to_contain_text(expected, ignore_case=True, timeout=30_000)
 
 
+def test_who_does_not_search_does_not_load_the_index(page: Page, address: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(Path(urlparse(request.url).path).name))
+    page.goto(address + "two-questions/", wait_until="networkidle")
+    assert "book.js" in asked and "search_index.json" not in asked
+    with page.expect_request("**/search_index.json"):
+        page.keyboard.press("/")
+
+
+def test_a_link_to_a_search_searches(page: Page, address: str) -> None:
+    page.goto(address + "?q=stride")
+    expect(page.locator(".md-search-result__item").first).to_contain_text("strides", timeout=30_000)
+
+
 @pytest.mark.parametrize("path", WITH_FORMULAS)
 def test_formulas_are_set_without_a_script(browser: Browser, address: str, path: str) -> None:
     context = browser.new_context(java_script_enabled=False)
@@ -83,6 +97,10 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page: Page, address: 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+WIDE_CODE_CAN_BE_REACHED = """() => [...document.querySelectorAll("pre > code")].every(
+    (code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
+
+
 @pytest.mark.parametrize(("language", "scheme"), [("", "light"), ("zh/", "dark")])
 @pytest.mark.parametrize("path", PAGES)
 def test_no_accessibility_violation(
@@ -90,6 +108,7 @@ def test_no_accessibility_violation(
 ) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto(address + language + path)
+    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
     found = Axe().run(page).response["violations"]
     assert [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found] == []
 
