@@ -26,8 +26,8 @@ from transformers import AutoModelForCausalLM, GPT2Config
 # %% [markdown] slug="sizes"
 # ## The four sizes
 #
-# Width $d$ and depth $L$ tell them apart; vocabulary $V$ and context $T$ they share. Heads split the width: the
-# library wants to know how many, the count does not.
+# Width $d$ and depth $L$ tell them apart; all share the vocabulary $V$ and the context $T$. Heads split the width: the
+# library must know how many there are, the count need not.
 
 # %%
 V, T = 50_257, 1_024
