@@ -21,7 +21,6 @@ UNITS = (  # the longest suffix first: a rate ends in _per_second, not in _secon
 DEVICE_SUFFIXES = ("_seconds", "_per_second", "mfu")
 DEVICE_PREFIXES = ("measured_", "predicted_")
 DEVICE_PARTS = ("spread", "trials")  # of a Timing
-DEVICE_PARTS = ("spread", "trials")  # of a Timing
 FORMATS = ("short", "full", "plain", "gb", "sci", "percent", "times", "raw")
 FORMAT = re.compile(rf"^(?:{'|'.join(FORMATS)}|\.\df%?)$")
 

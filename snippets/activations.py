@@ -334,13 +334,14 @@ model_by_hand_bytes = {
     "blocks": NUM_LAYERS * total(by_hand(SEQ_LEN, BATCH)),
     "logits": 4 * SEQ_LEN * BATCH * VOCAB_SIZE,  # float32, as log-probabilities
     # the embedding's dropout mask; the last norm's input and statistics; the head's input
-    "rest": sbh + 2 * sbh + 8 * SEQ_LEN * BATCH + 2 * sbh,
+    # the number of targets, by which the loss is divided
+    "rest": sbh + 2 * sbh + 8 * SEQ_LEN * BATCH + 2 * sbh + 4,
 }
 model_bytes = count_model(BATCH, SEQ_LEN)
 logits_share = model_by_hand_bytes["logits"] / model_bytes
 print(f"{model_parameters:,} parameters; activations kept: {model_bytes:,} B")
 assert model_parameters == 124_439_808
-assert model_bytes == sum(model_by_hand_bytes.values()) + 4  # the targets' count, a scalar
+assert model_bytes == sum(model_by_hand_bytes.values())
 # --8<-- [end:count_model]
 
 

@@ -352,8 +352,8 @@ weights, _ = make(GPT2_SMALL, torch.bfloat16, "meta")
 gradient_bytes = 2 * sum(p.numel() for p in weights.parameters())
 splits = {1: strategies["none"]} | {n: count("none", GPT2_SMALL, n) for n in SPLITS[1:]}
 for n, counted in splits.items():
-    print(f"{n} pieces: {counted['kept_bytes'] / 2**20:8,.0f} MiB kept", end=", ")
-    print(f"peak {counted['predicted_peak_bytes'] / 2**20:8,.0f} MiB")
+    print(f"pieces: {n}, kept: {counted['kept_bytes'] / 2**20:8,.0f} MiB", end=", ")
+    print(f"peak: {counted['predicted_peak_bytes'] / 2**20:8,.0f} MiB")
     assert counted["step_flops"] == model_flops
     if n > 1:  # a part of the activations, and all gradients, which wait for the other parts
         expected = splits[1]["kept_bytes"] / n + gradient_bytes

@@ -353,10 +353,10 @@ assert wide[1] == 2 * usual[1] == 4 * narrow[1]  # … on fewer bytes
 
 
 # --8<-- [start:fp8]
-with_fp8 = [name for name in GPUS if "float8" in GPUS[name].peak_flop_per_second]
+with_fp8 = {name for name in GPUS if "float8" in GPUS[name].peak_flop_per_second}
 print(len(with_fp8), "of", len(GPUS), "GPUs in the table have fp8")
 assert not all(name.startswith("H100") for name in with_fp8)
-assert {"L4", "RTX 4090", "MI300X"} <= set(with_fp8)  # Ada, and AMD
+assert {"L4", "RTX 4090", "MI300X"} <= with_fp8  # Ada, and AMD
 # --8<-- [end:fp8]
 
 

@@ -677,7 +677,7 @@ tidy_card = Allocator(capacity=40 * MIB)
 tidy_blocks = [tidy_card.malloc(TENSOR_BYTES) for _ in range(NUM_TENSORS)]
 for block in tidy_blocks[: NUM_TENSORS // 2]:  # the first half, not every other one
     tidy_card.free(block)
-tidy_card.malloc(NEXT_BYTES)  # fits between the old walls
+tidy_card.malloc(NEXT_BYTES)  # those freed are neighbours and have become one block
 
 tidy = tidy_card.counts()
 print(in_mib(tidy))

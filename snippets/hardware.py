@@ -193,7 +193,7 @@ def find_by_name(device_name: str) -> str | None:
     return next(rows, None)
 
 
-assert all(map(find_by_substring, CARDS))  # always an answer, never the right one
+assert all(map(find_by_substring, CARDS))  # always an answer, never the right row
 found_by_name = [find_by_name(card) for card in CARDS if find_by_name(card)]
 assert found_by_name == ["L40S", "GB200"]
 

@@ -131,7 +131,7 @@ assert default_precision == "highest"  # "tensor cores are used by default"
 
 # --8<-- [start:multiply]
 def is_supported(dtype: str) -> bool:
-    """Whether the device multiplies this data type, or is asked to here."""
+    """Whether the GPU has units for this data type; a CPU without them emulates what it is asked for here."""
     if not has_gpu():
         return dtype in ("float32", "float16", "bfloat16")
     needed = {"float16": (7, 0), "tf32": (8, 0), "bfloat16": (8, 0), "float8": (8, 9)}

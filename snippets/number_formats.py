@@ -389,10 +389,10 @@ for name, measured in measured_matrix.items():
 
 # --8<-- [start:exercise_1]
 E5M2 = FORMATS["fp8_e5m2"]
-ones_place = decode(0b0_01100_01, E5M2)
+same_as_by_hand = decode(0b0_01100_01, E5M2)
 below = decode(0b1_00000_01, E5M2)
-print(ones_place, below)
-assert ones_place == by_hand == 0.15625
+print(same_as_by_hand, below)
+assert same_as_by_hand == by_hand == 0.15625
 assert below == -(2.0**-14) / 4 == -limits["fp8_e5m2"]["smallest_subnormal"]
 # --8<-- [end:exercise_1]
 

@@ -579,7 +579,7 @@ def count_traffic(make: Make, dtype: torch.dtype = torch.float32) -> dict[str, i
 traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
 for name, count in traffic.items():
     operations, moved_per_parameter = count.values()
-    print(f"{name:15}{operations:2} operations, {moved_per_parameter} B a parameter")
+    print(f"{name:15}operations: {operations:2}, traffic: {moved_per_parameter} B a parameter")
 loop_operations = num_tensors * traffic["adamw_loop"]["operations"] // len(SMALL_SHAPES)
 # --8<-- [end:traffic]
 

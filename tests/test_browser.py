@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from urllib.parse import urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.conftest import serve
 
@@ -87,6 +88,36 @@ def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
     page.locator("label[for^=__palette]:visible").first.click()
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
     assert page.evaluate(background) != light
+
+
+def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    def boxes() -> list[Any]:
+        return [page.locator(place).bounding_box() for place in (".language-switch", "#device-choice", "h1")]
+
+    page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page.goto(address + "gradients/")
+    before = boxes()
+    page.unroute("**/*.js")
+    page.reload()
+    page.locator(".md-code__button").first.wait_for(state="attached")
+    assert boxes() == before
+
+
+@pytest.mark.parametrize("path", ["", "zh/formulas/", "zh/optimizers/", "two-questions/"])
+def test_a_page_is_light(page: Page, address: str, path: str) -> None:
+    """As a server sends it, compressed."""
+    fetched: dict[str, int] = {}
+
+    def weigh(request: Request) -> None:
+        body = request.response().body()  # type: ignore[union-attr]
+        fetched[request.url] = min(len(gzip.compress(body)), len(body))
+
+    page.on("requestfinished", weigh)
+    page.goto(address + path, wait_until="networkidle")
+    assert len(fetched) > 5 and sum(fetched.values()) < 250_000
+    assert fetched[address + path] < 60_000  # what a further page costs
 
 
 @pytest.mark.parametrize("language", ["", "zh/"])
