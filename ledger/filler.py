@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from ledger.chapter import INCLUDE, Chapter
-from ledger.quote import Found, Quote, QuoteError, Source, Values
+from ledger.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
 from ledger.units import format_value
 
@@ -96,12 +96,11 @@ class Filler:
         snippet, _, section = (part.strip() for part in argument.partition(":"))
         by_device = self.source.outputs(snippet, section)
         self.printed.append(snippet)
-        grouped = _group({device: str(found.value) for device, found in by_device.items()})
-        return [(devices, text, self._where(devices, by_device)) for devices, text in grouped]
+        grouped = _group({device: (str(found.value), found.stale) for device, found in by_device.items()})
+        return [(devices, text, self._where(devices, stale)) for devices, (text, stale) in grouped]
 
-    def _where(self, devices: list[str], by_device: dict[str, Found]) -> str:
+    def _where(self, devices: list[str], stale: bool) -> str:
         names = ", ".join(dict.fromkeys(self.source.name(device) for device in devices))
-        stale = any(by_device[device].stale for device in devices)
         return str(self.words["printed"]).format(devices=names) + (f" ({self.words['stale']})" if stale else "")
 
     def drawings(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], str]]:

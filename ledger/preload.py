@@ -1,8 +1,8 @@
-"""What the fork server loads once for all snippets: torch, what its optimizers and its FLOP counter load, and ourselves."""
+"""What the fork server loads once for all snippets: the code of a run, torch, and what torch itself loads later."""
 
 import torch
 
-import ledger.execute
+import ledger.execute  # noqa: F401
 
 if torch.version.cuda is None:  # with CUDA it may ask the driver, and a forked child could not use the GPU then
     import torch._dynamo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from markdown import Markdown
 
 from ledger.__main__ import main
 from ledger.book import Book
+from ledger.fill import makeExtension
 from ledger.record import Record, local_folder
 
 ROOT = Path(__file__).parent.parent
@@ -97,15 +100,25 @@ def test_status_tells_fresh_stale_and_absent(small_book: Book, capsys: pytest.Ca
 
 
 def test_a_stale_value_is_published_and_marked(small_book: Book) -> None:
-    from markdown import Markdown
-
-    from ledger.fill import makeExtension
-
     snippet = small_book.snippets / "good.py"
     snippet.write_text(snippet.read_text().replace("0.5", "0.25"))
     extension = makeExtension(root=str(small_book.root), default_device=recorded(small_book).parent.name)
     page = Markdown(extensions=[extension]).convert("{{ good.measured_seconds }}")
     assert 'class="measured stale"' in page and ">500 ms<" in page
+
+
+def test_another_devices_stale_output_says_nothing_of_a_fresh_one(small_book: Book) -> None:
+    fresh = recorded(small_book)
+    record = json.loads(fresh.read_text())
+    record["device"] |= {"id": "old-cpu", "name": "Old CPU"}
+    record["hash"] = "0" * 64
+    (small_book.measurements / "old-cpu").mkdir()
+    (small_book.measurements / "old-cpu" / "good.json").write_text(json.dumps(record))
+    extension = makeExtension(root=str(small_book.root), default_device=fresh.parent.name)
+    page = Markdown(extensions=[extension]).convert("/// output | good:count\n///\n")
+    labels = re.findall(r'class="output-where"[^>]*>([^<]*)<', page)
+    assert ["the code has changed since" in label for label in labels] == [False, True]
+    assert "Old CPU" in labels[1] and "Old CPU" not in labels[0]
 
 
 def test_compare_sets_values_side_by_side(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
