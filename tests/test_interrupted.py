@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -10,11 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from ledger.book import Book
 from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent
 NAMES = [f"part_{number}" for number in range(8)]
+KILLS = 8  # each costs the seconds in which torch loads
 
 
 def start_recording(book: Book) -> subprocess.Popen[bytes]:
@@ -27,18 +31,38 @@ def readable(book: Book) -> dict[str, str]:
     return {path.stem: Record.read(path).measured_at for path in book.measurements.glob("*/[!.]*.json")}
 
 
-def test_kill_at_twenty_random_moments(tmp_path: Path) -> None:
+def files(book: Book) -> set[Path]:
+    return set(book.measurements.glob("*/*"))
+
+
+def test_a_record_whose_writing_ends_halfway_leaves_the_old_one(
+    small_book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    old = Record.read(path)
+
+    def end(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", end)
+    with pytest.raises(KeyboardInterrupt):
+        dataclasses.replace(old, measured_at="2026-01-01T00:00:00+00:00").write(path)
+    assert Record.read(path) == old
+
+
+def test_kill_at_random_moments(tmp_path: Path) -> None:
     book = Book(tmp_path)
     book.snippets.mkdir()
     for name in NAMES:
         (book.snippets / f"{name}.py").write_text("text = 'x' * 60000\n")
     rng = random.Random(20)
     interrupted = 0
-    while interrupted < 20:
+    for _ in range(24):  # some end before they are killed
+        there = files(book)
         recording = start_recording(book)
         until = time.monotonic() + 20
-        while not list(book.measurements.glob("*/.*")) and recording.poll() is None and time.monotonic() < until:
-            pass  # the first record is being written: from here on any moment is interesting
+        while files(book) == there and recording.poll() is None and time.monotonic() < until:
+            time.sleep(0.001)  # from the first file on, any moment is interesting
         time.sleep(rng.uniform(0, 0.15))
         interrupted += recording.poll() is None
         os.killpg(recording.pid, signal.SIGKILL)
@@ -47,6 +71,9 @@ def test_kill_at_twenty_random_moments(tmp_path: Path) -> None:
         if len(before) == len(NAMES):
             for path in book.measurements.glob("*/*.json"):
                 path.unlink()
+        if interrupted == KILLS:
+            break
+    assert interrupted == KILLS
     before = readable(book)
     finished = start_recording(book)
     assert finished.communicate()[1] == b""
