@@ -119,6 +119,7 @@ def test_another_devices_stale_output_says_nothing_of_a_fresh_one(small_book: Bo
     labels = re.findall(r'class="output-where"[^>]*>([^<]*)<', page)
     assert ["the code has changed since" in label for label in labels] == [False, True]
     assert "Old CPU" in labels[1] and "Old CPU" not in labels[0]
+    assert page.index(labels[0]) < page.index("<template") < page.index(labels[1]), "only what is shown is laid out"
 
 
 def test_compare_sets_values_side_by_side(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,10 @@
       element.classList.toggle("stale", stale);
       element.title = value === null ? page.words.absent : "";
     }
+    for (const packed of document.querySelectorAll("template.variant")) {
+      const devices = packed.content.firstElementChild.dataset.devices.split(" ");
+      if (devices.includes(device)) packed.replaceWith(packed.content);
+    }
     const groups = new Map();
     for (const variant of document.querySelectorAll("[data-devices]")) {
       const group = groups.get(variant.parentElement) ?? [];
@@ -31,6 +35,7 @@
       for (const variant of variants) variant.hidden = variant !== chosen;
     }
     document.getElementById("device-choice").dataset.shown = device;
+    reachCode();
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
   }
 
