@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import socket
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from ledger.book import Book
 from ledger.quote import open_source
 from ledger.run import run
 from ledger.snippet import Snippet
+from tests.conftest import free_port
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,17 +56,17 @@ def nothing_changed() -> float:
 
 def edit_to_number() -> float:
     """From saving a snippet to its new number on the page that `make serve` shows."""
-    with copy_of_the_book() as root, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with copy_of_the_book() as root:
+        port = free_port()
         snippet, page = root / "snippets" / "storage_and_strides.py", root / "docs" / "en" / "storage-and-strides.md"
         code = snippet.read_text(encoding="utf-8")
         snippet.write_text(f"{code}\nan_edit = 'before'\n", encoding="utf-8")
         with page.open("a", encoding="utf-8") as file:
             file.write("\n{{ storage_and_strides.an_edit }}\n")
         command = ["make", "serve", f"PORT_en={port}"]
-        with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        with subprocess.Popen(
+            command, cwd=root, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as server:
             try:
                 address = f"http://127.0.0.1:{port}/storage-and-strides/"
                 wait_for(address, "before")
@@ -74,10 +76,7 @@ def edit_to_number() -> float:
                 wait_for(address, "after")
                 return time.perf_counter() - began
             finally:
-                for process in psutil.Process(server.pid).children(recursive=True):
-                    with suppress(psutil.Error):
-                        process.terminate()
-                server.terminate()
+                os.killpg(server.pid, signal.SIGTERM)
 
 
 def wait_for(address: str, text: str, seconds: float = 120) -> None:

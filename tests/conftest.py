@@ -76,12 +76,17 @@ def write_snippet(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(scope="session")
-def address() -> str:
-    """Where the built site will be served: a free port of this machine, known before the build."""
+def free_port() -> int:
+    """A port of this machine that nothing uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/"
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def address() -> str:
+    """Where the built site will be served, known before the build."""
+    return f"http://127.0.0.1:{free_port()}/"
 
 
 @pytest.fixture(scope="session")

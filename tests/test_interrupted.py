@@ -48,6 +48,9 @@ def test_a_record_whose_writing_ends_halfway_leaves_the_old_one(
     with pytest.raises(KeyboardInterrupt):
         dataclasses.replace(old, measured_at="2026-01-01T00:00:00+00:00").write(path)
     assert Record.read(path) == old
+    monkeypatch.undo()
+    old.write(path)
+    assert files(small_book) == {path}, "an unfinished file was left"
 
 
 def test_kill_at_random_moments(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@
       element.classList.toggle("stale", stale);
       element.title = value === null ? page.words.absent : "";
     }
+    const isOfDevice = (variant) => variant.dataset.devices.split(" ").includes(device);
     for (const packed of document.querySelectorAll("template.variant")) {
-      const devices = packed.content.firstElementChild.dataset.devices.split(" ");
-      if (devices.includes(device)) packed.replaceWith(packed.content);
+      if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
     }
     const groups = new Map();
     for (const variant of document.querySelectorAll("[data-devices]")) {
@@ -31,11 +31,10 @@
       groups.set(variant.parentElement, [...group, variant]);
     }
     for (const variants of groups.values()) {
-      const chosen = variants.find((variant) => variant.dataset.devices.split(" ").includes(device)) ?? variants[0];
+      const chosen = variants.find(isOfDevice) ?? variants[0];
       for (const variant of variants) variant.hidden = variant !== chosen;
     }
     document.getElementById("device-choice").dataset.shown = device;
-    reachCode();
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
   }
 
@@ -114,6 +113,7 @@
     select.addEventListener("change", () => {
       store.set(select.value);
       show(select.value);
+      reachCode();
     });
   }
 
@@ -170,6 +170,7 @@
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
-  if (window.document$) window.document$.subscribe(() => { start(); unfold(); reachCode(); }); // also after instant navigation
-  else addEventListener("DOMContentLoaded", () => { start(); unfold(); reachCode(); });
+  const ready = () => { start(); unfold(); reachCode(); };
+  if (window.document$) window.document$.subscribe(ready); // also after instant navigation
+  else addEventListener("DOMContentLoaded", ready);
 })();
