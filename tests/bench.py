@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import psutil
 
 from ledger.book import Book
-from ledger.quote import open_source
+from ledger.fill.quote import open_source
 from ledger.run import run
 from ledger.snippet import Snippet
 from tests.conftest import free_port

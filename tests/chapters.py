@@ -21,7 +21,7 @@ from pymdownx.snippets import SnippetExtension
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.definitions import FenceTestDefinition
 
-from ledger.chapter import Chapter, Fence
+from ledger.fill.chapter import Chapter, Fence
 
 ROOT = Path(__file__).parent.parent
 

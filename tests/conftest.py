@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
-from ledger.bundle import bundle
+from ledger.fill.bundle import bundle
 from ledger.record import Record
 from ledger.run import run
 from ledger.snippet import Snippet

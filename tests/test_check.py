@@ -10,7 +10,7 @@ import pytest
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.check import check
+from ledger.fill.check import check
 from tests.conftest import GOOD_PAGE
 
 FIGURES = """\

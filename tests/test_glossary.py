@@ -17,7 +17,7 @@ from markdown import Markdown
 from playwright.sync_api import Browser, Page, expect
 
 from ledger.book import Book
-from ledger.chapter import Chapter
+from ledger.fill.chapter import Chapter
 from tests.conftest import serve
 
 BOOK = Book(Path(__file__).parent.parent)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ledger.book import Book
-from ledger.chapter import Chapter
+from ledger.fill.chapter import Chapter
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted({path.relative_to(BOOK.docs / path.relative_to(BOOK.docs).parts[0]) for path in BOOK.chapters()})

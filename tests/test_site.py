@@ -11,7 +11,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 import pytest
 
 from ledger.book import Book
-from ledger.chapter import Chapter
+from ledger.fill.chapter import Chapter
 
 BOOK = Book(Path(__file__).parent.parent)
 CHAPTERS = [(path.relative_to(BOOK.docs).parts[0], path.stem, path) for path in BOOK.chapters()]

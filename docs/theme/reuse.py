@@ -20,11 +20,11 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import CountHandler
 
 from ledger.book import Book
-from ledger.chapter import INCLUDE
-from ledger.quote import Source, open_source
+from ledger.fill.chapter import INCLUDE
+from ledger.fill.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
-CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
+CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/**/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 last_build: Reuse | None = None

@@ -15,8 +15,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
-from ledger.chapter import INCLUDE, Chapter
-from ledger.quote import Quote, QuoteError, Source, Values
+from ledger.fill.chapter import INCLUDE, Chapter
+from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
 from ledger.units import format_value
 
@@ -56,18 +56,18 @@ WORDS = {
 }
 
 
-class Filler:
+class Page:
     """Looks up what a page quotes and remembers it, so that the page can say at its end where it is from."""
 
     def __init__(self, source: Source, language: str, stash: Callable[[str], str] = str) -> None:
         """`stash` keeps raw HTML out of Markdown's way and returns what stands for it."""
         self.source, self.language, self.stash = source, language, stash
         self.words: dict[str, Any] = WORDS[language]
-        self.start_page("")
+        self.begin("")
 
-    def start_page(self, text: str) -> None:
+    def begin(self, text: str) -> None:
         """Forgets the page before; `text` is the new one's Markdown."""
-        self.page = Chapter.parse(text, self.source.book.docs)
+        self.chapter = Chapter.parse(text, self.source.book.docs)
         self.quoted: dict[str, Quote] = {}  # by what the element's data-quote says
         self.printed: list[str] = []  # snippets whose output is shown
 
@@ -220,7 +220,7 @@ class Filler:
         snippet = self.source.snippet(quote.snippet)
         line = snippet.bindings[quote.path[0]].line
         place = f"snippets/{quote.snippet}.py, {self.words['line'].format(line=line)}"
-        for number, fence in enumerate(self.page.fences):
+        for number, fence in enumerate(self.chapter.fences):
             shown = 0
             for text in fence.lines:
                 include = INCLUDE.match(text)

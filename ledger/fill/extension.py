@@ -24,8 +24,8 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.filler import Filler
-from ledger.quote import QuoteError, open_source
+from ledger.fill.page import Page
+from ledger.fill.quote import QuoteError, open_source
 
 T = TypeVar("T")
 
@@ -41,75 +41,69 @@ class FillExtension(Extension):
             "local": [True, "whether runs on this machine are shown too"],
         }
         super().__init__(**options)
-        self.filler: Filler
+        self.page: Page
 
     def extendMarkdown(self, md: Markdown) -> None:
         book = Book(Path(self.getConfig("root")).resolve())
         source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
-        self.filler = Filler(source, self.getConfig("language"), md.htmlStash.store)
+        self.page = Page(source, self.getConfig("language"), md.htmlStash.store)
         md.registerExtension(self)
-        md.preprocessors.register(SourceReader(md, self.filler), "ledger-source", 33)  # before includes, at 32
-        md.inlinePatterns.register(
-            PlaceholderProcessor(md, self.filler), "ledger-placeholder", 185
-        )  # after code, at 190
-        md.treeprocessors.register(PageProcessor(md, self.filler), "ledger-page", 1)  # when all else is in place
-        BlocksOfLedger(filler=[self.filler, "what fills the blocks"]).extendMarkdown(md)
+        md.preprocessors.register(SourceReader(md, self.page), "ledger-source", 33)  # before includes, at 32
+        md.inlinePatterns.register(PlaceholderProcessor(md, self.page), "ledger-placeholder", 185)  # after code, at 190
+        md.treeprocessors.register(PageFrame(md, self.page), "ledger-page", 1)  # when all else is in place
+        BlocksOfLedger(page=[self.page, "what fills the blocks"]).extendMarkdown(md)
 
     def reset(self) -> None:
-        self.filler.start_page("")
+        self.page.begin("")
 
 
-def makeExtension(**options: Any) -> FillExtension:  # the name that Python-Markdown looks for
-    return FillExtension(**options)
-
-
-def _or_fail(filler: Filler, what: str, make: Callable[[], T]) -> T:
+def _or_fail(page: Page, what: str, make: Callable[[], T]) -> T:
     """What `make` makes; a QuoteError becomes one that names the book, since the line is not known here."""
     try:
         return make()
     except QuoteError as error:
-        raise LedgerError([Problem(filler.source.book.docs, 0, f"{what}{error}")]) from None
+        raise LedgerError([Problem(page.source.book.docs, 0, f"{what}{error}")]) from None
 
 
 class SourceReader(Preprocessor):
-    """Shows the filler the page as it was written, so that it knows which code blocks hold which lines."""
+    """Hands on the page as it was written, so that it is known which code blocks hold which lines."""
 
-    def __init__(self, md: Markdown, filler: Filler) -> None:
+    def __init__(self, md: Markdown, page: Page) -> None:
         super().__init__(md)
-        self.filler = filler
+        self.page = page
 
     def run(self, lines: list[str]) -> list[str]:
-        self.filler.start_page("\n".join(lines))
+        self.page.begin("\n".join(lines))
         return lines
 
 
 class PlaceholderProcessor(InlineProcessor):
     """`{{ snippet.value:format }}` in prose, lists and tables; code and math are taken out before it."""
 
-    def __init__(self, md: Markdown, filler: Filler) -> None:
+    def __init__(self, md: Markdown, page: Page) -> None:
         super().__init__(r"\{\{(.*?)\}\}", md)
-        self.filler = filler
+        self.page = page
 
     def handleMatch(  # type: ignore[override]
         self, m: re.Match[str], data: str
     ) -> tuple[ElementTree.Element, int, int]:
-        return _or_fail(self.filler, "", lambda: self.filler.number(m[1])), m.start(0), m.end(0)
+        return _or_fail(self.page, "", lambda: self.page.number(m[1])), m.start(0), m.end(0)
 
 
-class PageProcessor(Treeprocessor):
+class PageFrame(Treeprocessor):
     """Adds to a page that quotes numbers: below its title the device, at its end where the numbers come from."""
 
-    def __init__(self, md: Markdown, filler: Filler) -> None:
+    def __init__(self, md: Markdown, page: Page) -> None:
         super().__init__(md)
-        self.filler = filler
+        self.page = page
 
     def run(self, root: ElementTree.Element) -> None:
-        if not self.filler.quoted and not self.filler.printed:
+        if not self.page.quoted and not self.page.printed:
             return
         title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
-        root.insert(title + 1, self.filler.device_line())
-        root.append(self.filler.provenance())
-        SubElement(root, "p").text = self.md.htmlStash.store(self.filler.page_data())
+        root.insert(title + 1, self.page.device_line())
+        root.append(self.page.provenance())
+        SubElement(root, "p").text = self.md.htmlStash.store(self.page.page_data())
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
@@ -134,13 +128,13 @@ class LedgerBlock(Block):  # type: ignore[misc]
     ARGUMENT = True
 
     @property
-    def filler(self) -> Filler:
-        filler: Filler = self.config["filler"]
-        return filler
+    def page(self) -> Page:
+        page: Page = self.config["page"]
+        return page
 
     def on_create(self, parent: ElementTree.Element) -> ElementTree.Element:
         element: ElementTree.Element = _or_fail(
-            self.filler, f"/// {self.NAME} | {self.argument}: ", lambda: self.build(parent)
+            self.page, f"/// {self.NAME} | {self.argument}: ", lambda: self.build(parent)
         )
         return element
 
@@ -163,13 +157,13 @@ class OutputBlock(LedgerBlock):
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         block = SubElement(parent, "div", {"class": "output"})
-        for index, (devices, text, where) in enumerate(self.filler.outputs(self.argument)):
+        for index, (devices, text, where) in enumerate(self.page.outputs(self.argument)):
             element = self.variant(block, devices, index, "output-variant")
             SubElement(element, "p", {"class": "output-where"}).text = AtomicString(where)
             markup = f'<pre tabindex="0"><code>{html.escape(text, quote=False)}</code></pre>'
             SubElement(element, "div").text = self.raw(markup)
         if not len(block):
-            SubElement(block, "p", {"class": "output-where"}).text = AtomicString(self.filler.words["none"])
+            SubElement(block, "p", {"class": "output-where"}).text = AtomicString(self.page.words["none"])
         return block
 
 
@@ -185,7 +179,7 @@ class FigureBlock(LedgerBlock):
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         figure = SubElement(parent, "figure", {"class": "drawing"})
         described = f'<svg role="img" aria-label="{html.escape(self.options["alt"])}"'
-        for index, (devices, svg) in enumerate(self.filler.drawings(self.argument, self.options["labels"])):
+        for index, (devices, svg) in enumerate(self.page.drawings(self.argument, self.options["labels"])):
             frame = self.variant(figure, devices, index, "drawing-frame")
             frame.set("tabindex", "0")
             frame.set("data-search-exclude", "")
@@ -205,7 +199,7 @@ class TableBlock(LedgerBlock):
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         figure = SubElement(parent, "figure", {"class": "table"})
-        for index, (devices, (header, *body)) in enumerate(self.filler.tables(self.argument, self.options["labels"])):
+        for index, (devices, (header, *body)) in enumerate(self.page.tables(self.argument, self.options["labels"])):
             frame = self.variant(figure, devices, index, "table-frame")
             frame.set("tabindex", "0")
             table = SubElement(frame, "table")
@@ -231,5 +225,5 @@ class DataBlock(LedgerBlock):
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         block = SubElement(parent, "div", {"hidden": "hidden"})
-        block.text = self.raw(self.filler.data(self.argument))
+        block.text = self.raw(self.page.data(self.argument))
         return block

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.chapter import INCLUDE, Chapter
-from ledger.filler import Filler
-from ledger.quote import BrokenSnippet, QuoteError, Source, open_source
+from ledger.fill.chapter import INCLUDE, Chapter
+from ledger.fill.page import Page
+from ledger.fill.quote import BrokenSnippet, QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
 
@@ -27,14 +27,14 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     for path in book.chapters():
         chapter = Chapter.read(path)
         problems += chapter.all_problems()
-        problems += _check_chapter(chapter, Filler(source, path.relative_to(book.docs).parts[0]))
+        problems += _check_chapter(chapter, Page(source, path.relative_to(book.docs).parts[0]))
     return problems
 
 
-def _check_chapter(chapter: Chapter, filler: Filler) -> Iterator[Problem]:
-    source = filler.source
+def _check_chapter(chapter: Chapter, page: Page) -> Iterator[Problem]:
+    source = page.source
     for placeholder in chapter.placeholders:
-        yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: filler.number(text))
+        yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: page.number(text))
     for fence in chapter.fences:
         for offset, line in enumerate(fence.lines, start=1):
             if include := INCLUDE.match(line):
@@ -43,11 +43,11 @@ def _check_chapter(chapter: Chapter, filler: Filler) -> Iterator[Problem]:
                 )
     for block in chapter.blocks:
         if block.kind == "output":
-            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.outputs(argument))
+            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: page.outputs(argument))
         if block.kind == "data":
-            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: filler.data(argument))
+            yield from _attempt(chapter.path, block.line, lambda argument=block.argument: page.data(argument))
         if block.kind in ("figure", "table"):
-            yield from _check_drawing(chapter.path, block.line, block.kind, block.argument, block.options, filler)
+            yield from _check_drawing(chapter.path, block.line, block.kind, block.argument, block.options, page)
 
 
 def _check_include(path: Path, line: int, target: str, section: str | None, source: Source) -> Iterator[Problem]:
@@ -63,7 +63,7 @@ def _check_include(path: Path, line: int, target: str, section: str | None, sour
 
 
 def _check_drawing(
-    path: Path, line: int, kind: str, name: str, options: dict[str, object], filler: Filler
+    path: Path, line: int, kind: str, name: str, options: dict[str, object], page: Page
 ) -> Iterator[Problem]:
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
@@ -73,17 +73,17 @@ def _check_drawing(
         if not options.get("alt"):
             yield Problem(path, line, "a figure needs alt:, what it shows in words")
             return
-        yield from _attempt(path, line, lambda: filler.drawings(name, labels))
+        yield from _attempt(path, line, lambda: page.drawings(name, labels))
         return
     tables: list[tuple[list[str], list[list[str]]]] = []
-    yield from _attempt(path, line, lambda: tables.extend(filler.tables(name, labels)))
+    yield from _attempt(path, line, lambda: tables.extend(page.tables(name, labels)))
     cells = " ".join(dict.fromkeys(cell for _, rows in tables for row in rows for cell in row))
     for placeholder in Chapter(path, paragraphs=[(line, cells)]).placeholders:
-        yield from _attempt(path, line, lambda text=placeholder.text: filler.number(text))
+        yield from _attempt(path, line, lambda text=placeholder.text: page.number(text))
 
 
 def _attempt(path: Path, line: int, action: object) -> Iterator[Problem]:
-    """The problem that an action of the filler meets, at the line it was made for."""
+    """The problem that an action meets, at the line it was made for."""
     try:
         action()  # type: ignore[operator]
     except BrokenSnippet:

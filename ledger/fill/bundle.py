@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ledger.book import Book
-from ledger.chapter import INCLUDE
+from ledger.fill.chapter import INCLUDE
 
 TOOLKIT = "accounting"  # the module that snippets import
 LINKED = re.compile(r'href="(?:\.\./)*snippets/(\w+)\.py"')  # where a page says where its numbers come from

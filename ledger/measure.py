@@ -1,0 +1,150 @@
+"""What `run` and `record` do: run what is absent or stale on this machine, record by record."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledger.book import Book, LedgerError
+from ledger.device import ask_device, read_gpu_state
+from ledger.record import Record, is_stale, local_folder
+from ledger.run import MissingImport, resolve, run, start_server
+from ledger.snippet import Snippet
+
+WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
+BUSY_PERCENT = 5
+
+
+@dataclass
+class Measurement:
+    """Snippets to be run into one folder of records."""
+
+    book: Book
+    folder: Path
+    names: list[str] = field(default_factory=list)  # all, if none is named
+    force: bool = False  # also what is fresh
+    time_limit: float = 120.0  # seconds, for one snippet
+    warn_of_spread: bool = False
+
+    @classmethod
+    def here(cls, book: Book, names: list[str], force: bool = False, time_limit: float = 120.0) -> Measurement:
+        """For the pages that are built on this machine: into .cache/."""
+        return cls(book, local_folder(book), names, force, time_limit)
+
+    @classmethod
+    def to_publish(cls, book: Book, names: list[str], force: bool, time_limit: float) -> Measurement:
+        """To be committed: into measurements/<device>/. Says so where a GPU is busy with something else."""
+        load = (read_gpu_state() or {}).get("load_percent", 0)
+        if float(load) > BUSY_PERCENT:
+            print(f"the GPU is busy ({load:g} % load): what is measured now will be off", file=sys.stderr)
+        folder = book.measurements / ask_device()["id"]
+        return cls(book, folder, names, force, time_limit, warn_of_spread=True)
+
+    def run(self, gave_up: dict[str, str] | None = None) -> dict[str, str]:
+        """Runs what is absent or stale in the folder; returns what failed, by name, with the hash it failed with.
+
+        What is in `gave_up` with its present hash is not tried again.
+        """
+        failed: dict[str, str] = {}
+        everything = not self.names and not self.force
+        done = f"{self.folder.name}.measured"
+        if everything and self.book.is_done(done, self._stamp()):
+            return failed
+        skipped = False
+        for snippet in _with_progress(self._todo(gave_up or {}, failed)):
+            try:
+                self._record(snippet)
+            except MissingImport as error:
+                print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
+                skipped = True
+            except LedgerError as error:
+                print(error, file=sys.stderr)
+                failed[snippet.name] = snippet.hash
+        if everything and not failed and not skipped:
+            self.book.set_done(done, self._stamp())
+        return failed
+
+    def watch(self) -> None:
+        """Runs each snippet again when it changes, until it is interrupted."""
+        start_server()  # it will be wanted at once
+        seen = self._times()
+        failed = self.run()
+        self.force = False
+        while True:
+            time.sleep(0.2)
+            try:
+                now = self._times()
+            except FileNotFoundError:  # an editor is just replacing a file
+                continue
+            if now != seen:
+                seen = now
+                failed = self.run(failed)
+
+    def _times(self) -> dict[str, int]:
+        """When each snippet was last written."""
+        return {path.name: path.stat().st_mtime_ns for path in self.book.snippets.glob("*.py")}
+
+    def _stamp(self) -> str:
+        return self.book.stamp("snippets/*.py", str(self.folder.relative_to(self.book.root) / "*.json"))
+
+    def _todo(self, gave_up: dict[str, str], failed: dict[str, str]) -> list[Snippet]:
+        """What has to be run; snippets that cannot even be read are added to `failed`."""
+        todo: list[Snippet] = []
+        for name in self.names or self.book.snippet_names():
+            try:
+                (snippet,) = resolve(self.book.snippets, [name])
+            except LedgerError as error:
+                if gave_up.get(name) != str(error):
+                    print(error, file=sys.stderr)
+                failed[name] = str(error)
+                continue
+            if gave_up.get(name) == snippet.hash:
+                failed[name] = snippet.hash
+            elif self.force or is_stale(read_or_none(self.folder / f"{name}.json"), snippet):
+                todo.append(snippet)
+        return todo
+
+    def _record(self, snippet: Snippet) -> None:
+        before = read_gpu_state()
+        result = run(snippet, self.time_limit)
+        after = read_gpu_state()
+        if result.warnings:
+            print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
+        record = Record.of(snippet, result, {"before": before, "after": after})
+        record.write(self.folder / f"{snippet.name}.json")
+        clock = (after or {}).get("sm_clock_mhz", "unknown")
+        for name in record.over_peak():
+            message = f"{snippet.name}: {name} is over 1; the clock was {clock} MHz: above the datasheet's?"
+            print(message, file=sys.stderr)
+        widest = record.largest_spread()
+        if self.warn_of_spread and widest and widest[0] > WIDE_SPREAD:
+            message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
+            print(message, file=sys.stderr)
+
+
+def read_or_none(path: Path) -> Record | None:
+    """The record at path; None if there is none or it is no longer readable, so that it is measured again."""
+    try:
+        return Record.read(path)
+    except (FileNotFoundError, LedgerError):
+        return None
+
+
+def _with_progress(snippets: list[Snippet]) -> Iterator[Snippet]:
+    """The snippets one by one, with a line on a terminal that says which is running."""
+    began = time.monotonic()
+    for number, snippet in enumerate(snippets, start=1):
+        if sys.stderr.isatty():
+            elapsed = time.monotonic() - began
+            print(
+                f"\r\033[K[{number}/{len(snippets)}] {elapsed:.0f} s  {snippet.name}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        yield snippet
+    if snippets and sys.stderr.isatty():
+        print(f"\r\033[K{len(snippets)} snippets in {time.monotonic() - began:.1f} s", file=sys.stderr)
