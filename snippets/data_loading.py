@@ -361,7 +361,7 @@ def time_batches(make: Callable[[], Iterator[Any]]) -> dict[str, float]:
     """Seconds to the first batch, tokens per second after it: medians of all rounds."""
     first, rates = [], []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
         for _ in range(ROUNDS):
             began = time.perf_counter()
             batches = make()
@@ -489,7 +489,7 @@ class Stream(IterableDataset[int]):
 def first_starts(per_worker: bool) -> list[int]:
     """The first six starts of two workers, which take turns."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
         loader = DataLoader(Stream(per_worker), batch_size=None, num_workers=2)
         return [int(start) for start in islice(loader, 6)]
 

@@ -340,7 +340,7 @@ def time_sparse() -> Timing | None:
         x = torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device="cuda")
         w = prune_2_of_4(torch.randn_like(x))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the interface is called a prototype
+            warnings.filterwarnings("ignore", message=".*prototype", category=UserWarning)
             packed = torch.sparse.to_sparse_semi_structured(w)
             return time_call(lambda: F.linear(x, packed), 5, 0.5)
     except (RuntimeError, NotImplementedError, ValueError):
