@@ -12,13 +12,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import Drawing
+from figures.svg import EXPONENTS, Drawing
 from ledger.units import format_value
 
 WIDTH = 640
 INSET = 12  # pixels from the sides of the plot to the first and the last point
 DASHES = "5 4"
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Numbers = Sequence[float | None]  # None, not to be had on this device, is left out
 Colour = int | str
@@ -26,12 +25,14 @@ Colour = int | str
 
 def power_of_ten(power: int) -> str:
     """A power of ten as all charts print it: 10⁻³, 1, 10, 10⁶."""
-    return {0: "1", 1: "10"}.get(power) or f"10{str(power).translate(SUPERSCRIPTS)}"
+    return {0: "1", 1: "10"}.get(power) or "10" + str(power).translate(str.maketrans("-0123456789", EXPONENTS))
 
 
 def text_width(text: str, size: float = 14) -> float:
-    """Pixels that a text may take: a Chinese character is as wide as it is high, others little more than half."""
-    return size * sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.56 for letter in text)
+    """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    capitals = sum(map(str.isupper, text))
+    return size * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
 
 
 class Scale:
@@ -54,7 +55,7 @@ class Scale:
     ) -> None:
         self.title, self.unit, self.given, self.ends = title, unit, ticks, (low, high)
         self.numbers = [float(tick) for tick in ticks]  # all that is to be seen
-        self.low, self.high = 0.0, 1.0
+        self.low, self.high, self.decimals = 0.0, 1.0, 0
 
     def include(self, numbers: Iterable[float | None]) -> None:
         self.numbers += [number for number in numbers if number is not None]
@@ -72,7 +73,10 @@ class Scale:
             high = high if last is not None else min(tick for tick in ticks if tick >= high)
         self.low, self.high = low, high
         ticks = [tick for tick in ticks if self.holds(tick)]
-        return {tick: self.given[tick] if isinstance(self.given, Mapping) else self._text(tick) for tick in ticks}
+        if isinstance(self.given, Mapping):
+            return {tick: self.given[tick] for tick in ticks}
+        self.decimals = max((len(f"{tick:.10g}".partition(".")[2]) for tick in ticks), default=0)
+        return {tick: self._text(tick) for tick in ticks}
 
     def holds(self, number: float | None) -> bool:
         """Whether a number lies between the ends."""
@@ -94,7 +98,7 @@ class Scale:
     def _text(self, number: float) -> str:
         if self.unit and number:  # a round number needs no zeros after its point
             return re.sub(r"\.0+\b|(\.\d*?)0+\b", r"\1", format_value(number, self.unit))
-        return f"{number:,.10g}".replace("-", "−")
+        return f"{number:,.{self.decimals}f}".replace("-", "−")
 
 
 class Log(Scale):
@@ -114,16 +118,20 @@ class Log(Scale):
         return low * 10
 
     def _ticks(self, low: float, high: float) -> list[float]:
-        """Powers of ten, or every second, fifth, tenth …; within two of them also their multiples by 2 and 5."""
+        """Powers of ten, or every second, fifth, tenth …; for less than a hundredfold with 2 and 5 between."""
+        if high / low < 5:
+            return super()._ticks(low, high)
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         if high / low < 100:
             return [factor * 10.0**power for power in range(first, last + 1) for factor in (1, 2, 5)]
-        every = next(every for every in (1, 2, 5, 10, 20, 50, 100) if last - first <= 7 * every)
+        every = next(every for every in (1, 2, 5, 10, 20, 50, 100) if last - first <= 8 * every)
         return [10.0**power for power in range(first // every * every, last + every, every)]
 
     def _text(self, number: float) -> str:
-        if self.unit or (self.low >= 1e-3 and self.high <= 1e4):
+        if self.unit:
             return super()._text(number)
+        if self.low >= 1e-3 and self.high <= 1e4:
+            return f"{number:,.10g}"
         factor, power = f"{number:.0e}".split("e")
         return ("" if factor == "1" else f"{factor} × ") + power_of_ten(int(power))
 
@@ -179,17 +187,17 @@ class Axes:
 
     def bar(
         self, x: Sequence[float], height: Numbers, colour: Colour = 0, label: str = "", *,
-        width: float = 0.8, bottom: Sequence[float] = (),
+        width: float = 0.8, bottom: Sequence[float] = (), alpha: float = 1,
     ) -> None:  # fmt: skip
         """Upright bars, as wide as `width` of x; in a stack, `bottom` says where each begins."""
-        self._bars(self.x, self.y, x, height, bottom, width, colour, label)
+        self._bars(self.x, self.y, x, height, bottom, width, colour, label, alpha)
 
     def barh(
         self, y: Sequence[float], width: Numbers, colour: Colour = 0, label: str = "", *,
-        height: float = 0.8, left: Sequence[float] = (),
+        height: float = 0.8, left: Sequence[float] = (), alpha: float = 1,
     ) -> None:  # fmt: skip
         """Bars from left to right, as high as `height` of y; in a stack, `left` says where each begins."""
-        self._bars(self.y, self.x, y, width, left, height, colour, label)
+        self._bars(self.y, self.x, y, width, left, height, colour, label, alpha)
 
     def vlines(self, x: Numbers, low: Numbers, high: Numbers, colour: Colour = "ink") -> None:
         """Upright lines, each from low to high: how far a measurement spreads."""
@@ -216,14 +224,14 @@ class Axes:
 
         self._marks.append(mark)
 
-    def axvline(self, x: float, before: str = "", after: str = "", colour: Colour = "ink") -> None:
-        """A line from the foot of the plot to above its top, where a text may stand on either side."""
-        self._enter("", "line", colour, False, (x,), ())
-        self._above = True
+    def axvline(self, x: float, before: str = "", after: str = "", colour: Colour = "ink", label: str = "") -> None:
+        """A line up the plot and, where a text stands on either side of it, above."""
+        self._enter(label, "line", colour, False, (x,), ())
+        self._above |= bool(before or after)
 
         def mark() -> None:
             across = self.place_x(x)
-            self._line([(across, self.top - 20), (across, self.bottom)], colour)
+            self._line([(across, self.top - 20 * bool(before or after)), (across, self.bottom)], colour)
             self.drawing.text(across - 8, self.top - 9, before, anchor="end")
             self.drawing.text(across + 8, self.top - 9, after)
 
@@ -258,19 +266,23 @@ class Axes:
         """The chart as SVG."""
         x_ticks, y_ticks = self.x.settle(tight=not isinstance(self.y, Names)), self.y.settle()
         widest = max(map(text_width, y_ticks.values()), default=0)
-        last = max(x_ticks, key=self.x.across, default=0)
-        self.left, self.right = widest + 8, WIDTH - max(text_width(x_ticks.get(last, "")) / 2 - self._inset, 4)
+        ends = sorted(x_ticks, key=self.x.across)[:: max(len(x_ticks) - 1, 1)] or [0.0]
+        first, last = (text_width(x_ticks.get(tick, "")) / 2 - self._inset for tick in ends)
+        self.left, self.right = max(widest + 8, first), WIDTH - max(last, 4)
         self.top = self._lay_legend() + 22 * (bool(self.y.title) + self._above) + 12
         self.bottom = self.top + self.height
         self.drawing = Drawing(WIDTH, self.bottom + (52 if self.x.title else 28))
         self._lay_legend(draw=True)
         self.drawing.text(0, self.top - 18 - 22 * self._above, self.y.title)
+        end = math.inf  # of the text before: one that would touch it is left out
         for tick, text in y_ticks.items():
             y = self.place_y(tick)
             if not isinstance(self.y, Names):
                 self.drawing.line(self.left, y, self.right, y, "stroke-muted")
-            self.drawing.text(self.left - 8, y + 5, text, "muted", anchor="end")
-        end = -math.inf  # of the text before: one that would touch it is left out
+            if abs(end - y) > 15:
+                self.drawing.text(self.left - 8, y + 5, text, "muted", anchor="end")
+                end = y
+        end = -math.inf
         for tick, text in x_ticks.items():
             x = self.place_x(tick)
             self.drawing.line(x, self.top if isinstance(self.y, Names) else self.bottom, x, self.bottom, "stroke-muted")
@@ -312,7 +324,7 @@ class Axes:
 
     def _bars(
         self, across: Scale, along: Scale, at: Sequence[float], sizes: Numbers, starts: Sequence[float | None],
-        thickness: float, colour: Colour, label: str,
+        thickness: float, colour: Colour, label: str, alpha: float,
     ) -> None:  # fmt: skip
         bars = [
             (place, start, (start or 0) + size)
@@ -331,7 +343,8 @@ class Axes:
                 )
                 x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
                 y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
-                self.drawing.rect(x1, y1, x2 - x1, y2 - y1, _fill(colour))
+                box = {"x": x1, "y": y1, "width": x2 - x1, "height": y2 - y1}
+                self.drawing.add("rect", _fill(colour), None, **box, fill_opacity=alpha)
 
         self._marks.append(mark)
 
