@@ -65,7 +65,23 @@ def formulas(chapter: Chapter) -> list[Item]:
     ]
 
 
-PARTS: list[Callable[[Chapter], list[Item]]] = [headings, fences, placeholders, blocks, links, footnotes, formulas]
+def waiting(chapter: Chapter) -> list[Item]:
+    """Parts that wait for a device, each with how much of the page stands before its start and its end."""
+    starts = [item.line for item in [*chapter.headings, *chapter.fences, *chapter.blocks]]
+    bounds = [(part, [sum(start < line for start in starts) for line in part[:2]]) for part in chapter.waiting]
+    return [(part.first, (part.value, bound)) for part, bound in bounds]
+
+
+PARTS: list[Callable[[Chapter], list[Item]]] = [
+    headings,
+    fences,
+    placeholders,
+    blocks,
+    links,
+    footnotes,
+    formulas,
+    waiting,
+]
 
 
 def differences(english: Path, chinese: Path) -> Iterator[str]:
@@ -113,6 +129,11 @@ CHANGES = {
         r"placeholders: .*en/page\.md:3 has .*zh/page\.md has no more",
     ),
     "a section": ("good.py:count", "good.py", r"fences: .*en/page\.md:5 has .*zh/page\.md:5 has"),
+    "a part that waits": (
+        "```python",
+        "/// recorded | good.size_bytes\nx\n///\n```python",
+        r"waiting: .*en/page\.md has no more, .*zh/page\.md:5 has",
+    ),
     "an output": ("/// output | good:count\n///\n", "", r"blocks: .*en/page\.md:8 has .*zh/page\.md has no more"),
 }
 
