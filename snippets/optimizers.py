@@ -621,9 +621,9 @@ def predict_seconds(count: dict[str, int]) -> float | None:
     return moved_bytes / gpu.bandwidth_bytes_per_second if gpu else None
 
 
-largest_bytes = 4 * max(map(math.prod, measured_shapes))
+measured_largest_bytes = 4 * max(map(math.prod, measured_shapes))
 predicted_extra_bytes = {
-    "adamw_loop": 2 * largest_bytes,  # a root and its quotient, for one tensor
+    "adamw_loop": 2 * measured_largest_bytes,  # a root and its quotient, for one tensor
     "adamw_foreach": 4 * measured_parameters,  # the roots of all tensors
     "adamw_fused": 0,
     "momentum_fused": 0,
