@@ -177,6 +177,11 @@ class Snippet:
             parts += [f"# {neighbour}", *names]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
+    @property
+    def neighbours(self) -> set[str]:
+        """The modules beside this snippet that it imports, and that those import."""
+        return set(self._reached())
+
     def _reached(self) -> dict[str, list[str]]:
         """By neighbouring module, the source of every top-level definition that this snippet uses there."""
         reached: dict[str, list[str]] = {}

@@ -242,13 +242,11 @@ print(f"{len(corpus):,} tokens, {corpus_file_bytes:,} bytes")
 
 # --8<-- [start:resident]
 def get_resident(kind: str = "VmRSS") -> int | None:
-    """Bytes of this process in memory now; "RssFile": pages of files. Linux only."""
+    """Bytes of this process in memory now; "RssFile": pages of files. None where Linux does not tell."""
     status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    lines = status.read_text().splitlines()
-    line = next(line for line in lines if line.startswith(f"{kind}:"))
-    return int(line.split()[1]) * 1024
+    lines = status.read_text().splitlines() if status.exists() else []
+    line = next((line for line in lines if line.startswith(f"{kind}:")), None)
+    return int(line.split()[1]) * 1024 if line else None
 
 
 def grown(kind: str, before: int | None) -> int | None:

@@ -486,9 +486,9 @@ def training_step(low: torch.dtype | None) -> Callable[[], None]:
 
 
 # --8<-- [start:predict]
-matrix_elements = 8 * measured_d_model**2
-measured_parameters = matrix_elements + 7 * measured_d_model  # biases, norm
-measured_flops = 6 * measured_tokens * matrix_elements  # of the products alone
+measured_matrix_elements = 8 * measured_d_model**2
+measured_parameters = measured_matrix_elements + 7 * measured_d_model  # biases, norm
+measured_flops = 6 * measured_tokens * measured_matrix_elements  # of the products alone
 UPDATE_BYTES = 7 * 4  # reads gradient, weight, moments; writes weight, moments
 
 

@@ -47,7 +47,7 @@ print(f"{run_flops:.2e} FLOPs: {days:.1f} days")
 
 
 # --8<-- [start:which_gpu]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of accounting.GPUS
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 PERCENTS = (30, 40, 50)  # MFU
 
 peak_teraflops = {name: GPUS[name].peak_flop_per_second["bfloat16"] / 1e12 for name in TABLE_GPUS}

@@ -16,7 +16,7 @@
   };
 
   function start() {
-    const data = document.getElementById("data-accounting.GPUS");
+    const data = document.getElementById("data-gpus.GPUS");
     if (!data) return;
     const gpus = JSON.parse(data.dataset.json);
     for (const form of document.querySelectorAll("form.calculator")) {
