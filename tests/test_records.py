@@ -159,14 +159,14 @@ def test_the_hash_ignores_what_changes_no_result(tmp_path: Path) -> None:
 
 
 NEIGHBOURS = {
-    "helper": "import further\n@further.wrap\ndef used():\n    return further.SIZE\n",
-    "further": "SIZE = 2\nOTHER = 3\ndef wrap(f):\n    return f\n",
+    "helper": "import further\n@further.wrap(1)\ndef used():\n    return further.SIZE\n",
+    "further": "SIZE = 2\nOTHER = 3\ndef wrap(n):\n    return lambda f: f\n",
 }
 CHANGES = {
     "what is used as module.name": ("helper", "return further.SIZE", "return further.SIZE + 1"),
-    "a decorator": ("helper", "@further.wrap\n", ""),
+    "a decorator": ("helper", "wrap(1)", "wrap(2)"),
     "a neighbour's neighbour": ("further", "SIZE = 2", "SIZE = 3"),
-    "a neighbour's neighbour that decorates": ("further", "return f", "return lambda: 4"),
+    "a neighbour's neighbour that decorates": ("further", "return lambda", "return lambda g: lambda"),
     "a neighbour's neighbour that is used here too": ("further", "OTHER = 3", "OTHER = 4"),
 }
 
