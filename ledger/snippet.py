@@ -183,16 +183,20 @@ class Snippet:
         return set(self._reached())
 
     def _reached(self) -> dict[str, list[str]]:
-        """By neighbouring module, the source of every top-level definition that this snippet uses there."""
-        reached: dict[str, list[str]] = {}
-        for module, names in sorted(self._imports.items()):
-            path = self.path.with_name(f"{module}.py")
-            if path.is_file() and path != self.path:
-                neighbour = _parse(path, path.stat().st_mtime_ns)
-                reached[module] = neighbour.definitions(names)
-                for further, sources in neighbour._reached().items():
-                    reached.setdefault(further, sources)
-        return reached
+        """By neighbouring module, the source of every definition used there, by this snippet or by its neighbours."""
+        neighbours: dict[str, Snippet] = {}
+        used: dict[str, set[str]] = {}
+        todo = [self]
+        while todo:
+            for module, names in todo.pop()._imports.items():
+                path = self.path.with_name(f"{module}.py")
+                if path == self.path or not path.is_file():
+                    continue
+                used.setdefault(module, set()).update(names)
+                if module not in neighbours:
+                    neighbours[module] = _parse(path, path.stat().st_mtime_ns)
+                    todo.append(neighbours[module])
+        return {module: neighbour.definitions(used[module]) for module, neighbour in neighbours.items()}
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:

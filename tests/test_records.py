@@ -158,6 +158,39 @@ def test_the_hash_ignores_what_changes_no_result(tmp_path: Path) -> None:
     assert hash_of("# --8<-- [start:a]\n" + source + "# --8<-- [end:a]\n", helper) != first
 
 
+NEIGHBOURS = {
+    "helper": "import further\n@further.wrap(1)\ndef used():\n    return further.SIZE\n",
+    "further": "SIZE = 2\nOTHER = 3\ndef wrap(n):\n    return lambda f: f\n",
+}
+CHANGES = {
+    "what is used as module.name": ("helper", "return further.SIZE", "return further.SIZE + 1"),
+    "a decorator": ("helper", "wrap(1)", "wrap(2)"),
+    "a neighbour's neighbour": ("further", "SIZE = 2", "SIZE = 3"),
+    "a neighbour's neighbour that decorates": ("further", "return lambda", "return lambda g: lambda"),
+    "a neighbour's neighbour that is used here too": ("further", "OTHER = 3", "OTHER = 4"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("use", ["import helper\nx = helper.used()\n", "import helper as h\nx = h.used()\n"])
+def test_the_hash_follows_what_neighbours_use(tmp_path: Path, use: str, change: str) -> None:
+    def hash_of(folder: Path, neighbours: dict[str, str]) -> str:
+        folder.mkdir()
+        for name, source in {"it": f"from further import OTHER\n{use}", **neighbours}.items():
+            (folder / f"{name}.py").write_text(source)
+        return Snippet.read(folder / "it.py").hash
+
+    name, old, new = CHANGES[change]
+    changed = NEIGHBOURS | {name: NEIGHBOURS[name].replace(old, new)}
+    assert hash_of(tmp_path / "before", NEIGHBOURS) != hash_of(tmp_path / "after", changed)
+
+
+def test_neighbours_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
+    (tmp_path / "it.py").write_text("import other\nx = 1\n")
+    (tmp_path / "other.py").write_text("import it\n")
+    assert Snippet.read(tmp_path / "it.py").hash
+
+
 def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> None:
     metadata = '# /// script\n# [tool.ledger]\n# unhashed = ["PEAKS"]\n# ///\n'
     (tmp_path / "it.py").write_text("from accounting import peak\nx = peak()\n")
