@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ledger.book import Book, LedgerError
-from ledger.device import ask_device, read_gpu_state
+from ledger.book import Book, LedgerError, Problem
+from ledger.device import ask_device
+from ledger.environment import why_not_to_publish
+from ledger.gpu import BUSY_PERCENT, at_work, read_gpu_state, watch_gpu
 from ledger.record import Record, is_stale, local_folder
 from ledger.run import MissingImport, resolve, run, start_server
 from ledger.snippet import Snippet
 
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
-BUSY_PERCENT = 5
 
 
 @dataclass
@@ -26,22 +28,29 @@ class Measurement:
     folder: Path
     names: list[str] = field(default_factory=list)  # all, if none is named
     force: bool = False  # also what is fresh
-    time_limit: float = 120.0  # seconds, for one snippet
-    warn_of_spread: bool = False
+    slow: bool = False  # where none is named: the slow ones alone, or all others
+    time_limit: float | None = None  # seconds, for one snippet; None: its own
+    to_publish: bool = False
 
     @classmethod
-    def here(cls, book: Book, names: list[str], force: bool = False, time_limit: float = 120.0) -> Measurement:
+    def here(cls, book: Book, names: list[str], **options: Any) -> Measurement:
         """For the pages that are built on this machine: into .cache/."""
-        return cls(book, local_folder(book), names, force, time_limit)
+        return cls(book, local_folder(book), names, **options)
 
     @classmethod
-    def to_publish(cls, book: Book, names: list[str], force: bool, time_limit: float) -> Measurement:
-        """To be committed: into measurements/<device>/. Says so where a GPU is busy with something else."""
+    def published(cls, book: Book, names: list[str], **options: Any) -> Measurement:
+        """To be committed: into measurements/<device>/. Says so where a GPU is busy with something else.
+
+        Raises LedgerError where the environment changes results. A local run only notes it: who sets such a variable
+        may want to see on the pages what it does.
+        """
+        if reason := why_not_to_publish():
+            raise LedgerError([Problem(book.measurements, 0, reason)])
         load = (read_gpu_state() or {}).get("load_percent", 0)
         if float(load) > BUSY_PERCENT:
             print(f"the GPU is busy ({load:g} % load): what is measured now will be off", file=sys.stderr)
         folder = book.measurements / ask_device()["id"]
-        return cls(book, folder, names, force, time_limit, warn_of_spread=True)
+        return cls(book, folder, names, to_publish=True, **options)
 
     def run(self, gave_up: dict[str, str] | None = None) -> dict[str, str]:
         """Runs what is absent or stale in the folder; returns what failed, by name, with the hash it failed with.
@@ -50,7 +59,7 @@ class Measurement:
         """
         failed: dict[str, str] = {}
         everything = not self.names and not self.force
-        done = f"{self.folder.name}.measured"
+        done = f"{self.folder.name}.measured{'-slow' if self.slow else ''}"
         if everything and self.book.is_done(done, self._stamp()):
             return failed
         skipped = False
@@ -101,6 +110,8 @@ class Measurement:
                     print(error, file=sys.stderr)
                 failed[name] = str(error)
                 continue
+            if not self.names and snippet.is_slow != self.slow:
+                continue
             if gave_up.get(name) == snippet.hash:
                 failed[name] = snippet.hash
             elif self.force or is_stale(read_or_none(self.folder / f"{name}.json"), snippet):
@@ -109,18 +120,19 @@ class Measurement:
 
     def _record(self, snippet: Snippet) -> None:
         before = read_gpu_state()
-        result = run(snippet, self.time_limit)
-        after = read_gpu_state()
+        with watch_gpu() as samples:
+            result = run(snippet, self.time_limit)
+        during = at_work(samples)
         if result.warnings:
             print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
-        record = Record.of(snippet, result, {"before": before, "after": after})
+        record = Record.of(snippet, result, {"before": before, "during": during})
         record.write(self.folder / f"{snippet.name}.json")
-        clock = (after or {}).get("sm_clock_mhz", "unknown")
+        clock = (during or {}).get("sm_clock_mhz", "unknown")
         for name in record.over_peak():
             message = f"{snippet.name}: {name} is over 1; the clock was {clock} MHz: above the datasheet's?"
             print(message, file=sys.stderr)
         widest = record.largest_spread()
-        if self.warn_of_spread and widest and widest[0] > WIDE_SPREAD:
+        if self.to_publish and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
             print(message, file=sys.stderr)
 

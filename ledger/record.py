@@ -14,12 +14,14 @@ from typing import Any
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.device import machine_key
+from ledger.environment import describe_environment
 from ledger.run import Run
 from ledger.snippet import Snippet
-from ledger.units import Plain, unit_of_path
+from ledger.units import Plain, is_share_of_peak, unit_of_path
 
 FORMAT = 1
 MAX_RECORD_BYTES = 1024 * 1024
+STAND_IN = "stand-in"  # the driver that a stand-in for a GPU calls itself
 LOCAL = "this-machine"  # the device that local runs appear as
 
 
@@ -38,10 +40,12 @@ class Record:
 
     @classmethod
     def of(cls, snippet: Snippet, run: Run, states: dict[str, Any] | None = None) -> Record:
-        """A record of a run that ended now; `states` are the GPU's clocks and temperature before and after."""
+        """A record of a run that ended now; `states` are the GPU's clocks and temperature before and during it."""
         now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
         device = run.device | {key: state for key, state in (states or {}).items() if state}
-        return cls(snippet.name, snippet.hash, now, run.seconds, device, run.software, run.values, run.outputs)
+        environment = describe_environment()
+        software = run.software | ({"environment": environment} if environment else {})
+        return cls(snippet.name, snippet.hash, now, run.seconds, device, software, run.values, run.outputs)
 
     def write(self, path: Path) -> None:
         """Atomically: whoever reads path finds the old record or the new one, whole."""
@@ -65,9 +69,14 @@ class Record:
         return cls(**data)
 
     def largest_spread(self) -> tuple[float, int] | None:
-        """The widest spread of the timings in this record, and the fewest trials; None if it holds no timing."""
-        timings = list(_timings(self.values))
-        return (max(t["spread"] for t in timings), min(t["trials"] for t in timings)) if timings else None
+        """The widest spread of the timings in this record, and that timing's trials; None if it holds no timing."""
+        widest = max(timings(self.values).values(), key=lambda timing: timing["spread"], default=None)
+        return (widest["spread"], widest["trials"]) if widest else None
+
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether it comes from a stand-in for a GPU, whose kernels compute nothing: no measurement."""
+        return any(isinstance(state, dict) and state.get("driver") == STAND_IN for state in self.device.values())
 
     def over_peak(self) -> list[str]:
         """Names of values that claim more than the peak: a card may boost above its datasheet's clock, a little."""
@@ -77,22 +86,27 @@ class Record:
             if isinstance(value, dict):
                 for key, item in value.items():
                     look([*path, key], item)
-            elif isinstance(value, float) and value > 1 and unit_of_path(path) == "mfu":
+            elif isinstance(value, float) and value > 1 and is_share_of_peak(path):
                 found.append(".".join(path))
 
         look([], self.values)
         return found
 
 
-def _timings(value: Plain) -> Iterator[dict[str, Any]]:
+def timings(value: Plain, path: str = "") -> dict[str, dict[str, Any]]:
+    """The timings within a value, by their place in it: `copies.plain`."""
+    if not isinstance(value, dict | list):
+        return {}
+    found: dict[str, dict[str, Any]] = {}
     if isinstance(value, dict):
         if {"median_seconds", "spread", "trials"} <= value.keys() and value["median_seconds"] is not None:
-            yield value
-        for item in value.values():
-            yield from _timings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _timings(item)
+            found[path] = value
+        items = list(value.items())
+    else:
+        items = [(str(index), item) for index, item in enumerate(value)]
+    for key, item in items:
+        found |= timings(item, f"{path}.{key}".lstrip("."))
+    return found
 
 
 # Validation. A record may come from elsewhere: it is data, and nothing in it is trusted.
@@ -158,6 +172,9 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     for key in ("torch", "python"):
         if not isinstance(data["software"].get(key), str):
             yield f"software.{key} is missing"
+    environment = data["software"].get("environment", {})
+    if not isinstance(environment, dict) or not all(isinstance(text, str) for text in environment.values()):
+        yield "software.environment is no object of texts"
     if not all(isinstance(text, str) for text in data["outputs"].values()):
         yield "an output is no text"
     for name, value in data["values"].items():
@@ -178,7 +195,7 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
             yield f"{name} is not finite"
         elif unit and value < 0:
             yield f"{name} is {value}, less than nothing"
-        elif unit == "mfu" and value > 1.2:
+        elif is_share_of_peak(path) and value > 1.2:
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
 
 
@@ -217,6 +234,9 @@ class Records:
                     continue
                 if device not in (LOCAL, record.device["id"]):
                     problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))
+                    continue
+                if record.is_rehearsed:
+                    problems.append(Problem(path, 0, "rehearsed on a stand-in GPU, not measured; remove this record"))
                     continue
                 by_device.setdefault(device, {})[path.stem] = record
         if problems:

@@ -19,6 +19,9 @@ from ledger.units import unit_of
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
+SETTINGS = {"slow": bool, "unhashed": list}  # what [tool.ledger] may say, and as what
+TIME_LIMIT_SECONDS = 120.0
+SLOW_TIME_LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,30 @@ class Snippet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on."""
+        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on; `slow`."""
         settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
         return settings
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is run on purpose alone, and may take longer."""
+        return bool(self.settings.get("slow", False))
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds after which a run is ended."""
+        return SLOW_TIME_LIMIT_SECONDS if self.is_slow else TIME_LIMIT_SECONDS
+
+    def _settings_problems(self) -> Iterator[Problem]:
+        for key, value in self.settings.items():
+            if key not in SETTINGS:
+                message = f"[tool.ledger] knows no {key!r}; it knows {', '.join(SETTINGS)}"
+            elif not isinstance(value, SETTINGS[key]):
+                message = f"[tool.ledger]: {key!r} is a {type(value).__name__}, not a {SETTINGS[key].__name__}"
+            else:
+                continue
+            written = re.search(rf"^#\s*[\"']?{re.escape(key)}[\"']?\s*=", self.source, re.M)
+            yield Problem(self.path, self.source.count("\n", 0, written.start()) + 1 if written else 0, message)
 
     # Sections
 
@@ -158,6 +182,7 @@ class Snippet:
         except LedgerError as error:
             yield from error.problems
             return
+        yield from self._settings_problems()
         yield from (found for found in self._sections if isinstance(found, Problem))
         for name in self.bindings:
             if unit_of(name) and (problem := self.why_not_quotable(name)):
