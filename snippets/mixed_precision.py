@@ -37,7 +37,7 @@ def has_gpu() -> bool:
 
 
 # --8<-- [start:promise]
-h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's datasheet
+h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's whitepaper
 peaks = h100.peak_flop_per_second  # dense
 bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 bytes_saved_ratio = FP32.itemsize / BF16.itemsize

@@ -12,7 +12,7 @@ import torch
 from accounting import GPUS, get_memory_usage
 from torch.utils.flop_counter import FlopCounterMode
 
-h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's datasheet
+h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's whitepaper
 h100_peak = h100.peak_flop_per_second["bfloat16"]  # FLOP/s, dense
 # --8<-- [end:setup]
 
