@@ -212,6 +212,10 @@ class Snippet:
         ordered = sorted(nodes, key=lambda node: node.lineno)
         return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
 
+    def neighbours(self) -> set[str]:
+        """The modules beside this snippet that it needs, by itself or through one another."""
+        return set(self._reached())
+
 
 @lru_cache(maxsize=256)
 def _parse(path: Path, modified: int) -> Snippet:

@@ -147,15 +147,18 @@ def test_show_prints_what_a_section_prints_now(small_book: Book, capsys: pytest.
     assert "good.py: no section 'nosuch' prints anything; these do: count" in capsys.readouterr().err
 
 
-def test_a_bundle_holds_a_pages_snippets_with_the_toolkit(small_book: Book) -> None:
-    for name in ("accounting", "quoted", "neither"):
+def test_a_bundle_holds_a_pages_snippets_with_all_that_they_import(small_book: Book) -> None:
+    for name in ("accounting", "formulas", "neither"):
         (small_book.snippets / f"{name}.py").write_text("x = 1\n")
+    (small_book.snippets / "models.py").write_text("from formulas import x\n")
+    (small_book.snippets / "quoted.py").write_text("import models\n")
     site = small_book.root / "site"
     (site / "page").mkdir(parents=True)
     (site / "page" / "index.html").write_text('<a href="../snippets/quoted.py">quoted.py</a>')
     assert ledger(small_book, "bundle", str(site)) == 0
     with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
-        assert sorted(archive.namelist()) == ["page/accounting.py", "page/good.py", "page/quoted.py"]
+        names = ("accounting", "formulas", "good", "models", "quoted")  # with all that quoted.py needs
+        assert sorted(archive.namelist()) == [f"page/{name}.py" for name in names]
     with zipfile.ZipFile(site / "downloads" / "measurements.zip") as archive:
         (name,) = archive.namelist()
         assert json.loads(archive.read(name))["snippet"] == "good"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ledger.book import Book
 from ledger.fill.chapter import INCLUDE
+from ledger.snippet import Snippet
 
 TOOLKIT = "accounting"  # the module that snippets import
 LINKED = re.compile(r'href="(?:\.\./)*snippets/(\w+)\.py"')  # where a page says where its numbers come from
@@ -21,7 +22,9 @@ def bundle(book: Book, site: Path) -> None:
     for source in sorted((book.docs / "en").glob("*.md")):
         page = site / ("" if source.stem == "index" else source.stem) / "index.html"
         if names := snippets_of(source, page):
-            files = [book.snippets / f"{name}.py" for name in sorted({*names, TOOLKIT})]
+            paths = [path for name in sorted(names) if (path := book.snippets / f"{name}.py").is_file()]
+            needed = {neighbour for path in paths for neighbour in Snippet.read(path).neighbours()}
+            files = [book.snippets / f"{name}.py" for name in sorted({*names, *needed, TOOLKIT})]
             _zip(downloads / f"{source.stem}.zip", book.root, [file for file in files if file.is_file()])
     _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
 
