@@ -80,7 +80,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention spelled out: two products, and the T × T scores between them."""
     groups = q.shape[1] // k.shape[1]  # query heads to a key
-    q, k, v = q.contiguous(), *(each.repeat_interleave(groups, dim=1) for each in (k, v))
+    q, k, v = q.contiguous(), k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
     scores = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
     return scores.softmax(-1) @ v
