@@ -103,7 +103,8 @@ def recompute_flops(
 ) -> dict[str, int]:
     """FLOPs that a step does again to keep fewer activations.
 
-    "full": all layers; "selective": attention's products alone (Korthikanti et al. 2022); "none".
+    "full": all layers; "selective": attention's products alone (Korthikanti et al. 2022); "none". PyTorch stops
+    earlier, before products whose result nobody needs, unless it is told set_checkpoint_early_stop(False).
     """
     again = {"none": (), "selective": ATTENTION, "full": ("qkv", *ATTENTION, "out", "mlp", "router")}[checkpointing]
     forward = forward_flops(shape, seq_len, batch, causal)

@@ -82,7 +82,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     groups = q.shape[1] // k.shape[1]  # query heads to a key
     q, k, v = q.contiguous(), k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
-    scores = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
+    scores: Tensor = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
     return scores.softmax(-1) @ v
 
 
