@@ -6,7 +6,11 @@ stroke-0 … stroke-5, stroke-ink, stroke-muted (lines).
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
+
+EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+DIGITS = str.maketrans(EXPONENTS, "−0123456789")
 
 
 class Drawing:
@@ -39,7 +43,13 @@ class Drawing:
         self.add("circle", css, cx=x, cy=y, r=r)
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
-        self.add("text", css, text, x=x, y=y, text_anchor=anchor, font_size=size)
+        """Exponents are raised digits: few fonts draw all of ⁻⁰¹²³⁴⁵⁶⁷⁸⁹, and those that do draw them small."""
+        plain, *raised = re.split(f"([{EXPONENTS}]+)", text)
+        self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
+        for index, part in enumerate(part for part in raised if part):
+            up = index % 2 == 0
+            shift = {"dy": f"{-0.38 * size if up else 0.38 * size:g}", "font-size": f"{0.8 * size if up else size:g}"}
+            ElementTree.SubElement(self.root[-1], "tspan", shift).text = part.translate(DIGITS)
 
     def __str__(self) -> str:
         return ElementTree.tostring(self.root, encoding="unicode")

@@ -107,7 +107,7 @@ class Page:
         """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
 
         def draw(device: str | None) -> str:
-            svg: Any = call_figure(self.source, name, labels, device)
+            svg: Any = call_figure(self.source, name, {"language": self.language, **labels}, device)
             if not isinstance(svg, str) or not svg.startswith("<svg"):
                 raise QuoteError(f"figures.{name} returned no SVG")
             return str(svg)
@@ -118,7 +118,7 @@ class Page:
         """(devices, rows of Markdown cells, the header first) for each way a table looks; may raise QuoteError."""
 
         def make(device: str | None) -> list[list[str]]:
-            rows = call_figure(self.source, name, labels, device)
+            rows = call_figure(self.source, name, {"language": self.language, **labels}, device)
             if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
                 raise QuoteError(f"figures.{name} returned no rows of one length")
             return [[str(cell) for cell in row] for row in rows]
