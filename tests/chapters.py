@@ -21,7 +21,9 @@ from pymdownx.snippets import SnippetExtension
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.definitions import FenceTestDefinition
 
-from ledger.fill.chapter import Chapter, Fence
+from ledger.book import Book
+from ledger.fill.chapter import Chapter, Fence, shown
+from ledger.fill.quote import open_source
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,11 +32,17 @@ class Reader:
     """Stands in for markdown-it: the one method that pytest-markdown-docs calls."""
 
     def parse(self, text: str) -> list[Any]:
-        chapter = Chapter.parse(text, ROOT / "docs")
+        chapter = Chapter.parse(published(text), ROOT / "docs")
         return [
             SimpleNamespace(type="fence", map=[fence.line - 1], info=fence.language, content=expand(fence))
             for fence in chapter.fences
         ]
+
+
+def published(text: str) -> str:
+    """A page as the committed records show it: without what waits for a device."""
+    source = open_source(Book(ROOT), default_device="", local=False)
+    return shown(text, lambda value: bool(source.filled_by(value)))
 
 
 def expand(fence: Fence) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
+from tests.chapters import published
 
 BOOK = Book(Path(__file__).parent.parent)
 CHAPTERS = [(path.relative_to(BOOK.docs).parts[0], path.stem, path) for path in BOOK.chapters()]
@@ -84,7 +85,8 @@ def test_nothing_is_left_unfilled(pages: dict[Path, Page]) -> None:
 def test_every_code_block_of_the_source_is_shown(
     site: Path, pages: dict[Path, Page], language: str, stem: str, path: Path
 ) -> None:
-    collected = sum(fence.language == "python" for fence in Chapter.read(path).fences)
+    chapter = Chapter.parse(published(path.read_text(encoding="utf-8")), path)
+    collected = sum(fence.language == "python" for fence in chapter.fences)
     assert pages[built(site, language, stem)].python_blocks == collected
 
 

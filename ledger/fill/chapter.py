@@ -6,7 +6,7 @@ Python-Markdown keeps no line numbers, and its extensions cannot name the line o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +62,18 @@ class Block(NamedTuple):
     options: dict[str, Any]
 
 
+class Waiting(NamedTuple):
+    """A part that a page shows once a device has filled a value: `//// recorded | snippet.value` to `////`."""
+
+    first: int  # the line of its opening slashes
+    last: int  # of its closing ones
+    slashes: int
+    value: str
+
+    def holds(self, line: int) -> bool:
+        return self.first <= line <= self.last
+
+
 class Placeholder(NamedTuple):
     line: int
     text: str  # between the braces
@@ -75,6 +87,7 @@ class Chapter:
     headings: list[Heading] = field(default_factory=list)
     fences: list[Fence] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     paragraphs: list[tuple[int, str]] = field(default_factory=list)  # first line and text: prose, lists, tables, titles
     problems: list[Problem] = field(default_factory=list)
 
@@ -119,6 +132,7 @@ class Chapter:
         number = self._skip_front_matter(lines)
         paragraph: list[str] = []
         first = 0
+        opened: list[Waiting] = []
 
         def end_paragraph() -> None:
             if paragraph:
@@ -141,17 +155,29 @@ class Chapter:
                     self.problems.append(Problem(self.path, number, "placeholder in a heading, where none is filled"))
             elif block := BLOCK_START.match(line):
                 end_paragraph()
+                slashes = len(block["slashes"])
+                if opened and slashes >= opened[-1].slashes:
+                    message = f"the part that waits since line {opened[-1].first} needs more slashes than what it holds"
+                    self.problems.append(Problem(self.path, number, message))
+                if block["kind"] == "recorded":
+                    opened.append(Waiting(number, len(lines), slashes, block["argument"] or ""))
+                    continue
                 number = self._read_block(lines, number, block)
             elif HTML_BLOCK.match(line):
                 end_paragraph()
                 number = self._read_html(lines, number)
             elif not line.strip() or BLOCK_END.match(line):
                 end_paragraph()
+                if opened and line.strip() == "/" * opened[-1].slashes:
+                    self.waiting.append(opened.pop()._replace(last=number))
             else:
                 if not paragraph:
                     first = number
                 paragraph.append(line)
         end_paragraph()
+        for part in opened:
+            self.problems.append(Problem(self.path, part.first, "this part that waits for a device is never closed"))
+        self.waiting = sorted([*self.waiting, *opened])
 
     def _skip_front_matter(self, lines: list[str]) -> int:
         if lines and lines[0].strip() == "---":
@@ -213,3 +239,13 @@ class Chapter:
                 self.problems.append(Problem(self.path, number + 1, "placeholder in raw HTML, where none is filled"))
             number += 1
         return number
+
+
+def shown(text: str, is_filled: Callable[[str], bool]) -> str:
+    """A page without the parts whose value is not filled, nor the marks of the others; its lines keep their numbers."""
+    lines = text.splitlines()
+    for part in Chapter.parse(text, Path()).waiting:
+        gone = (part.first, part.last) if is_filled(part.value) else range(part.first, part.last + 1)
+        for line in gone:
+            lines[line - 1] = ""
+    return "\n".join(lines)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.fill.chapter import INCLUDE, Chapter
+from ledger.fill.chapter import INCLUDE, Chapter, Waiting
 from ledger.fill.page import Page
 from ledger.fill.quote import BrokenSnippet, QuoteError, Source, open_source
 from ledger.snippet import Snippet
@@ -24,15 +25,45 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         source = open_source(book, default_device, local)
     except LedgerError as error:
         return problems + error.problems
-    for path in book.chapters():
-        chapter = Chapter.read(path)
+    chapters = [Chapter.read(path) for path in book.chapters()]
+    hidden = {chapter.path: list(_hidden(chapter, source)) for chapter in chapters}
+    unseen = {
+        (chapter.path, heading.id): part
+        for chapter in chapters
+        for part in hidden[chapter.path]
+        for heading in chapter.headings
+        if part.holds(heading.line)
+    }
+    for chapter in chapters:
         problems += chapter.all_problems()
-        problems += _check_chapter(chapter, Page(source, path.relative_to(book.docs).parts[0]))
+        problems += _check_chapter(chapter, Page(source, chapter.path.relative_to(book.docs).parts[0]))
+        problems += _check_links(chapter, hidden[chapter.path], unseen)
     return problems
+
+
+def _hidden(chapter: Chapter, source: Source) -> Iterator[Waiting]:
+    """The parts of a page that no device has filled yet."""
+    for part in chapter.waiting:
+        with suppress(QuoteError):  # reported at its line
+            if not source.filled_by(part.value):
+                yield part
+
+
+def _check_links(
+    chapter: Chapter, hidden: list[Waiting], unseen: dict[tuple[Path, str | None], Waiting]
+) -> Iterator[Problem]:
+    """Links from what a page shows to headings that are not shown."""
+    for line, address in chapter.links:
+        page, _, place = address.partition("#")
+        part = unseen.get((chapter.path.parent / page if page else chapter.path, place))
+        if part and not any(own.holds(line) for own in hidden):
+            yield Problem(chapter.path, line, f"{address} is not shown before a device has {part.value}")
 
 
 def _check_chapter(chapter: Chapter, page: Page) -> Iterator[Problem]:
     source = page.source
+    for part in chapter.waiting:
+        yield from _attempt(chapter.path, part.first, lambda value=part.value: source.filled_by(value))
     for placeholder in chapter.placeholders:
         yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: page.number(text))
     for fence in chapter.fences:

@@ -24,6 +24,7 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
+from ledger.fill.chapter import shown
 from ledger.fill.page import Page
 from ledger.fill.quote import QuoteError, open_source
 
@@ -66,15 +67,20 @@ def _or_fail(page: Page, what: str, make: Callable[[], T]) -> T:
 
 
 class SourceReader(Preprocessor):
-    """Hands on the page as it was written, so that it is known which code blocks hold which lines."""
+    """Takes out what waits for a device (`//// recorded | snippet.value`), and hands on the page as it was written, so
+    that it is known which code blocks hold which lines."""
 
     def __init__(self, md: Markdown, page: Page) -> None:
         super().__init__(md)
         self.page = page
 
     def run(self, lines: list[str]) -> list[str]:
-        self.page.begin("\n".join(lines))
-        return lines
+        def is_filled(value: str) -> bool:
+            return bool(_or_fail(self.page, "recorded: ", lambda: self.page.source.filled_by(value)))
+
+        text = shown("\n".join(lines), is_filled)
+        self.page.begin(text)
+        return text.split("\n")
 
 
 class PlaceholderProcessor(InlineProcessor):

@@ -155,12 +155,24 @@ class Source:
 
     def _is_anywhere(self, quote: Quote) -> bool:
         """Whether some device's record holds the value."""
+        return any(value is not None for value in self._on_devices(quote).values())
+
+    def _on_devices(self, quote: Quote) -> dict[str, Plain]:
+        """The value in each device's record that holds it."""
+        found: dict[str, Plain] = {}
         for device in self.devices:
             record = self.records.get(device, quote.snippet)
             with suppress(KeyError):
-                if record and quote.look_up(record) is not None:
-                    return True
-        return False
+                if record:
+                    found[device] = quote.look_up(record)
+        return found
+
+    def filled_by(self, name: str) -> list[str]:
+        """The devices, this machine among them, that have `snippet.value`. Raises QuoteError if it cannot be quoted."""
+        quote = Quote.parse(name)
+        for device in self.devices or [self.shown_device]:
+            self.find(quote, device)
+        return [device for device, value in self._on_devices(quote).items() if _is_something(value)]
 
     def outputs(self, snippet: str, section: str) -> dict[str, Found]:
         """What a section printed, by device; without devices that have no record of it or printed nothing.
@@ -185,6 +197,13 @@ class Source:
         found = [record for device in devices if (record := self.records.get(device, snippet))]
         fresh = [record for record in found if not is_stale(record, self.snippet(snippet))]
         return (fresh[0], False) if fresh else (found[0] if found else None, bool(found))
+
+
+def _is_something(value: Plain) -> bool:
+    """Whether it is not None, nor made of None alone."""
+    if isinstance(value, dict | list):
+        return any(map(_is_something, value.values() if isinstance(value, dict) else value))
+    return value is not None
 
 
 class Values(Mapping[str, Any]):
