@@ -45,7 +45,7 @@ def square_bytes(length: int) -> int:
 peak = get_peak_flop_per_second("bfloat16")
 predicted_backward_ratio = BACKWARD_PRODUCTS / FORWARD_PRODUCTS
 predicted_forward_seconds = {s: divide(flops(FORWARD_PRODUCTS, s), peak) for s in measured_lengths}
-predicted_square_bytes = {s: square_bytes(s) for s in measured_lengths}
+measured_square_bytes = square_bytes(measured_tokens)  # at the longest
 print("backward over forward, in FLOPs:", predicted_backward_ratio)
 # --8<-- [end:work]
 
@@ -136,5 +136,7 @@ def over_math(length: int) -> float | None:
 
 measured_fastest = {length: fastest(length) for length in measured_lengths}
 measured_math_ratio = {length: over_math(length) for length in measured_lengths}
+measured_longest = {name: by_length[measured_tokens] for name, by_length in measured_speeds.items()}
+measured_longest_ratio = measured_math_ratio[measured_tokens]
 print(measured_fastest)
 # --8<-- [end:fastest]

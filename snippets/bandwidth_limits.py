@@ -96,7 +96,7 @@ def rates(size: int) -> dict[str, float]:
 
 
 measured_by_size = {size: rates(size) for size in measured_sizes}
-measured_bytes_per_second = {
+measured_ways_bytes_per_second = {
     name: {size: by_name[name] for size, by_name in measured_by_size.items()} for name in PASSES
 }
 # --8<-- [end:measure]
@@ -104,9 +104,11 @@ measured_bytes_per_second = {
 
 # --8<-- [start:compare]
 measured_memory_bytes_per_second = {  # the largest buffers lie in no cache
-    name: by_size[measured_sizes[-1]] for name, by_size in measured_bytes_per_second.items()
+    name: by_size[measured_sizes[-1]] for name, by_size in measured_ways_bytes_per_second.items()
 }
-measured_top_bytes_per_second = {name: max(by_size.values()) for name, by_size in measured_bytes_per_second.items()}
+measured_top_bytes_per_second = {
+    name: max(by_size.values()) for name, by_size in measured_ways_bytes_per_second.items()
+}
 measured_cache_ratio = {
     name: measured_top_bytes_per_second[name] / rate for name, rate in measured_memory_bytes_per_second.items()
 }

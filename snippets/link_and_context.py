@@ -24,7 +24,7 @@ measured_on_gpu = torch.cuda.is_available()
 
 
 # --8<-- [start:stock]
-WORKSPACE_BYTES = {8: 4 * MIB, 9: 32 * MIB}  # cuBLAS's advice, by the major compute capability
+HOPPER_WORKSPACE_BYTES = 32 * MIB  # for cuBLAS, from PyTorch's allocator: what its manual advises
 
 
 def attend() -> object:
@@ -60,6 +60,8 @@ def take_stock(name: str) -> dict[str, int | None]:
 
 
 measured_stock = {name: take_stock(name) for name in FIRSTS}
+before, after = (measured_stock[name]["reserved_bytes"] for name in ("tensor", "product_fp32"))
+measured_workspace_bytes = None if before is None or after is None else after - before
 for name, stock in measured_stock.items():
     used = stock["used_bytes"]
     print(f"{name:13}", f"{used / MIB:,.0f} MiB of the card are taken" if used is not None else "no GPU here")
@@ -191,7 +193,7 @@ def half_size(way: str) -> float | None:
     return top and top * measured_by_size[measured_sizes[0]][way]
 
 
-measured_bytes_per_second = {way: {size: rate(way, size) for size in measured_sizes} for way in WAYS}
+measured_ways_bytes_per_second = {way: {size: rate(way, size) for size in measured_sizes} for way in WAYS}
 measured_top_bytes_per_second = {way: rate(way, measured_sizes[-1]) for way in WAYS}
 measured_link_share = {
     way: divide(top, predicted_link_bytes_per_second) for way, top in measured_top_bytes_per_second.items()

@@ -204,12 +204,12 @@ measured_teeth = {
 
 
 def falls(side: int) -> bool:
-    """Whether a side's product runs at a lower rate than the one before it."""
-    return measured_waves_flop_per_second[side] < measured_waves_flop_per_second[side - 128]
+    """Whether a side's product runs at a rate lower by more than a hundredth than the one before it."""
+    return measured_waves_flop_per_second[side] < 0.99 * measured_waves_flop_per_second[side - 128]
 
 
 measured_falls = [side for side in measured_wave_sides[1:] if falls(side)]
-measured_predicted_falls = [side for side in measured_falls if side in predicted_drops]
-measured_hit_share = divide(len(measured_predicted_falls), len(predicted_drops)) if measured_falls else None
-print("it falls at", *measured_falls if measured_falls else "no side: there is no GPU here")
+measured_foreseen = [side for side in measured_falls if side in predicted_drops]
+measured_seen_share = divide(len(measured_foreseen), len(predicted_drops)) if measured_on_gpu else None
+print("it falls at", *measured_falls if measured_on_gpu else ["no side: there is no GPU here"])
 # --8<-- [end:time_waves]

@@ -46,7 +46,7 @@ def numbers(asked: "subprocess.Popen[str] | None", count: int) -> list[float | N
 
 
 # --8<-- [start:predict]
-FLOPS_PER_SM_AND_CYCLE = {(8, 0): 2048, (9, 0): 4096}  # bf16 on tensor cores: A100; H100, H200
+FLOPS_PER_SM_AND_CYCLE = {"sm_80": 2048, "sm_90": 4096}  # bf16 on tensor cores: A100; H100, H200
 
 
 def get_flops_per_cycle() -> int | None:
@@ -54,7 +54,7 @@ def get_flops_per_cycle() -> int | None:
     if not measured_on_gpu:
         return None
     card = torch.cuda.get_device_properties(0)
-    per_sm = FLOPS_PER_SM_AND_CYCLE.get((card.major, card.minor))
+    per_sm = FLOPS_PER_SM_AND_CYCLE.get(f"sm_{card.major}{card.minor}")
     return per_sm and per_sm * card.multi_processor_count
 
 
