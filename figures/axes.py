@@ -266,8 +266,8 @@ class Axes:
         """The chart as SVG."""
         x_ticks, y_ticks = self.x.settle(tight=not isinstance(self.y, Names)), self.y.settle()
         widest = max(map(text_width, y_ticks.values()), default=0)
-        ends = sorted(x_ticks, key=self.x.across)[:: max(len(x_ticks) - 1, 1)] or [0.0]
-        first, last = (text_width(x_ticks.get(tick, "")) / 2 - self._inset for tick in ends)
+        ends = sorted(x_ticks, key=self.x.across) or [0.0]
+        first, last = (text_width(x_ticks.get(tick, "")) / 2 - self._inset for tick in (ends[0], ends[-1]))
         self.left, self.right = max(widest + 8, first), WIDTH - max(last, 4)
         self.top = self._lay_legend() + 22 * (bool(self.y.title) + self._above) + 12
         self.bottom = self.top + self.height
