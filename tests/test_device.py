@@ -165,7 +165,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("then", ["sleep 0.1", "trap '' TERM INT; sleep 60", "exit 1"])
+@pytest.mark.parametrize("then", ["sleep 0.1", "trap '' TERM INT; sleep 60", "exit 1", "setsid sleep 6 & exit 1"])
 def test_what_watches_the_gpu_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
     pid = tmp_path / "pid"
     sample = "2026/11/21 10:00:00.000, 1755, 2619, 690.5, 66, 99"
