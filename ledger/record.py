@@ -99,7 +99,7 @@ def timings(value: Plain, path: str = "") -> dict[str, dict[str, Any]]:
         return {}
     found: dict[str, dict[str, Any]] = {}
     if isinstance(value, dict):
-        if {"median_seconds", "spread", "trials"} <= value.keys() and value["median_seconds"] is not None:
+        if all(isinstance(value.get(part), int | float) for part in ("median_seconds", "spread", "trials")):
             found[path] = value
         items = list(value.items())
     else:

@@ -112,6 +112,17 @@ while True:
     assert alive.stat().st_size == size
 
 
+def test_a_slow_snippet_has_a_time_limit_of_its_own(write_snippet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.snippet.TIME_LIMIT_SECONDS", 0.3)
+    sleeps = "import time\ntime.sleep(0.6)\nx = 1\n"
+    with pytest.raises(LedgerError, match=r"did not end within 0\.3 seconds"):
+        run(Snippet.read(write_snippet(sleeps)))
+    slow = Snippet.read(write_snippet("# /// script\n# [tool.ledger]\n# slow = true\n# ///\n" + sleeps))
+    assert run(slow).values["x"] == 1
+    with pytest.raises(LedgerError, match=r"did not end within 0\.2 seconds"):
+        run(slow, time_limit=0.2)
+
+
 def test_a_missing_import_is_told_apart(write_snippet: Write) -> None:
     with pytest.raises(MissingImport, match="no_such_module"):
         run(Snippet.read(write_snippet("import no_such_module\n")))
@@ -130,6 +141,14 @@ STATIC_MISTAKES = {
     ),
     "marker malformed": ("# --8<-- [start;a]\n", r"broken\.py:1: malformed marker"),
     "no Python": ("x = = 1\n", r"broken\.py:1: not Python: invalid syntax"),
+    "setting unknown": (
+        "# /// script\n# [tool.ledger]\n# slwo = true\n# ///\n",
+        r"broken\.py:3: \[tool\.ledger\] knows no 'slwo'; it knows slow, unhashed",
+    ),
+    "setting of another type": (
+        '# /// script\n# [tool.ledger]\n# unhashed = []\n# slow = "yes"\n# ///\n',
+        r"broken\.py:4: \[tool\.ledger\]: 'slow' is a str, not a bool",
+    ),
     "metadata no TOML": ("# /// script\n# dependencies = [\n# ///\n", r"broken\.py:1: the script metadata is not TOML"),
 }
 

@@ -249,6 +249,7 @@ class Page:
         software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
         if record.software.get("cuda"):
             software.append(f"CUDA {record.software['cuda']}")
+        software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
         widest = record.largest_spread()
         spread = "—"
         if widest:
