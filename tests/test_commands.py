@@ -116,6 +116,8 @@ def test_slow_snippets_are_run_on_purpose_alone(small_book: Book, capsys: pytest
     assert there() == ["good", "short"]
     assert ledger(small_book, "status") == 0
     assert "  absent long  slow" in capsys.readouterr().out.splitlines()
+    assert ledger(small_book, "record", "--slow") == 0
+    assert there() == ["good", "long", "short"], "that all others are done says nothing of the slow ones"
     for name in there():
         (folder / f"{name}.json").unlink()
     assert ledger(small_book, "record", "--slow") == 0
