@@ -7,10 +7,12 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.device import machine_key
@@ -45,22 +47,25 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Atomically: whoever reads path finds the old record or the new one, whole."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False)
         unfinished = path.with_name(f".{path.name}.unfinished")
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except OSError as error:  # of a full disk the system names no file
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            error.filename = str(path)
+            raise
 
     @classmethod
     def read(cls, path: Path) -> Record:
         """The record at path. Raises LedgerError, naming the file, if it is not a valid one."""
-        problems = list(_read_problems(path))
-        if problems:
-            raise LedgerError(problems)
-        data = json.loads(path.read_bytes())
+        data = _read(path)
         del data["format"]
         return cls(**data)
 
@@ -110,25 +115,24 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _read_problems(path: Path) -> Iterator[Problem]:
-    """What keeps the file at path from being a record."""
-    if path.stat().st_size > MAX_RECORD_BYTES:
-        yield Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")
-        return
+def _read(path: Path) -> dict[str, Any]:
+    """What the file at path holds. Raises LedgerError with all that keeps it from being a record."""
+    with path.open("rb") as file:  # read once: another may be written meanwhile
+        text = file.read(MAX_RECORD_BYTES + 1)
+    if len(text) > MAX_RECORD_BYTES:
+        raise LedgerError([Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")])
     try:
-        data = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        yield Problem(path, line, f"not a record, or a truncated one: {error}")
-        return
+        raise LedgerError([Problem(path, line, f"not a record, or a truncated one: {error}")]) from None
     if not isinstance(data, dict):
-        yield Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")
-        return
+        raise LedgerError([Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")])
     if data.get("format") != FORMAT:
-        yield Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")
-        return
-    for message in _messages(data, path):
-        yield Problem(path, 0, message)
+        raise LedgerError([Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")])
+    if problems := [Problem(path, 0, message) for message in _messages(data, path)]:
+        raise LedgerError(problems)
+    return data
 
 
 def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
@@ -182,8 +186,32 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
 
 
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+# What JSON's grammar lets through
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no number of JSON, or none that can be calculated with")
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        _refuse(text)
+    return number
+
+
+def _int(text: str) -> int:
+    """An int that a float can hold: a larger one can be neither divided nor printed."""
+    if not math.isfinite(float(text)):
+        _refuse(text)
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two that are the same, readers and programs may see another one."""
+    if len(found := dict(pairs)) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r:.40} stands in it twice")
+    return found
 
 
 # All records of a book
@@ -214,6 +242,10 @@ class Records:
                     record = Record.read(path)
                 except LedgerError as error:
                     problems += error.problems
+                    continue
+                except OSError as error:
+                    if not isinstance(error, FileNotFoundError):  # taken away meanwhile
+                        problems.append(Problem(path, 0, f"cannot be read: {error.strerror}"))
                     continue
                 if device not in (LOCAL, record.device["id"]):
                     problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))
