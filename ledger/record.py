@@ -22,6 +22,11 @@ from ledger.units import Plain, unit_of_path
 
 FORMAT = 1
 MAX_RECORD_BYTES = 1024 * 1024
+MAX_DEPTH = 20
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)  # but \t and \n
+MARKUP = re.compile(r"<|\]\(|\{\{")  # a table's cell is Markdown
 LOCAL = "this-machine"  # the device that local runs appear as
 
 
@@ -117,6 +122,8 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
 
 def _read(path: Path) -> dict[str, Any]:
     """What the file at path holds. Raises LedgerError with all that keeps it from being a record."""
+    if path.is_symlink():
+        raise LedgerError([Problem(path, 0, "a link, not a file")])
     with path.open("rb") as file:  # read once: another may be written meanwhile
         text = file.read(MAX_RECORD_BYTES + 1)
     if len(text) > MAX_RECORD_BYTES:
@@ -130,9 +137,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise LedgerError([Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")])
     if data.get("format") != FORMAT:
         raise LedgerError([Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")])
+    if _is_deeper(data, MAX_DEPTH):
+        raise LedgerError([Problem(path, 0, f"nested more than {MAX_DEPTH} deep")])
     if problems := [Problem(path, 0, message) for message in _messages(data, path)]:
         raise LedgerError(problems)
     return data
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether lists and objects are nested deeper than that. Calls no function for each level, which Python limits."""
+    level = [value]
+    for _ in range(depth):
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in inner for item in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
@@ -146,6 +164,11 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
             return
     if not SHAPE.keys() <= data.keys():
         return
+    for where, text in _texts([], data):
+        if bad := HIDDEN.search(text):
+            yield f"{where}: a text with the character U+{ord(bad[0]):04X}, which changes how others are shown"
+        elif where.startswith("values") and (bad := MARKUP.search(text)):
+            yield f"{where}: a text with {bad[0]!r}, which a page would take for markup"
     if data["snippet"] != path.stem:
         yield f"is named {path.stem!r} but is a record of {data['snippet']!r}"
     if not re.fullmatch(r"[0-9a-f]{64}", data["hash"]):
@@ -162,6 +185,8 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     for key in ("torch", "python"):
         if not isinstance(data["software"].get(key), str):
             yield f"software.{key} is missing"
+    if not all(text is None or (isinstance(text, str) and len(text) <= 100) for text in data["software"].values()):
+        yield "software holds more than short texts"
     if not all(isinstance(text, str) for text in data["outputs"].values()):
         yield "an output is no text"
     for name, value in data["values"].items():
@@ -169,7 +194,7 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
 
 
 def _value_messages(path: list[str], value: Any) -> Iterator[str]:
-    """What cannot be true of a value: an infinite number, a negative amount, more than the peak."""
+    """What cannot be true of a value: a negative amount, more than the peak."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _value_messages([*path, key], item)
@@ -178,12 +203,21 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
             yield from _value_messages([*path, str(index)], item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         name, unit = ".".join(path), unit_of_path(path)
-        if isinstance(value, float) and not math.isfinite(value):
-            yield f"{name} is not finite"
-        elif unit and value < 0:
+        if unit and value < 0:
             yield f"{name} is {value}, less than nothing"
         elif unit == "mfu" and value > 1.2:
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
+
+
+def _texts(path: list[str], value: Any) -> Iterator[tuple[str, str]]:
+    """Every text and key of a record, with the place it stands at."""
+    if isinstance(value, str):
+        yield ".".join(path)[:100], value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(key, str):
+                yield ".".join(path)[:100], key
+            yield from _texts([*path, str(key)], item)
 
 
 # What JSON's grammar lets through
