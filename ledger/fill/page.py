@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
+from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter
 from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
@@ -354,7 +355,11 @@ def call_figure(source: Source, name: str, labels: dict[str, str], device: str |
     path = source.book.root / "figures" / f"{module_name}.py"
     if not path.is_file():
         raise QuoteError(f"there is no figures/{module_name}.py")
-    function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    try:
+        function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    except SyntaxError as error:
+        where = Problem(Path(error.filename or path), error.lineno or 0, f"not Python: {error.msg}")
+        raise QuoteError(f"figures.{name} cannot be drawn", where) from None
     if not callable(function):
         raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
     return function(Values(source, device), Labels(labels))
