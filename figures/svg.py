@@ -17,9 +17,12 @@ class Drawing:
     """An SVG under construction; coordinates in pixels of a page about 640 wide, text at 14."""
 
     def __init__(self, width: float, height: float) -> None:
-        self.root = ElementTree.Element(
-            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {max(height, 1):g}", width=f"{width:g}"
-        )
+        self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox="", width=f"{width:g}")
+        self.resize(height)
+
+    def resize(self, height: float) -> None:
+        """Gives the drawing another height."""
+        self.root.set("viewBox", f"0 0 {self.root.get('width')} {max(height, 1):g}")
 
     def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:
         """One element; underscores in attribute names become hyphens, floats are kept to two decimals."""
