@@ -47,6 +47,8 @@ class Drawing:
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
         """Exponents are raised digits: few fonts draw all of ⁻⁰¹²³⁴⁵⁶⁷⁸⁹, and those that do draw them small."""
+        if not text:
+            return
         plain, *raised = re.split(f"([{EXPONENTS}]+)", text)
         self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
         for index, part in enumerate(part for part in raised if part):
