@@ -84,7 +84,14 @@ def _compare(book: Book, options: argparse.Namespace) -> int:
 
 def _check(book: Book, options: argparse.Namespace) -> int:
     what = "checked-committed" if options.committed else "checked"
-    sources = ("snippets/*.py", "figures/*.py", "ledger/**/*.py", "docs/??/**/*.md", "measurements/*/*.json")
+    sources = (
+        "snippets/*.py",
+        "figures/*.py",
+        "ledger/**/*.py",
+        "docs/??/**/*.md",
+        "measurements/*/*.json",
+        "mkdocs.yml",
+    )
     stamp = book.stamp(*sources, *(() if options.committed else (".cache/runs/*/*.json",)))
     if book.is_done(what, stamp):
         return 0

@@ -11,6 +11,9 @@ import pytest
 from ledger.__main__ import main
 from ledger.book import Book
 from ledger.fill.check import check
+from ledger.record import Record
+from ledger.run import run
+from ledger.snippet import Snippet
 from tests.conftest import GOOD_PAGE
 
 FIGURES = """\
@@ -91,6 +94,42 @@ def test_a_mistake_is_reported_at_its_line(small_book: Book, mistake: str) -> No
     found = reported(small_book, page)
     assert re.search(message, found), found
     assert len(found.splitlines()) == 1, found
+
+
+SENTENCES = {
+    "in prose": ("a\n\nIt took {{ gpu.x_seconds }}.", "page.md:3: gpu.x_seconds"),
+    "in an answer": ("/// details | Answer\nIt took {{ gpu.x_seconds }}.\n///", "page.md:2: gpu.x_seconds"),
+    "in a caption": ("/// table | good.fine\nIt took {{ gpu.x_seconds }}.\n///", "page.md:2: gpu.x_seconds"),
+    "in a list": ("- It\n- took {{ gpu.sizes_bytes.0 }}.", "page.md:2: gpu.sizes_bytes.0"),
+    "in a table": ("| a |\n|---|\n| {{ gpu.x_seconds }} |", ""),
+    "not recorded yet": ("It took {{ later.x_seconds }}.", ""),
+    "new in a stale record": ("It took {{ gpu.y_seconds }}.", ""),
+    "in a part that waits": ("/// recorded | gpu.x_seconds\n{{ gpu.x_seconds }}\n///", ""),
+    "in a part that is filled": (
+        "/// recorded | good.size_bytes\n{{ gpu.x_seconds }}\n///",
+        "page.md:2: gpu.x_seconds",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", SENTENCES)
+def test_a_sentence_around_what_the_default_device_lacks_is_reported(small_book: Book, place: str) -> None:
+    (good,) = small_book.measurements.glob("*/good.json")
+    (small_book.root / "mkdocs.yml").write_text(f"  default_device: {good.parent.name}  # the first\n")
+    (small_book.root / "figures" / "good.py").write_text(FIGURES)
+    (small_book.snippets / "later.py").write_text("x_seconds = 1.0\n")
+    path = small_book.snippets / "gpu.py"
+    path.write_text("x_seconds = None\nsizes_bytes = [None, 1]\n")
+    record = Record.of(Snippet.read(path), run(Snippet.read(path)))
+    record.write(good.with_name("gpu.json"))
+    path.write_text(path.read_text() + "y_seconds = 1.0\n")
+    page, message = SENTENCES[place]
+    found = reported(small_book, page)
+    assert found.count("\n") == 0
+    assert found.endswith(
+        f"{message} would be a dash in a sentence: {record.device['name']} has no such value" if message else ""
+    )
+    assert bool(found) == bool(message)
 
 
 def test_braces_in_code_are_left_alone(small_book: Book) -> None:

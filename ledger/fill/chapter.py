@@ -77,6 +77,7 @@ class Waiting(NamedTuple):
 class Placeholder(NamedTuple):
     line: int
     text: str  # between the braces
+    in_table: bool = False
 
 
 @dataclass
@@ -104,7 +105,14 @@ class Chapter:
     @cached_property
     def placeholders(self) -> list[Placeholder]:
         """Those that will be filled, in order; what stands where none may stand is among the problems."""
-        return [Placeholder(line, text[2:-2]) for line, kind, text in self._inline() if kind == "placeholder"]
+        rows = {
+            first + offset
+            for first, text in self.paragraphs
+            for offset, line in enumerate(text.splitlines())
+            if line.lstrip().startswith("|")
+        }
+        inline = self._inline()
+        return [Placeholder(line, text[2:-2], line in rows) for line, kind, text in inline if kind == "placeholder"]
 
     @cached_property
     def links(self) -> list[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 from ledger.book import Book, LedgerError, Problem
 from ledger.fill.chapter import INCLUDE, Chapter, Waiting
 from ledger.fill.page import Page
-from ledger.fill.quote import BrokenSnippet, QuoteError, Source, open_source
+from ledger.fill.quote import BrokenSnippet, Quote, QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
 
 def check(book: Book, default_device: str = "", local: bool = True) -> list[Problem]:
-    """Every problem of the book's snippets, records and chapters."""
+    """Every problem of the book's snippets, records and chapters; the default device is the one of mkdocs.yml unless
+    another is given."""
     problems: list[Problem] = []
     for name in book.snippet_names():
         try:
@@ -22,7 +24,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         except LedgerError as error:
             problems += error.problems
     try:
-        source = open_source(book, default_device, local)
+        source = open_source(book, default_device or _default_device(book), local)
     except LedgerError as error:
         return problems + error.problems
     chapters = [Chapter.read(path) for path in book.chapters()]
@@ -39,6 +41,13 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         problems += _check_chapter(chapter, Page(source, chapter.path.relative_to(book.docs).parts[0]))
         problems += _check_links(chapter, hidden[chapter.path], unseen)
     return problems
+
+
+def _default_device(book: Book) -> str:
+    config = book.root / "mkdocs.yml"
+    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    found = re.search(r"^ *default_device: *(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _hidden(chapter: Chapter, source: Source) -> Iterator[Waiting]:
@@ -66,6 +75,7 @@ def _check_chapter(chapter: Chapter, page: Page) -> Iterator[Problem]:
         yield from _attempt(chapter.path, part.first, lambda value=part.value: source.filled_by(value))
     for placeholder in chapter.placeholders:
         yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: page.number(text))
+    yield from _check_sentences(chapter, source)
     for fence in chapter.fences:
         for offset, line in enumerate(fence.lines, start=1):
             if include := INCLUDE.match(line):
@@ -79,6 +89,21 @@ def _check_chapter(chapter: Chapter, page: Page) -> Iterator[Problem]:
             yield from _attempt(chapter.path, block.line, lambda argument=block.argument: page.data(argument))
         if block.kind in ("figure", "table"):
             yield from _check_drawing(chapter.path, block.line, block.kind, block.argument, block.options, page)
+
+
+def _check_sentences(chapter: Chapter, source: Source) -> Iterator[Problem]:
+    """Dashes outside tables: values that the default device lacks; in a part that waits, the first that filled it."""
+    for placeholder in chapter.placeholders:
+        devices = [source.default_device]
+        with suppress(QuoteError):  # reported by itself
+            quote = Quote.parse(placeholder.text)
+            for part in chapter.waiting:
+                if part.holds(placeholder.line):
+                    filled = source.filled_by(part.value)
+                    devices = devices if devices[0] in filled else filled[:1]
+            if not placeholder.in_table and any(source.lacks(device, quote) for device in devices if device):
+                message = f"{quote.name} would be a dash in a sentence: {source.name(devices[0])} has no such value"
+                yield Problem(chapter.path, placeholder.line, message)
 
 
 def _check_include(path: Path, line: int, target: str, section: str | None, source: Source) -> Iterator[Problem]:

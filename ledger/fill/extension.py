@@ -25,8 +25,9 @@ from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.fill.chapter import shown
-from ledger.fill.page import Page
+from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import QuoteError, open_source
+from ledger.units import DASH
 
 T = TypeVar("T")
 
@@ -104,12 +105,43 @@ class PageFrame(Treeprocessor):
         self.page = page
 
     def run(self, root: ElementTree.Element) -> None:
+        if any([self.trim(parent, child) for parent in list(root.iter()) for child in list(parent)]):
+            left = {element.get("data-quote") for element in root.iter("data")}
+            self.page.quoted = {key: quote for key, quote in self.page.quoted.items() if key in left}
         if not self.page.quoted and not self.page.printed:
             return
         title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
         root.insert(title + 1, self.page.device_line())
         root.append(self.page.provenance())
         SubElement(root, "p").text = self.md.htmlStash.store(self.page.page_data())
+
+    def trim(self, parent: ElementTree.Element, table: ElementTree.Element) -> bool:
+        """Takes out of a table that is written as text what no device fills, and says so below it."""
+        if table.tag != "table" or not any(True for _ in table.iter("data")) or parent.get("class") == "table-frame":
+            return False
+        header, *body = (list(row) for row in table.iter("tr"))
+        hidden = unfilled([[self.is_empty(cell) for cell in row] for row in body])
+        texts = [["".join(cell.itertext()) for cell in row] for row in (header, *body)]
+        if not (line := self.page.waiting_line(texts, hidden)):
+            return False
+        for index, row in enumerate(list(table.iter("tr")), start=-1):
+            for column in hidden[1]:
+                row.remove((header, *body)[index + 1][column])
+            if index in hidden[0]:
+                table[-1].remove(row)
+        note = ElementTree.Element("p", {"class": "table-waiting"})
+        note.text = AtomicString(line)
+        note.tail, table.tail = table.tail, None
+        place = list(parent).index(table)
+        parent.insert(place + 1, note)
+        if len(hidden[0]) == len(body):
+            parent.remove(table)
+        return True
+
+    def is_empty(self, cell: ElementTree.Element) -> bool | None:
+        quotes = [self.page.quoted[element.get("data-quote", "")] for element in cell.iter("data")]
+        text = "".join(cell.itertext()).strip()
+        return not any(map(self.page.is_on_a_device, quotes)) if quotes else None if not text else text == DASH
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
@@ -205,20 +237,26 @@ class TableBlock(LedgerBlock):
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         figure = SubElement(parent, "figure", {"class": "table"})
-        for index, (devices, (header, *body)) in enumerate(self.page.tables(self.argument, self.options["labels"])):
+        tables = self.page.shown_tables(self.argument, self.options["labels"])
+        for index, (devices, (header, *body), waiting) in enumerate(tables):
             frame = self.variant(figure, devices, index, "table-frame")
             frame.set("tabindex", "0")
-            table = SubElement(frame, "table")
-            row = SubElement(SubElement(table, "thead"), "tr")
-            for cell in header:
-                SubElement(row, "th" if cell else "td", {"scope": "col"} if cell else {}).text = cell
-            rows = SubElement(table, "tbody")
-            for cells in body:
-                row = SubElement(rows, "tr")
-                for cell in cells:
-                    SubElement(row, "td").text = cell
+            if body:
+                self.fill(SubElement(frame, "table"), header, body)
+            if waiting:
+                SubElement(frame, "p", {"class": "table-waiting"}).text = waiting
         SubElement(figure, "figcaption")
         return figure
+
+    def fill(self, table: ElementTree.Element, header: list[str], body: list[list[str]]) -> None:
+        row = SubElement(SubElement(table, "thead"), "tr")
+        for cell in header:
+            SubElement(row, "th" if cell else "td", {"scope": "col"} if cell else {}).text = cell
+        rows = SubElement(table, "tbody")
+        for cells in body:
+            row = SubElement(rows, "tr")
+            for cell in cells:
+                SubElement(row, "td").text = cell
 
     def on_add(self, block: ElementTree.Element) -> ElementTree.Element:
         return block[-1]

@@ -18,7 +18,7 @@ from markdown.util import AtomicString
 from ledger.fill.chapter import INCLUDE, Chapter
 from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
-from ledger.units import format_value
+from ledger.units import DASH, format_value
 
 T = TypeVar("T")
 
@@ -26,8 +26,13 @@ WORDS = {
     "en": {
         "printed": "Printed on {devices}",
         "stale": "the code has changed since",
+        "aside": "{text} ({aside})",
+        "comma": ", ",
+        "and": ", ",
         "none": "not measured yet",
         "absent": "not measured on this device",
+        "waiting": "Not measured yet: {names}.",
+        "separator": "; ",
         "device": "Numbers from",
         "default": "The text speaks of {device}.",
         "provenance": "Where these numbers come from",
@@ -41,8 +46,13 @@ WORDS = {
     "zh": {
         "printed": "{devices} 上的输出",
         "stale": "此后代码有改动",
+        "aside": "{text}（{aside}）",
+        "comma": "，",
+        "and": "、",
         "none": "尚未实测",
         "absent": "未在此设备上实测",
+        "waiting": "尚未实测：{names}。",
+        "separator": "；",
         "device": "数字来自",
         "default": "正文以 {device} 为准。",
         "provenance": "这些数字从何而来",
@@ -100,8 +110,11 @@ class Page:
         return [(devices, text, self._where(devices, stale)) for devices, (text, stale) in grouped]
 
     def _where(self, devices: list[str], stale: bool) -> str:
-        names = ", ".join(dict.fromkeys(self.source.name(device) for device in devices))
-        return str(self.words["printed"]).format(devices=names) + (f" ({self.words['stale']})" if stale else "")
+        names = self.words["and"].join(dict.fromkeys(self.source.name(device) for device in devices))
+        return self._perhaps_stale(str(self.words["printed"]).format(devices=names), stale)
+
+    def _perhaps_stale(self, text: str, stale: bool) -> str:
+        return str(self.words["aside"]).format(text=text, aside=self.words["stale"]) if stale else text
 
     def drawings(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], str]]:
         """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
@@ -124,6 +137,43 @@ class Page:
             return [[str(cell) for cell in row] for row in rows]
 
         return self._on_each_device(make)
+
+    def shown_tables(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], list[list[str]], str]]:
+        """As `tables`, without the rows and columns that no device fills; with a line that names these, "" if none."""
+        variants = self.tables(name, labels)
+        shown = []
+        for devices, rows in variants:
+            alike = [other for _, other in variants if (len(other), len(other[0])) == (len(rows), len(rows[0]))]
+            empty = [
+                [self._is_empty([table[r][c] for table in alike]) for c in range(len(rows[0]))]
+                for r in range(len(rows))
+            ]
+            hidden = unfilled(empty[1:])
+            left = [
+                [cell for c, cell in enumerate(row) if c not in hidden[1]]
+                for r, row in enumerate(rows, start=-1)
+                if r not in hidden[0]
+            ]
+            shown.append((devices, left, self.waiting_line(rows, hidden)))
+        return shown
+
+    def _is_empty(self, cells: list[str]) -> bool | None:
+        """Whether a cell, as it looks on each device, is filled on none; None if nothing stands in it."""
+        chapter = Chapter(self.source.book.docs, paragraphs=[(0, "\n\n".join(cells))])
+        quotes = [Quote.parse(placeholder.text) for placeholder in chapter.placeholders]
+        if quotes:
+            return not any(map(self.is_on_a_device, quotes))
+        return None if not any(cells) else all(cell in (DASH, "") for cell in cells)
+
+    def is_on_a_device(self, quote: Quote) -> bool:
+        return any(self.source.find(quote, device).value is not None for device in self.source.devices)
+
+    def waiting_line(self, rows: list[list[str]], hidden: tuple[set[int], set[int]]) -> str:
+        """What says that rows and columns are not shown: the header stands first, a row's name in its first cell."""
+        names = [rows[r + 1][0] for r in sorted(hidden[0])]
+        if len(hidden[0]) < len(rows) - 1:
+            names = [rows[0][c] for c in sorted(hidden[1])] + names
+        return str(self.words["waiting"]).format(names=self.words["separator"].join(names)) if names else ""
 
     def data(self, name: str) -> str:
         """A value, whole, for a script of the page. Raises QuoteError if it is no exact value."""
@@ -211,15 +261,17 @@ class Page:
         widest = record.largest_spread()
         spread = "—"
         if widest:
-            spread = self.words["trials"].format(spread=format_value(widest[0], "share"), trials=widest[1])
+            spread = self.words["trials"].format(
+                spread=format_value(widest[0], "share", language=self.language), trials=widest[1]
+            )
         stale = record.hash != self.source.snippet(record.snippet).hash
-        return [record.measured_at[:10] + (f" ({self.words['stale']})" if stale else ""), ", ".join(software), spread]
+        return [self._perhaps_stale(record.measured_at[:10], stale), self.words["comma"].join(software), spread]
 
     def _place(self, quote: Quote) -> tuple[str, str]:
         """The line that binds a value, and its anchor on this page if the page shows it."""
         snippet = self.source.snippet(quote.snippet)
         line = snippet.bindings[quote.path[0]].line
-        place = f"snippets/{quote.snippet}.py, {self.words['line'].format(line=line)}"
+        place = self.words["comma"].join((f"snippets/{quote.snippet}.py", self.words["line"].format(line=line)))
         for number, fence in enumerate(self.chapter.fences):
             shown = 0
             for text in fence.lines:
@@ -268,6 +320,22 @@ def _data_element(name: str, data: Any) -> str:
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     quoted = text.replace("&", "&amp;").replace("'", "&#39;").replace("<", "&lt;")
     return f"<div hidden id='{html.escape(name)}' data-json='{quoted}'></div>"
+
+
+def unfilled(empty: list[list[bool | None]]) -> tuple[set[int], set[int]]:
+    """The rows and columns of a table's body that hold nothing behind or below their names.
+
+    A cell is empty (True), filled (False) or has nothing to be filled with (None).
+    """
+
+    def is_hidden(cells: list[bool | None]) -> bool:
+        return any(cells) and False not in cells
+
+    columns = list(zip(*empty, strict=True))
+    return (
+        {r for r, row in enumerate(empty) if is_hidden(row[1:])},
+        {c for c, column in enumerate(columns) if c and is_hidden(list(column))},
+    )
 
 
 def _group(by_device: dict[str, T]) -> list[tuple[list[str], T]]:

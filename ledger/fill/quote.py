@@ -167,6 +167,14 @@ class Source:
                     found[device] = quote.look_up(record)
         return found
 
+    def lacks(self, device: str, quote: Quote) -> bool:
+        """Whether a device cannot have the value: its record says None, or is fresh and does not hold it. What has not
+        been recorded yet is not lacking: it comes with the next record."""
+        found = self.find(quote, device)
+        if found.record is None or found.value is not None:
+            return False
+        return not found.stale or device in self._on_devices(quote)
+
     def filled_by(self, name: str) -> list[str]:
         """The devices, this machine among them, that have `snippet.value`. Raises QuoteError if it cannot be quoted."""
         quote = Quote.parse(name)
