@@ -165,34 +165,25 @@ class Snippet:
 
     # The hash
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """SHA-256 of the code that a record depends on: this source and what it reaches in its neighbours.
 
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        parts = [_code_only(self.source)]
-        for neighbour, names in sorted(self._reached().items()):
-            parts += [f"# {neighbour}", *names]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return _hash(self, *self.neighbours.values())
 
     @property
-    def neighbours(self) -> set[str]:
-        """The modules beside this snippet that it imports, and that those import."""
-        return set(self._reached())
-
-    def _reached(self) -> dict[str, list[str]]:
-        """By neighbouring module, the source of every top-level definition that this snippet uses there."""
-        reached: dict[str, list[str]] = {}
-        for module, names in sorted(self._imports.items()):
+    def neighbours(self) -> dict[str, Snippet]:
+        """By name, as they are now: the modules beside this snippet that it imports, and those that they import."""
+        found: dict[str, Snippet] = {}
+        for module in sorted(self._imports):
             path = self.path.with_name(f"{module}.py")
             if path.is_file() and path != self.path:
                 neighbour = _parse(path, path.stat().st_mtime_ns)
-                reached[module] = neighbour.definitions(names)
-                for further, sources in neighbour._reached().items():
-                    reached.setdefault(further, sources)
-        return reached
+                found |= {module: neighbour, **neighbour.neighbours}
+        return found
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
@@ -216,6 +207,20 @@ class Snippet:
         lines = self.source.splitlines()
         ordered = sorted(nodes, key=lambda node: node.lineno)
         return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
+
+
+@lru_cache(maxsize=256)
+def _hash(snippet: Snippet, *neighbours: Snippet) -> str:
+    """The hash of a snippet that can reach these."""
+    wanted: dict[str, set[str]] = {neighbour.name: set() for neighbour in neighbours}
+    for importing in (snippet, *neighbours):
+        for module, names in importing._imports.items():
+            if module in wanted:
+                wanted[module] |= names
+    parts = [_code_only(snippet.source)]
+    for neighbour in sorted(neighbours, key=lambda neighbour: neighbour.name):
+        parts += [f"# {neighbour.name}", *neighbour.definitions(wanted[neighbour.name])]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @lru_cache(maxsize=256)
