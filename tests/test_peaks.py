@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from accounting import GPUS, get_gpu, get_peak_flop_per_second
@@ -34,6 +38,13 @@ def as_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine with a GPU, whose name the test then sets."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return monkeypatch
+
+
+def test_the_table_needs_python_alone() -> None:
+    code = "import sys; sys.modules['torch'] = None; from gpus import GPUS; print(len(GPUS))"
+    snippets = Path(__file__).parent.parent / "snippets"
+    done = subprocess.run([sys.executable, "-c", code], cwd=snippets, capture_output=True, text=True)
+    assert done.stdout == f"{len(GPUS)}\n", done.stderr
 
 
 def test_a_device_name_stands_in_one_row_alone() -> None:
