@@ -96,7 +96,9 @@ class Scale:
         return [float(f"{step * n:.10g}") for n in range(math.floor(low / step) - 1, math.ceil(high / step) + 2)]
 
     def _text(self, number: float) -> str:
-        if self.unit and number:  # a round number needs no zeros after its point
+        if self.unit and not number:
+            return "0"
+        if self.unit:  # a round number needs no zeros after its point
             return re.sub(r"\.0+\b|(\.\d*?)0+\b", r"\1", format_value(number, self.unit, language=self.language))
         return f"{number:,.{self.decimals}f}".replace("-", "−")
 
@@ -204,10 +206,12 @@ class Axes:
             self.plot([at, at], ends, colour)
 
     def axhline(
-        self, y: float, text: str = "", colour: Colour = "ink", label: str = "", *,
+        self, y: float | None, text: str = "", colour: Colour = "ink", label: str = "", *,
         dashed: bool = True, at: str = "end", below: bool = False,
     ) -> None:  # fmt: skip
         """A line across the plot, its text above it (or below) at its start or end."""
+        if y is None:
+            return
         self._enter(label, "line", colour, dashed, (), (y,))
 
         def mark() -> None:

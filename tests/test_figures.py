@@ -21,7 +21,17 @@ from ledger.fill.page import Page
 from ledger.fill.quote import open_source
 
 BOOK = Book(Path(__file__).parent.parent)
-UNITS = {"": 1.0, "ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "MFLOP/s": 1e6, "GFLOP/s": 1e9, "TFLOP/s": 1e12}
+UNITS = {
+    "": 1.0,
+    "%": 0.01,
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "MFLOP/s": 1e6,
+    "GFLOP/s": 1e9,
+    "TFLOP/s": 1e12,
+}
 Place = tuple[float, float]
 
 
@@ -135,6 +145,8 @@ def test_equal_steps_of_a_scale_are_equal_distances(scale: type[Scale], numbers:
         (Scale, 1.2e7, 1.31e7, ""),
         (Scale, 0.1 + 0.2, 0.6000000000000001, ""),
         (Scale, 0.5, 2.5, "seconds"),
+        (Scale, 0, 0.6, "seconds"),
+        (Scale, 0, 1, "share"),
         (Log, 2e-3, 900, ""),
         (Log, 2e4, 3e5, ""),
         (Log, 1.2e5, 1.9e5, ""),
@@ -162,7 +174,7 @@ def test_a_power_of_ten_is_printed_in_one_way() -> None:
     axes = Axes(Log(), Log())
     axes.plot([1e-5, 1e3], [1e2, 1e9])
     assert {"10−5", "1", "10", "103", "109"} <= set(Chart(str(axes)).texts)  # exponents are raised digits
-    assert 'font-size="11.2">−5</tspan>' in str(axes)
+    assert '10<tspan dy="-5.32" font-size="11.2">−5</tspan>' in str(axes)
 
 
 @pytest.mark.parametrize("word", ["with master weights", "激活值与主权重", "FLOP/s"])
@@ -352,6 +364,16 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
 
 
 # Figures of the book, with the values of its records
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str) -> None:
+    code = "def drawing(values, labels):\n    return f'<svg>{labels['language']}</svg>'\n"
+    code += "def rows(values, labels):\n    return [[labels['language']]]\n"
+    (small_book.root / "figures" / "small.py").write_text(code.replace("labels['language']}", 'labels["language"]}'))
+    page = Page(open_source(small_book, "", local=False), language)
+    assert [svg for _, svg in page.drawings("small.drawing", {})] == [f"<svg>{language}</svg>"]
+    assert [rows for _, rows in page.tables("small.rows", {})] == [[[language]]]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
