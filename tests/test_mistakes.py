@@ -33,7 +33,12 @@ DRAWING = "\n/// figure | small.drawing\n    alt: A drawing.\n///\n"
 # By mistake: the file, what is replaced in it, by what, and what is told
 MISTAKES = {
     "snippet": ("snippets/good.py", "4 * 8", "4 * = 8", r"snippets/good\.py:2: not Python: invalid syntax"),
-    "section": ("snippets/good.py", "end:count", "end:other", r"snippets/good\.py:1: section 'count' is never closed"),
+    "section": (
+        "snippets/good.py",
+        "# --8<-- [end:count]\n",
+        "",
+        r"snippets/good\.py:1: section 'count' is never closed",
+    ),
     "placeholder": ("docs/en/page.md", "size_bytes", "size", r"docs/en/page\.md:3: good\.size cannot be quoted"),
     "include": ("docs/en/page.md", "good.py:count", "good.py:nosuch", r"docs/en/page\.md:6: .*no section 'nosuch'"),
     "formula": ("docs/en/page.md", "It takes", "$\\nosuch$", r"KaTeX cannot set \$\\nosuch\$: .*Undefined"),
