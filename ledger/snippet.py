@@ -72,7 +72,7 @@ class Snippet:
         except SyntaxError as error:
             raise LedgerError([Problem(self.path, error.lineno or 0, f"not Python: {error.msg}")]) from None
         except (ValueError, RecursionError, MemoryError) as error:  # a null byte, or nested too deeply
-            raise LedgerError([Problem(self.path, 0, f"not Python: {error or 'nested too deeply'}")]) from None
+            raise LedgerError([Problem(self.path, 0, f"not Python: {str(error) or 'nested too deeply'}")]) from None
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
