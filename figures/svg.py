@@ -17,9 +17,12 @@ class Drawing:
     """An SVG under construction; coordinates in pixels of a page about 640 wide, text at 14."""
 
     def __init__(self, width: float, height: float) -> None:
-        self.root = ElementTree.Element(
-            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {max(height, 1):g}", width=f"{width:g}"
-        )
+        self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox="", width=f"{width:g}")
+        self.resize(height)
+
+    def resize(self, height: float) -> None:
+        """Gives the drawing another height."""
+        self.root.set("viewBox", f"0 0 {self.root.get('width')} {max(height, 1):g}")
 
     def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:
         """One element; underscores in attribute names become hyphens, floats are kept to two decimals."""
@@ -44,6 +47,8 @@ class Drawing:
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
         """Exponents are raised digits: few fonts draw all of ⁻⁰¹²³⁴⁵⁶⁷⁸⁹, and those that do draw them small."""
+        if not text:
+            return
         plain, *raised = re.split(f"([{EXPONENTS}]+)", text)
         self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
         for index, part in enumerate(part for part in raised if part):

@@ -57,9 +57,9 @@ def search(budget: float) -> dict[tuple[int, int, int], float]:
     return found
 
 
-searched = search(measured_budget_seconds)
-measured_shapes = len(searched)
-measured_median_flop_per_second = statistics.median(searched.values())
+measured_by_shape = search(measured_budget_seconds)
+measured_shapes = len(measured_by_shape)
+measured_median_flop_per_second = statistics.median(measured_by_shape.values())
 print(f"{measured_shapes} shapes, half of them above {measured_median_flop_per_second / 1e12:.4g} TFLOP/s")
 # --8<-- [end:search]
 
@@ -84,13 +84,13 @@ class Best(NamedTuple):
 
 def hold(shape: tuple[int, int, int]) -> Best:
     """The shape's product again, for longer."""
-    short, held = searched[shape], rate_of(*shape, measured_held_for_seconds)
+    short, held = measured_by_shape[shape], rate_of(*shape, measured_held_for_seconds)
     name = " × ".join(f"{size:,}" for size in shape)
     return Best(name, short, held, held / short, divide(held, predicted_peak_flop_per_second))
 
 
-best_shapes = sorted(searched, key=lambda shape: -searched[shape])[:NUM_HELD]
-measured_best = [hold(shape) for shape in best_shapes]
+measured_best_shapes = sorted(measured_by_shape, key=lambda shape: -measured_by_shape[shape])[:NUM_HELD]
+measured_best = [hold(shape) for shape in measured_best_shapes]
 measured_to_predicted_ratio = divide(
     max(best.held_flop_per_second for best in measured_best),
     predicted_best_flop_per_second,

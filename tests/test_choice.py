@@ -100,7 +100,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("choice")
     (root / "site").mkdir()
     (root / "site" / "book.js").write_text(SCRIPT.read_text(encoding="utf-8"))
-    page = f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script src="book.js"></script>{build(make_book(root))}'
+    head = '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script src="book.js"></script>'
+    page = head + build(make_book(root))
     (root / "site" / "index.html").write_text(page, encoding="utf-8")
     with serve(root / "site") as url:
         yield url

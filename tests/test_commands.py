@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -70,6 +71,85 @@ def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> Non
             wait_for(33)
         finally:
             watcher.kill()
+
+
+def test_who_watches_sees_the_toolkit_change_and_survives_its_being_edited(small_book: Book) -> None:
+    command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
+    path = local_folder(small_book) / "user.json"
+    helper = small_book.snippets / "helper.py"
+    helper.write_text("size_bytes = 1\n")
+    (small_book.snippets / "user.py").write_text("from helper import size_bytes as used\nuser_bytes = used\n")
+
+    def wait_for(size: int) -> None:
+        deadline = time.monotonic() + 30
+        while not path.exists() or Record.read(path).values != {"user_bytes": size}:
+            assert time.monotonic() < deadline, f"no record with {size}"
+            time.sleep(0.05)
+
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as watcher:
+        try:
+            wait_for(1)
+            helper.write_text("size_bytes = = 2\n")
+            time.sleep(1)
+            helper.write_text("size_bytes = 2\n")
+            wait_for(2)
+        finally:
+            watcher.kill()
+        told = watcher.stderr.read().splitlines() if watcher.stderr else []
+    assert [re.sub(".*/", "", line) for line in told] == ["helper.py:1: not Python: invalid syntax"]
+
+
+def test_two_at_once_wait_for_each_other_and_measure_once(small_book: Book) -> None:
+    runs = small_book.root / "runs"
+    for number in range(4):
+        (small_book.snippets / f"part_{number}.py").write_text(f"""\
+import time
+with open({str(runs)!r}, "a") as log:
+    log.write("begin {number}\\n")
+    log.flush()
+    time.sleep(0.3)
+    log.write("end {number}\\n")
+""")
+    command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "record"]
+    both = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode) for process in both] == [("", 0), ("", 0)]
+    lines = runs.read_text().splitlines()
+    assert lines[::2] == [f"begin {number}" for number in range(4)]
+    assert lines[1::2] == [f"end {number}" for number in range(4)]
+
+
+def test_a_full_disk_is_named(small_book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
+    full = tmp_path_factory.mktemp("full")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(full)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs privileges")
+    try:
+        (small_book.snippets / "large.py").write_text("text = 'x' * 65000\n")
+        device = recorded(small_book).parent
+        shutil.rmtree(device)
+        device.symlink_to(full)
+        command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "record", "large"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r".*/large\.json: No space left on device\n", done.stderr)
+        assert not list(full.iterdir()), "an unfinished file was left"
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(small_book.measurements)
+    small_book.measurements.write_text("a file where a folder should be")
+    assert ledger(small_book, "record") == 1
+    assert re.search(r"good\.json: (Not a directory|File exists)\n$", capsys.readouterr().err)
+
+
+def test_another_locale_and_umask_change_nothing(small_book: Book) -> None:
+    (small_book.snippets / "good.py").write_text("print('步幅')\ntext = '步幅'\n", encoding="utf-8")
+    command = f"umask 077; LC_ALL=C exec {sys.executable} -m ledger --root {small_book.root} record"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert Record.read(recorded(small_book)).values == {"text": "步幅"}
 
 
 def test_one_broken_snippet_does_not_keep_the_others_from_being_run(

@@ -239,13 +239,18 @@ def test_neighbours_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
 
 
 def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> None:
+    """Wherever it is used: there, in a module that passes it on, or in the snippet."""
+
+    def hash_with(table: str) -> str:
+        (tmp_path / "gpus.py").write_text(f"{metadata}{table}\ndef peak():\n    return PEAKS, WIDTH\n")
+        return Snippet.read(tmp_path / "it.py").hash
+
     metadata = '# /// script\n# [tool.ledger]\n# unhashed = ["PEAKS"]\n# ///\n'
-    (tmp_path / "it.py").write_text("from accounting import peak\nx = peak()\n")
-    hashes = set()
-    for peaks in ("{}", "{1: 2}"):
-        (tmp_path / "accounting.py").write_text(f"{metadata}PEAKS = {peaks}\ndef peak():\n    return PEAKS\n")
-        hashes.add(Snippet.read(tmp_path / "it.py").hash)
-    assert len(hashes) == 1
+    (tmp_path / "it.py").write_text("from accounting import PEAKS, peak, peaks\nx = peak(), peaks(), PEAKS\n")
+    (tmp_path / "accounting.py").write_text("from gpus import PEAKS, peak\ndef peaks():\n    return PEAKS\n")
+    first = hash_with("PEAKS = {}\nWIDTH = 1")
+    assert hash_with("PEAKS = {1: 2}\nWIDTH = 1") == first
+    assert hash_with("PEAKS = {}\nWIDTH = 2") != first
 
 
 def other_pythons() -> list[str]:
