@@ -67,8 +67,10 @@ class Scale:
         high = last if last is not None else max(self.numbers, default=low)
         if low == high:
             high = self._beyond(low)
-        ticks = list(self.given) or self._ticks(min(low, high), max(low, high))
-        if not (self.given or tight):
+        ticks = list(self.given)
+        if self.numbers and not ticks:
+            ticks = self._ticks(min(low, high), max(low, high))
+        if self.numbers and not (self.given or tight):
             low = low if first is not None else max(tick for tick in ticks if tick <= low)
             high = high if last is not None else min(tick for tick in ticks if tick >= high)
         self.low, self.high = low, high

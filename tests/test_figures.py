@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import re
@@ -219,6 +220,14 @@ def test_no_zero_on_a_logarithmic_axis() -> None:
         Axes(Scale(), Log()).plot([1, 2], [0, 1])
 
 
+@pytest.mark.parametrize(("x", "y"), [(Scale(), Log()), (Names([]), Scale()), (Log(), Names([]))])
+def test_without_data_there_are_no_ticks(x: Scale, y: Scale) -> None:
+    axes = Axes(x, y)
+    axes.plot([], [], label="nothing")
+    axes.axhline(None, "no peak")
+    assert list(Chart(str(axes)).texts) == ["nothing"]
+
+
 def test_stacked_bars_stand_on_each_other() -> None:
     axes = Axes(Names(["a", "b"]), Scale())
     axes.bar([0, 1], [10, 20], 0)
@@ -374,6 +383,15 @@ def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str
     page = Page(open_source(small_book, "", local=False), language)
     assert [svg for _, svg in page.drawings("small.drawing", {})] == [f"<svg>{language}</svg>"]
     assert [rows for _, rows in page.tables("small.rows", {})] == [[[language]]]
+
+
+def test_a_figure_is_drawn_without_a_record() -> None:
+    for path in BOOK.chapters():
+        for block in Chapter.read(path).blocks:
+            if block.kind == "figure":
+                module, _, name = block.argument.partition(".")
+                svg = getattr(importlib.import_module(f"figures.{module}"), name)(Values(), Words())
+                assert svg.startswith("<svg"), block.argument
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
