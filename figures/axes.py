@@ -67,8 +67,10 @@ class Scale:
         high = last if last is not None else max(self.numbers, default=low)
         if low == high:
             high = self._beyond(low)
-        ticks = list(self.given) or self._ticks(min(low, high), max(low, high))
-        if not (self.given or tight):
+        ticks = list(self.given)
+        if self.numbers and not ticks:
+            ticks = self._ticks(min(low, high), max(low, high))
+        if self.numbers and not (self.given or tight):
             low = low if first is not None else max(tick for tick in ticks if tick <= low)
             high = high if last is not None else min(tick for tick in ticks if tick >= high)
         self.low, self.high = low, high
@@ -267,7 +269,7 @@ class Axes:
         self.left = max([beyond[0], *(text_width(text) + 8 for text in y_ticks.values())])
         self.right = WIDTH - max(beyond[-1], 4)
         self.drawing = Drawing(WIDTH, 0)
-        self.top = self._draw_legend() + 22 * (bool(self.y.title) + self._above) + 12
+        self.top = self._draw_legend() + 22 * (bool(self.y.title) + self._above) + 14
         self.bottom = self.top + self.height
         self.drawing.resize(self.bottom + (52 if self.x.title else 28))
         self._draw_axes(x_ticks, y_ticks)
@@ -294,7 +296,7 @@ class Axes:
 
     def _draw_axes(self, x_ticks: Mapping[float, str], y_ticks: Mapping[float, str]) -> None:
         """Titles, ticks, and lines across the plot; the text of a tick that would touch another is left out."""
-        self.drawing.text(0, self.top - 18 - 22 * self._above, self.y.title)
+        self.drawing.text(0, self.top - 20 - 22 * self._above, self.y.title)
         self.drawing.text((self.left + self.right) / 2, self.bottom + 46, self.x.title, anchor="middle")
         end = math.inf  # of the text before
         for tick, text in y_ticks.items():
