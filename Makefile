@@ -46,6 +46,7 @@ test: $(READY)
 	$(BIN)/python -m ledger run
 	$(BIN)/python -m pytest
 
+# But for slow snippets: .venv/bin/python -m ledger record --slow
 record: $(READY)
 	$(BIN)/python -m ledger record
 

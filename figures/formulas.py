@@ -228,15 +228,16 @@ def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> l
         snippet, _, section = formula.code.partition(":")
         shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
         code = f"[{shown}](snippets/{snippet}.py) `{section}`"
-        rows.append([name, tex, *cells, ratio(*(values[quote] if quote else None for quote in quotes)), code])
+        predicted, measured = (values[quote] if quote else None for quote in quotes)
+        rows.append([name, tex, *cells, ratio(predicted, measured, labels["language"]), code])
     return rows
 
 
-def ratio(predicted: float | None, measured: float | None) -> str:
+def ratio(predicted: float | None, measured: float | None, language: str = "en") -> str:
     """Measured over predicted; a bare 1 if they are equal to the last digit."""
     if predicted is None or measured is None:
         return DASH
-    return "1" if measured == predicted else format_value(measured / predicted, "ratio")
+    return "1" if measured == predicted else format_value(measured / predicted, "ratio", language=language)
 
 
 Table = Callable[[Mapping[str, Any], Mapping[str, str]], list[list[str]]]

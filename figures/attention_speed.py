@@ -1,0 +1,36 @@
+"""Figures and tables of attention's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.axes import Axes, Log
+
+BACKENDS = ("cudnn", "flash", "efficient", "math")
+
+
+def speeds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Useful FLOP/s over the length of the sequence: a colour for each implementation, backward dashed."""
+    found = values["attention_speed.measured_speeds"] or {}
+    lengths = [int(length) for length in next(iter(found.values()), {})]
+    axes = Axes(Log(labels["length"], ticks=lengths), Log(labels["rate"], unit="flop_per_second"))
+    for colour, backend in enumerate(BACKENDS):
+        speeds = list((found.get(backend) or {}).values())
+        if any(speeds):
+            for way in ("forward", "backward"):
+                line = [speed and speed[f"{way}_flop_per_second"] for speed in speeds]
+                axes.plot(lengths, line, colour, labels[backend] if way == "forward" else "", dashed=way == "backward")
+    return str(axes)
+
+
+def longest(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each implementation that this device has, at the longest sequence: both directions and their ratio."""
+    columns = ("forward_seconds", "backward_seconds", "backward_ratio")
+    rows = [[labels["backend"], *(labels[column] for column in columns)]]
+    found = values["attention_speed.measured_longest"] or {}
+    for backend in BACKENDS:
+        if found.get(backend):
+            cells = [f"{{{{ attention_speed.measured_longest.{backend}.{column} }}}}" for column in columns]
+            rows.append([labels[backend], *cells])
+    return rows

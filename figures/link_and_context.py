@@ -1,0 +1,35 @@
+"""Figures and tables of what a GPU's memory holds at first, and of the link to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.axes import Axes, Log
+from ledger.units import format_value
+
+FIRSTS = ("context", "tensor", "product_fp32", "product_bf16", "attention")
+WAYS = ("pageable_there", "pinned_there", "pinned_back", "both")
+
+
+def stock(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """After each first: bytes taken of the card, how many of them PyTorch's allocator holds, and the rest."""
+    columns = ("used_bytes", "reserved_bytes", "outside_bytes")
+    rows = [[labels["after"], *(labels[column] for column in columns)]]
+    for name in FIRSTS:
+        cells = [f"{{{{ link_and_context.measured_stock.{name}.{column} }}}}" for column in columns]
+        rows.append([labels[name], *cells])
+    return rows
+
+
+def transfers(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes a second over the size of a transfer: a line for each way, and the link's rate where it is known."""
+    found = values["link_and_context.measured_ways_bytes_per_second"] or {}
+    sizes = sorted({int(size) for line in found.values() for size in line}) or [1]
+    ticks: dict[float, str] = {size: format_value(size, "bytes") for size in sizes[::2]}
+    axes = Axes(Log(labels["size"], ticks=ticks), Log(labels["rate"], unit="bytes_per_second"))
+    for colour, way in enumerate(WAYS):
+        axes.plot(sizes, [(found.get(way) or {}).get(str(size)) for size in sizes], colour, labels[way])
+    if link := values["link_and_context.predicted_link_bytes_per_second"]:
+        axes.axhline(link, labels["link"])
+    return str(axes)
