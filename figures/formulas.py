@@ -89,7 +89,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds", "full_seconds"),
         Formula("run", r"g\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
             "two-questions.md#how-long", "two_questions:published",
-            "napkin_gpu_hours:short", "published.llama_3_70b.gpu_hours:short"),
+            "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan"),
         Formula("h100", r"P = S\,c\,q \cdot 2\,\nu",
             "mfu.md#peak", "mfu:which_peak",
             "DERIVED_FLOP_PER_SECOND.H100 SXM.bfloat16", "PEAK_FLOP_PER_SECOND.H100 SXM.bfloat16"),

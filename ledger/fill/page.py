@@ -174,7 +174,9 @@ class Page:
         names = [rows[r + 1][0] for r in sorted(hidden[0])]
         if len(hidden[0]) < len(rows) - 1:
             names = [rows[0][c] for c in sorted(hidden[1])] + names
-        return str(self.words["waiting"]).format(names=self.words["separator"].join(names)) if names else ""
+        return (
+            str(self.words["waiting"]).format(names=self.words["separator"].join(dict.fromkeys(names))) if names else ""
+        )
 
     def data(self, name: str) -> str:
         """A value, whole, for a script of the page. Raises QuoteError if it is no exact value."""
