@@ -165,10 +165,12 @@ multiplied_parameters = {name: multiplied(shape) for name, shape in SHAPES.items
 crossings = {name: crossing(multiplied_parameters[name], shape) for name, shape in SHAPES.items()}
 headless = {name: multiplied_parameters[name] - s.d_model * s.vocab for name, s in SHAPES.items()}
 crossing_in_widths = {name: crossing(headless[name], s) / s.d_model for name, s in SHAPES.items()}
-crossing_share = attention_share_at(LLAMA_3_8B, int(crossings["llama"]))
+at_crossing_flops = count_components(LLAMA_3_8B, round(crossings["llama"]))
+crossing_attention_flops = at_crossing_flops.pop("attention")
+crossing_rest_flops = sum(at_crossing_flops.values())
 for name, T in crossings.items():
     print(f"{name:6} T = {T:9,.1f}; without the head {crossing_in_widths[name]} d")
-assert crossing_share == 0.5
+assert crossing_attention_flops == crossing_rest_flops
 # --8<-- [end:crossing]
 
 
@@ -209,6 +211,9 @@ def over_count(name: str, T: int) -> dict[str, float]:
     return {formula: flops / step_flops(shape, T) for formula, flops in said.items()}
 
 
+counted_step_flops = sum(count_step(GPT2_SMALL, 1_024, eager))
+palm_step_flops = formulas.palm_flops(GPT2_SMALL, multiplied_parameters["gpt2"], 1_024, 1_024)
+assert counted_step_flops == step_flops(GPT2_SMALL, 1_024) == palm_step_flops
 formula_ratio = {name: over_count(name, T) for name, T in CONTEXT.items()}
 for formula in formula_ratio["gpt2"]:
     print(f"{formula:14}{formula_ratio['gpt2'][formula]:8.4f}{formula_ratio['llama'][formula]:8.4f}")
