@@ -246,30 +246,34 @@ def peak_bytes(
     wider = stream - row * d  # autocast: so much wider than a product's input
     kept = activation_bytes(shape, seq_len, batch, width, fused, checkpointing)
     layers = kept["layers"] + L * (1 if checkpointing == "full" else 2) * wider
-    activations = layers + kept["rotary"] + kept["norm"] + kept["head_input"] + wider
+    activations = layers + kept["rotary"] + kept["norm"] + kept["head_input"] + wider * (2 if chunks > 1 else 1)
     # The layer that goes backward: what it kept, and the gradients on their way through its MLP or its scores.
     whole = layer_bytes(shape, seq_len, batch, width, fused)
     inside = layer_bytes(shape, seq_len, batch, width, fused, "selective") if checkpointing == "selective" else whole
     mlp = sum(inside.values()) + 2 * wider + stream + (2 if shape.gated else 1) * row * f
     scores = whole["norms"] // 2 + wider + whole["qkv_input"] + whole["qkv"] + 3 * whole["scores"] + stream
-    layer = max(mlp, 0 if fused else scores)
+    scores += inside["qkv"] if checkpointing == "selective" else 0  # beside those that are made again
+    layer = mlp if fused else max(mlp, scores)
+    hidden = stream if chunks > 1 else 0  # the head's input, and its gradient, which wait for the last chunk
 
     counts, gradient = parameters(shape), each.gradients
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
-    total, head, down = sum(counts.values()), shape.vocab * d, shape.experts * d * f
-    upper = matrices // L * (L - 1) + head + down  # parameters whose gradients exist inside of the first layer
+    total, head = sum(counts.values()), shape.vocab * d
+    done = head + (shape.experts * d * f if layer == mlp else (counts["mlp"] + counts["out"]) // L)  # gradients there
     before = gradient * total if accumulated else 0
     loss = max(before, gradient * head if chunks > 1 else 0)
     cast = 2 if recipe == "autocast" else 0  # bytes of a matrix's element; a checkpoint drops them and casts again
+    upper = matrices // L * (L - 1)
+    again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
     copies = cast * (matrices // L if checkpointing == "full" else matrices)
     logits = -(-tokens // chunks) * shape.vocab
     at = {
         "forward": (before, cast * (matrices + head), activations, 0, 8 * logits, 0),
-        "loss": (loss, copies + cast * head, activations, 0, 12 * logits, row * d if chunks > 1 else 0),
-        "head": (loss, copies + cast * head, activations, 0, width * logits, (width + 2 * cast) * head),
-        "last_layer": (max(before, gradient * (head + down)), copies, layers - layers // L, layer, 0, 0),
-        "first_layer": (max(before, gradient * upper), cast * matrices // L, 0, layer, 0, 0),
-        "embedding": (gradient * total, 0, 0, 0, 0, stream + (gradient * head if shape.tied or accumulated else 0)),
+        "loss": (loss, copies + cast * head, activations, 0, 12 * logits, hidden),
+        "head": (loss, copies + cast * head, activations, 0, width * logits, (width + 2 * cast) * head + hidden),
+        "last_layer": (max(before, gradient * done), copies, layers - layers // L, layer, 0, 2 * hidden),
+        "first_layer": (max(before, gradient * (done + upper)), cast * matrices // L, 0, layer, 0, 2 * hidden),
+        "embedding": (gradient * total, 0, 0, 0, 0, stream + 2 * hidden + again),
         "update": (max(gradient, each.master) * total, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
     }
     lines = ("gradients", "copies", "activations", "layer", "logits", "temporaries")

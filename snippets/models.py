@@ -272,7 +272,9 @@ def chunked_backward(model: Model, tokens: Tensor, targets: Tensor, chunks: int)
         part = F.cross_entropy(model.head(piece).float(), words, reduction="sum") / targets.numel()
         part.backward()
         losses.append(part.detach())
-    hidden.backward(torch.cat([piece.grad for piece in pieces if piece.grad is not None]))
+    gradient = torch.cat([piece.grad for piece in pieces if piece.grad is not None])
+    del piece, pieces  # they hold the same gradients
+    hidden.backward(gradient)
     return torch.stack(losses).sum()
 
 
