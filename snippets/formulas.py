@@ -148,7 +148,8 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "fp32": Recipe(4, 4, 0, 8),  # also under autocast, which casts weights for the time of a step
+    "fp32": Recipe(4, 4, 0, 8),
+    "autocast": Recipe(4, 4, 0, 8),  # products in bfloat16: the weights are cast for the time of a step
     "bf16": Recipe(2, 2, 0, 4),  # torch.optim.AdamW keeps moments in the type of the weights
     "bf16_master": Recipe(2, 2, 4, 8),  # Rajbhandari et al. 2020, section 3.1
 }
@@ -220,6 +221,67 @@ def logits_bytes(shape: Decoder, tokens: int) -> dict[str, int]:
 
 
 # --8<-- [end:activations]
+
+
+# --8<-- [start:peak]
+def peak_bytes(
+    shape: Decoder,
+    seq_len: int,
+    batch: int = 1,
+    recipe: str = "autocast",
+    fused: bool = True,
+    checkpointing: str = "none",
+    chunks: int = 1,
+    accumulated: bool = False,
+    foreach: bool = False,
+) -> dict[str, dict[str, int]]:
+    """Bytes of tensors by line, at each moment at which a step can peak; the peak is the largest sum.
+
+    Head and loss go forward and backward in `chunks` of the tokens; gradients of an earlier batch can be there already
+    (`accumulated`); AdamW makes a temporary of all weights (`foreach`), or none if fused.
+    """
+    each, width, L = RECIPES[recipe], 4 if recipe == "fp32" else 2, shape.layers
+    tokens, d, f = batch * seq_len, shape.d_model, shape.d_ff
+    row, stream = width * tokens, each.weights * tokens * d  # a feature of all tokens; the residual path, float32 under
+    wider = stream - row * d  # autocast: so much wider than a product's input
+    kept = activation_bytes(shape, seq_len, batch, width, fused, checkpointing)
+    layers = kept["layers"] + L * (1 if checkpointing == "full" else 2) * wider
+    activations = layers + kept["rotary"] + kept["norm"] + kept["head_input"] + wider * (2 if chunks > 1 else 1)
+    # The layer that goes backward: what it kept, and the gradients on their way through its MLP or its scores.
+    whole = layer_bytes(shape, seq_len, batch, width, fused)
+    inside = layer_bytes(shape, seq_len, batch, width, fused, "selective") if checkpointing == "selective" else whole
+    mlp = sum(inside.values()) + 2 * wider + stream + (2 if shape.gated else 1) * row * f
+    scores = whole["norms"] // 2 + wider + whole["qkv_input"] + whole["qkv"] + 3 * whole["scores"] + stream
+    scores += inside["qkv"] if checkpointing == "selective" else 0  # beside those that are made again
+    layer = mlp if fused else max(mlp, scores)
+    hidden = stream if chunks > 1 else 0  # the head's input, and its gradient, which wait for the last chunk
+
+    counts, gradient = parameters(shape), each.gradients
+    matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
+    total, head = sum(counts.values()), shape.vocab * d
+    done = head + (shape.experts * d * f if layer == mlp else (counts["mlp"] + counts["out"]) // L)  # gradients there
+    before = gradient * total if accumulated else 0
+    loss = max(before, gradient * head if chunks > 1 else 0)
+    cast = 2 if recipe == "autocast" else 0  # bytes of a matrix's element; a checkpoint drops them and casts again
+    upper = matrices // L * (L - 1)
+    again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
+    copies = cast * (matrices // L if checkpointing == "full" else matrices)
+    logits = -(-tokens // chunks) * shape.vocab
+    at = {
+        "forward": (before, cast * (matrices + head), activations, 0, 8 * logits, 0),
+        "loss": (loss, copies + cast * head, activations, 0, 12 * logits, hidden),
+        "head": (loss, copies + cast * head, activations, 0, width * logits, (width + 2 * cast) * head + hidden),
+        "last_layer": (max(before, gradient * done), copies, layers - layers // L, layer, 0, 2 * hidden),
+        "first_layer": (max(before, gradient * (done + upper)), cast * matrices // L, 0, layer, 0, 2 * hidden),
+        "embedding": (gradient * total, 0, 0, 0, 0, stream + 2 * hidden + again),
+        "update": (max(gradient, each.master) * total, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
+    }
+    lines = ("gradients", "copies", "activations", "layer", "logits", "temporaries")
+    state = state_bytes(total, each) | {"batch": 16 * tokens}  # tokens and targets
+    return {moment: state | dict(zip(lines, sizes, strict=True)) for moment, sizes in at.items()}
+
+
+# --8<-- [end:peak]
 
 
 # --8<-- [start:serving]
