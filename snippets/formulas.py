@@ -31,6 +31,8 @@ class Decoder:
     norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
     experts: int = 1  # MLPs a layer
     active_experts: int = 1  # of these, how many a token goes through
+    qkv_biases: bool = False  # of queries, keys and values alone (Qwen 2)
+    head_norms: bool = False  # an RMSNorm of each head's queries and keys (Qwen 3)
 
 
 # --8<-- [end:shape]
@@ -47,11 +49,11 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     return {
         "embedding": V * d,
         "positions": shape.positions * d,
-        "qkv": L * (d + bias) * (wide + 2 * narrow),
+        "qkv": L * (d + max(bias, shape.qkv_biases)) * (wide + 2 * narrow),
         "out": L * (wide + bias) * d,
         "mlp": L * expert * (shape.active_experts if active else shape.experts),
         "router": L * d * shape.experts if shape.experts > 1 else 0,
-        "norms": L * 2 * norm + norm,
+        "norms": L * (2 * norm + 2 * shape.head_dim * shape.head_norms) + norm,
         "head": 0 if shape.tied else V * d,
     }
 
