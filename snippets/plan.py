@@ -171,17 +171,16 @@ def plan(**asked: Any) -> dict[str, Any]:
     pairs = {name: formulas.token_flops(shape, setup.context, name == "causal", *work) for name in ("all", "causal")}
     flops = pairs[a["pairs"]]
     step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
-    all_peaks = setup.gpus * peak_flop_per_second
-    tokens_per_second = a["tokens_per_second"] or (a["step_seconds"] and step_tokens / a["step_seconds"])
-    mfu = tokens_per_second * flops["model"] / all_peaks if tokens_per_second else a["mfu"] or 0.4
+    at_the_peak = 1 / formulas.training_seconds(flops["model"], setup.gpus, peak_flop_per_second, mfu=1)  # tokens/s
+    told = next((name for name in SPEEDS if a[name]), None)
+    speed = a[told] if told else 0.4
+    tokens_per_second = {"tokens_per_second": speed, "step_seconds": step_tokens / speed}.get(told, speed * at_the_peak)
+    mfu = tokens_per_second / at_the_peak
     hfu = mfu * flops["device"] / flops["model"]
     if hfu > 1:
         raise ValueError(
-            f"--{(told or ['mfu'])[0].replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it"
+            f"--{(told or 'mfu').replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it"
         )
-    tokens_per_second = (
-        tokens_per_second or formulas.training_seconds(flops["model"], setup.gpus, peak_flop_per_second, mfu) ** -1
-    )
     tokens = a["tokens"] or (int(a["days"] * 86_400 * tokens_per_second) if a["days"] else None)
     seconds = tokens / tokens_per_second if tokens else None
     gpu_hours = setup.gpus * seconds / 3_600 if seconds else None

@@ -159,7 +159,8 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
             raise ValueError(f"--shape: {key!r} is not a field; fields are {', '.join(types)}")
         if not (value.isascii() and value.isdigit() and low <= int(value[:20]) < 10**9):
             raise ValueError(f"--shape: {key}={value}; give {', '.join(needed)} whole numbers, such as {key}=32")
-    shape = Decoder(**{key: bool(int(value)) if types[key] is bool else int(value) for key, value in told.items()})
+    sizes: dict[str, Any] = {key: bool(int(text)) if types[key] is bool else int(text) for key, text in told.items()}
+    shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
         raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
     return shape
