@@ -265,7 +265,7 @@ def peak_bytes(
     loss = before or (gradient * head if hidden else 0)
     again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
     copies, logits = cast * (matrices + head), -(-tokens // chunks) * shape.vocab
-    left = copies if hidden else 0  # autocast keeps its casts until its end, here that of the step
+    left = 0 if full or not hidden else copies  # autocast keeps its casts until its end, or that of a checkpoint
     below = cast * (of_layer if full else matrices)
     at = {  # gradients, copies, activations of other layers, of this layer, logits, temporaries
         "forward": (before, copies, layers + above, 0, 8 * logits, 0),
