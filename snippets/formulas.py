@@ -216,8 +216,7 @@ def activation_bytes(
 
 def logits_bytes(shape: Decoder, tokens: int) -> dict[str, int]:
     """Bytes of the logits at the backward pass's first moment: three times float32, where most steps peak."""
-    each = 4 * tokens * shape.vocab
-    return {"log_probabilities": each, "their_gradient": each, "logits_gradient": each}
+    return dict.fromkeys(("log_probabilities", "their_gradient", "logits_gradient"), 4 * tokens * shape.vocab)
 
 
 # --8<-- [end:activations]
@@ -251,7 +250,7 @@ def peak_bytes(
     wide = 2 * wider + (3 * row * d if cast and shape.gated else 0) + (softmax if inside is whole else 0)
     layers = kept["layers"] + L * (wider if full else wide)
     hidden = stream if chunks > 1 else 0  # the head's input, and its gradient, wait for the last chunk
-    above = kept["rotary"] + kept["norm"] + kept["head_input"] + wider + (wider if hidden else 0)
+    every = layers + kept["rotary"] + kept["norm"] + kept["head_input"] + (2 if hidden else 1) * wider
     # The layer that goes backward: what it kept, and the gradients on their way through its MLP or its scores.
     mlp = sum(inside.values()) + wide + stream + (2 if shape.gated else 1) * row * shape.d_ff
     scores = whole["norms"] // 2 + wider + whole["qkv_input"] + whole["qkv"] + stream
@@ -261,17 +260,16 @@ def peak_bytes(
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
     total, head, of_layer, upper = sum(counts.values()), shape.vocab * d, matrices // L, matrices - matrices // L
     done = head + (shape.experts * d * shape.d_ff if layer == mlp else (counts["mlp"] + counts["out"]) // L)
-    before = gradient * total if accumulated else 0
-    loss = before or (gradient * head if hidden else 0)
+    before, first = gradient * total if accumulated else 0, gradient * head if hidden else 0
     again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
     copies, logits = cast * (matrices + head), -(-tokens // chunks) * shape.vocab
     left = 0 if full or not hidden else copies  # autocast keeps its casts until its end, or that of a checkpoint
-    below = cast * (of_layer if full else matrices)
+    below = copies if hidden else cast * (of_layer if full else matrices)
     at = {  # gradients, copies, activations of other layers, of this layer, logits, temporaries
-        "forward": (before, copies, layers + above, 0, 8 * logits, 0),
-        "loss": (loss, cast * head if full and not hidden else copies, layers + above, 0, 12 * logits, hidden),
-        "head": (loss, copies, layers + above, 0, 0 if cast else width * logits, (width + 2 * cast) * head + hidden),
-        "last_layer": (before or gradient * done, left or below, layers - layers // L, layer, 0, 2 * hidden),
+        "forward": (before, copies, every, 0, 8 * logits, 0),
+        "loss": (before or first, cast * head if full and not hidden else copies, every, 0, 12 * logits, hidden),
+        "head": (before or first, copies, every, 0, 0 if cast else width * logits, (width + 2 * cast) * head + hidden),
+        "last_layer": (before or gradient * done, below, layers - layers // L, layer, 0, 2 * hidden),
         "first_layer": (before or gradient * (done + upper), left or cast * of_layer, 0, layer, 0, 2 * hidden),
         "embedding": (gradient * total, left, 0, 0, 0, stream + 2 * hidden + again),
         "update": (max(gradient, each.master) * total, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
