@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import formulas  # the book's arithmetic; it lies beside this file, like what else is imported below
+import savings
 from formulas import RECIPES, Decoder
 from plan_options import OPTIONS, SPEEDS, read_gpu, read_options, read_shape
 
@@ -54,16 +55,13 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         accumulated=setup.accumulation > 1,
     )
     if setup.rank:
-        tokens = setup.context * setup.micro_batch
-        at = formulas.frozen_bytes(
-            setup.shape, at, setup.recipe, setup.rank, setup.four_bit, 0 if setup.checkpointing == "full" else tokens
-        )
+        kept = 0 if setup.checkpointing == "full" else setup.context * setup.micro_batch
+        at = savings.frozen_bytes(setup.shape, at, setup.recipe, setup.rank, setup.four_bit, kept)
     if setup.eight_bit:
-        trained = sum(formulas.parameters(setup.shape).values())
-        trained = formulas.adapter_parameters(setup.shape, setup.rank) if setup.rank else trained
-        moments = formulas.quantized_bytes(2 * trained, 8, 256)  # blocks of bitsandbytes since 0.44
+        trained = savings.trained_parameters(setup.shape, setup.rank)
+        moments = savings.quantized_bytes(2 * trained, 8, 256)  # blocks of bitsandbytes since 0.44
         at = {moment: lines | {"optimizer": moments} for moment, lines in at.items()}
-    at = formulas.sharded_bytes(setup.shape, at, setup.recipe, setup.gpus, setup.zero, frozen=setup.rank > 0)
+    at = savings.sharded_bytes(setup.shape, at, setup.recipe, setup.gpus, setup.zero, frozen=setup.rank > 0)
     away = {"master": 0, "optimizer": 0} if setup.offload else {}
     at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
@@ -92,11 +90,10 @@ def largest(holds: Callable[[int], bool], limit: int) -> int:
 # --8<-- [start:work]
 def ladder(setup: Setup, memory_bytes: float, flops: dict[str, float], step_seconds: float) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs."""
-    parameters = sum(formulas.parameters(setup.shape).values())
-    width = 4 if setup.recipe == "fp32" else 2
+    parameters = savings.trained_parameters(setup.shape)
     full = formulas.recompute_flops(setup.shape, setup.context)
     again = (sum(full.values()) / setup.context - flops["again"]) / flops["device"] * step_seconds
-    gathers = width * parameters * setup.accumulation
+    width = 4 if setup.recipe == "fp32" else 2
     rungs: list[tuple[str, dict[str, Any], float, float]] = [  # its name, what it changes, seconds, bytes a step
         ("fused attention", {"fused": True}, 0, 0),
         ("loss in 8 chunks", {"chunks": max(8, setup.chunks)}, 0, 0),
@@ -105,9 +102,12 @@ def ladder(setup: Setup, memory_bytes: float, flops: dict[str, float], step_seco
     ]
     if setup.gpus > 1:
         stages = range(setup.zero + 1, 4)
-        rungs += [(f"ZeRO {stage}", {"zero": stage}, 0, gathers if stage == 3 else 0) for stage in stages]
+        rungs += [
+            (f"ZeRO {stage}", {"zero": stage}, 0, width * parameters * setup.accumulation if stage == 3 else 0)
+            for stage in stages
+        ]
     rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
-    trained = formulas.adapter_parameters(setup.shape, setup.rank) if setup.rank else parameters
+    trained = savings.trained_parameters(setup.shape, setup.rank)
     rungs.append(("state in the host's memory", {"offload": True}, 0, 2 * width * trained / setup.gpus))
     now = needed_bytes(setup)
     for name, change, seconds, moved_bytes in rungs:
@@ -159,22 +159,21 @@ def plan(**asked: Any) -> dict[str, Any]:
     def fits(**change: Any) -> bool:
         return needed_bytes(setup._replace(**change)) <= gpu.memory_bytes
 
-    def fits_on(gpus: int) -> bool:
-        return fits(gpus=gpus, zero=zero if gpus > 1 else 0)
-
     moment, lines = peak(setup)
     needs_bytes = sum(lines.values())
-    fewest_gpus = 1 if fits_on(1) else 1 + largest(lambda gpus: not fits_on(gpus), 2**20)
+    fewest_gpus = 1 if fits(gpus=1, zero=0) else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in range(4)} if setup.gpus > 1 else {}
 
     work = (setup.fused, setup.checkpointing, setup.rank)
-    pairs = {name: formulas.token_flops(shape, setup.context, name == "causal", *work) for name in ("all", "causal")}
+    pairs = {name: savings.token_flops(shape, setup.context, name == "causal", *work) for name in ("all", "causal")}
     flops = pairs[a["pairs"]]
     step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
     at_the_peak = 1 / formulas.training_seconds(flops["model"], setup.gpus, peak_flop_per_second, mfu=1)  # tokens/s
     told = next((name for name in SPEEDS if a[name]), None)
-    speed = a[told] if told else 0.4
-    tokens_per_second = {"tokens_per_second": speed, "step_seconds": step_tokens / speed}.get(told, speed * at_the_peak)
+    speed: float = a[told] if told else 0.4
+    tokens_per_second: float = {"tokens_per_second": speed, "step_seconds": step_tokens / speed}.get(
+        told or "", speed * at_the_peak
+    )
     mfu = tokens_per_second / at_the_peak
     hfu = mfu * flops["device"] / flops["model"]
     if hfu > 1:
@@ -187,9 +186,9 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     counts, active = formulas.parameters(shape), formulas.parameters(shape, active=True)
     total = sum(counts.values())
-    trained = formulas.adapter_parameters(shape, setup.rank) if setup.rank else total
+    trained = savings.trained_parameters(shape, setup.rank)
     each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = formulas.quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
+    optimizer_bytes = savings.quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
     cache = formulas.cache_bytes(shape, setup.context)
     read_bytes = 2 * (sum(active.values()) - (0 if shape.tied else active["embedding"])) + cache
     alone = 2 * total + cache <= gpu.memory_bytes and gpu.bandwidth_bytes_per_second
@@ -266,20 +265,21 @@ def table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s",
     )
     if found["tokens"]:
-        yield "training", f"{found['tokens']:,} tokens, {found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours"
-    if found["money"]:
-        yield "it costs", f"{found['money']:,.0f}"
+        price = f", {found['money']:,.0f} to pay" if found["money"] else ""
+        yield (
+            "training",
+            f"{found['tokens']:,} tokens, {found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours{price}",
+        )
     yield (
         "checkpoint",
         f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {gib(found['checkpoint_weights_bytes'])}",
     )
-    yield "keys and values", f"{gib(found['cache_bytes'])} a sequence"
-    if found["decode_tokens_per_second"]:
-        yield "decoding", f"at most {found['decode_tokens_per_second']:,.0f} tokens/s of one sequence on one GPU"
+    rate = found["decode_tokens_per_second"]
+    decoding = f"; one GPU decodes at most {rate:,.0f} tokens/s of it" if rate else ""
+    yield "keys and values", f"{gib(found['cache_bytes'])} a sequence{decoding}"
     for rung in [] if found["fits"] else found["ladder"]:
-        costs = [f"{rung['adds_seconds_a_step']:.3g} s a step"] if rung["adds_seconds_a_step"] else []
-        costs += [f"{gib(rung['moves_bytes_a_step'])} moved a step"] if rung["moves_bytes_a_step"] else []
-        cost = f", costs {' and '.join(costs)}" if costs else ""
+        cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
+        cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
         yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {'fits' if rung['fits'] else 'not yet'}"
     if found["estimated"]:
         yield "estimated, not counted", ", ".join(found["estimated"])

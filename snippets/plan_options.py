@@ -67,7 +67,7 @@ BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
 NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", re.ASCII)
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
 EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192", "share": "0.4 for 40 %"}
-LARGEST, SMALLEST = Decimal("1e18"), Decimal("1e-6")  # what lies beyond is a slip of the keyboard
+SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
 
 def read(name: str, value: Any) -> Any:
@@ -99,7 +99,7 @@ def read(name: str, value: Any) -> Any:
     if scale is None or (kind == "bytes" and not match[2] and isinstance(value, str)):
         raise ValueError(f"{flag}: the unit of {text!r} is missing or not known; {mend}")
     number = Decimal(match[1]) * scale
-    if not SMALLEST <= number <= LARGEST:
+    if not Decimal(SMALLEST) <= number <= Decimal(LARGEST):
         raise ValueError(f"{flag}: {text!r} does not lie between {SMALLEST} and {LARGEST}; {mend}")
     if kind in ("count", "length") and number % 1:
         raise ValueError(f"{flag}: {text!r} is not a whole number; {mend}")
