@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import formulas  # the book's arithmetic; it lies beside this file, like what else is imported below
 import savings
 from formulas import RECIPES, Decoder
-from plan_options import OPTIONS, SPEEDS, read_gpu, read_options, read_shape
+from plan_options import EXAMPLE, OPTIONS, SPEEDS, read_gpu, read_options, read_shape
 
 # --8<-- [end:setup]
 
@@ -100,12 +100,11 @@ def ladder(setup: Setup, memory_bytes: float, flops: dict[str, float], step_seco
         ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0, 0),
         ("full checkpointing", {"checkpointing": "full"}, again, 0),
     ]
-    if setup.gpus > 1:
-        stages = range(setup.zero + 1, 4)
-        rungs += [
-            (f"ZeRO {stage}", {"zero": stage}, 0, width * parameters * setup.accumulation if stage == 3 else 0)
-            for stage in stages
-        ]
+    stages = range(setup.zero + 1, 4) if setup.gpus > 1 else ()
+    rungs += [
+        (f"ZeRO {stage}", {"zero": stage}, 0, width * parameters * setup.accumulation if stage == 3 else 0)
+        for stage in stages
+    ]
     rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
     trained = savings.trained_parameters(setup.shape, setup.rank)
     rungs.append(("state in the host's memory", {"offload": True}, 0, 2 * width * trained / setup.gpus))
@@ -235,10 +234,6 @@ def plan(**asked: Any) -> dict[str, Any]:
 
 
 # --8<-- [start:table]
-EXAMPLE = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
-EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}
-
-
 def table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer: what, and how much."""
 

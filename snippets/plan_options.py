@@ -106,6 +106,8 @@ def read(name: str, value: Any) -> Any:
     return int(number) if kind in ("count", "length", "bytes") else float(number)
 
 
+EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
+EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}  # if nothing is asked
 SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
 
 
