@@ -62,7 +62,7 @@ OPTIONS = {
     "pipeline_parallel": Option("refused", None, "not planned here"),
 }
 SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15}
-BYTES = {"B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
+BYTES = {"": 1, "B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
 BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
 NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", re.ASCII)
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
