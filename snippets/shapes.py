@@ -110,8 +110,12 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
             raise ValueError(f"--config: {key} = {value!r}; write true or false")
         return value
 
+    d, heads = (
+        (size("n_embd"), size("n_head")) if kind == "gpt2" else (size("hidden_size"), size("num_attention_heads"))
+    )
+    if d % heads and config.get("head_dim") is None:
+        raise ValueError(f"--config: {heads} heads do not share {d} features evenly; mend one of the two")
     if kind == "gpt2":
-        d, heads = size("n_embd"), size("n_head")
         shape = replace(gpt2(d, size("n_layer"), heads), vocab=size("vocab_size"), positions=size("n_positions"))
         return replace(shape, d_ff=size("n_inner", 4 * d), tied=flag("tie_word_embeddings", True))
 
@@ -120,7 +124,6 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
         raise ValueError(
             f"--config: sliding_window = {window!r} is not counted here; ask for --context {window} or less"
         )
-    d, heads = size("hidden_size"), size("num_attention_heads")
     biased = flag("attention_bias", False)
     if biased and not (kind == "llama" and flag("mlp_bias", False)):
         raise ValueError("--config: attention_bias = true is counted here for a llama with mlp_bias = true alone")

@@ -109,6 +109,7 @@ CONFIG = {
         ({"model_type": "mamba"}, "model_type 'mamba' is not known; known are gpt2, llama"),
         ({"hidden_size": None}, "hidden_size = None; a llama needs a whole number above 0"),
         ({"hidden_size": True}, "hidden_size = True"),
+        ({"hidden_size": 66}, "4 heads do not share 66 features evenly"),
         ({"attention_bias": True}, "attention_bias = true is counted here for a llama with mlp_bias"),
         ({"mlp_bias": True}, "mlp_bias = true is counted here with attention_bias"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no'; write true or false"),
