@@ -264,8 +264,11 @@ def peak_bytes(
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
     total, head, of_layer, upper = sum(counts.values()), shape.vocab * d, matrices // L, matrices - matrices // L
     done = head + (shape.experts * d * shape.d_ff if layer == mlp else (counts["mlp"] + counts["out"]) // L)
+    last = d * shape.d_ff if shape.tied else head  # its gradient waits while that of its master weight is made
+    updated = each.master * total + gradient * last if each.master else gradient * total
     before, first = gradient * total if accumulated else 0, gradient * head if hidden else 0
-    again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
+    summed = 2 if shape.tied and not hidden else 0  # a tied matrix's two gradients, before autograd's sum of them
+    again = gradient * head * (summed + accumulated or shape.tied)  # the embedding's, before it is added
     copies, logits = cast * (matrices + head), -(-tokens // chunks) * shape.vocab
     left = 0 if full or not hidden else copies  # autocast keeps its casts until its end, or that of a checkpoint
     below = copies if hidden else cast * (of_layer if full else matrices)
@@ -276,7 +279,7 @@ def peak_bytes(
         "last_layer": (before or gradient * done, below, layers - layers // L, layer, 0, 2 * hidden),
         "first_layer": (before or gradient * (done + upper), left or cast * of_layer, 0, layer, 0, 2 * hidden),
         "embedding": (gradient * total, left, 0, 0, 0, stream + 2 * hidden + again),
-        "update": (max(gradient, each.master) * total, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
+        "update": (updated, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
     }
     lines = ("gradients", "copies", "activations", "layer", "logits", "temporaries")
     state = state_bytes(total, each) | {"batch": 16 * tokens}  # tokens and targets

@@ -12,8 +12,8 @@ import random
 from typing import Any
 
 import torch
-from accounting import Trace  # the toolkit, the models and the planner lie beside this file
-from models import again, build, chunked_backward, eager, flash, loss
+from models import again, build, eager, flash, loss
+from peaks import counted_peak
 from plan import plan
 from shapes import SHAPES
 from torch import Tensor
@@ -98,48 +98,6 @@ assert all(counted == planned for counted, planned in step_flops.values())
 # --8<-- [end:flops]
 
 
-# --8<-- [start:step]
-def count_step(asked: dict[str, Any]) -> int:
-    """The most bytes that tensors hold at once in a whole step with AdamW, of a model on meta."""
-    shape, recipe, checkpointing = SHAPES[asked["model"]], asked["recipe"], asked["checkpointing"]
-    attend = eager if asked["attention"] == "eager" else flash
-    dtype = torch.float32 if recipe == "fp32" else torch.bfloat16
-    model = build(shape, again(attend) if checkpointing == "selective" else attend, dtype)
-    if checkpointing == "full":
-        for block in model.blocks:
-            block.forward = again(block.forward)
-    weights = list(model.parameters())
-    updated = [weight.detach().float() for weight in weights] if recipe == "bf16-master" else weights
-    moments = [[torch.empty_like(weight) for weight in updated] for _ in range(2)]
-    steps = [torch.empty((), device="meta") for _ in updated]
-    size = (asked["micro_batch"], asked["context"])
-    tokens, targets = (torch.zeros(size, dtype=torch.int64, device="meta") for _ in range(2))
-
-    trace = Trace()
-    for tensor in [*weights, *updated, *moments[0], *moments[1], tokens, targets]:
-        trace.hold(tensor.untyped_storage())
-    with trace:
-        for _ in range(asked["accumulation"]):
-            if asked["chunks"] == 1:
-                loss(model, tokens, targets).backward()
-            else:
-                chunked_backward(model, tokens, targets, asked["chunks"])
-        gradients = []
-        for weight in weights:  # one by one: a copy in float32 for master weights, and the gradient goes
-            assert weight.grad is not None
-            gradients.append(weight.grad.float() if recipe == "bf16-master" else weight.grad)
-            weight.grad = None
-        with torch.no_grad():
-            rates: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
-            torch._fused_adamw_(updated, gradients, *moments, [], steps, amsgrad=False, maximize=False, **rates)
-            for weight, master in zip(weights, updated, strict=True):
-                weight.copy_(master)
-    return trace.peak_bytes
-
-
-# --8<-- [end:step]
-
-
 # --8<-- [start:peaks]
 NUM_STEPS = 48
 drawn = random.Random(NUM_STEPS)
@@ -164,7 +122,17 @@ def compare(asked: dict[str, Any]) -> dict[str, Any]:
     """What was planned of a step and what was counted."""
     found = plan(gpu="H100 SXM", **asked)
     planned = found["memory_bytes"]["total"] - found["memory_bytes"]["allowance"]
-    counted = count_step(asked)
+    counted = counted_peak(
+        SHAPES[asked["model"]],
+        asked["context"],
+        asked["micro_batch"],
+        asked["recipe"].replace("-", "_"),
+        asked["attention"] == "fused",
+        asked["checkpointing"],
+        asked["chunks"],
+        accumulated=asked["accumulation"] > 1,
+        foreach=False,
+    )
     return asked | {
         "planned_bytes": planned,
         "counted_bytes": counted,

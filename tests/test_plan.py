@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from formulas import forward_flops, parameters, peak_bytes
 from plan import plan
-from plan_options import OPTIONS
+from plan_options import OPTIONS, read
 from shapes import LLAMA_3_8B, SHAPES, from_config
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
@@ -77,7 +77,7 @@ def test_what_cannot_be_meant_is_refused_with_the_mend(asked: dict[str, Any], se
     assert sentence in str(caught.value)
 
 
-WRITTEN = {
+WRITTEN: dict[str, list[tuple[Any, Any]]] = {
     "tokens": [("15T", 15 * 10**12), ("70b", 70 * 10**9), ("１５Ｔ", 15 * 10**12), ("1.5e3", 1500), (2.0, 2)],
     "price": [("2.5", 2.5), (".5", 0.5), ("２．５", 2.5), (3, 3.0)],
     "allowance": [("80GB", 80 * 10**9), ("80 GiB", 80 * 2**30), ("512mib", 2**29), (7, 7)],
@@ -86,8 +86,6 @@ WRITTEN = {
 
 
 def test_numbers_are_read_as_people_write_them() -> None:
-    from plan_options import read
-
     for name, pairs in WRITTEN.items():
         for written, number in pairs:
             assert read(name, written) == number, written
@@ -162,8 +160,8 @@ def test_the_limits_fit_and_the_next_do_not() -> None:
 
 
 def test_each_rung_frees_what_it_says() -> None:
-    asked = LARGE | {"zero": 0, "attention": "eager", "micro_batch": 4}
-    rungs = {
+    asked: dict[str, Any] = LARGE | {"zero": 0, "attention": "eager", "micro_batch": 4}
+    rungs: dict[str, dict[str, Any]] = {
         "fused attention": {"attention": "fused"},
         "loss in 8 chunks": {"chunks": 8},
         "micro-batches of 1": {"micro_batch": 1, "accumulation": 4},
