@@ -264,7 +264,7 @@ def peak_bytes(
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
     total, head, of_layer, upper = sum(counts.values()), shape.vocab * d, matrices // L, matrices - matrices // L
     done = head + (shape.experts * d * shape.d_ff if layer == mlp else (counts["mlp"] + counts["out"]) // L)
-    last = d * shape.d_ff if shape.tied else head  # its gradient waits while that of its master weight is made
+    last = 0 if foreach else d * shape.d_ff if shape.tied else head  # waits until its master's is made
     updated = each.master * total + gradient * last if each.master else gradient * total
     before, first = gradient * total if accumulated else 0, gradient * head if hidden else 0
     summed = 2 if shape.tied and not hidden else 0  # a tied matrix's two gradients, before autograd's sum of them

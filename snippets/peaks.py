@@ -41,6 +41,9 @@ def prepare(
 
 
 # --8<-- [start:count]
+KEYS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW's state
+
+
 def counted_peak(
     shape: Decoder,
     seq_len: int,
@@ -71,11 +74,11 @@ def counted_peak(
         if foreach:
             optimizer.step()
         else:  # its kernel itself, since torch.optim lets none fuse on meta
-            states = [[state[key] for state in optimizer.state.values()] for key in ("exp_avg", "exp_avg_sq", "step")]
+            first, second, steps = ([state[key] for state in optimizer.state.values()] for key in KEYS)
             gradients = [master.grad for master in masters if master.grad is not None]
             rates: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
             values = [master.detach() for master in masters]
-            torch._fused_adamw_(values, gradients, *states[:2], [], states[2], amsgrad=False, maximize=False, **rates)
+            torch._fused_adamw_(values, gradients, first, second, [], steps, amsgrad=False, maximize=False, **rates)
     has_scores = any(operation.name.startswith("_softmax") for operation in trace.operations)
     assert has_scores != fused  # flash attention makes no T × T tensor
     return trace.peak_bytes
