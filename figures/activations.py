@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.axes import Axes, Names, Scale
 
-WIDTH = 640
 PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
 MIB = 2**20
 TENSORS = {  # in the order in which a block makes them, with their symbols
@@ -24,36 +23,16 @@ def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     stacks = values["activations.length_parts_bytes"] or {}
     counted = values["activations.length_bytes"] or {}
     order = sorted(stacks, key=int)
-    left, top, bottom, step = 62.0, 84.0, 352.0, 200 * MIB
-    highest = max((sum(stack.values()) for stack in stacks.values()), default=1)
-    ceiling = -(-highest // step) * step
-    drawing = Drawing(WIDTH, bottom + 52)
-
-    def height(size: float) -> float:
-        return (bottom - top) * size / ceiling
-
+    axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("MiB"))
+    bottom = [0.0] * len(order)
     for colour, part in enumerate(PARTS):
-        drawing.rect(colour * 160, 2, 14, 14, f"fill-{colour}")
-        drawing.text(colour * 160 + 20, 14, labels[part])
+        sizes = [stacks[length][part] / MIB for length in order]
+        axes.bar(range(len(order)), sizes, colour, labels[part], bottom=bottom)
+        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
     if counted:
-        drawing.circle(7, 34, 4, "ink")
-        drawing.text(20, 39, labels["hooks"])
-    for size in range(0, ceiling + 1, step):
-        y = bottom - height(size)
-        drawing.line(left, y, WIDTH, y, "stroke-muted")
-        drawing.text(left - 8, y + 5, f"{size // MIB:,}", "muted", "end")
-    drawing.text(left - 8, top - 12, "MiB", "muted", "end")
-    pitch = (WIDTH - left) / max(len(order), 1)
-    for index, length in enumerate(order):
-        x, y = left + index * pitch, bottom
-        for colour, part in enumerate(PARTS):
-            y -= height(stacks[length][part])
-            drawing.rect(x + 8, y, pitch - 16, height(stacks[length][part]), f"fill-{colour}")
-        if length in counted:
-            drawing.circle(x + pitch / 2, bottom - height(counted[length]), 4, "ink")
-        drawing.text(x + pitch / 2, bottom + 20, f"{int(length):,}", "muted", "middle")
-    drawing.text((left + WIDTH) / 2, bottom + 44, labels["length"], anchor="middle")
-    return str(drawing)
+        dots = [counted[length] / MIB if length in counted else None for length in order]
+        axes.scatter(range(len(order)), dots, "ink", labels["hooks"])
+    return str(axes)
 
 
 def kept(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

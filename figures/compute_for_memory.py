@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.axes import Axes, Scale
 
-WIDTH = 640
 STRATEGIES = ("none", "attention", "products", "full")
 GIB = 2**30
 
@@ -22,44 +21,20 @@ def trade(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     if values["compute_for_memory.measured_dtype"] == "bfloat16":
         timed = {name: compared[name]["to_none_ratio"] for name in STRATEGIES if name in compared}
     names = [name for name in STRATEGIES if name in counted]
-    left, top, bottom, right = 48.0, 44.0, 300.0, WIDTH - 20.0
-    highest = max((counted[name]["kept_bytes"] for name in names), default=GIB) * 1.1
-    widest = max([1.2, *ratios.values(), *timed.values()]) + 0.1
-    start = min([1.0, *timed.values()]) - 0.02
-
-    def place(ratio: float, size: float) -> tuple[float, float]:
-        x = left + (right - left) * (ratio - start) / (widest - start)
-        return x, bottom - (bottom - top) * size / highest
-
-    drawing = Drawing(WIDTH, bottom + 52)
-    for size in range(int(highest / GIB) + 1):
-        _, y = place(1, size * GIB)
-        drawing.line(left, y, right, y, "stroke-ink" if not size else "stroke-muted")
-        drawing.text(left - 8, y + 5, str(size), "muted", "end")
-    drawing.text(left - 8, top - 12, "GiB", "muted", "end")
-    tick = 0.1 if widest < 2 else 0.5
-    for step in range(int((widest - 1) / tick) + 1):
-        x, _ = place(1 + step * tick, 0)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x, bottom + 22, f"{1 + step * tick:.1f}", "muted", "middle")
-    drawing.text((left + right) / 2, bottom + 46, labels["axis"], anchor="middle")
+    widest = max([1.2, *ratios.values(), *timed.values()])
+    axes = Axes(Scale(labels["axis"], high=widest + 0.1), Scale("GiB", low=0))
     if floor:
-        _, y = place(1, floor)
-        drawing.add("line", "stroke-ink", x1=left, y1=y, x2=right, y2=y, stroke_dasharray="5 4")
-        drawing.text(right, y + 18, labels["logits"], "muted", "end")
+        axes.axhline(floor / GIB, labels["logits"], below=True)
     for colour, name in enumerate(names):
-        x, y = place(ratios[name], counted[name]["kept_bytes"])
-        drawing.circle(x, y, 7, f"fill-{colour}")
-        drawing.text(x + 14, y - 6, labels[name])
+        kept = counted[name]["kept_bytes"] / GIB
+        axes.scatter([ratios[name]], [kept], colour, size=7)
+        axes.annotate(labels[name], ratios[name], kept, dx=14, dy=-6)
         if name in timed:
-            x, y = place(timed[name], counted[name]["kept_bytes"])
-            drawing.rect(x - 5, y - 5, 10, 10, f"fill-{colour}")
+            axes.scatter([timed[name]], [kept], colour, marker="s", size=5)
     if timed:
-        drawing.circle(left + 8, 12, 5, "ink")
-        drawing.text(left + 20, 17, labels["counted"])
-        drawing.rect(left + 190, 7, 10, 10, "ink")
-        drawing.text(left + 208, 17, labels["timed"])
-    return str(drawing)
+        axes.scatter([], [], "ink", labels["counted"])
+        axes.scatter([], [], "ink", labels["timed"], marker="s")
+    return str(axes)
 
 
 def strategies(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

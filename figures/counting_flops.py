@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log
 from figures.svg import Drawing
 
 WIDTH = 640
@@ -50,44 +50,17 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         "predicted": values["counting_flops.predicted_time_ratio"] or {},
         "measured": values["counting_flops.measured_time_ratio"] or {},
     }
-    points = {
-        name: sorted((int(width), ratio) for width, ratio in found.items() if ratio) for name, found in series.items()
-    }
-    everything = [point for found in points.values() for point in found] or [(1, 1.0)]
-    left, right, top, bottom = 70.0, WIDTH - 20.0, 40.0, 300.0
-    first, last = (math.log2(edge({width for width, _ in everything})) for edge in (min, max))
-    low = math.floor(math.log10(min(ratio for _, ratio in everything)))
-    high = max(math.ceil(math.log10(max(ratio for _, ratio in everything))), low + 1)
-
-    def place(width: float, ratio: float) -> tuple[float, float]:
-        across = (math.log2(width) - first) / ((last - first) or 1)
-        up = (math.log10(ratio) - low) / (high - low)
-        return left + 16 + across * (right - left - 40), bottom - up * (bottom - top)
-
-    drawing = Drawing(WIDTH, 350)
-    drawing.text(4, 18, labels["ratio"])
-    drawing.line(left, bottom, right, bottom)
-    for power in range(low, high + 1):
-        y = place(2**first, 10.0**power)[1]
-        drawing.line(left, y, right, y, "stroke-muted")
-        drawing.text(left - 10, y + 5, f"{10.0**power:.10f}".rstrip("0").rstrip("."), "muted", anchor="end")
-    for width in sorted({width for width, _ in everything}):
-        drawing.text(place(width, 10.0**low)[0], bottom + 20, f"{width:,}", "muted", anchor="middle")
-    drawing.text(right, bottom + 42, labels["width"], anchor="end")
-
-    for colour, (name, found) in enumerate(points.items()):
-        places = [place(width, ratio) for width, ratio in found]
-        if name != "measured" and places:
-            drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in places), f"stroke-{colour}")
-        for x, y in places:
-            drawing.circle(x, y, 5 if name == "measured" else 3, f"fill-{colour}")
-    x = left
-    for colour, name in enumerate(points):
-        if points[name]:
-            drawing.circle(x, bottom + 37, 5, f"fill-{colour}")
-            drawing.text(x + 10, bottom + 42, labels[name])
-            x += 34 + sum(15 if ord(letter) > 0x2E80 else 7.6 for letter in labels[name])
-    return str(drawing)
+    axes = Axes(Log(labels["width"], ticks=sorted(map(int, series["count"]))), Log(labels["ratio"]))
+    for colour, (name, found) in enumerate(series.items()):
+        points = sorted((int(width), ratio) for width, ratio in found.items() if ratio)
+        if points:
+            widths, ratios = zip(*points, strict=True)
+            if name == "measured":
+                axes.scatter(widths, ratios, colour, labels[name], size=5)
+            else:
+                axes.plot(widths, ratios, colour, labels[name])
+                axes.scatter(widths, ratios, colour, size=3)
+    return str(axes)
 
 
 def blind(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

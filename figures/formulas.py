@@ -89,7 +89,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds", "full_seconds"),
         Formula("run", r"g\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
             "two-questions.md#how-long", "two_questions:published",
-            "napkin_gpu_hours:short", "published.llama_3_70b.gpu_hours:short"),
+            "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan"),
         Formula("h100", r"P = S\,c\,q \cdot 2\,\nu",
             "mfu.md#peak", "mfu:which_peak",
             "DERIVED_FLOP_PER_SECOND.H100 SXM.bfloat16", "PEAK_FLOP_PER_SECOND.H100 SXM.bfloat16"),
@@ -203,6 +203,18 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("forward", r"2T\,(12Ld^2 + Vd) + 4T^2dL",
             "counting-flops.md#tools", "counting_tools:ratios",
             "true_flops.1024:full", "said_flops.FlopCounterMode.1024:full"),
+        Formula("components", r"2TL\,\bigl(d\,(H + 2G)\,Q + HQd + c\,df\bigr) + 2TdV + 4T^2LHQ",
+            "transformer-flops.md#components", "transformer_flops:count",
+            "total_flops.llama:full", "counted_total_flops.llama:full"),
+        Formula("fused_step", r"3C + 2T^2LHQ",
+            "transformer-flops.md#backward", "transformer_flops:backward",
+            "fused_step_flops:full", "counted_fused_step_flops:full"),
+        Formula("palm", r"(6M + 12LHQT)\,T",
+            "transformer-flops.md#papers", "transformer_flops:papers",
+            "palm_step_flops:full", "counted_step_flops:full"),
+        Formula("crossing", r"2T^*M = 4{T^*}^2LHQ",
+            "transformer-flops.md#crossing", "transformer_flops:crossing",
+            "crossing_rest_flops:full", "crossing_attention_flops:full"),
         Formula("block", r"34\,sbh + 5\,as^2b",
             "activations.md#block", "activations:hooks",
             "block_formula_bytes:full", "block_bytes:full"),
@@ -228,15 +240,16 @@ def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> l
         snippet, _, section = formula.code.partition(":")
         shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
         code = f"[{shown}](snippets/{snippet}.py) `{section}`"
-        rows.append([name, tex, *cells, ratio(*(values[quote] if quote else None for quote in quotes)), code])
+        predicted, measured = (values[quote] if quote else None for quote in quotes)
+        rows.append([name, tex, *cells, ratio(predicted, measured, labels["language"]), code])
     return rows
 
 
-def ratio(predicted: float | None, measured: float | None) -> str:
+def ratio(predicted: float | None, measured: float | None, language: str = "en") -> str:
     """Measured over predicted; a bare 1 if they are equal to the last digit."""
     if predicted is None or measured is None:
         return DASH
-    return "1" if measured == predicted else format_value(measured / predicted, "ratio")
+    return "1" if measured == predicted else format_value(measured / predicted, "ratio", language=language)
 
 
 Table = Callable[[Mapping[str, Any], Mapping[str, str]], list[list[str]]]

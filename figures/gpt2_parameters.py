@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.svg import Drawing
+from ledger.units import format_value
 
 WIDTH = 640
 SIZES = ("small", "medium", "large", "xl")
@@ -38,7 +39,8 @@ def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 width = full * found[part] / (largest if title == "count" else total)
                 drawing.rect(x, y, width, BAR, colour)
                 if title == "share" and width > 44:
-                    drawing.text(x + width / 2, y + 18, f"{found[part] / total:.0%}", "paper", anchor="middle")
+                    percent = format_value(found[part] / total, "share", ".0f%", labels["language"])
+                    drawing.text(x + width / 2, y + 18, percent, "paper", anchor="middle")
                 x += width
             if title == "count":
                 drawing.text(x + 8, y + 18, f"{total / 1e6:,.0f}M", "muted")

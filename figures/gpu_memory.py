@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Scale
 from figures.svg import Drawing
 
 WIDTH = 640
@@ -46,47 +47,20 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes after each allocation of a training step, stacked by kind; a dot where the allocator's history has them."""
     stacks = values["gpu_memory.timeline"] or []
-    kinds = values["gpu_memory.KINDS"] or []
     measured = values["gpu_memory.measured_step.timeline_bytes"] or []
     num_forward = 1 + 3 * (values["gpu_memory.NUM_LAYERS"] or 0)  # the input; a weight and two results a layer
-    left, top, bottom = 58.0, 64.0, 330.0
-    highest = max([sum(stack.values()) for stack in stacks] + measured, default=0) or 1
-    step = 20 * MIB
-    ceiling = -(-highest // step) * step
-    drawing = Drawing(WIDTH, bottom + 52)
-
-    def height(size: float) -> float:
-        return (bottom - top) * size / ceiling
-
-    for colour, kind in enumerate(kinds):
-        drawing.rect(colour * 160, 2, 14, 14, f"fill-{colour}")
-        drawing.text(colour * 160 + 20, 14, labels[kind])
+    axes = Axes(Scale(labels["allocations"]), Scale("MiB"))
+    order = range(1, len(stacks) + 1)
+    bottom = [0.0] * len(stacks)
+    for colour, kind in enumerate(values["gpu_memory.KINDS"] or []):
+        sizes = [stack[kind] / MIB for stack in stacks]
+        axes.bar(order, sizes, colour, labels[kind], width=0.9, bottom=bottom)
+        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
     if measured:
-        drawing.circle(7, 34, 4, "ink")
-        drawing.text(20, 39, labels["measured"])
-    for size in range(0, ceiling + 1, step):
-        y = bottom - height(size)
-        drawing.line(left, y, WIDTH, y, "stroke-muted")
-        drawing.text(left - 8, y + 5, f"{size // MIB}", "muted", "end")
-    drawing.text(left - 8, top - 14, "MiB", "muted", "end")
-
-    pitch = (WIDTH - left) / max(len(stacks), len(measured), 1)
-    for index, stack in enumerate(stacks):
-        x, y = left + index * pitch, bottom
-        for colour, kind in enumerate(kinds):
-            part = height(stack[kind])
-            y -= part
-            if part:
-                drawing.rect(x + 1, y, pitch - 2, part, f"fill-{colour}")
-    for index, size in enumerate(measured):
-        drawing.circle(left + (index + 0.5) * pitch, bottom - height(size), 4, "ink")
+        axes.scatter(range(1, len(measured) + 1), [size / MIB for size in measured], "ink", labels["measured"])
     if stacks:
-        border = left + num_forward * pitch
-        drawing.line(border, top - 22, border, bottom + 8)
-        drawing.text(border - 8, top - 12, labels["forward"], anchor="end")
-        drawing.text(border + 8, top - 12, labels["backward"])
-        drawing.text((left + WIDTH) / 2, bottom + 36, labels["allocations"], "muted", "middle")
-    return str(drawing)
+        axes.axvline(num_forward + 0.5, labels["forward"], labels["backward"])
+    return str(axes)
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -36,7 +37,7 @@ def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         _row(drawing, 184, labels["forward_time"], [("", total)], scale, 2)
         _row(drawing, 246, labels["backward_time"], [("", ratio * total)], scale, 3)
         x = ratio * total * scale
-        text = format_value(ratio, "ratio")
+        text = format_value(ratio, "ratio", language=labels["language"])
         drawing.text(x - 8 if x > WIDTH - 70 else x + 8, 246 + 43, text, anchor="end" if x > WIDTH - 70 else "start")
     return str(drawing)
 
@@ -58,43 +59,16 @@ def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     depths = values["gradients.DEPTHS"] or [1, 2]
     counted = values["gradients.depth_ratio"] or {}
     timed = values["gradients.measured_deep_comparison"] or {}
-    measured = {int(key): row["measured_time_ratio"] for key, row in timed.items()}
-    left, top, bottom, right = 44.0, 44.0, 270.0, WIDTH - 16.0
-    high = max([2.2, *(value * 1.08 for value in measured.values())])
-    low = min([0.8, *(value * 0.9 for value in measured.values())])
-
-    def place(layers: float, ratio: float) -> tuple[float, float]:
-        x = left + 16 + (right - left - 32) * math.log2(layers) / math.log2(max(depths))
-        return x, bottom - (bottom - top) * (ratio - low) / (high - low)
-
-    drawing = Drawing(WIDTH, bottom + 52)
-    drawing.line(left, bottom, right, bottom)
-    for layers in (number for number in depths if math.log2(number).is_integer()):
-        x, _ = place(layers, low)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x, bottom + 22, str(layers), "muted", anchor="middle")
-    drawing.text((left + right) / 2, bottom + 44, labels["layers"], anchor="middle")
-    for ratio in (1.0, 1.5, 2.0):
-        _, y = place(1, ratio)
-        drawing.line(left, y, right, y, "stroke-ink" if ratio == 2 else "stroke-muted")
-        drawing.text(left - 8, y + 5, f"{ratio:g}", "muted", anchor="end")
-    curve = [
-        place(number, 2 - 1 / number)
-        for number in (2 ** (step / 8) for step in range(int(8 * math.log2(max(depths))) + 1))
-    ]
-    drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in curve), "stroke-0")
-    for number in depths:
-        if str(number) in counted:
-            drawing.circle(*place(number, counted[str(number)]), 4.5, "fill-0")
-    for number, ratio in measured.items():
-        x, y = place(number, ratio)
-        drawing.rect(x - 5, y - 5, 10, 10, "fill-1")
-    drawing.circle(left + 8, 12, 4.5, "fill-0")
-    drawing.text(left + 20, 17, labels["counted"])
-    if measured:
-        drawing.rect(left + 290, 7, 10, 10, "fill-1")
-        drawing.text(left + 308, 17, labels["timed"])
-    return str(drawing)
+    powers = [number for number in depths if math.log2(number).is_integer()]
+    axes = Axes(Log(labels["layers"], ticks=powers), Scale())
+    axes.axhline(2, dashed=False)
+    curve = [2 ** (step / 8) for step in range(int(8 * math.log2(max(depths))) + 1)]
+    axes.plot(curve, [2 - 1 / number for number in curve])
+    axes.scatter(depths, [counted.get(str(number)) for number in depths], label=labels["counted"])
+    if timed:
+        ratios = [row["measured_time_ratio"] for row in timed.values()]
+        axes.scatter([int(number) for number in timed], ratios, 1, labels["timed"], marker="s", size=5)
+    return str(axes)
 
 
 def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -119,7 +93,8 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                     drawing.rect(x + offset, y + 4, 30, 26, f"fill-{colour}", rx=2)
                 else:
                     drawing.rect(x + offset, y + 4, 30, 26, "stroke-muted", rx=2)
-        drawing.text(WIDTH, y + 22, format_value(case["to_forward_ratio"], "ratio"), anchor="end")
+        ratio = format_value(case["to_forward_ratio"], "ratio", language=labels["language"])
+        drawing.text(WIDTH, y + 22, ratio, anchor="end")
     y = top + row * len(cases) + 4
     drawing.rect(left, y, 14, 14, "fill-0")
     drawing.text(left + 22, y + 13, labels["weight_product"])

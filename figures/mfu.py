@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log
 from figures.svg import Drawing
-from ledger.units import format_value
 
 WIDTH = 640
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
@@ -23,44 +22,16 @@ def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """FLOP/s over the side of a square product, both logarithmic: a line a data type, dashes at its peak."""
     rates = values["mfu.sweep_flop_per_second"] or {}
     peaks = values["mfu.predicted_peaks_flop_per_second"] or {}
-    curves = {
-        dtype: sorted((int(side), rate) for side, rate in (rates.get(dtype) or {}).items() if rate) for dtype in DTYPES
-    }
-    curves = {dtype: curve for dtype, curve in curves.items() if curve}
-    sides = sorted({side for curve in curves.values() for side, _ in curve}) or [1, 2]
-    heights = [rate for curve in curves.values() for _, rate in curve]
-    heights += [peaks[dtype] for dtype in curves if peaks.get(dtype)]
-    low = math.floor(math.log10(min(heights, default=1)))
-    high = max(math.ceil(math.log10(max(heights, default=10))), low + 1)
-    left, right, top, bottom = 112, WIDTH - 20, 66, 356
-
-    def place_x(side: int) -> float:
-        return left + 14 + (right - left - 28) * math.log(side / sides[0]) / math.log(sides[-1] / sides[0])
-
-    def place_y(rate: float) -> float:
-        return bottom - (bottom - top) * (math.log10(rate) - low) / (high - low)
-
-    drawing = Drawing(WIDTH, bottom + 52)
-    drawing.text(0, 46, labels["rate"], "muted")
-    for power in range(low, high + 1):
-        y = place_y(10**power)
-        drawing.line(left, y, right, y, "stroke-muted")
-        drawing.text(left - 8, y + 5, format_value(10**power, "flop_per_second"), "muted", anchor="end")
-    for side in sides:
-        drawing.text(place_x(side), bottom + 22, str(side), "muted", anchor="middle")
-    drawing.text(right, bottom + 46, labels["side"], "muted", anchor="end")
-    for index, (dtype, curve) in enumerate(curves.items()):
-        colour = DTYPES.index(dtype)
-        drawing.rect(index * 126, 2, 14, 14, f"fill-{colour}")
-        drawing.text(index * 126 + 20, 14, labels[dtype])
-        if peaks.get(dtype):
-            y = place_y(peaks[dtype])
-            drawing.add("line", f"stroke-{colour}", x1=left, y1=y, x2=right, y2=y, stroke_dasharray="3 5")
-        points = [(place_x(side), place_y(rate)) for side, rate in curve]
-        drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{colour}")
-        for x, y in points:
-            drawing.circle(x, y, 6 if dtype == "float16" else 4, f"fill-{colour}")  # bf16 may cover fp16
-    return str(drawing)
+    sides = sorted({int(side) for curve in rates.values() for side in curve or {}})
+    axes = Axes(Log(labels["side"], ticks=sides), Log(labels["rate"], unit="flop_per_second"))
+    for colour, dtype in enumerate(DTYPES):
+        curve = [(rates.get(dtype) or {}).get(str(side)) for side in sides]
+        if any(curve):
+            axes.plot(sides, curve, colour, labels[dtype])
+            axes.scatter(sides, curve, colour, size=6 if dtype == "float16" else 4)  # bf16 may cover fp16
+            if peaks.get(dtype):
+                axes.axhline(peaks[dtype], colour=colour)
+    return str(axes)
 
 
 def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log, Names
 from figures.svg import Drawing
 
 FORMATS = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1")  # in the order of the page
@@ -46,32 +46,22 @@ def ranges(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     limits = values["number_formats.limits"] or {}
     tiny = values["number_formats.TINY"]
     names = [name for name in FORMATS if limits.get(name)]
-    bottom = 36.0 + 34 * len(names)
-    drawing = Drawing(640, bottom + 30)
+    first, last = (10.0**decade for decade in DECADES)
+    ticks = [10.0**decade for decade in range(-45, DECADES[1], 15)]
+    axes = Axes(
+        Log(low=first / 1e3, high=last * 1e3, ticks=ticks), Names([labels[name] for name in names]), 34 * len(names)
+    )
     if tiny:
-        drawing.line(_across(tiny), 24, _across(tiny), bottom, "stroke-ink")
-        drawing.text(_across(tiny), 16, labels["tiny"], anchor="middle")
+        axes.axvline(tiny, after=labels["tiny"])
     for row, name in enumerate(names):
-        y, limit = 34.0 + 34 * row, limits[name]
-        left, knee, right = (_across(limit[end]) for end in ("smallest_subnormal", "smallest_normal", "largest"))
-        drawing.text(84, y + 16, labels[name], anchor="end")
-        drawing.add("rect", "fill-1", x=left, y=y, width=knee - left, height=22, fill_opacity=0.35)
-        drawing.rect(knee, y, right - knee, 22, "fill-1")
-        if math.log10(limit["largest"]) > DECADES[1]:  # an arrow at each end says that it goes on
-            drawing.path(f"M{right + 4:g} {y:g} l10 11 l-10 11 Z", "fill-1")
-            drawing.path(f"M{left - 4:g} {y:g} l-10 11 l10 11 Z", "fill-1")
-    drawing.line(_across(10.0 ** DECADES[0]), bottom, _across(10.0 ** DECADES[1]), bottom, "stroke-muted")
-    for decade in range(-45, DECADES[1], 15):
-        x = _across(10.0**decade)
-        drawing.line(x, bottom, x, bottom + 6, "stroke-muted")
-        drawing.text(x, bottom + 22, f"1e{decade}" if decade else "1", css="muted", anchor="middle")
-    return str(drawing)
-
-
-def _across(number: float) -> float:
-    """Where a number lies on the axis; numbers beyond it at its ends."""
-    decade = min(max(math.log10(number), DECADES[0]), DECADES[1])
-    return 112 + (decade - DECADES[0]) / (DECADES[1] - DECADES[0]) * 508
+        ends = (limits[name][end] for end in ("smallest_subnormal", "smallest_normal", "largest"))
+        low, knee, high = (min(max(end, first), last) for end in ends)
+        axes.barh([row], [knee - low], 1, height=0.64, left=[low], alpha=0.35)
+        axes.barh([row], [high - knee], 1, height=0.64, left=[knee])
+        if limits[name]["largest"] > last:  # an arrow at each end says that it goes on
+            axes.annotate("◄", first, row, dx=-3, css="fill-1", anchor="end")
+            axes.annotate("►", last, row, dx=3, css="fill-1")
+    return str(axes)
 
 
 def formats(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

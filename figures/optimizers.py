@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -47,42 +48,21 @@ def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Length of the steps under a constant gradient, against the step's number; both axes logarithmic."""
     times = values["optimizers.TIMES"] or [1, 1000]
-    left, right, top, bottom = 52.0, WIDTH - 14.0, 56.0, 322.0
-    low, high = 0.03, 11.0
-
-    def place(t: float, length: float) -> tuple[float, float]:
-        x = left + (right - left) * math.log(t) / math.log(max(times))
-        return x, bottom - (bottom - top) * math.log(length / low) / math.log(high / low)
-
-    drawing = Drawing(WIDTH, bottom + 50)
-    for t in (1, 10, 100, 1000):
-        x, _ = place(t, 1)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x, bottom + 22, f"{t:,}", "muted", anchor="end" if t == 1000 else "middle")
-    drawing.line(left, bottom, right, bottom)
-    drawing.text((left + right) / 2, bottom + 44, labels["step"], anchor="middle")
-    for length in (0.1, 1.0, 10.0):
-        _, y = place(1, length)
-        drawing.line(left, y, right, y, "stroke-muted")
-        drawing.text(left - 8, y + 5, f"{length:g}", "muted", anchor="end")
-    drawing.text(0, 16, labels["length"])
-
-    constant = values["optimizers.adam_lengths"]
-    curves = {
-        "adam": (constant, 0, place(8, 1), (0, 20), "start"),
-        "momentum": (values["optimizers.momentum_lengths"], 1, place(max(times), 10), (0, -8), "end"),
-        "adagrad": (values["optimizers.adagrad_lengths"], 2, place(14, 0.27), (10, -4), "start"),
-        "rmsprop": (values["optimizers.rmsprop_lengths"], 3, place(1.25, 10), (0, -8), "start"),
-        "uncorrected": (values["optimizers.uncorrected_lengths"], 4, place(70, 3.84), (10, -4), "start"),
+    axes = Axes(Log(labels["step"]), Log(labels["length"], low=0.03, high=14))
+    names = {  # where each name stands, and on which side of that place
+        "adam": (8, 1, 0, 20, "start"),
+        "momentum": (max(times), 10, 0, -8, "end"),
+        "adagrad": (14, 0.27, 10, -4, "start"),
+        "rmsprop": (1.25, 10, 0, -8, "start"),
+        "uncorrected": (70, 3.84, 10, -4, "start"),
     }
-    for name, (series, colour, (x, y), (dx, dy), anchor) in curves.items():
-        points = [place(t, length) for t, length in zip(times, series or [], strict=False)]
-        if points:
-            drawing.path("M" + " L".join(f"{px:.1f} {py:.1f}" for px, py in points), f"stroke-{colour}")
-            for px, py in points:
-                drawing.circle(px, py, 3, f"fill-{colour}")
-            drawing.text(x + dx, y + dy, labels[name], anchor=anchor)
-    return str(drawing)
+    for colour, (name, (x, y, dx, dy, anchor)) in enumerate(names.items()):
+        series = values[f"optimizers.{name}_lengths"] or []
+        if series:
+            axes.plot(times, series, colour)
+            axes.scatter(times, series, colour, size=3)
+            axes.annotate(labels[name], x, y, dx=dx, dy=dy, anchor=anchor)
+    return str(axes)
 
 
 def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -52,44 +52,13 @@ def running(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     seconds = values["timing.measured_trials_seconds"] or [1.0]
     final = statistics.median(seconds)
     points = sorted({round(len(seconds) ** (step / 120)) for step in range(121)})
-    lines = {
-        "mean": [statistics.mean(seconds[:n]) / final for n in points],
-        "median": [statistics.median(seconds[:n]) / final for n in points],
-    }
-    low = min(min(line) for line in lines.values())
-    high = max(max(line) for line in lines.values())
-    span = math.log(high / low) or 1.0
-    left, right, top, bottom = 66, WIDTH - 14, 40, 290
-
-    def place(n: int, value: float) -> tuple[float, float]:
-        across = math.log(n) / (math.log(len(seconds)) or 1.0)
-        return left + (right - left) * across, bottom - 12 - (bottom - top - 24) * math.log(value / low) / span
-
-    drawing = Drawing(WIDTH, 346)
-    for index, name in enumerate(("median", "mean")):
-        drawing.line(left + 260 * index, 12, left + 24 + 260 * index, 12, f"stroke-{index}")
-        drawing.text(left + 32 + 260 * index, 17, labels[name])
-    drawing.line(left, bottom, right, bottom)
-    drawing.line(left, top, left, bottom)
-    ticks = [n for n in (1, 10, 100) if 3 * n < len(seconds) or n == 1] + [len(seconds)]
-    for n in ticks:
-        x, _ = place(n, low)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x, bottom + 22, str(n), "muted", anchor="end" if n == len(seconds) else "middle")
-    drawing.text((left + right) / 2, bottom + 46, labels["trials"], anchor="middle")
-    marks = sorted({low, 1.0, high})
-    for value in marks:
-        crowded = value != 1.0 and abs(math.log(value)) < 0.08 * span  # its label would touch that of 1
-        _, y = place(1, value)
-        drawing.line(left - 5, y, left, y)
-        if not crowded:
-            drawing.text(left - 10, y + 5, f"{value:.{2 if value < 10 else 0}f}", "muted", anchor="end")
-    x1, y = place(1, 1.0)
-    drawing.line(x1, y, right, y, "stroke-muted")
-    for name in ("mean", "median"):
-        path = " L".join(f"{x:.1f} {y:.1f}" for x, y in (place(n, v) for n, v in zip(points, lines[name], strict=True)))
-        drawing.path(f"M{path}", f"stroke-{int(name == 'mean')}")
-    return str(drawing)
+    medians = [statistics.median(seconds[:n]) / final for n in points]
+    means = [statistics.mean(seconds[:n]) / final for n in points]
+    marks = {number: f"{number:.2f}" for number in sorted({1.0, max(*medians, *means)})}
+    axes = Axes(Log(labels["trials"]), Log(ticks=marks))
+    axes.plot(points, means, 1, labels["mean"])
+    axes.plot(points, medians, 0, labels["median"])
+    return str(axes)
 
 
 def data(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from figures.svg import Drawing
+from figures.axes import Axes, Log, Scale
 
-WIDTH = 640
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 PREDICTED_EVERY, MEASURED_EVERY = 4, 8  # steps between two points of a curve
-LOW, HIGH = 0.3, 1e5  # of the axis of losses
 
 
 def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The loss over the steps for each learning rate: predicted as a line, the mean of many runs as dots."""
-    rates = _by_size(values["training_loop.RATES"])
     steps = values["training_loop.STEPS"] or 1
     predicted = values["training_loop.predicted_curves"] or {}
     measured = values["training_loop.measured_curves"] or {}
-    best = values["training_loop.best_loss"] or 1.0
-    left, right, top, bottom = 44.0, WIDTH - 16.0, 40.0, 330.0
-
-    def place(step: float, loss: float) -> tuple[float, float]:
-        y = bottom - (bottom - top) * math.log(loss / LOW) / math.log(HIGH / LOW)
-        return left + (right - left) * step / steps, y
-
-    drawing = Drawing(WIDTH, bottom + 78)
-    drawing.text(0, 16, labels["loss"])
-    for power in range(6):
-        _, y = place(0, 10.0**power)
-        drawing.line(left, y, right, y, "stroke-muted")
-        drawing.text(left - 8, y + 5, _power_of_ten(power), "muted", "end")
-    for step in range(0, steps + 1, 60):
-        x, _ = place(step, 1)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x, bottom + 22, str(step), "muted", "end" if step == steps else "middle")
-    drawing.line(left, bottom, right, bottom)
-    drawing.text((left + right) / 2, bottom + 44, labels["step"], anchor="middle")
-    _, y = place(0, best)
-    drawing.add("line", "stroke-ink", x1=left, y1=y, x2=right, y2=y, stroke_dasharray="5 4")
-    drawing.text(right, y + 18, labels["best"], "muted", "end")
-    for colour, (name, rate) in enumerate(rates.items()):
-        line = [
-            place(index * PREDICTED_EVERY, loss)
-            for index, loss in enumerate(predicted.get(name, ()))
-            if LOW < loss < HIGH
-        ]
-        if line:
-            drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in line), f"stroke-{colour}")
-        for index, loss in enumerate(measured.get(name, ())):
-            if LOW < loss < HIGH:
-                drawing.circle(*place(index * MEASURED_EVERY, loss), 3, f"fill-{colour}")
-        x = left + 118 * colour
-        drawing.rect(x, bottom + 60, 14, 14, f"fill-{colour}")
-        drawing.text(x + 20, bottom + 72, f"η = {rate:g}")
-    return str(drawing)
-
-
-def _power_of_ten(power: int) -> str:
-    return "1" if power == 0 else "10" if power == 1 else "10" + str(power).translate(SUPERSCRIPTS)
+    axes = Axes(Scale(labels["step"], ticks=range(0, steps + 1, 60)), Log(labels["loss"], low=0.3, high=1e5), 290)
+    axes.axhline(values["training_loop.best_loss"] or 1.0, labels["best"], below=True)
+    for colour, (name, rate) in enumerate(_by_size(values["training_loop.RATES"]).items()):
+        line, dots = predicted.get(name, []), measured.get(name, [])
+        axes.plot(range(0, PREDICTED_EVERY * len(line), PREDICTED_EVERY), line, colour, f"η = {rate:g}")
+        axes.scatter(range(0, MEASURED_EVERY * len(dots), MEASURED_EVERY), dots, colour, size=3)
+    return str(axes)
 
 
 def _by_size(rates: Mapping[str, float] | None) -> dict[str, float]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import Axes, Log, Names
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -43,40 +44,24 @@ def bytes_per_parameter(values: Mapping[str, Any], labels: Mapping[str, str]) ->
 
 def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Training runs as bars on a logarithmic axis of FLOPs, and the thresholds as lines across them."""
-    runs = values["two_questions.compute_flops"] or {}
+    runs = sorted((values["two_questions.compute_flops"] or {}).items(), key=lambda run: run[1])
     thresholds = values["two_questions.thresholds"] or {}
-    amounts = [*runs.values(), *(threshold["flops"] for threshold in thresholds.values())]
-    low = math.floor(math.log10(min(amounts, default=1)))
-    high = math.ceil(math.log10(max(amounts, default=10)) + 0.5)
-    row, top = 48, 28 + 22 * len(thresholds)
-    bottom = top + row * len(runs)
-
-    def place(flops: float) -> float:
-        return 12 + (WIDTH - 36) * (math.log10(flops) - low) / (high - low)
-
-    drawing = Drawing(WIDTH, bottom + 30)
-    drawing.line(place(10**low), bottom, place(10**high), bottom)
-    for power in range(low, high + 1):
-        x = place(10**power)
-        drawing.line(x, bottom, x, bottom + 5)
-        drawing.text(x - 4, bottom + 24, "10", "muted", anchor="middle")
-        drawing.text(x + 5, bottom + 18, str(power), "muted")
-    for index, (name, flops) in enumerate(sorted(runs.items(), key=lambda run: run[1])):
-        y = top + row * index
-        drawing.text(16, y + 18, f"{labels[name]}\u2003{format_value(flops, '', 'sci')}")
-        drawing.rect(12, y + 25, place(flops) - 12, 14, f"fill-{int(name == 'gpt_4')}", rx=2)
-    by_size = sorted(thresholds.items(), key=lambda threshold: -threshold[1]["flops"])
-    for index, (name, threshold) in enumerate(by_size):  # the largest on top: no line crosses a text
-        x, y = place(threshold["flops"]), 18 + 22 * index
-        drawing.line(x, y + 5, x, bottom)
-        drawing.text(x + 4, y, labels[name], anchor="end")
-    return str(drawing)
+    low = 10.0 ** math.floor(math.log10(min((flops for _, flops in runs), default=1)))
+    axes = Axes(Log(low=low), Names([""] * len(runs)), height=48 * len(runs))
+    by_size = sorted(thresholds.items(), key=lambda threshold: threshold[1]["flops"])
+    for colour, (name, threshold) in enumerate(by_size, start=2):
+        axes.axvline(threshold["flops"], colour=colour, label=labels[name])
+    for row, (name, flops) in enumerate(runs):
+        axes.annotate(f"{labels[name]}\u2003{format_value(flops, '', 'sci')}", low, row, dx=4, dy=-4)
+        axes.barh([row + 0.2], [flops - low], int(name == "gpt_4"), height=0.3, left=[low])
+    return str(axes)
 
 
 def gpus(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each GPU: its peak, and the days of the run at several MFUs."""
     percents = values["two_questions.PERCENTS"] or []
-    mfus = [f"MFU {{{{ two_questions.PERCENTS.{index} }}}} %" for index in range(len(percents))]
+    sign = " %" if labels["language"] == "en" else "%"
+    mfus = [f"MFU {{{{ two_questions.PERCENTS.{index} }}}}{sign}" for index in range(len(percents))]
     rows = [[labels["gpu"], labels["peak"], *mfus]]
     for gpu in values["two_questions.TABLE_GPUS"] or []:
         days = [f"{{{{ two_questions.days_by_gpu.{gpu}.{percent}:.1f }}}}" for percent in percents]
@@ -86,7 +71,7 @@ def gpus(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
 
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each published run: its size, the GPU-hours reported, and the utilization they imply."""
-    columns = ("parameters:short", "tokens:short", "gpu_hours:short")
+    columns = ("parameters:short", "tokens:wan", "gpu_hours:wan")
     rows = [[labels[key] for key in ("run", "parameters", "tokens", "gpu_hours", "implied")]]
     for name in _in_order(values["two_questions.published"], labels):
         reported = [f"{{{{ two_questions.published.{name}.{column} }}}}" for column in columns]

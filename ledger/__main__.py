@@ -6,12 +6,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from ledger.book import Book, LedgerError, Problem
-from ledger.compare import compare
+from ledger.book import Book, LedgerError, Problem, explain
+from ledger.compare import compare, disagreements
 from ledger.measure import Measurement, read_or_none
 from ledger.record import Records, is_stale
 from ledger.run import resolve
+from ledger.snippet import SLOW_TIME_LIMIT_SECONDS, TIME_LIMIT_SECONDS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,9 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
         ("record", "measure absent or stale snippets on this machine, into measurements/<device>/, to be committed"),
     ):
         command = commands.add_parser(name, help=help_text, description=help_text)
-        command.add_argument("snippets", nargs="*", metavar="snippet", help="names without .py (default: all)")
+        help_names = "names without .py (default: all that are not slow)"
+        command.add_argument("snippets", nargs="*", metavar="snippet", help=help_names)
+        command.add_argument("--slow", action="store_true", help="where none is named: the slow ones alone")
         command.add_argument("--force", action="store_true", help="also what is fresh")
-        command.add_argument("--time-limit", type=float, default=120, metavar="SECONDS", help="for one snippet (120)")
+        help_limit = f"for one snippet ({TIME_LIMIT_SECONDS:g}, or {SLOW_TIME_LIMIT_SECONDS:g} for a slow one)"
+        command.add_argument("--time-limit", type=float, metavar="SECONDS", help=help_limit)
         if name == "run":
             command.add_argument("--watch", action="store_true", help="go on: run each snippet again when it changes")
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
@@ -37,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     help_text = "add the snippets' and records' archives to a built site"
     bundle = commands.add_parser("bundle", help=help_text, description=help_text)
     bundle.add_argument("site", type=Path, help="the folder of the built site")
-    help_text = "list every device's records: fresh, stale or absent"
+    help_text = "list every device's records (fresh, stale or absent), and timings that this machine no longer confirms"
     commands.add_parser("status", help=help_text, description=help_text)
     help_text = "print what a section of a snippet prints on this machine, such as the answer to an exercise"
     show = commands.add_parser("show", help=help_text, description=help_text)
@@ -61,19 +66,26 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(explain(error), file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
 
 def _run(book: Book, options: argparse.Namespace) -> int:
-    measurement = Measurement.here(book, options.snippets, options.force, options.time_limit)
+    measurement = Measurement.here(book, options.snippets, **_how(options))
     if options.watch:
         measurement.watch()
     return 1 if measurement.run() else 0
 
 
 def _record(book: Book, options: argparse.Namespace) -> int:
-    return 1 if Measurement.to_publish(book, options.snippets, options.force, options.time_limit).run() else 0
+    return 1 if Measurement.published(book, options.snippets, **_how(options)).run() else 0
+
+
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    return {"force": options.force, "slow": options.slow, "time_limit": options.time_limit}
 
 
 def _compare(book: Book, options: argparse.Namespace) -> int:
@@ -116,12 +128,16 @@ def _bundle(book: Book, options: argparse.Namespace) -> int:
 
 def _status(book: Book, options: argparse.Namespace) -> int:
     snippets = resolve(book.snippets, book.snippet_names())
-    for device, records in Records.load(book).by_device.items():
+    records = Records.load(book)
+    for device, found in records.by_device.items():
         print(device)
         for snippet in snippets:
-            record = records.get(snippet.name)
+            record = found.get(snippet.name)
             state = "absent" if record is None else "stale" if is_stale(record, snippet) else "fresh"
-            print(f"  {state:7}{snippet.name}{f'  {record.measured_at[:10]}' if record else ''}")
+            date, slow = f"  {record.measured_at[:10]}" if record else "", "  slow" if snippet.is_slow else ""
+            print(f"  {state:7}{snippet.name}{date}{slow}")
+    for line in disagreements(records):
+        print(line)
     return 0
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.record import LOCAL, Record, Records
+from ledger.record import LOCAL, Record, Records, timings
 from ledger.units import Plain, format_value, is_device_value, unit_of_path
+
+MAX_DISAGREEMENTS = 10  # lines
 
 
 def compare(book: Book, device: str | None) -> Iterator[str]:
@@ -34,6 +36,35 @@ def compare(book: Book, device: str | None) -> Iterator[str]:
             yield from rows
     for snippet in sorted(there.keys() - here.keys()):
         yield f"\n{snippet}: not run here"
+
+
+def disagreements(records: Records) -> Iterator[str]:
+    """Lines of timings that a local run and the committed record of the same device give too differently for their
+    spreads, the most distant first: the record is off, or this machine is not idle."""
+    found: list[tuple[float, str]] = []
+    for device, published in records.by_device.items():
+        for snippet, here in records.by_device.get(LOCAL, {}).items() if device != LOCAL else ():
+            there = published.get(snippet)
+            if there is None or there.hash != here.hash or there.device["id"] != here.device["id"]:
+                continue
+            theirs = timings(there.values)
+            for path, ours in timings(here.values).items():
+                if path in theirs and (factor := _apart(ours, theirs[path])):
+                    seconds = [format_value(timing["median_seconds"], "seconds") for timing in (ours, theirs[path])]
+                    line = f"  {snippet}.{path}: {seconds[0]} here, {seconds[1]} in {device}, {factor:.3g}× apart"
+                    found.append((factor, line))
+    if found:
+        found.sort(key=lambda pair: -pair[0])
+        more = f", the first {MAX_DISAGREEMENTS}" if len(found) > MAX_DISAGREEMENTS else ""
+        yield f"this machine differs from its committed records by more than the spreads in {len(found)} timings{more}:"
+        yield from (line for _, line in found[:MAX_DISAGREEMENTS])
+
+
+def _apart(ours: dict[str, Any], theirs: dict[str, Any]) -> float | None:
+    """The larger median over the smaller; None if their spreads, each a share of its median, explain the difference."""
+    medians = [timing["median_seconds"] for timing in (ours, theirs)]
+    explained = sum(timing["median_seconds"] * timing["spread"] for timing in (ours, theirs))
+    return max(medians) / min(medians) if min(medians) > 0 and max(medians) - min(medians) > explained else None
 
 
 def _name(records: dict[str, Record]) -> str:

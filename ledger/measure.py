@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ledger.book import Book, LedgerError
-from ledger.device import ask_device, read_gpu_state
+from ledger.book import Book, LedgerError, Problem, explain
+from ledger.device import ask_device, machine_key
+from ledger.environment import why_not_to_publish
+from ledger.gpu import BUSY_PERCENT, at_work, read_gpu_state, watch_gpu
 from ledger.record import Record, is_stale, local_folder
 from ledger.run import MissingImport, resolve, run, start_server
 from ledger.snippet import Snippet
 
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
-BUSY_PERCENT = 5
 
 
 @dataclass
@@ -26,22 +30,29 @@ class Measurement:
     folder: Path
     names: list[str] = field(default_factory=list)  # all, if none is named
     force: bool = False  # also what is fresh
-    time_limit: float = 120.0  # seconds, for one snippet
-    warn_of_spread: bool = False
+    slow: bool = False  # where none is named: the slow ones alone, or all others
+    time_limit: float | None = None  # seconds, for one snippet; None: its own
+    to_publish: bool = False
 
     @classmethod
-    def here(cls, book: Book, names: list[str], force: bool = False, time_limit: float = 120.0) -> Measurement:
+    def here(cls, book: Book, names: list[str], **options: Any) -> Measurement:
         """For the pages that are built on this machine: into .cache/."""
-        return cls(book, local_folder(book), names, force, time_limit)
+        return cls(book, local_folder(book), names, **options)
 
     @classmethod
-    def to_publish(cls, book: Book, names: list[str], force: bool, time_limit: float) -> Measurement:
-        """To be committed: into measurements/<device>/. Says so where a GPU is busy with something else."""
+    def published(cls, book: Book, names: list[str], **options: Any) -> Measurement:
+        """To be committed: into measurements/<device>/. Says so where a GPU is busy with something else.
+
+        Raises LedgerError where the environment changes results. A local run only notes it: who sets such a variable
+        may want to see on the pages what it does.
+        """
+        if reason := why_not_to_publish():
+            raise LedgerError([Problem(book.measurements, 0, reason)])
         load = (read_gpu_state() or {}).get("load_percent", 0)
         if float(load) > BUSY_PERCENT:
             print(f"the GPU is busy ({load:g} % load): what is measured now will be off", file=sys.stderr)
         folder = book.measurements / ask_device()["id"]
-        return cls(book, folder, names, force, time_limit, warn_of_spread=True)
+        return cls(book, folder, names, to_publish=True, **options)
 
     def run(self, gave_up: dict[str, str] | None = None) -> dict[str, str]:
         """Runs what is absent or stale in the folder; returns what failed, by name, with the hash it failed with.
@@ -50,13 +61,15 @@ class Measurement:
         """
         failed: dict[str, str] = {}
         everything = not self.names and not self.force
-        done = f"{self.folder.name}.measured"
+        done = f"{self.folder.name}.measured{'-slow' if self.slow else ''}"
         if everything and self.book.is_done(done, self._stamp()):
             return failed
         skipped = False
         for snippet in _with_progress(self._todo(gave_up or {}, failed)):
             try:
-                self._record(snippet)
+                with _alone(self.book):
+                    if self.force or self._is_stale(snippet):  # still, if another had to be waited for
+                        self._record(snippet)
             except MissingImport as error:
                 print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
                 skipped = True
@@ -81,7 +94,10 @@ class Measurement:
                 continue
             if now != seen:
                 seen = now
-                failed = self.run(failed)
+                try:
+                    failed = self.run(failed)
+                except OSError as error:  # a full disk may have room when the next change comes
+                    print(explain(error), file=sys.stderr)
 
     def _times(self) -> dict[str, int]:
         """When each snippet was last written."""
@@ -97,30 +113,36 @@ class Measurement:
             try:
                 (snippet,) = resolve(self.book.snippets, [name])
             except LedgerError as error:
-                if gave_up.get(name) != str(error):
+                if str(error) not in (gave_up.get(name), *failed.values()):  # many import one that is broken
                     print(error, file=sys.stderr)
                 failed[name] = str(error)
                 continue
+            if not self.names and snippet.is_slow != self.slow:
+                continue
             if gave_up.get(name) == snippet.hash:
                 failed[name] = snippet.hash
-            elif self.force or is_stale(read_or_none(self.folder / f"{name}.json"), snippet):
+            elif self.force or self._is_stale(snippet):
                 todo.append(snippet)
         return todo
 
+    def _is_stale(self, snippet: Snippet) -> bool:
+        return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)
+
     def _record(self, snippet: Snippet) -> None:
         before = read_gpu_state()
-        result = run(snippet, self.time_limit)
-        after = read_gpu_state()
+        with watch_gpu() as samples:
+            result = run(snippet, self.time_limit)
+        during = at_work(samples)
         if result.warnings:
             print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
-        record = Record.of(snippet, result, {"before": before, "after": after})
+        record = Record.of(snippet, result, {"before": before, "during": during})
         record.write(self.folder / f"{snippet.name}.json")
-        clock = (after or {}).get("sm_clock_mhz", "unknown")
+        clock = (during or {}).get("sm_clock_mhz", "unknown")
         for name in record.over_peak():
             message = f"{snippet.name}: {name} is over 1; the clock was {clock} MHz: above the datasheet's?"
             print(message, file=sys.stderr)
         widest = record.largest_spread()
-        if self.warn_of_spread and widest and widest[0] > WIDE_SPREAD:
+        if self.to_publish and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
             print(message, file=sys.stderr)
 
@@ -131,6 +153,17 @@ def read_or_none(path: Path) -> Record | None:
         return Record.read(path)
     except (FileNotFoundError, LedgerError):
         return None
+
+
+@contextmanager
+def _alone(book: Book) -> Iterator[None]:
+    """Waits until no other process measures on this machine for this book: two at once would measure each other, and
+    write the same records. A process that is killed gives way too."""
+    book.cache.mkdir(parents=True, exist_ok=True)
+    with (book.cache / f"{machine_key()}.lock").open("a") as lock:
+        with suppress(OSError):  # a file system that has no locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _with_progress(snippets: list[Snippet]) -> Iterator[Snippet]:

@@ -21,7 +21,6 @@ from ledger.execute import execute
 from ledger.snippet import Snippet
 from ledger.units import Plain
 
-TIME_LIMIT_SECONDS = 120.0
 MAX_OUTPUT_BYTES = 256 * 1024
 
 
@@ -53,12 +52,13 @@ def start_server() -> multiprocessing.context.ForkServerContext:
     return context
 
 
-def run(snippet: Snippet, time_limit: float = TIME_LIMIT_SECONDS) -> Run:
+def run(snippet: Snippet, time_limit: float | None = None) -> Run:
     """Runs a snippet.
 
-    Raises LedgerError, naming file and line, if it raises, outlasts time_limit (seconds), prints more than
-    MAX_OUTPUT_BYTES or holds a value that cannot be recorded; MissingImport if a module is not installed.
+    Raises LedgerError, naming file and line, if it raises, outlasts time_limit (seconds; default: its own), prints
+    more than MAX_OUTPUT_BYTES or holds a value that cannot be recorded; MissingImport if a module is not installed.
     """
+    time_limit = snippet.time_limit if time_limit is None else time_limit
     mark = f"\0{secrets.token_hex(8)}:"
     context = start_server()
     ends = [context.Pipe(duplex=False) for _ in range(3)]

@@ -19,6 +19,9 @@ from ledger.units import unit_of
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
+SETTINGS = {"slow": bool, "unhashed": list}  # what [tool.ledger] may say, and as what
+TIME_LIMIT_SECONDS = 120.0
+SLOW_TIME_LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Snippet:
             raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
         if problems := snippet.all_problems:
             raise LedgerError(problems)
+        snippet._neighbours()
         return snippet
 
     @property
@@ -67,6 +71,8 @@ class Snippet:
             return ast.parse(self.source, filename=str(self.path))
         except SyntaxError as error:
             raise LedgerError([Problem(self.path, error.lineno or 0, f"not Python: {error.msg}")]) from None
+        except (ValueError, RecursionError, MemoryError) as error:  # a null byte, or nested too deeply
+            raise LedgerError([Problem(self.path, 0, f"not Python: {str(error) or 'nested too deeply'}")]) from None
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -83,9 +89,30 @@ class Snippet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on."""
+        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on; `slow`."""
         settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
         return settings
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is run on purpose alone, and may take longer."""
+        return bool(self.settings.get("slow", False))
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds after which a run is ended."""
+        return SLOW_TIME_LIMIT_SECONDS if self.is_slow else TIME_LIMIT_SECONDS
+
+    def _settings_problems(self) -> Iterator[Problem]:
+        for key, value in self.settings.items():
+            if key not in SETTINGS:
+                message = f"[tool.ledger] knows no {key!r}; it knows {', '.join(SETTINGS)}"
+            elif not isinstance(value, SETTINGS[key]):
+                message = f"[tool.ledger]: {key!r} is a {type(value).__name__}, not a {SETTINGS[key].__name__}"
+            else:
+                continue
+            written = re.search(rf"^#\s*[\"']?{re.escape(key)}[\"']?\s*=", self.source, re.M)
+            yield Problem(self.path, self.source.count("\n", 0, written.start()) + 1 if written else 0, message)
 
     # Sections
 
@@ -158,6 +185,7 @@ class Snippet:
         except LedgerError as error:
             yield from error.problems
             return
+        yield from self._settings_problems()
         yield from (found for found in self._sections if isinstance(found, Problem))
         for name in self.bindings:
             if unit_of(name) and (problem := self.why_not_quotable(name)):
@@ -165,29 +193,35 @@ class Snippet:
 
     # The hash
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """SHA-256 of the code that a record depends on: this source and what it reaches in its neighbours.
 
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        parts = [_code_only(self.source)]
-        for neighbour, names in sorted(self._reached().items()):
-            parts += [f"# {neighbour}", *names]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return _hash(self, tuple(self._neighbours()))
 
-    def _reached(self) -> dict[str, list[str]]:
-        """By neighbouring module, the source of every top-level definition that this snippet uses there."""
-        reached: dict[str, list[str]] = {}
-        for module, names in sorted(self._imports.items()):
-            path = self.path.with_name(f"{module}.py")
-            if path.is_file() and path != self.path:
-                neighbour = _parse(path, path.stat().st_mtime_ns)
-                reached[module] = neighbour.definitions(names)
-                for further, sources in neighbour._reached().items():
-                    reached.setdefault(further, sources)
-        return reached
+    @property
+    def neighbours(self) -> set[str]:
+        """The modules beside this snippet that it imports, and that those import."""
+        return {neighbour.name for neighbour in self._neighbours()}
+
+    def _neighbours(self) -> list[Snippet]:
+        """The scripts beside this one that it imports, or that those import, as they are now; sorted by name.
+
+        Raises LedgerError where one of them cannot be read.
+        """
+        found: dict[Path, Snippet] = {}
+        todo = [self]
+        while todo:
+            for module in todo.pop()._imports:
+                path = self.path.with_name(f"{module}.py")
+                if path not in (self.path, *found) and path.is_file():
+                    found[path] = _parse(path, path.stat().st_mtime_ns)
+                    todo.append(found[path])
+                    _ = found[path].settings
+        return [found[path] for path in sorted(found)]
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
@@ -216,7 +250,23 @@ class Snippet:
 @lru_cache(maxsize=256)
 def _parse(path: Path, modified: int) -> Snippet:
     """A script, parsed once for all that look at it or import it."""
-    return Snippet(path, path.read_text(encoding="utf-8"))
+    try:
+        return Snippet(path, path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise LedgerError([Problem(path, line, "not UTF-8")]) from None
+
+
+@lru_cache(maxsize=256)
+def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...]) -> str:
+    used: dict[str, set[str]] = {}  # by module
+    for script in (snippet, *neighbours):
+        for module, names in script._imports.items():
+            used.setdefault(module, set()).update(names)
+    parts = [_code_only(snippet.source)]
+    for neighbour in neighbours:
+        parts += [f"# {neighbour.name}", *neighbour.definitions(used[neighbour.name])]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _first_line(node: ast.stmt) -> int:

@@ -44,6 +44,12 @@ def unit_of_path(path: list[str]) -> str:
     return next(filter(None, map(unit_of, reversed(path))), "")
 
 
+def is_share_of_peak(path: list[str]) -> bool:
+    """Whether a value is a share of what the hardware can do: at most 1, but for a clock above the datasheet's."""
+    named = next(filter(unit_of, reversed(path)), "")
+    return named.lower().endswith(("mfu", "peak_share"))
+
+
 def is_device_value(path: list[str]) -> bool:
     """Whether a value depends on the device (seconds, rates, what was measured or predicted) or is exact.
 

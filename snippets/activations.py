@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, MemoryTrace, divide, get_device, meta, saved_bytes, saved_tensors
+from accounting import GPUS, Trace, divide, get_device, meta, saved_bytes, saved_tensors
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -373,9 +373,9 @@ def predict_step(dtype: str) -> dict[str, int]:
     """Bytes of a training step with AdamW, all in one data type, without a GPU."""
     model, data = make_model(getattr(torch, dtype)), make_batch(BATCH, SEQ_LEN)
     size = WIDTH_BYTES[dtype] * model_parameters
-    with MemoryTrace([*model.parameters(), *data]) as trace:
+    with Trace() as trace:
         loss = model(*data)
-        kept = trace.count()
+        kept = trace.live_bytes
         loss.backward()
     return {
         "parameters_bytes": size,
@@ -383,7 +383,7 @@ def predict_step(dtype: str) -> dict[str, int]:
         "gradients_bytes": size,
         "activations_bytes": kept,
         "sum_bytes": 4 * size + kept,
-        "peak_bytes": 3 * size + trace.peak,
+        "peak_bytes": 3 * size + trace.peak_bytes,
     }
 
 

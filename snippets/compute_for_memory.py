@@ -14,8 +14,8 @@ import torch.nn.functional as F
 
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
-    MemoryTrace,
     Timing,
+    Trace,
     divide,
     get_device,
     get_peak_flop_per_second,
@@ -159,17 +159,16 @@ def make(sizes: Sizes, dtype: torch.dtype, device: str) -> tuple[GPT2, Tensor]:
 def count(strategy: str, sizes: Sizes, pieces: int = 1) -> dict[str, int]:
     """Bytes above the weights, and FLOPs, of forward and backward; on meta."""
     model, text = make(sizes, torch.bfloat16, "meta")
-    trace = MemoryTrace([*model.parameters(), text])
-    with trace, FlopCounterMode(display=False) as counter:
+    with Trace() as trace, FlopCounterMode(display=False) as counter:
         if pieces > 1:  # a piece that is not the first finds gradients there
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
         loss = model(text.chunk(pieces)[0], strategy)
-        kept, forward_flops = trace.count(), counter.get_total_flops()
+        kept, forward_flops = trace.live_bytes, counter.get_total_flops()
         loss.backward()
     return {
         "kept_bytes": kept,
-        "predicted_peak_bytes": trace.peak,
+        "predicted_peak_bytes": trace.peak_bytes,
         "forward_flops": forward_flops * pieces,
         "step_flops": counter.get_total_flops() * pieces,
     }

@@ -293,7 +293,7 @@ for name, timing in measured_precision.items():
 # --8<-- [start:crossing]
 WIDTHS = (16, 64, 256, 1024, 4096)  # n of a layer relu(x @ w), with w of n × n
 BF16_SIZE = 2  # bytes
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of accounting.GPUS
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 
 count_ratio = {n: 1 / (2 * n) for n in WIDTHS}  # relu over the product before it
 equal_operations = 2 * GPT2_WIDTH  # element-wise ones that match one product

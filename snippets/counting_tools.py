@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 with warnings.catch_warnings():  # thop imports distutils, which Python has retired
-    warnings.simplefilter("ignore", DeprecationWarning)
+    warnings.filterwarnings("ignore", message=".*distutils", category=DeprecationWarning)
     import thop
 import torchinfo
 from calflops import calculate_flops

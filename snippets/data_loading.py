@@ -242,13 +242,11 @@ print(f"{len(corpus):,} tokens, {corpus_file_bytes:,} bytes")
 
 # --8<-- [start:resident]
 def get_resident(kind: str = "VmRSS") -> int | None:
-    """Bytes of this process in memory now; "RssFile": pages of files. Linux only."""
+    """Bytes of this process in memory now; "RssFile": pages of files. None where Linux does not tell."""
     status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    lines = status.read_text().splitlines()
-    line = next(line for line in lines if line.startswith(f"{kind}:"))
-    return int(line.split()[1]) * 1024
+    lines = status.read_text().splitlines() if status.exists() else []
+    line = next((line for line in lines if line.startswith(f"{kind}:")), None)
+    return int(line.split()[1]) * 1024 if line else None
 
 
 def grown(kind: str, before: int | None) -> int | None:
@@ -361,7 +359,7 @@ def time_batches(make: Callable[[], Iterator[Any]]) -> dict[str, float]:
     """Seconds to the first batch, tokens per second after it: medians of all rounds."""
     first, rates = [], []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
         for _ in range(ROUNDS):
             began = time.perf_counter()
             batches = make()
@@ -489,7 +487,7 @@ class Stream(IterableDataset[int]):
 def first_starts(per_worker: bool) -> list[int]:
     """The first six starts of two workers, which take turns."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
         loader = DataLoader(Stream(per_worker), batch_size=None, num_workers=2)
         return [int(start) for start in islice(loader, 6)]
 

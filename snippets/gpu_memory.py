@@ -16,10 +16,7 @@ from typing import Any
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import Timing, divide, get_device, get_memory_usage, time_call
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from accounting import Timing, Trace, divide, get_device, get_memory_usage, time_call
 
 MIB, GIB = 2**20, 2**30
 
@@ -426,33 +423,10 @@ assert weight_bytes <= activation_bytes  # else it comes later, when gradients h
 
 
 # --8<-- [start:recorder]
-Events = list[tuple[StorageWeakRef, int]]  # a storage with its bytes, negative when it goes
+with Trace() as step_trace:
+    step("meta")
 
-
-def record(run: Callable[[], object]) -> Events:
-    """The storages that run() makes and lets go, in order, seen once an operation."""
-    alive: dict[StorageWeakRef, int] = {}
-    events: Events = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kw: Any = None) -> Any:
-            gone = [reference for reference in alive if reference.expired()]
-            events.extend((reference, -alive.pop(reference)) for reference in gone)
-            result = func(*args, **(kw or {}))
-            for tensor in tree_leaves(result):
-                reference = StorageWeakRef(tensor.untyped_storage())
-                if reference not in alive:  # not a view of what is there already
-                    alive[reference] = tensor.untyped_storage().nbytes()
-                    events.append((reference, alive[reference]))
-            return result
-
-    with Recorder():  # type: ignore[no-untyped-call]
-        run()
-    return events
-
-
-step_events = record(lambda: step("meta"))
-counted_bytes = levels(change for _, change in step_events)
+counted_bytes = levels(change for _, change in step_trace.changes)
 print(len(counted_bytes), "allocations, peak", max(counted_bytes) // MIB, "MiB")
 assert counted_bytes == timeline_bytes
 # --8<-- [end:recorder]
@@ -494,19 +468,19 @@ show("allocated in the second, not by tensors of ours", measured_step["other_byt
 
 
 # --8<-- [start:peaks]
-def replay(events: Events) -> dict[str, int]:
-    """The peaks of the three counts when these events reach an empty allocator."""
+def replay(changes: Iterable[tuple[int, int]]) -> dict[str, int]:
+    """The peaks of the three counts when these changes reach an empty allocator."""
     allocator = Allocator()
-    held: dict[StorageWeakRef, Block] = {}
-    for reference, change in events:
+    held: dict[int, Block] = {}
+    for storage, change in changes:
         if change > 0:
-            held[reference] = allocator.malloc(change)
+            held[storage] = allocator.malloc(change)
         else:
-            allocator.free(held.pop(reference))
+            allocator.free(held.pop(storage))
     return allocator.peaks
 
 
-step_peaks = replay(step_events)
+step_peaks = replay(step_trace.changes)
 measured_peaks = measured_step["peaks"] or dict.fromkeys(COUNTS)
 measured_peaks_ratio = {count: divide(measured_peaks[count], step_peaks[count]) for count in COUNTS}
 print(in_mib(step_peaks))
@@ -700,7 +674,9 @@ def chain_in_place(device: str) -> torch.Tensor:
 
 
 def count_peak(function: Callable[[str], torch.Tensor]) -> int:
-    return replay(record(lambda: function("meta")))["allocated_bytes"]
+    with Trace() as trace:
+        function("meta")
+    return replay(trace.changes)["allocated_bytes"]
 
 
 chain_peaks_bytes = {f.__name__: count_peak(f) for f in (chain, chain_in_place)}

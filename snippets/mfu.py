@@ -74,7 +74,7 @@ for name, derived in DERIVED_FLOP_PER_SECOND.items():
 
 
 # --8<-- [start:which_peak]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of accounting.GPUS
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 PEAK_FLOP_PER_SECOND = {gpu: GPUS[gpu].peak_flop_per_second for gpu in TABLE_GPUS}
 HEADLINE_FLOP_PER_SECOND = 1979e12  # bf16 "with sparsity": H100 datasheet
 
@@ -340,7 +340,7 @@ def time_sparse() -> Timing | None:
         x = torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device="cuda")
         w = prune_2_of_4(torch.randn_like(x))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the interface is called a prototype
+            warnings.filterwarnings("ignore", message=".*prototype", category=UserWarning)
             packed = torch.sparse.to_sparse_semi_structured(w)
             return time_call(lambda: F.linear(x, packed), 5, 0.5)
     except (RuntimeError, NotImplementedError, ValueError):

@@ -37,7 +37,7 @@ def has_gpu() -> bool:
 
 
 # --8<-- [start:promise]
-h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's datasheet
+h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's whitepaper
 peaks = h100.peak_flop_per_second  # dense
 bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 bytes_saved_ratio = FP32.itemsize / BF16.itemsize
@@ -486,9 +486,9 @@ def training_step(low: torch.dtype | None) -> Callable[[], None]:
 
 
 # --8<-- [start:predict]
-matrix_elements = 8 * measured_d_model**2
-measured_parameters = matrix_elements + 7 * measured_d_model  # biases, norm
-measured_flops = 6 * measured_tokens * matrix_elements  # of the products alone
+measured_matrix_elements = 8 * measured_d_model**2
+measured_parameters = measured_matrix_elements + 7 * measured_d_model  # biases, norm
+measured_flops = 6 * measured_tokens * measured_matrix_elements  # of the products alone
 UPDATE_BYTES = 7 * 4  # reads gradient, weight, moments; writes weight, moments
 
 

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from accounting import count_flops, get_device, meta, same_storage, time_call
+from accounting import Trace, count_flops, get_device, meta, same_storage, time_call
 from beartype import beartype
 from einops import einsum, rearrange, reduce, repeat
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 generator = torch.Generator().manual_seed(0)
 
@@ -245,31 +244,12 @@ assert einsum_flops == matmul_flops == by_formula_flops
 
 
 # --8<-- [start:trace]
-class Names(TorchDispatchMode):
-    """Writes down the operations that are run."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names: list[str] = []
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        """Called by PyTorch in place of each operation."""
-        self.names.append(func.__name__.split(".")[0])
-        return func(*args, **(kwargs or {}))
-
-
 def trace(function: Callable[[], object]) -> list[str]:
     """The copies and products that a call makes; views are left out."""
-    recorder = Names()
-    with recorder:
+    with Trace() as run:
         function()
-    return [name for name in recorder.names if name in ("clone", "mm", "bmm")]
+    names = [operation.name.split(".")[0] for operation in run.operations]
+    return [name for name in names if name in ("clone", "mm", "bmm")]
 
 
 einsum_trace = trace(lambda: scores_by_name(full, full))

@@ -41,7 +41,7 @@ from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
 shape_only = torch.empty(4, 8, device="meta")  # no memory at all
 assert {x.dtype for x in (zeros, ones, normal, from_data, shape_only)} == {torch.float32}
 
-integers = torch.tensor([1, 2, 3])  # no decimal point
+integers = torch.tensor([1, 2, 3])  # Python's integers
 print(from_data.dtype, from_data.element_size(), "bytes an element")
 print(integers.dtype, integers.element_size(), "bytes an element")
 assert integers.dtype == torch.int64

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from accounting import (
     GPUS,
+    Trace,
     get_allocated_bytes,
     get_device,
     get_gpu,
     get_memory_usage,
+    tensors_in,
     time_call,
 )
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 State = dict[str, Any]  # what an optimizer remembers of one parameter
@@ -516,32 +517,19 @@ assert held_bytes == zeroed_bytes == 4 * model_parameters and none_bytes == 0
 
 
 # --8<-- [start:counter]
-def tensors_in(tree: object) -> dict[int, Tensor]:
-    """The tensors in nested arguments, each once; not the step counters."""
-    return {id(t): t for t in tree_leaves(tree) if isinstance(t, Tensor) and t.dim()}
+class Traffic(Trace):
+    """Adds up the bytes of tensors that operations read and write; step counters, of no dimension, are left out."""
 
+    num_operations = moved_bytes = 0
 
-class Traffic(TorchDispatchMode):
-    """Counts operations, and the bytes of tensors that each reads and writes."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.operations = self.moved_bytes = 0
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         inputs = tensors_in((args, kwargs))
-        before = {key: t.clone() for key, t in inputs.items()}
-        result = func(*args, **(kwargs or {}))
-        changed = [t for key, t in inputs.items() if not t.equal(before[key])]
-        made = [t for key, t in tensors_in(result).items() if key not in inputs]
-        touched = [*inputs.values(), *changed, *made]
-        self.operations += bool(touched)
+        before = [x.clone() for x in inputs]
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        changed = [x for x, copy in zip(inputs, before, strict=True) if not x.equal(copy)]
+        made = [x for x in tensors_in(result) if not any(x is given for given in inputs)]
+        touched = [x for x in (*inputs, *changed, *made) if x.dim()]
+        self.num_operations += bool(touched)
         self.moved_bytes += sum(map(get_memory_usage, touched))
         return result
 
@@ -571,7 +559,7 @@ def count_traffic(make: Make, dtype: torch.dtype = torch.float32) -> dict[str, i
         optimizer.step()
     assert traffic.moved_bytes % small_parameters == 0
     return {
-        "operations": traffic.operations,
+        "operations": traffic.num_operations,
         "per_parameter_bytes": traffic.moved_bytes // small_parameters,
     }
 
@@ -633,9 +621,9 @@ def predict_seconds(count: dict[str, int]) -> float | None:
     return moved_bytes / gpu.bandwidth_bytes_per_second if gpu else None
 
 
-largest_bytes = 4 * max(map(math.prod, measured_shapes))
+measured_largest_bytes = 4 * max(map(math.prod, measured_shapes))
 predicted_extra_bytes = {
-    "adamw_loop": 2 * largest_bytes,  # a root and its quotient, for one tensor
+    "adamw_loop": 2 * measured_largest_bytes,  # a root and its quotient, for one tensor
     "adamw_foreach": 4 * measured_parameters,  # the roots of all tensors
     "adamw_fused": 0,
     "momentum_fused": 0,

@@ -6,7 +6,7 @@
 
 # --8<-- [start:setup]
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from accounting import (
     GPUS,
     Gpu,
     Timing,
+    Trace,
     divide,
     get_device,
     get_memory_usage,
@@ -23,8 +24,6 @@ from accounting import (
     get_peak_flop_per_second,
     time_call,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 # --8<-- [end:setup]
@@ -100,44 +99,22 @@ except RuntimeError as error:
 
 
 # --8<-- [start:moved_bytes]
-class MovedBytes(TorchDispatchMode):
-    """Adds up, for each operation that runs, its inputs and its outputs.
+def watch(call: Callable[..., object], *inputs: torch.Tensor) -> Trace:
+    """The trace of a call."""
+    with Trace() as trace:
+        call(*inputs)
+    return trace
 
-    It sees what Python asks of PyTorch, not what caches save or waste.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.moved_bytes = 0
-        self.num_operations = 0
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        leaves = tree_leaves((args, kwargs, result))
-        tensors = {id(leaf): leaf for leaf in leaves if torch.is_tensor(leaf)}
-        self.moved_bytes += sum(map(get_memory_usage, tensors.values()))
-        self.num_operations += 1
-        return result
+def moved_bytes(trace: Trace) -> int:
+    """Bytes of all operations' inputs and outputs, whatever caches save or waste."""
+    return sum(operation.moved_bytes for operation in trace.operations)
 
 
 # --8<-- [end:moved_bytes]
 
 
 # --8<-- [start:check]
-def watch(call: Callable[..., object], *inputs: torch.Tensor) -> MovedBytes:
-    """The operations of a call, and the bytes they move."""
-    counter = MovedBytes()
-    with counter:
-        call(*inputs)
-    return counter
-
-
 # shapes without data
 x = torch.empty(SIDE, SIDE, dtype=torch.bfloat16, device="meta")
 w = torch.empty_like(x)
@@ -148,8 +125,8 @@ moved = {
     "matvec": watch(torch.mv, x, w[:, 0]),
     "matmul": watch(torch.mm, x, w),
 }
-for name, counter in moved.items():
-    assert counter.moved_bytes == works[name].moved_bytes, name
+for name, trace in moved.items():
+    assert moved_bytes(trace) == works[name].moved_bytes, name
 
 with FlopCounterMode(display=False) as flop_counter:
     torch.mm(x, w)
@@ -159,7 +136,7 @@ print("bytes of all five and FLOPs of the matmul: equal to the formulas")
 
 
 # --8<-- [start:ridge]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of accounting.GPUS
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 H200 = GPUS["H200 SXM"]
 
 
@@ -221,7 +198,7 @@ assert H200_SECONDS["gelu"] == H200_SECONDS["relu"]
 torch.set_num_threads(1)  # on a CPU: one core, and the roof of one core
 measured_on_gpu = torch.cuda.is_available()
 dtype = torch.bfloat16 if measured_on_gpu else torch.float32
-measured_side = SIDE if measured_on_gpu else 4096  # larger than any cache
+measured_side = SIDE if measured_on_gpu else 4096  # 64 MiB: a large L3 may hold it
 measured_sides = [2**k for k in (range(5, 15) if measured_on_gpu else range(3, 11))]
 measured_matmul_side = measured_sides[-1]
 
@@ -390,8 +367,8 @@ def gelu_chain(x: torch.Tensor) -> torch.Tensor:
 
 
 chain = watch(gelu_chain, x)
-chain_operations = chain.num_operations
-chain_bytes = chain.moved_bytes
+chain_operations = len(chain.operations)
+chain_bytes = moved_bytes(chain)
 fused_bytes = works["gelu"].moved_bytes
 fusion_bytes_ratio = chain_bytes / fused_bytes
 print(f"{chain_operations} operations move {chain_bytes:,} B")
@@ -505,8 +482,8 @@ POINTS = 16384
 output = torch.empty(POINTS, 1, device="meta")
 target = torch.empty(POINTS, device="meta")
 
-wrong_bytes = watch(torch.sub, output, target).moved_bytes
-right_bytes = watch(torch.sub, output.squeeze(1), target).moved_bytes
+wrong_bytes = moved_bytes(watch(torch.sub, output, target))
+right_bytes = moved_bytes(watch(torch.sub, output.squeeze(1), target))
 wrong_ratio = wrong_bytes / right_bytes
 print(tuple((output - target).shape), f"{wrong_bytes:,} B", end=", ")
 print(f"{wrong_ratio:,.0f} times the {right_bytes:,} B of the right one")

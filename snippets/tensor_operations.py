@@ -7,15 +7,12 @@
 # --8<-- [start:setup]
 import math
 import textwrap
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from accounting import get_memory_usage, same_storage
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from accounting import Trace, get_memory_usage, same_storage
 
 
 def message_of(call: Callable[[], object]) -> str:
@@ -73,50 +70,27 @@ print(message_of(lambda: y.sum().backward()))
 # --8<-- [end:autograd]
 
 
-# --8<-- [start:counter]
-def storages(tree: Any) -> list[torch.UntypedStorage]:
-    """The storage of each tensor in nested arguments or results."""
-    leaves = tree_leaves(tree)
-    return [x.untyped_storage() for x in leaves if isinstance(x, torch.Tensor)]
+# --8<-- [start:count]
+def evaluate(code: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What an expression of these tensors yields."""
+    libraries = {"torch": torch, "F": F, "math": math}
+    result: torch.Tensor = eval(code, libraries, tensors)
+    return result
 
 
-class ByteCounter(TorchDispatchMode):
-    """Counts the bytes of each storage that an operation creates."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.allocated_bytes = self.live_bytes = self.peak_bytes = 0
-        # for each operation: its name, bytes it took, bytes then alive
-        self.history: list[tuple[str, int, int]] = []
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        """Called by PyTorch in place of each operation."""
-        result = func(*args, **(kwargs or {}))
-        given = {storage._cdata for storage in storages((args, kwargs))}
-        # a view, or a result written in place, has the storage of an argument
-        new = {s._cdata: s for s in storages(result) if s._cdata not in given}
-        taken = sum(storage.nbytes() for storage in new.values())
-        for storage in new.values():
-            # when the storage dies, _free is called
-            death = weakref.finalize(storage, self._free, storage.nbytes())
-            death.atexit = False  # but not at the end of the program
-        self.allocated_bytes += taken
-        self.live_bytes += taken
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-        self.history.append((func.__name__, taken, self.live_bytes))
-        return result
-
-    def _free(self, num_bytes: int) -> None:
-        self.live_bytes -= num_bytes
+def count(code: str, tensors: dict[str, torch.Tensor]) -> Trace:
+    """The trace of an expression."""
+    with Trace() as trace:
+        evaluate(code, tensors)
+    return trace
 
 
-# --8<-- [end:counter]
+def allocated_bytes(trace: Trace) -> int:
+    """All that its operations took, whether or not it still lives."""
+    return sum(operation.taken_bytes for operation in trace.operations)
+
+
+# --8<-- [end:count]
 
 
 # --8<-- [start:three_terms]
@@ -129,27 +103,12 @@ def matrices(device: str) -> dict[str, torch.Tensor]:
     return {**square, "row": torch.rand(SIDE, device=device)}
 
 
-def evaluate(code: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
-    """What an expression of these tensors yields."""
-    libraries = {"torch": torch, "F": F, "math": math}
-    result: torch.Tensor = eval(code, libraries, tensors)
-    return result
-
-
-def count(code: str, tensors: dict[str, torch.Tensor]) -> ByteCounter:
-    """The counter, after an expression has been evaluated under it."""
-    counter = ByteCounter()
-    with counter:
-        evaluate(code, tensors)
-    return counter
-
-
 on_meta = matrices("meta")
 matrix_bytes = get_memory_usage(on_meta["a"])
 three_terms = count("a * b + c", on_meta)
 three_terms_peak_bytes = three_terms.peak_bytes
-for operation, taken, alive in three_terms.history:
-    print(f"{operation}: +{taken / 2**20:.0f} MiB, {alive / 2**20:.0f} MiB alive")
+for name, _, taken, alive in three_terms.operations:
+    print(f"{name}: +{taken / 2**20:.0f} MiB, {alive / 2**20:.0f} MiB alive")
 assert three_terms_peak_bytes == 2 * matrix_bytes
 # --8<-- [end:three_terms]
 
@@ -169,12 +128,12 @@ BY_HAND = {  # new matrices alive at once
 
 def describe(code: str) -> dict[str, Any]:
     """What an expression takes in all, at its peak, and after each operation."""
-    counter = count(code, on_meta)
+    trace = count(code, on_meta)
     return {
         "code": code,
-        "allocated_bytes": counter.allocated_bytes,
-        "peak_bytes": counter.peak_bytes,
-        "live_bytes": [alive for _, _, alive in counter.history],
+        "allocated_bytes": allocated_bytes(trace),
+        "peak_bytes": trace.peak_bytes,
+        "live_bytes": [operation.live_bytes for operation in trace.operations],
     }
 
 
@@ -208,7 +167,7 @@ def describe_operation(code: str) -> dict[str, Any]:
     """What one operation takes, and what its result would by elements × size."""
     return {
         "code": code,
-        "allocated_bytes": count(code, on_meta).allocated_bytes,
+        "allocated_bytes": allocated_bytes(count(code, on_meta)),
         "result_bytes": get_memory_usage(evaluate(code, on_meta)),
     }
 
@@ -319,25 +278,25 @@ assert torch.allclose(y, (rows @ w).view(y.shape))
 
 
 # --8<-- [start:trace]
-def trace(x_shape: Sequence[int], w_shape: Sequence[int]) -> ByteCounter:
-    """The counter, after a product of float32 tensors of these shapes."""
+def multiply(x_shape: Sequence[int], w_shape: Sequence[int]) -> Trace:
+    """The trace of a product of float32 tensors of these shapes."""
     x, w = (torch.empty(*shape, device="meta") for shape in (x_shape, w_shape))
     return count("x @ w", {"x": x, "w": w})
 
 
 LEFT = [BATCH, NUM_HEADS, SEQ_LEN, D_IN]
-shared_weight = trace(LEFT, [D_IN, D_OUT])
-for operation, taken, _ in shared_weight.history:
-    print(f"{operation:22}{taken:6,} B")
+shared_weight = multiply(LEFT, [D_IN, D_OUT])
+for name, _, taken, _ in shared_weight.operations:
+    print(f"{name:22}{taken:6,} B")
 # --8<-- [end:trace]
 
 
 # --8<-- [start:weight_per_head]
-weight_per_head = trace(LEFT, [NUM_HEADS, D_IN, D_OUT])
-for operation, taken, _ in weight_per_head.history:
-    print(f"{operation:22}{taken:6,} B")
+weight_per_head = multiply(LEFT, [NUM_HEADS, D_IN, D_OUT])
+for name, _, taken, _ in weight_per_head.operations:
+    print(f"{name:22}{taken:6,} B")
 weight_per_head_bytes = NUM_HEADS * D_IN * D_OUT * 4
-extra_bytes = weight_per_head.allocated_bytes - shared_weight.allocated_bytes
+extra_bytes = allocated_bytes(weight_per_head) - allocated_bytes(shared_weight)
 assert extra_bytes == BATCH * weight_per_head_bytes
 # --8<-- [end:weight_per_head]
 
@@ -354,13 +313,13 @@ WEIGHTS = [
 
 def describe_product(w_shape: list[int]) -> dict[str, Any]:
     """What a product takes for its result, and what for copies of its factors."""
-    counter = trace(LEFT, w_shape)
+    trace = multiply(LEFT, w_shape)
     result_bytes = BATCH * NUM_HEADS * SEQ_LEN * D_OUT * 4
     return {
         "w": " × ".join(map(str, w_shape)),
         "w_bytes": math.prod(w_shape) * 4,
         "result_bytes": result_bytes,
-        "copied_bytes": counter.allocated_bytes - result_bytes,
+        "copied_bytes": allocated_bytes(trace) - result_bytes,
     }
 
 
@@ -431,8 +390,8 @@ print("a * b + c on the GPU:", measured_expressions[0])
 code = "a * b + c * d - a / b"
 five_operations = count(code, on_meta)
 five_operations_peak_bytes = five_operations.peak_bytes
-print([alive // matrix_bytes for _, _, alive in five_operations.history])
-assert five_operations.allocated_bytes == 5 * matrix_bytes
+print([operation.live_bytes // matrix_bytes for operation in five_operations.operations])
+assert allocated_bytes(five_operations) == 5 * matrix_bytes
 assert five_operations_peak_bytes == 3 * matrix_bytes
 # --8<-- [end:exercise_1]
 
@@ -483,7 +442,7 @@ float_mask_bytes = get_memory_usage(mask.float())
 repeated_mask_bytes = get_memory_usage(mask.expand(scores.shape).contiguous())
 
 masking = count("s.masked_fill_(mask, 0)", {"s": scores, "mask": mask})
-assert masking.allocated_bytes == 0  # broadcast over sequences and heads
+assert allocated_bytes(masking) == 0  # broadcast over sequences and heads
 print(f"bool {bool_mask_bytes:,}, float32 {float_mask_bytes:,}")
 print(f"bool for each sequence and head {repeated_mask_bytes:,}")
 # --8<-- [end:exercise_5]
@@ -505,8 +464,8 @@ def decode(device: str) -> dict[str, torch.Tensor]:
 
 
 keys_bytes = get_memory_usage(decode("meta")["keys"])
-broadcast_bytes = count(BROADCAST, decode("meta")).allocated_bytes
-rows_bytes = count(ROWS, decode("meta")).allocated_bytes
+broadcast_bytes = allocated_bytes(count(BROADCAST, decode("meta")))
+rows_bytes = allocated_bytes(count(ROWS, decode("meta")))
 measured_decode = [
     compare(BROADCAST, broadcast_bytes, decode),
     compare(ROWS, rows_bytes, decode),

@@ -12,7 +12,7 @@ import torch
 from accounting import GPUS, get_memory_usage
 from torch.utils.flop_counter import FlopCounterMode
 
-h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's datasheet
+h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's whitepaper
 h100_peak = h100.peak_flop_per_second["bfloat16"]  # FLOP/s, dense
 # --8<-- [end:setup]
 
@@ -47,7 +47,7 @@ print(f"{run_flops:.2e} FLOPs: {days:.1f} days")
 
 
 # --8<-- [start:which_gpu]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of accounting.GPUS
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 PERCENTS = (30, 40, 50)  # MFU
 
 peak_teraflops = {name: GPUS[name].peak_flop_per_second["bfloat16"] / 1e12 for name in TABLE_GPUS}

@@ -71,7 +71,7 @@ def formulas(chapter: Chapter) -> list[Item]:
 
 def waiting(chapter: Chapter) -> list[Item]:
     """Parts that wait for a device, each with how much of the page stands before its start and its end."""
-    starts = [item.line for item in [*chapter.headings, *chapter.fences, *chapter.blocks]]
+    starts = [h.line for h in chapter.headings] + [f.line for f in chapter.fences] + [b.line for b in chapter.blocks]
     bounds = [(part, [sum(start < line for start in starts) for line in part[:2]]) for part in chapter.waiting]
     return [(part.first, (part.value, bound)) for part, bound in bounds]
 

@@ -36,6 +36,12 @@ from ledger.units import format_value, is_device_value, unit_of, unit_of_path
         (0.07689, "x", ".1f%", "7.7 %"),
         (1e-8, "x", "", "1.00 × 10⁻⁸"),
         (1234567, "x", "", "1,234,567"),
+        (2.71828, "x", "", "2.718"),
+        (2.71828, "x_seconds", "plain", "2.718"),
+        (1234.6, "x_per_second", "", "1,235/s"),
+        (788e12, "x_flop_per_second", "sci", "7.88 × 10¹⁴ FLOP/s"),
+        (4.3e3, "x_bytes_per_second", "full", "4,300 B/s"),
+        (0.404, "x", "percent", "40.4 %"),
         (None, "x_bytes", "", "—"),
         (None, "x_bytes", ".1f", "—"),
         (True, "x", "", "yes"),
@@ -81,6 +87,8 @@ def test_a_style_that_does_not_fit_is_refused(value: Any, style: str) -> None:
 def test_the_last_unit_of_a_path_decides() -> None:
     assert unit_of_path(["sweep_flop_per_second", "bf16", "8192"]) == "flop_per_second"
     assert unit_of_path(["copies", "plain", "median_seconds"]) == "seconds"
+    assert unit_of_path(["copied_bytes", "median_seconds"]) == "seconds"
+    assert unit_of_path(["step_seconds", "loss_share", "0"]) == "share"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +98,7 @@ def test_the_last_unit_of_a_path_decides() -> None:
         ("x_seconds", True),
         ("copy_timing.median_seconds", True),
         ("copy_timing.spread", True),
+        ("copy_timing.trials", True),
         ("sweep_mfu.bf16", True),
         ("measured_bytes", True),
         ("predicted_bytes.a", True),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ledger.book import Book
 from ledger.fill.chapter import INCLUDE
+from ledger.snippet import Snippet
 
-TOOLKIT = "accounting"  # the module that snippets import
 LINKED = re.compile(r'href="(?:\.\./)*snippets/(\w+)\.py"')  # where a page says where its numbers come from
 
 
@@ -21,8 +21,7 @@ def bundle(book: Book, site: Path) -> None:
     for source in sorted((book.docs / "en").glob("*.md")):
         page = site / ("" if source.stem == "index" else source.stem) / "index.html"
         if names := snippets_of(source, page):
-            files = [book.snippets / f"{name}.py" for name in sorted({*names, TOOLKIT})]
-            _zip(downloads / f"{source.stem}.zip", book.root, [file for file in files if file.is_file()])
+            _zip(downloads / f"{source.stem}.zip", book.root, with_neighbours(book, names))
     _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
 
 
@@ -31,6 +30,13 @@ def snippets_of(source: Path, page: Path) -> set[str]:
     lines = source.read_text(encoding="utf-8").splitlines()
     embedded = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
     return embedded | set(LINKED.findall(page.read_text(encoding="utf-8")))
+
+
+def with_neighbours(book: Book, names: set[str]) -> list[Path]:
+    """The files of these snippets, and of the modules beside them without which they would not run."""
+    files = [path for name in names if (path := book.snippets / f"{name}.py").is_file()]
+    reached = {neighbour for file in files for neighbour in Snippet.read(file).neighbours}
+    return sorted({*files, *(book.snippets / f"{name}.py" for name in reached)})
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:

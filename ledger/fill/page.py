@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
+from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter
 from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
@@ -120,7 +121,7 @@ class Page:
         """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
 
         def draw(device: str | None) -> str:
-            svg: Any = call_figure(self.source, name, labels, device)
+            svg: Any = call_figure(self.source, name, {"language": self.language, **labels}, device)
             if not isinstance(svg, str) or not svg.startswith("<svg"):
                 raise QuoteError(f"figures.{name} returned no SVG")
             return str(svg)
@@ -131,7 +132,7 @@ class Page:
         """(devices, rows of Markdown cells, the header first) for each way a table looks; may raise QuoteError."""
 
         def make(device: str | None) -> list[list[str]]:
-            rows = call_figure(self.source, name, labels, device)
+            rows = call_figure(self.source, name, {"language": self.language, **labels}, device)
             if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
                 raise QuoteError(f"figures.{name} returned no rows of one length")
             return [[str(cell) for cell in row] for row in rows]
@@ -173,7 +174,9 @@ class Page:
         names = [rows[r + 1][0] for r in sorted(hidden[0])]
         if len(hidden[0]) < len(rows) - 1:
             names = [rows[0][c] for c in sorted(hidden[1])] + names
-        return str(self.words["waiting"]).format(names=self.words["separator"].join(names)) if names else ""
+        return (
+            str(self.words["waiting"]).format(names=self.words["separator"].join(dict.fromkeys(names))) if names else ""
+        )
 
     def data(self, name: str) -> str:
         """A value, whole, for a script of the page. Raises QuoteError if it is no exact value."""
@@ -258,6 +261,7 @@ class Page:
         software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
         if record.software.get("cuda"):
             software.append(f"CUDA {record.software['cuda']}")
+        software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
         widest = record.largest_spread()
         spread = "—"
         if widest:
@@ -364,7 +368,11 @@ def call_figure(source: Source, name: str, labels: dict[str, str], device: str |
     path = source.book.root / "figures" / f"{module_name}.py"
     if not path.is_file():
         raise QuoteError(f"there is no figures/{module_name}.py")
-    function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    try:
+        function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    except SyntaxError as error:
+        where = Problem(Path(error.filename or path), error.lineno or 0, f"not Python: {error.msg}")
+        raise QuoteError(f"figures.{name} cannot be drawn", where) from None
     if not callable(function):
         raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
     return function(Values(source, device), Labels(labels))

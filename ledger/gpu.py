@@ -1,0 +1,108 @@
+"""What nvidia-smi tells of the first visible GPU: its state, and its clock, power and temperature while it works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+State = dict[str, float | str]
+
+BUSY_PERCENT = 5  # of the last fraction of a second in which a kernel ran: with more, the card is at work
+INTERVAL_MILLISECONDS = 500
+STATE = {
+    "driver": "driver_version",
+    "sm_clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "temperature_celsius": "temperature.gpu",
+    "power_limit_watts": "power.limit",
+    "load_percent": "utilization.gpu",
+    "memory_used_mib": "memory.used",
+}
+SAMPLE = {
+    "time": "timestamp",
+    "sm_clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "power_watts": "power.draw.instant",
+    "temperature_celsius": "temperature.gpu",
+    "load_percent": "utilization.gpu",
+}
+
+
+def read_gpu_state() -> State | None:
+    """Driver, clocks, temperature, power limit and load now; None where nvidia-smi does not tell."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    try:
+        asked = subprocess.run(_command(STATE), capture_output=True, text=True, timeout=10, check=True)
+        return _parse(asked.stdout.strip().splitlines()[0], STATE) or None
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
+@contextmanager
+def watch_gpu() -> Iterator[list[State]]:
+    """The GPU's state twice a second for as long as the block runs; the list is filled when it ends.
+
+    One process asks all the while, so that none is started beside what is measured; it ends with the block, or with
+    the pipe if this process is killed.
+    """
+    samples: list[State] = []
+    if not shutil.which("nvidia-smi"):
+        yield samples
+        return
+    by_line = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []  # or the last lines may stay in a buffer
+    command = [*by_line, *_command(SAMPLE), "-lms", str(INTERVAL_MILLISECONDS)]
+    watcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0)
+    try:
+        yield samples
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(watcher.pid, signal.SIGKILL)
+        assert watcher.stdout
+        with watcher.stdout as lines:  # the pipe holds those of ten minutes
+            os.set_blocking(lines.fileno(), False)
+            text = (lines.read() or b"").decode(errors="replace")
+        with suppress(subprocess.TimeoutExpired):
+            watcher.wait(timeout=5)  # a driver that hangs does not let go of it
+        samples += filter(None, (_parse(line, SAMPLE) for line in text.splitlines()))
+
+
+def at_work(samples: list[State]) -> State | None:
+    """The median clocks, the highest power and temperature of the samples in which the GPU worked; None without any.
+
+    A state that is read after a run is that of an idle card: its clock and power say nothing of what was measured.
+    """
+    busy = [sample for sample in samples if float(sample.get("load_percent", 0)) > BUSY_PERCENT]
+    state: State = {"samples": len(busy)}
+    for name, choose in (
+        ("sm_clock_mhz", statistics.median),
+        ("memory_clock_mhz", statistics.median),
+        ("power_watts", max),
+        ("temperature_celsius", max),
+    ):
+        if told := [float(sample[name]) for sample in busy if name in sample]:
+            state[name] = choose(told)
+    return state if busy else None
+
+
+def _command(fields: dict[str, str]) -> list[str]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
+    query = f"--query-gpu={','.join(fields.values())}"
+    return ["nvidia-smi", query, "--format=csv,noheader,nounits", f"--id={visible}"]
+
+
+def _parse(line: str, fields: dict[str, str]) -> State:
+    """What one line tells; "[N/A]" stands where the driver does not."""
+    state: State = {}
+    for field, text in zip(fields, line.split(", "), strict=False):
+        if field == "driver":
+            state[field] = text
+        elif re.fullmatch(r"-?\d+(\.\d+)?", text):
+            state[field] = float(text)
+    return state

@@ -1,0 +1,96 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+#
+# [tool.ledger]
+# unhashed = ["GPUS"] # a record keeps the peak it used: it is not stale when the table grows
+# ///
+"""The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
+
+from typing import NamedTuple
+
+
+# --8<-- [start:gpu]
+class Gpu(NamedTuple):
+    """One row of the table of peaks: what a vendor's datasheet promises, always dense (without 2:4 sparsity)."""
+
+    device_names: tuple[str, ...]  # exactly what torch.cuda.get_device_name() returns
+    memory_bytes: float  # as the datasheet counts: 80 GB is 80e9
+    bandwidth_bytes_per_second: float
+    peak_flop_per_second: dict[str, float]  # by data type; "tf32" is float32 on tensor cores
+    source: str
+
+
+def dense(float32: float, tf32: float, bfloat16: float, float16: float, float8: float) -> dict[str, float]:
+    """Peaks in FLOP/s from those in TFLOP/s; 0 where the GPU has no unit for a type, which is then left out.
+
+    float32 is that of the CUDA cores; all others are tensor cores that add up in float32.
+    """
+    teraflops = {"float32": float32, "tf32": tf32, "bfloat16": bfloat16, "float16": float16, "float8": float8}
+    return {dtype: float(round(peak * 1e12)) for dtype, peak in teraflops.items() if peak}
+
+
+NVIDIA = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center"
+SHEETS = {
+    "V100": "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf",
+    "T4": f"{NVIDIA}/tesla-t4/t4-tensor-core-product-brief.pdf",
+    "A100 40GB": "https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf",
+    "A100": f"{NVIDIA}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf",
+    "H100": "https://resources.nvidia.com/en-us-tensor-core/gtc22-whitepaper-hopper",
+    "H100 NVL": "https://www.nvidia.com/en-us/data-center/h100/",
+    "H200": "https://nvdam.widen.net/s/nb5zzzsjdf/hpc-datasheet-sc23-h200-datasheet-3002446",
+    "Blackwell": "https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703",
+    "L4": "https://www.nvidia.com/en-us/data-center/l4/",
+    "L40S": "https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413",
+    "RTX": "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/nvidia-rtx-blackwell-gpu-architecture.pdf",
+    "MI300X": "https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/data-sheets/amd-instinct-mi300x-data-sheet.pdf",
+}
+
+# fmt: off
+GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, float16, float8), source
+    "V100 16GB SXM": Gpu(("Tesla V100-SXM2-16GB",),
+        16e9, 0.900e12, dense(15.7, 0, 0, 125, 0), SHEETS["V100"]),
+    "V100 32GB SXM": Gpu(("Tesla V100-SXM2-32GB",),
+        32e9, 0.900e12, dense(15.7, 0, 0, 125, 0), SHEETS["V100"]),
+    "V100 16GB PCIe": Gpu(("Tesla V100-PCIE-16GB",),
+        16e9, 0.900e12, dense(14, 0, 0, 112, 0), SHEETS["V100"]),
+    "V100 32GB PCIe": Gpu(("Tesla V100-PCIE-32GB",),
+        32e9, 0.900e12, dense(14, 0, 0, 112, 0), SHEETS["V100"]),
+    "T4": Gpu(("Tesla T4",),
+        16e9, 0.320e12, dense(8.1, 0, 0, 65, 0), SHEETS["T4"]),
+    # Old drivers, 460 for one, leave "NVIDIA" out.
+    "A100 40GB SXM": Gpu(("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        40e9, 1.555e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100 40GB"]),
+    "A100 40GB PCIe": Gpu(("NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"),
+        40e9, 1.555e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100 40GB"]),
+    "A100 80GB SXM": Gpu(("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        80e9, 2.039e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100"]),
+    "A100 80GB PCIe": Gpu(("NVIDIA A100 80GB PCIe",),
+        80e9, 1.935e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100"]),
+    "H100 SXM": Gpu(("NVIDIA H100 80GB HBM3",),
+        80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H100"]),
+    "H100 PCIe": Gpu(("NVIDIA H100 PCIe",),
+        80e9, 2.000e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
+    "H100 NVL": Gpu(("NVIDIA H100 NVL",),
+        94e9, 3.900e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H100 NVL"]),
+    "H200 SXM": Gpu(("NVIDIA H200",),
+        141e9, 4.800e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H200"]),
+    "H200 NVL": Gpu(("NVIDIA H200 NVL",),
+        141e9, 4.800e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H200"]),
+    "B200": Gpu(("NVIDIA B200",),
+        180e9, 7.700e12, dense(75, 1100, 2250, 2250, 4500), SHEETS["Blackwell"]),
+    "GB200": Gpu(("NVIDIA GB200",),
+        186e9, 8.000e12, dense(80, 1250, 2500, 2500, 5000), SHEETS["Blackwell"]),
+    "L4": Gpu(("NVIDIA L4",),
+        24e9, 0.300e12, dense(30.3, 60, 121, 121, 242.5), SHEETS["L4"]),
+    "L40S": Gpu(("NVIDIA L40S",),
+        48e9, 0.864e12, dense(91.6, 183, 362.05, 362.05, 733), SHEETS["L40S"]),
+    "RTX 4090": Gpu(("NVIDIA GeForce RTX 4090",),
+        24e9, 1.008e12, dense(82.6, 82.6, 165.2, 165.2, 330.3), SHEETS["RTX"]),
+    "RTX 5090": Gpu(("NVIDIA GeForce RTX 5090",),
+        32e9, 1.792e12, dense(104.8, 104.8, 209.5, 209.5, 419), SHEETS["RTX"]),
+    "MI300X": Gpu(("AMD Instinct MI300X",),
+        192e9, 5.300e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), SHEETS["MI300X"]),
+}
+# fmt: on
+# --8<-- [end:gpu]

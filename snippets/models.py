@@ -1,0 +1,246 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""GPT-2 and Llama 3 as short modules, from one description of their shapes.
+
+Fused attention and no dropout, as models are trained now; the eager attention is there for contrast.
+Each has as many parameters as transformers' model of the same configuration, and with its weights the same logits.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from formulas import Decoder  # the shape of a model, and the book's arithmetic; it lies beside this file
+from torch import Tensor, nn
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:shapes]
+def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=d_model // heads,
+        d_ff=4 * d_model,
+        vocab=50_257,
+        positions=1_024,
+        tied=True,
+        gated=False,
+        biases=True,
+        norm_shift=True,
+    )
+
+
+def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=8,
+        head_dim=head_dim,
+        d_ff=d_ff,
+        vocab=128_256,
+        tied=tied,
+    )
+
+
+GPT2_SMALL = gpt2(768, 12, 12)
+GPT2_MEDIUM = gpt2(1_024, 24, 16)
+GPT2_LARGE = gpt2(1_280, 36, 20)
+GPT2_XL = gpt2(1_600, 48, 25)
+LLAMA_3_8B = llama(4_096, 32, 32, 14_336)
+LLAMA_3_70B = llama(8_192, 80, 64, 28_672)
+LLAMA_3_1_405B = llama(16_384, 126, 128, 53_248)
+LLAMA_3_2_1B = llama(2_048, 16, 32, 8_192, head_dim=64, tied=True)
+# --8<-- [end:shapes]
+
+
+# --8<-- [start:attention]
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (b, H, T, Q), k and v (b, G, T, Q) → (b, H, T, Q)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention by the kernel that PyTorch chooses: on meta a mathematical one, which keeps T × T tensors."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The flash kernel by its name, which on meta keeps no T × T tensor either. 16-bit on a GPU, anything on meta."""
+    output: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+    return output
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention spelled out: two products, and the T × T scores between them."""
+    groups = q.shape[1] // k.shape[1]  # query heads to a key
+    q, k, v = q.contiguous(), k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+    future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    scores: Tensor = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
+    return scores.softmax(-1) @ v
+
+
+# --8<-- [end:attention]
+
+
+# --8<-- [start:gpt2]
+class GPT2Block(nn.Module):
+    def __init__(self, shape: Decoder, attend: Attend) -> None:
+        super().__init__()
+        self.shape, self.attend = shape, attend
+        d, f = shape.d_model, shape.d_ff
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.up, self.down = nn.Linear(d, f), nn.Linear(f, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, T, d) → (b, T, d)."""
+        heads = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.shape.heads, self.shape.head_dim))
+        q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (b, H, T, Q)
+        x = x + self.out(self.attend(q, k, v).transpose(1, 2).flatten(2))
+        change: Tensor = self.down(F.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
+        return x + change
+
+
+class GPT2(nn.Module):
+    def __init__(self, shape: Decoder, attend: Attend = fused) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(shape.vocab, shape.d_model)
+        self.positions = nn.Embedding(shape.positions, shape.d_model)
+        self.blocks = nn.ModuleList(GPT2Block(shape, attend) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.d_model)
+        self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
+        self.head.weight = self.embedding.weight  # tied: one matrix in two places
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+
+# --8<-- [end:gpt2]
+
+
+# --8<-- [start:norm]
+class NormOnMeta(torch.autograd.Function):
+    """RMSNorm where tensors have no data: what a GPU's one kernel makes and keeps, without the numbers.
+
+    PyTorch 2.13 has that kernel on GPUs alone. Elsewhere it takes the norm to pieces, which keep float32 copies.
+    """
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
+        scale = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+        context.save_for_backward(x, weight, scale)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight, _ = context.saved_tensors
+        return torch.empty_like(x), torch.empty_like(weight)
+
+
+class RMSNorm(nn.RMSNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_meta:
+            return super().forward(x)
+        normed: Tensor = NormOnMeta.apply(x, self.weight)  # type: ignore[no-untyped-call]
+        return normed
+
+
+# --8<-- [end:norm]
+
+
+# --8<-- [start:rotary]
+ROTARY_BASE = 500_000.0  # of Llama 3
+
+
+def rotary(seq_len: int, head_dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles by which positions turn pairs of features, each (T, Q)."""
+    pairs = torch.arange(0, head_dim, 2, device=like.device) / head_dim
+    angles = torch.arange(seq_len, device=like.device)[:, None] / ROTARY_BASE**pairs
+    angles = angles.repeat(1, 2)  # feature i is paired with feature i + Q/2
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-right, left), dim=-1) * sin
+
+
+# --8<-- [end:rotary]
+
+
+# --8<-- [start:llama]
+class LlamaBlock(nn.Module):
+    def __init__(self, shape: Decoder, attend: Attend) -> None:
+        super().__init__()
+        self.shape, self.attend = shape, attend
+        d, f = shape.d_model, shape.d_ff
+        wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        self.attention_norm, self.mlp_norm = RMSNorm(d, eps=1e-5), RMSNorm(d, eps=1e-5)
+        self.q, self.k, self.v = (nn.Linear(d, width, bias=False) for width in (wide, narrow, narrow))
+        self.out = nn.Linear(wide, d, bias=False)
+        self.gate, self.up = nn.Linear(d, f, bias=False), nn.Linear(d, f, bias=False)
+        self.down = nn.Linear(f, d, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """(b, T, d) → (b, T, d)."""
+        h = self.attention_norm(x)
+        q, k, v = (
+            part(h).unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
+        heads = self.attend(rotate(q, cos, sin), rotate(k, cos, sin), v)  # (b, H, T, Q)
+        x = x + self.out(heads.transpose(1, 2).flatten(2))
+        h = self.mlp_norm(x)
+        change: Tensor = self.down(F.silu(self.gate(h)) * self.up(h))
+        return x + change
+
+
+class Llama(nn.Module):
+    def __init__(self, shape: Decoder, attend: Attend = fused) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocab, shape.d_model)
+        self.blocks = nn.ModuleList(LlamaBlock(shape, attend) for _ in range(shape.layers))
+        self.norm = RMSNorm(shape.d_model, eps=1e-5)
+        self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
+        if shape.tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        x = self.embedding(tokens)
+        cos, sin = rotary(tokens.shape[1], self.shape.head_dim, x)
+        for block in self.blocks:
+            x = block(x, cos, sin)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+
+# --8<-- [end:llama]
+
+
+# --8<-- [start:build]
+def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> nn.Module:
+    """The model of a shape: learned positions make it a GPT-2. On meta it takes no memory."""
+    with torch.device(device):
+        model = GPT2(shape, attend) if shape.positions else Llama(shape, attend)
+    return model.to(dtype)
+
+
+def loss(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross entropy of the next token, in float32; both (b, T)."""
+    return F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
+
+
+# --8<-- [end:build]
