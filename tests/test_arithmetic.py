@@ -14,6 +14,7 @@ from formulas import Decoder
 from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from transformers import AutoModelForCausalLM, MixtralConfig
 
 SHAPES = {
     "gpt2": GPT2_SMALL,
@@ -91,3 +92,20 @@ def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
     logits = formulas.logits_bytes(GPT2_SMALL, batch * seq_len)
     predicted = sum((kept | logits).values())  # both name the log-probabilities
     assert predicted + 8 == trace.peak  # the loss and its gradient
+
+
+def test_experts_are_counted_as_transformers_builds_them() -> None:
+    shape = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
+    config = MixtralConfig(
+        vocab_size=shape.vocab,
+        hidden_size=shape.d_model,
+        intermediate_size=shape.d_ff,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        num_local_experts=shape.experts,
+        num_experts_per_tok=shape.active_experts,
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert sum(formulas.parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())
