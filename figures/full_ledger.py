@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Names, Scale
+from figures.axes import Axes, Colour, Names, Scale
 
 GIB = 2**30
 PARTS = {  # of a moment, and the lines that each adds up
@@ -17,7 +17,7 @@ PARTS = {  # of a moment, and the lines that each adds up
     "logits": ("logits",),
     "temporaries": ("temporaries",),
 }
-COLOURS = ("muted", 3, 4, 0, 5, 1, 2)
+COLOURS: tuple[Colour, ...] = ("muted", 3, 4, 0, 5, 1, 2)
 MODELS = ("gpt2", "llama")
 WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
 CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}

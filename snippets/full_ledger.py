@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from accounting import Trace, get_device, time_call
-from formulas import Decoder, backward_flops, forward_flops, peak_bytes, training_seconds
+from formulas import Decoder, backward_flops, forward_flops, parameters, peak_bytes, training_seconds
 from gpus import GPUS
 from models import GPT2_SMALL, LLAMA_3_8B, build, fused, gpt2, loss
 from torch import Tensor
@@ -268,10 +268,12 @@ assert all(0.3 < share < 0.7 for share in others_mfu.values())
 
 # --8<-- [start:exercise_1]
 llama_choices: dict[str, Any] = {"recipe": "bf16_master", "chunks": 16, "checkpointing": "full"}
+llama_update = peak_bytes(LLAMA_3_8B, 8_192, **llama_choices)["update"]
+llama_state_bytes = (sum(llama_update.values()) - llama_update["batch"]) // sum(parameters(LLAMA_3_8B).values())
 llama_peak_bytes = peak(LLAMA_3_8B, 8_192, 1, **llama_choices)
 llama_fits = {card: llama_peak_bytes <= room for card, room in room_bytes.items()}
 print(f"Llama 3 8B: {llama_peak_bytes / 2**30:.1f} GiB", llama_fits)
-assert not llama_fits["H100 SXM"] and not llama_fits["H200 SXM"]
+assert llama_state_bytes == 18 and not llama_fits["H100 SXM"] and not llama_fits["H200 SXM"]
 # --8<-- [end:exercise_1]
 
 
