@@ -19,16 +19,17 @@ export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: site serve test record compare bench status zensical format update clean
 
+# Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
 ifneq ($(LOCAL),0)
 	$(BIN)/python -m ledger run
 endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
+	mkdir -p .cache; exec 9>.cache/site.lock; $(BIN)/python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; \
 	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true); \
 	$(BIN)/python -m mkdocs build & english=$$!; \
 	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml -d .cache/site-zh; chinese=$$?; \
-	wait $$english && exit $$chinese
-	rm -rf site/zh && mv .cache/site-zh site/zh
+	wait $$english && test $$chinese = 0 && rm -rf site/zh && mv .cache/site-zh site/zh && \
 	$(BIN)/python -m ledger bundle site
 
 # A snippet that changes is run again, its new record makes the page show the new numbers. `make serve LANGUAGE=zh`, at
@@ -46,6 +47,7 @@ test: $(READY)
 	$(BIN)/python -m ledger run
 	$(BIN)/python -m pytest
 
+# But for slow snippets: .venv/bin/python -m ledger record --slow
 record: $(READY)
 	$(BIN)/python -m ledger record
 

@@ -28,21 +28,20 @@ def power_of_ten(power: int) -> str:
     return {0: "1", 1: "10"}.get(power) or "10" + str(power).translate(str.maketrans("-0123456789", EXPONENTS))
 
 
-def text_width(text: str, size: float = 14) -> float:
+def text_width(text: str) -> float:
     """Pixels that a text may take in any font: a Chinese character is as wide as high, a capital less, others half."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     capitals = sum(map(str.isupper, text))
-    return size * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
+    return 14 * (wide + 0.72 * capitals + 0.565 * (len(text) - wide - capitals))
 
 
 class Scale:
     """A linear axis: where a number lies between its ends, which numbers get a tick, and how these read.
 
     Ends that are not given follow from the data; those of y, and of the numbers beside `Names`, reach out to a tick.
-    `ticks` are numbers, or numbers with their texts; `unit` is one of the ledger's ("seconds", "flop_per_second").
+    `ticks` are numbers, or numbers with their texts; `unit` is one of the ledger's ("seconds", "flop_per_second"),
+    of which some read differently by `language`.
     """
-
-    start: float | None = 0.0  # where bars begin; None for the low end
 
     def __init__(
         self,
@@ -52,8 +51,9 @@ class Scale:
         high: float | None = None,
         ticks: Sequence[float] | Mapping[float, str] = (),
         unit: str = "",
+        language: str = "en",
     ) -> None:
-        self.title, self.unit, self.given, self.ends = title, unit, ticks, (low, high)
+        self.title, self.unit, self.language, self.given, self.ends = title, unit, language, ticks, (low, high)
         self.numbers = [float(tick) for tick in ticks]  # all that is to be seen
         self.low, self.high, self.decimals = 0.0, 1.0, 0
 
@@ -67,8 +67,10 @@ class Scale:
         high = last if last is not None else max(self.numbers, default=low)
         if low == high:
             high = self._beyond(low)
-        ticks = list(self.given) or self._ticks(min(low, high), max(low, high))
-        if not (self.given or tight):
+        ticks = list(self.given)
+        if self.numbers and not ticks:
+            ticks = self._ticks(min(low, high), max(low, high))
+        if self.numbers and not (self.given or tight):
             low = low if first is not None else max(tick for tick in ticks if tick <= low)
             high = high if last is not None else min(tick for tick in ticks if tick >= high)
         self.low, self.high = low, high
@@ -90,21 +92,21 @@ class Scale:
         return low + 1
 
     def _ticks(self, low: float, high: float) -> list[float]:
-        """About five round numbers, from one not above low to one not below high."""
+        """About five round numbers between low and high, and some beyond both."""
         unit = 10.0 ** math.floor(math.log10((high - low) / 5))
         step = unit * next(factor for factor in (1, 2, 5, 10) if factor * unit * 5 >= (high - low) * 0.9)
-        return [round(step * n, 12) for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
+        return [float(f"{step * n:.10g}") for n in range(math.floor(low / step) - 1, math.ceil(high / step) + 2)]
 
     def _text(self, number: float) -> str:
-        if self.unit and number:  # a round number needs no zeros after its point
-            return re.sub(r"\.0+\b|(\.\d*?)0+\b", r"\1", format_value(number, self.unit))
+        if self.unit and not number:
+            return "0"
+        if self.unit:  # a round number needs no zeros after its point
+            return re.sub(r"\.0+\b|(\.\d*?)0+\b", r"\1", format_value(number, self.unit, language=self.language))
         return f"{number:,.{self.decimals}f}".replace("-", "−")
 
 
 class Log(Scale):
     """A logarithmic axis: equal factors are equal distances. Its numbers are above 0."""
-
-    start = None
 
     def include(self, numbers: Iterable[float | None]) -> None:
         super().include(numbers)
@@ -130,10 +132,11 @@ class Log(Scale):
     def _text(self, number: float) -> str:
         if self.unit:
             return super()._text(number)
-        if self.low >= 1e-3 and self.high <= 1e4:
+        if self.low >= 1e-3 and self.high <= (1e6 if self.given else 1e4):
             return f"{number:,.10g}"
-        factor, power = f"{number:.0e}".split("e")
-        return ("" if factor == "1" else f"{factor} × ") + power_of_ten(int(power))
+        power = math.floor(math.log10(number) + 1e-9)
+        factor = f"{number / 10.0**power:.6g}"
+        return ("" if factor == "1" else f"{factor} × ") + power_of_ten(power)
 
 
 class Names(Scale):
@@ -204,16 +207,13 @@ class Axes:
         for at, *ends in zip(x, low, high, strict=True):
             self.plot([at, at], ends, colour)
 
-    def hlines(self, y: Numbers, low: Numbers, high: Numbers, colour: Colour = "ink") -> None:
-        """Level lines, each from low to high."""
-        for at, *ends in zip(y, low, high, strict=True):
-            self.plot(ends, [at, at], colour)
-
     def axhline(
-        self, y: float, text: str = "", colour: Colour = "ink", label: str = "", *,
+        self, y: float | None, text: str = "", colour: Colour = "ink", label: str = "", *,
         dashed: bool = True, at: str = "end", below: bool = False,
     ) -> None:  # fmt: skip
         """A line across the plot, its text above it (or below) at its start or end."""
+        if y is None:
+            return
         self._enter(label, "line", colour, dashed, (), (y,))
 
         def mark() -> None:
@@ -237,9 +237,9 @@ class Axes:
 
         self._marks.append(mark)
 
-    def axhspan(self, low: float, high: float, label: str = "", colour: Colour = "faint") -> None:
-        """A band across the plot."""
-        self._enter(label, "s", colour, False, (), (low, high))
+    def axhspan(self, low: float, high: float, colour: Colour = "faint") -> None:
+        """A band across the plot, behind all else."""
+        self._enter("", "s", colour, False, (), (low, high))
 
         def mark() -> None:
             top = self.place_y(high)
@@ -265,16 +265,40 @@ class Axes:
     def __str__(self) -> str:
         """The chart as SVG."""
         x_ticks, y_ticks = self.x.settle(tight=not isinstance(self.y, Names)), self.y.settle()
-        widest = max(map(text_width, y_ticks.values()), default=0)
-        ends = sorted(x_ticks, key=self.x.across)[:: max(len(x_ticks) - 1, 1)] or [0.0]
-        first, last = (text_width(x_ticks.get(tick, "")) / 2 - self._inset for tick in ends)
-        self.left, self.right = max(widest + 8, first), WIDTH - max(last, 4)
-        self.top = self._lay_legend() + 22 * (bool(self.y.title) + self._above) + 12
+        beyond = [text_width(text) / 2 - self._inset for text in x_ticks.values()] or [0.0]
+        self.left = max([beyond[0], *(text_width(text) + 8 for text in y_ticks.values())])
+        self.right = WIDTH - max(beyond[-1], 4)
+        self.drawing = Drawing(WIDTH, 0)
+        self.top = self._draw_legend() + 22 * (bool(self.y.title) + self._above) + 14
         self.bottom = self.top + self.height
-        self.drawing = Drawing(WIDTH, self.bottom + (52 if self.x.title else 28))
-        self._lay_legend(draw=True)
-        self.drawing.text(0, self.top - 18 - 22 * self._above, self.y.title)
-        end = math.inf  # of the text before: one that would touch it is left out
+        self.drawing.resize(self.bottom + (52 if self.x.title else 28))
+        self._draw_axes(x_ticks, y_ticks)
+        for mark in self._marks:
+            mark()
+        self.drawing.line(self.left, self.bottom, self.right, self.bottom)
+        return str(self.drawing)
+
+    def _draw_legend(self) -> float:
+        """The legend from left to right, line by line; returns its height."""
+        x, y = 0.0, 16
+        for text, (shape, colour, dashed) in self._legend.items():
+            key = 24 if shape == "line" else 14
+            width = key + 6 + text_width(text)
+            if x and x + width > WIDTH:
+                x, y = 0.0, y + 22
+            if shape == "line":
+                self._line([(x, y - 5), (x + key, y - 5)], colour, dashed)
+            else:
+                self._dot(x + 7, y - 5, shape, 7 if shape == "s" else 5, colour)
+            self.drawing.text(x + key + 6, y, text)
+            x += width + 20
+        return y + 6 if self._legend else 0
+
+    def _draw_axes(self, x_ticks: Mapping[float, str], y_ticks: Mapping[float, str]) -> None:
+        """Titles, ticks, and lines across the plot; the text of a tick that would touch another is left out."""
+        self.drawing.text(0, self.top - 20 - 22 * self._above, self.y.title)
+        self.drawing.text((self.left + self.right) / 2, self.bottom + 46, self.x.title, anchor="middle")
+        end = math.inf  # of the text before
         for tick, text in y_ticks.items():
             y = self.place_y(tick)
             if not isinstance(self.y, Names):
@@ -284,34 +308,13 @@ class Axes:
                 end = y
         end = -math.inf
         for tick, text in x_ticks.items():
-            x = self.place_x(tick)
-            self.drawing.line(x, self.top if isinstance(self.y, Names) else self.bottom, x, self.bottom, "stroke-muted")
+            x, half = self.place_x(tick), text_width(text) / 2
+            if isinstance(self.y, Names):
+                self.drawing.line(x, self.top, x, self.bottom, "stroke-muted")
             self.drawing.line(x, self.bottom, x, self.bottom + 5)
-            if x - text_width(text) / 2 > end + 4:
+            if x - half > end + 4:
                 self.drawing.text(x, self.bottom + 22, text, "muted", anchor="middle")
-                end = x + text_width(text) / 2
-        self.drawing.text((self.left + self.right) / 2, self.bottom + 46, self.x.title, anchor="middle")
-        for mark in self._marks:
-            mark()
-        self.drawing.line(self.left, self.bottom, self.right, self.bottom)
-        return str(self.drawing)
-
-    def _lay_legend(self, draw: bool = False) -> float:
-        """The legend from left to right, line by line; returns its height."""
-        x, y = 0.0, 16
-        for text, (shape, colour, dashed) in self._legend.items():
-            key = 24 if shape == "line" else 14
-            width = key + 6 + text_width(text)
-            if x and x + width > WIDTH:
-                x, y = 0.0, y + 22
-            if draw and shape == "line":
-                self._line([(x, y - 5), (x + key, y - 5)], colour, dashed)
-            elif draw:
-                self._dot(x + 7, y - 5, shape, 7 if shape == "s" else 5, colour)
-            if draw:
-                self.drawing.text(x + key + 6, y, text)
-            x += width + 20
-        return y + 6 if self._legend else 0
+                end = x + half
 
     def _enter(
         self, label: str, shape: str, colour: Colour, dashed: bool, x: Iterable[float | None], y: Iterable[float | None]
@@ -323,28 +326,25 @@ class Axes:
         self.y.include(y)
 
     def _bars(
-        self, across: Scale, along: Scale, at: Sequence[float], sizes: Numbers, starts: Sequence[float | None],
+        self, across: Scale, along: Scale, at: Sequence[float], sizes: Numbers, starts: Sequence[float],
         thickness: float, colour: Colour, label: str, alpha: float,
     ) -> None:  # fmt: skip
-        bars = [
-            (place, start, (start or 0) + size)
-            for place, size, start in zip(at, sizes, starts or len(at) * [along.start], strict=True)
-            if size
-        ]
         self._enter(label, "s", colour, False, (), ())
+        bars = list(zip(at, starts or [0.0] * len(at), sizes, strict=True))
         across.include(place + side * thickness / 2 for place in at for side in (-1, 1))
-        along.include(end for _, *ends in bars for end in ends)
+        along.include(start + size for _, start, size in bars if size)
+        along.include(starts or ([] if isinstance(along, Log) else [0.0]))
 
         def mark() -> None:
-            for place, start, end in bars:
-                sides, ends = (
-                    (place - thickness / 2, place + thickness / 2),
-                    (along.low if start is None else start, end),
-                )
-                x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
-                y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
-                box = {"x": x1, "y": y1, "width": x2 - x1, "height": y2 - y1}
-                self.drawing.add("rect", _fill(colour), None, **box, fill_opacity=alpha)
+            for place, start, size in bars:
+                if size:
+                    sides = place - thickness / 2, place + thickness / 2
+                    ends = [min(max(end, along.low), along.high) for end in (start, start + size)]
+                    x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
+                    y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
+                    box = {"x": x1, "y": y1, "width": x2 - x1, "height": y2 - y1}
+                    faded = {"fill_opacity": alpha} if alpha < 1 else {}
+                    self.drawing.add("rect", _fill(colour), None, **box, **faded)
 
         self._marks.append(mark)
 

@@ -33,8 +33,8 @@ def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         colour: int | str = "ink" if name == "sheet" else 0
         corners = [first, peak / bandwidth, last], [first * bandwidth, peak, peak]
         axes.plot(*corners, colour, f"{labels[name]}\u2003{limits}", dashed=name == "measured")
-    if "float32" in peaks and "sheet" in known:
-        cuda_cores = peaks["float32"]
+    cuda_cores = peaks.get("float32")
+    if cuda_cores and "sheet" in known:
         axes.plot([cuda_cores / known["sheet"][1], last], [cuda_cores, cuda_cores], 5)
         axes.annotate(labels["cuda_cores"], last, cuda_cores, dx=0, dy=-7, anchor="end", css="muted")
 

@@ -17,9 +17,12 @@ class Drawing:
     """An SVG under construction; coordinates in pixels of a page about 640 wide, text at 14."""
 
     def __init__(self, width: float, height: float) -> None:
-        self.root = ElementTree.Element(
-            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width:g} {max(height, 1):g}", width=f"{width:g}"
-        )
+        self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox="", width=f"{width:g}")
+        self.resize(height)
+
+    def resize(self, height: float) -> None:
+        """Gives the drawing another height."""
+        self.root.set("viewBox", f"0 0 {self.root.get('width')} {max(height, 1):g}")
 
     def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:
         """One element; underscores in attribute names become hyphens, floats are kept to two decimals."""
@@ -43,12 +46,13 @@ class Drawing:
         self.add("circle", css, cx=x, cy=y, r=r)
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
-        """Exponents are raised digits: few fonts draw all of ⁻⁰¹²³⁴⁵⁶⁷⁸⁹, and those that do draw them small."""
-        plain, *raised = re.split(f"([{EXPONENTS}]+)", text)
+        """Exponents of ten are set as raised digits: the letters ⁻⁰¹²³ are small, and missing in many fonts."""
+        if not text:
+            return
+        plain, *raised = re.split(f"(?<=10)([{EXPONENTS}]+)", text)
         self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
         for index, part in enumerate(part for part in raised if part):
-            up = index % 2 == 0
-            shift = {"dy": f"{-0.38 * size if up else 0.38 * size:g}", "font-size": f"{0.8 * size if up else size:g}"}
+            shift = {"dy": f"{size * (0.4 if index % 2 else -0.4):g}"}
             ElementTree.SubElement(self.root[-1], "tspan", shift).text = part.translate(DIGITS)
 
     def __str__(self) -> str:

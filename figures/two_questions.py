@@ -71,7 +71,7 @@ def gpus(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
 
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each published run: its size, the GPU-hours reported, and the utilization they imply."""
-    columns = ("parameters:short", "tokens:short", "gpu_hours:short")
+    columns = ("parameters:short", "tokens:wan", "gpu_hours:wan")
     rows = [[labels[key] for key in ("run", "parameters", "tokens", "gpu_hours", "implied")]]
     for name in _in_order(values["two_questions.published"], labels):
         reported = [f"{{{{ two_questions.published.{name}.{column} }}}}" for column in columns]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ledger.book import Book, LedgerError, Problem
+from ledger.book import Book, LedgerError, Problem, explain
 from ledger.compare import compare, disagreements
 from ledger.measure import Measurement, read_or_none
 from ledger.record import Records, is_stale
@@ -66,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(explain(error), file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +27,13 @@ class LedgerError(Exception):
     """Bad input; its text is one problem a line, each with its file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = sorted(problems, key=lambda problem: (str(problem.path), problem.line))
+        self.problems = sorted(dict.fromkeys(problems), key=lambda problem: (str(problem.path), problem.line))
         super().__init__("\n".join(map(str, self.problems)))
+
+
+def explain(error: OSError) -> str:
+    """What the system refused, in a line with the file's name: a full disk, a folder that cannot be written."""
+    return str(Problem(Path(error.filename or "."), 0, error.strerror or str(error)))
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,10 @@ class Book:
 
     def stamp(self, *patterns: str) -> str:
         """Of files below the root: another one as soon as one of them has been written, added or taken away."""
-        files = [(path, path.stat()) for pattern in patterns for path in sorted(self.root.glob(pattern))]
-        listed = [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]
+        listed = []
+        for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern))):
+            with suppress(FileNotFoundError):  # taken away meanwhile
+                listed.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
         return hashlib.sha256(repr(listed).encode()).hexdigest()
 
     def is_done(self, what: str, stamp: str) -> bool:

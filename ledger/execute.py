@@ -113,6 +113,8 @@ def to_plain(value: Any) -> Plain:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
+        if abs(value) > sys.float_info.max:
+            raise ValueError("is an int beyond the largest float; only what can be calculated with is recorded")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):

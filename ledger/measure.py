@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledger.book import Book, LedgerError, Problem
-from ledger.device import ask_device
+from ledger.book import Book, LedgerError, Problem, explain
+from ledger.device import ask_device, machine_key
 from ledger.environment import why_not_to_publish
 from ledger.gpu import BUSY_PERCENT, at_work, read_gpu_state, watch_gpu
 from ledger.record import Record, is_stale, local_folder
@@ -65,7 +67,9 @@ class Measurement:
         skipped = False
         for snippet in _with_progress(self._todo(gave_up or {}, failed)):
             try:
-                self._record(snippet)
+                with _alone(self.book):
+                    if self.force or self._is_stale(snippet):  # still, if another had to be waited for
+                        self._record(snippet)
             except MissingImport as error:
                 print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
                 skipped = True
@@ -90,7 +94,10 @@ class Measurement:
                 continue
             if now != seen:
                 seen = now
-                failed = self.run(failed)
+                try:
+                    failed = self.run(failed)
+                except OSError as error:  # a full disk may have room when the next change comes
+                    print(explain(error), file=sys.stderr)
 
     def _times(self) -> dict[str, int]:
         """When each snippet was last written."""
@@ -106,7 +113,7 @@ class Measurement:
             try:
                 (snippet,) = resolve(self.book.snippets, [name])
             except LedgerError as error:
-                if gave_up.get(name) != str(error):
+                if str(error) not in (gave_up.get(name), *failed.values()):  # many import one that is broken
                     print(error, file=sys.stderr)
                 failed[name] = str(error)
                 continue
@@ -114,9 +121,12 @@ class Measurement:
                 continue
             if gave_up.get(name) == snippet.hash:
                 failed[name] = snippet.hash
-            elif self.force or is_stale(read_or_none(self.folder / f"{name}.json"), snippet):
+            elif self.force or self._is_stale(snippet):
                 todo.append(snippet)
         return todo
+
+    def _is_stale(self, snippet: Snippet) -> bool:
+        return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)
 
     def _record(self, snippet: Snippet) -> None:
         before = read_gpu_state()
@@ -143,6 +153,17 @@ def read_or_none(path: Path) -> Record | None:
         return Record.read(path)
     except (FileNotFoundError, LedgerError):
         return None
+
+
+@contextmanager
+def _alone(book: Book) -> Iterator[None]:
+    """Waits until no other process measures on this machine for this book: two at once would measure each other, and
+    write the same records. A process that is killed gives way too."""
+    book.cache.mkdir(parents=True, exist_ok=True)
+    with (book.cache / f"{machine_key()}.lock").open("a") as lock:
+        with suppress(OSError):  # a file system that has no locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _with_progress(snippets: list[Snippet]) -> Iterator[Snippet]:

@@ -41,8 +41,8 @@ def describe(cpuinfo: str) -> str:
     parts = [" ".join(trade_name.split()) or first.get("vendor_id", platform.machine())]
     if "cpu family" in first:
         parts.append(f"family {first['cpu family']} model {first.get('model', '?')}")
-    if "cpu part" in first:  # Arm tells two numbers and no name
-        parts.append(f"implementer {first.get('cpu implementer', '?')} part {first['cpu part']}")
+    if "CPU part" in first:  # Arm tells two numbers and no name
+        parts.append(f"implementer {first.get('CPU implementer', '?')} part {first['CPU part']}")
     # Two threads of a core share both numbers; where neither is told, each counts
     parts.append(_cores(len({(p.get("physical id"), p.get("core id", p["processor"])) for p in processors})))
     flags = first.get("flags", first.get("Features", "")).split()

@@ -7,10 +7,12 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.device import machine_key
@@ -22,6 +24,11 @@ from ledger.units import Plain, is_share_of_peak, unit_of_path
 FORMAT = 1
 MAX_RECORD_BYTES = 1024 * 1024
 STAND_IN = "stand-in"  # the driver that a stand-in for a GPU calls itself
+MAX_DEPTH = 20
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)  # but \t and \n
+MARKUP = re.compile(r"<|\]\(|\{\{")  # a table's cell is Markdown
 LOCAL = "this-machine"  # the device that local runs appear as
 
 
@@ -49,22 +56,25 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Atomically: whoever reads path finds the old record or the new one, whole."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False)
         unfinished = path.with_name(f".{path.name}.unfinished")
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except OSError as error:  # of a full disk the system names no file
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            error.filename = str(path)
+            raise
 
     @classmethod
     def read(cls, path: Path) -> Record:
         """The record at path. Raises LedgerError, naming the file, if it is not a valid one."""
-        problems = list(_read_problems(path))
-        if problems:
-            raise LedgerError(problems)
-        data = json.loads(path.read_bytes())
+        data = _read(path)
         del data["format"]
         return cls(**data)
 
@@ -99,7 +109,7 @@ def timings(value: Plain, path: str = "") -> dict[str, dict[str, Any]]:
         return {}
     found: dict[str, dict[str, Any]] = {}
     if isinstance(value, dict):
-        if {"median_seconds", "spread", "trials"} <= value.keys() and value["median_seconds"] is not None:
+        if all(isinstance(value.get(part), int | float) for part in ("median_seconds", "spread", "trials")):
             found[path] = value
         items = list(value.items())
     else:
@@ -124,25 +134,37 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _read_problems(path: Path) -> Iterator[Problem]:
-    """What keeps the file at path from being a record."""
-    if path.stat().st_size > MAX_RECORD_BYTES:
-        yield Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")
-        return
+def _read(path: Path) -> dict[str, Any]:
+    """What the file at path holds. Raises LedgerError with all that keeps it from being a record."""
+    if path.is_symlink():
+        raise LedgerError([Problem(path, 0, "a link, not a file")])
+    with path.open("rb") as file:  # read once: another may be written meanwhile
+        text = file.read(MAX_RECORD_BYTES + 1)
+    if len(text) > MAX_RECORD_BYTES:
+        raise LedgerError([Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")])
     try:
-        data = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        yield Problem(path, line, f"not a record, or a truncated one: {error}")
-        return
+        raise LedgerError([Problem(path, line, f"not a record, or a truncated one: {error}")]) from None
     if not isinstance(data, dict):
-        yield Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")
-        return
+        raise LedgerError([Problem(path, 1, f"not a record: a JSON {type(data).__name__}, not an object")])
     if data.get("format") != FORMAT:
-        yield Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")
-        return
-    for message in _messages(data, path):
-        yield Problem(path, 0, message)
+        raise LedgerError([Problem(path, 0, f"format {data.get('format')!r}; this ledger reads format {FORMAT}")])
+    if _is_deeper(data, MAX_DEPTH):
+        raise LedgerError([Problem(path, 0, f"nested more than {MAX_DEPTH} deep")])
+    if problems := [Problem(path, 0, message) for message in _messages(data, path)]:
+        raise LedgerError(problems)
+    return data
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether lists and objects are nested deeper than that. Calls no function for each level, which Python limits."""
+    level = [value]
+    for _ in range(depth):
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in inner for item in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
@@ -156,6 +178,11 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
             return
     if not SHAPE.keys() <= data.keys():
         return
+    for where, text in _texts([], data):
+        if bad := HIDDEN.search(text):
+            yield f"{where}: a text with the character U+{ord(bad[0]):04X}, which changes how others are shown"
+        elif where.startswith("values") and (bad := MARKUP.search(text)):
+            yield f"{where}: a text with {bad[0]!r}, which a page would take for markup"
     if data["snippet"] != path.stem:
         yield f"is named {path.stem!r} but is a record of {data['snippet']!r}"
     if not re.fullmatch(r"[0-9a-f]{64}", data["hash"]):
@@ -175,6 +202,12 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     environment = data["software"].get("environment", {})
     if not isinstance(environment, dict) or not all(isinstance(text, str) for text in environment.values()):
         yield "software.environment is no object of texts"
+    if not all(
+        text is None or (isinstance(text, str) and len(text) <= 100)
+        for key, text in data["software"].items()
+        if key != "environment"
+    ):
+        yield "software holds more than short texts"
     if not all(isinstance(text, str) for text in data["outputs"].values()):
         yield "an output is no text"
     for name, value in data["values"].items():
@@ -182,7 +215,7 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
 
 
 def _value_messages(path: list[str], value: Any) -> Iterator[str]:
-    """What cannot be true of a value: an infinite number, a negative amount, more than the peak."""
+    """What cannot be true of a value: a negative amount, more than the peak."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _value_messages([*path, key], item)
@@ -191,16 +224,49 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
             yield from _value_messages([*path, str(index)], item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         name, unit = ".".join(path), unit_of_path(path)
-        if isinstance(value, float) and not math.isfinite(value):
-            yield f"{name} is not finite"
-        elif unit and value < 0:
+        if unit and value < 0:
             yield f"{name} is {value}, less than nothing"
         elif is_share_of_peak(path) and value > 1.2:
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
 
 
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+def _texts(path: list[str], value: Any) -> Iterator[tuple[str, str]]:
+    """Every text and key of a record, with the place it stands at."""
+    if isinstance(value, str):
+        yield ".".join(path)[:100], value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(key, str):
+                yield ".".join(path)[:100], key
+            yield from _texts([*path, str(key)], item)
+
+
+# What JSON's grammar lets through
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no number of JSON, or none that can be calculated with")
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        _refuse(text)
+    return number
+
+
+def _int(text: str) -> int:
+    """An int that a float can hold: a larger one can be neither divided nor printed."""
+    if not math.isfinite(float(text)):
+        _refuse(text)
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two that are the same, readers and programs may see another one."""
+    if len(found := dict(pairs)) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r:.40} stands in it twice")
+    return found
 
 
 # All records of a book
@@ -231,6 +297,10 @@ class Records:
                     record = Record.read(path)
                 except LedgerError as error:
                     problems += error.problems
+                    continue
+                except OSError as error:
+                    if not isinstance(error, FileNotFoundError):  # taken away meanwhile
+                        problems.append(Problem(path, 0, f"cannot be read: {error.strerror}"))
                     continue
                 if device not in (LOCAL, record.device["id"]):
                     problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))

@@ -58,6 +58,7 @@ class Snippet:
             raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
         if problems := snippet.all_problems:
             raise LedgerError(problems)
+        snippet._neighbours()
         return snippet
 
     @property
@@ -70,6 +71,8 @@ class Snippet:
             return ast.parse(self.source, filename=str(self.path))
         except SyntaxError as error:
             raise LedgerError([Problem(self.path, error.lineno or 0, f"not Python: {error.msg}")]) from None
+        except (ValueError, RecursionError, MemoryError) as error:  # a null byte, or nested too deeply
+            raise LedgerError([Problem(self.path, 0, f"not Python: {str(error) or 'nested too deeply'}")]) from None
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -190,38 +193,35 @@ class Snippet:
 
     # The hash
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """SHA-256 of the code that a record depends on: this source and what it reaches in its neighbours.
 
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        parts = [_code_only(self.source)]
-        for neighbour, names in sorted(self._reached().items()):
-            parts += [f"# {neighbour}", *names]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return _hash(self, tuple(self._neighbours()))
 
     @property
     def neighbours(self) -> set[str]:
         """The modules beside this snippet that it imports, and that those import."""
-        return set(self._reached())
+        return {neighbour.name for neighbour in self._neighbours()}
 
-    def _reached(self) -> dict[str, list[str]]:
-        """By neighbouring module, the source of every definition used there, by this snippet or by its neighbours."""
-        neighbours: dict[str, Snippet] = {}
-        used: dict[str, set[str]] = {}
+    def _neighbours(self) -> list[Snippet]:
+        """The scripts beside this one that it imports, or that those import, as they are now; sorted by name.
+
+        Raises LedgerError where one of them cannot be read.
+        """
+        found: dict[Path, Snippet] = {}
         todo = [self]
         while todo:
-            for module, names in todo.pop()._imports.items():
+            for module in todo.pop()._imports:
                 path = self.path.with_name(f"{module}.py")
-                if path == self.path or not path.is_file():
-                    continue
-                used.setdefault(module, set()).update(names)
-                if module not in neighbours:
-                    neighbours[module] = _parse(path, path.stat().st_mtime_ns)
-                    todo.append(neighbours[module])
-        return {module: neighbour.definitions(used[module]) for module, neighbour in neighbours.items()}
+                if path not in (self.path, *found) and path.is_file():
+                    found[path] = _parse(path, path.stat().st_mtime_ns)
+                    todo.append(found[path])
+                    _ = found[path].settings
+        return [found[path] for path in sorted(found)]
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
@@ -250,7 +250,23 @@ class Snippet:
 @lru_cache(maxsize=256)
 def _parse(path: Path, modified: int) -> Snippet:
     """A script, parsed once for all that look at it or import it."""
-    return Snippet(path, path.read_text(encoding="utf-8"))
+    try:
+        return Snippet(path, path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise LedgerError([Problem(path, line, "not UTF-8")]) from None
+
+
+@lru_cache(maxsize=256)
+def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...]) -> str:
+    used: dict[str, set[str]] = {}  # by module
+    for script in (snippet, *neighbours):
+        for module, names in script._imports.items():
+            used.setdefault(module, set()).update(names)
+    parts = [_code_only(snippet.source)]
+    for neighbour in neighbours:
+        parts += [f"# {neighbour.name}", *neighbour.definitions(used[neighbour.name])]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _first_line(node: ast.stmt) -> int:

@@ -21,11 +21,13 @@ UNITS = (  # the longest suffix first: a rate ends in _per_second, not in _secon
 DEVICE_SUFFIXES = ("_seconds", "_per_second", "mfu")
 DEVICE_PREFIXES = ("measured_", "predicted_")
 DEVICE_PARTS = ("spread", "trials")  # of a Timing
-FORMATS = ("short", "full", "plain", "gb", "sci", "percent", "times", "raw")
+FORMATS = ("short", "wan", "full", "plain", "gb", "sci", "percent", "times", "raw")
 FORMAT = re.compile(rf"^(?:{'|'.join(FORMATS)}|\.\df%?)$")
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
+PER_CENT = {"en": " %", "zh": "%"}
+TIMES = {"en": "×", "zh": " 倍"}
 DASH = "—"  # what is printed for None: not to be had on this device
 
 
@@ -74,23 +76,27 @@ def format_value(value: Any, unit: str, style: str = "", language: str = "en") -
         return value
     if not isinstance(value, int | float):
         raise ValueError(f"a page prints single values, not a {type(value).__name__}; quote one of its parts")
-    return _format_number(value, unit, style)
+    return _format_number(value, unit, style, language)
 
 
-def _format_number(value: int | float, unit: str, style: str) -> str:
+def _format_number(value: int | float, unit: str, style: str, language: str) -> str:
     if style.endswith("f") and style.startswith("."):
         return f"{value:,{style}}"
     if style.endswith("f%"):
-        return f"{value * 100:,{style[:-1]}} %"
+        return f"{value * 100:,{style[:-1]}}{PER_CENT[language]}"
     match style:
         case "plain":
             return _grouped(value)
         case "sci":
             return _scientific(value) + _symbol(unit)
         case "percent":
-            return f"{_rounded(value * 100, 3)} %"
+            return _rounded(value * 100, 3) + PER_CENT[language]
         case "times":
-            return f"{_rounded(value, 3)}×"
+            return _rounded(value, 3) + TIMES[language]
+        case "wan" if language == "zh":  # counted in ten thousands, as Chinese does
+            return _scaled(value, 10_000, ("", "万", "亿", "万亿")).rstrip() + _symbol(unit)
+        case "wan":
+            return _short(value, unit)
         case "gb":
             return _scaled(value, 1000, ("B", "kB", "MB", "GB", "TB", "PB"))
         case "full":
@@ -107,9 +113,9 @@ def _format_number(value: int | float, unit: str, style: str) -> str:
         case "seconds":
             return _duration(value)
         case "share" | "mfu":
-            return f"{_rounded(value * 100, 3)} %"
+            return _rounded(value * 100, 3) + PER_CENT[language]
         case "ratio":
-            return f"{_rounded(value, 3)}×"
+            return _rounded(value, 3) + TIMES[language]
         case "per_second":
             return f"{_grouped(value)}/s"
     return _grouped(value)

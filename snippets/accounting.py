@@ -22,7 +22,7 @@ import torch
 from gpus import GPUS as GPUS
 from gpus import Gpu as Gpu
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -180,7 +180,10 @@ class LiveBytes(TorchDispatchMode):
 
 # --8<-- [start:resized_bytes]
 class ResizedBytes(LiveBytes):
-    """Holds storages that are resized too: storage.resize_() is no operation, so it is replaced meanwhile."""
+    """Holds storages that are resized too: storage.resize_() is no operation, so it is replaced meanwhile.
+
+    So does torch.distributed._tools.MemTracker, which tells bytes by module, but not by operation or in order.
+    """
 
     def __enter__(self) -> Self:
         self._resize = resize = torch.UntypedStorage.resize_
@@ -206,7 +209,7 @@ class Operation(NamedTuple):
 
     name: str  # such as "mul.Tensor"
     moved_bytes: int  # of its inputs and outputs
-    taken_bytes: int  # of the storages that it made
+    taken_bytes: int  # of the storages that it made or resized
     live_bytes: int  # of those that the trace holds, then
 
 
@@ -229,6 +232,10 @@ class Trace(ResizedBytes):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by PyTorch in place of each operation."""
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            return NotImplemented  # a DTensor: the operations on what it wraps will come here
+        if func is torch.ops.prim.device.default:
+            return func(*args)  # no operation: a fake tensor was asked where it lies
         live, inputs = self.live_bytes, tensors_in((args, kwargs))
         known = [] if func is torch.ops.aten.lift_fresh.default else inputs  # what torch.tensor() made is new
         before = {s._cdata: s.nbytes() for s in map(torch.Tensor.untyped_storage, known)}

@@ -42,9 +42,9 @@ def square_bytes(length: int) -> int:
     return measured_tokens * length * measured_heads * dtype.itemsize
 
 
-peak = get_peak_flop_per_second("bfloat16")
+predicted_peak = get_peak_flop_per_second("bfloat16")
 predicted_backward_ratio = BACKWARD_PRODUCTS / FORWARD_PRODUCTS
-predicted_forward_seconds = {s: divide(flops(FORWARD_PRODUCTS, s), peak) for s in measured_lengths}
+predicted_forward_seconds = {s: divide(flops(FORWARD_PRODUCTS, s), predicted_peak) for s in measured_lengths}
 measured_square_bytes = square_bytes(measured_tokens)  # at the longest
 print("backward over forward, in FLOPs:", predicted_backward_ratio)
 # --8<-- [end:work]
@@ -87,7 +87,9 @@ def time_attention(backend: SDPBackend, length: int) -> Speed:
             lambda: torch.autograd.grad(result, (q, k, v), gradient, retain_graph=True), 3, least, 3 * least
         ).median_seconds
     forward_rate, backward_rate = flops(FORWARD_PRODUCTS, length) / forward, flops(BACKWARD_PRODUCTS, length) / backward
-    return Speed(forward, backward, forward_rate, backward_rate, backward / forward, divide(forward_rate, peak))
+    return Speed(
+        forward, backward, forward_rate, backward_rate, backward / forward, divide(forward_rate, predicted_peak)
+    )
 
 
 # --8<-- [end:measure]

@@ -92,7 +92,7 @@ def backward_flops(
     """FLOPs of one backward pass by component: each product needs two, for the gradients of its two factors.
 
     Fused attention kept no scores and makes them again: five products where the forward pass has two
-    (Dao et al. 2022, algorithm 4). They stand with the scores: three there, two with the values.
+    (Dao et al. 2022). They stand with the scores: three there, two with the values.
     """
     forward = forward_flops(shape, seq_len, batch, causal)
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}
@@ -126,7 +126,7 @@ def palm_flops(shape: Decoder, parameters: float, tokens: float, seq_len: int) -
 
 
 def megatron_flops(shape: Decoder, tokens: float, seq_len: int) -> float:
-    """FLOPs of training without recomputation: 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022, equation 7).
+    """FLOPs of training without recomputation: 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022, appendix A).
 
     Of GPT-3's shape: as many key-value heads as query heads, HQ = d, an ungated MLP of f = 4d.
     """

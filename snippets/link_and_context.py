@@ -59,9 +59,14 @@ def take_stock(name: str) -> dict[str, int | None]:
     return {"used_bytes": total - free, "reserved_bytes": reserved, "outside_bytes": total - free - reserved}
 
 
+def grown(before: int | None, after: int | None) -> int | None:
+    """By how much; None where it was not measured."""
+    return None if before is None or after is None else after - before
+
+
 measured_stock = {name: take_stock(name) for name in FIRSTS}
-before, after = (measured_stock[name]["reserved_bytes"] for name in ("tensor", "product_fp32"))
-measured_workspace_bytes = None if before is None or after is None else after - before
+measured_reserved_bytes = [stock["reserved_bytes"] for stock in measured_stock.values()]
+measured_workspace_bytes = grown(*measured_reserved_bytes[1:3])  # by the first product
 for name, stock in measured_stock.items():
     used = stock["used_bytes"]
     print(f"{name:13}", f"{used / MIB:,.0f} MiB of the card are taken" if used is not None else "no GPU here")

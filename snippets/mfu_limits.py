@@ -27,7 +27,7 @@ measured_dtype = "bfloat16" if measured_on_gpu else "float32"
 predicted_peak_flop_per_second = get_peak_flop_per_second("bfloat16")
 
 
-def rate_of(m: int, n: int, k: int, seconds: float) -> float:
+def rate_for(m: int, n: int, k: int, seconds: float) -> float:
     """FLOP/s of a product of random matrices, repeated for so many seconds."""
     dtype, device = getattr(torch, measured_dtype), get_device()
     x = torch.randn(m, k, dtype=dtype, device=device)
@@ -51,15 +51,15 @@ def search(budget: float) -> dict[tuple[int, int, int], float]:
     random.Random(0).shuffle(shapes)
     found, began = {}, time.perf_counter()
     for m, n, k in shapes:
-        found[m, n, k] = rate_of(m, n, k, 0.03 if measured_on_gpu else 0.003)
+        found[m, n, k] = rate_for(m, n, k, 0.03 if measured_on_gpu else 0.003)
         if time.perf_counter() - began > budget:
             break
     return found
 
 
-searched = search(measured_budget_seconds)
-measured_shapes = len(searched)
-measured_median_flop_per_second = statistics.median(searched.values())
+measured_by_shape = search(measured_budget_seconds)
+measured_shapes = len(measured_by_shape)
+measured_median_flop_per_second = statistics.median(measured_by_shape.values())
 print(f"{measured_shapes} shapes, half of them above {measured_median_flop_per_second / 1e12:.4g} TFLOP/s")
 # --8<-- [end:search]
 
@@ -84,13 +84,13 @@ class Best(NamedTuple):
 
 def hold(shape: tuple[int, int, int]) -> Best:
     """The shape's product again, for longer."""
-    short, held = searched[shape], rate_of(*shape, measured_held_for_seconds)
+    short, held = measured_by_shape[shape], rate_for(*shape, measured_held_for_seconds)
     name = " × ".join(f"{size:,}" for size in shape)
     return Best(name, short, held, held / short, divide(held, predicted_peak_flop_per_second))
 
 
-best_shapes = sorted(searched, key=lambda shape: -searched[shape])[:NUM_HELD]
-measured_best = [hold(shape) for shape in best_shapes]
+measured_best_shapes = sorted(measured_by_shape, key=lambda shape: -measured_by_shape[shape])[:NUM_HELD]
+measured_best = [hold(shape) for shape in measured_best_shapes]
 measured_to_predicted_ratio = divide(
     max(best.held_flop_per_second for best in measured_best),
     predicted_best_flop_per_second,
@@ -192,7 +192,7 @@ print(*predicted_drops)
 
 # --8<-- [start:time_waves]
 measured_wave_sides = WAVE_SIDES if measured_on_gpu else []  # a CPU has no SMs
-measured_waves_flop_per_second = {side: rate_of(side, side, WAVE_SUMS, 0.06) for side in measured_wave_sides}
+measured_waves_flop_per_second = {side: rate_for(side, side, WAVE_SUMS, 0.06) for side in measured_wave_sides}
 measured_fastest_flop_per_second = max(measured_waves_flop_per_second.values(), default=None)
 measured_teeth = {
     side: {

@@ -112,8 +112,8 @@ def run_phase(content: str, began: float) -> list[Moment]:
     return moments
 
 
-first_began = time.perf_counter()
-measured_trace = {content: run_phase(content, first_began) for content in measured_phases_seconds}
+measured_began_seconds = time.perf_counter()
+measured_trace = {content: run_phase(content, measured_began_seconds) for content in measured_phases_seconds}
 print({content: len(moments) for content, moments in measured_trace.items()}, "moments")
 # --8<-- [end:phases]
 

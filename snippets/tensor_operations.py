@@ -70,16 +70,7 @@ print(message_of(lambda: y.sum().backward()))
 # --8<-- [end:autograd]
 
 
-# --8<-- [start:three_terms]
-SIDE = 8192  # of a square float32 matrix
-
-
-def matrices(device: str) -> dict[str, torch.Tensor]:
-    """Four square matrices and a row; on "meta", shapes without memory."""
-    square = {name: torch.rand(SIDE, SIDE, device=device) for name in "abcd"}
-    return {**square, "row": torch.rand(SIDE, device=device)}
-
-
+# --8<-- [start:count]
 def evaluate(code: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
     """What an expression of these tensors yields."""
     libraries = {"torch": torch, "F": F, "math": math}
@@ -97,6 +88,19 @@ def count(code: str, tensors: dict[str, torch.Tensor]) -> Trace:
 def allocated_bytes(trace: Trace) -> int:
     """All that its operations took, whether or not it still lives."""
     return sum(operation.taken_bytes for operation in trace.operations)
+
+
+# --8<-- [end:count]
+
+
+# --8<-- [start:three_terms]
+SIDE = 8192  # of a square float32 matrix
+
+
+def matrices(device: str) -> dict[str, torch.Tensor]:
+    """Four square matrices and a row; on "meta", shapes without memory."""
+    square = {name: torch.rand(SIDE, SIDE, device=device) for name in "abcd"}
+    return {**square, "row": torch.rand(SIDE, device=device)}
 
 
 on_meta = matrices("meta")

@@ -18,12 +18,15 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
+from ledger.environment import CHANGE_RESULTS
 from ledger.fill.bundle import bundle
 from ledger.record import Record
 from ledger.run import run
 from ledger.snippet import Snippet
 
 ROOT = Path(__file__).parent.parent
+for variable in CHANGE_RESULTS:  # or nothing could be recorded in a small book
+    os.environ.pop(variable, None)
 
 GOOD_SNIPPET = """\
 # --8<-- [start:count]

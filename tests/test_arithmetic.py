@@ -9,11 +9,12 @@ from functools import partial
 import formulas
 import pytest
 import torch
-from accounting import MemoryTrace, count_flops, saved_tensors
+from accounting import Trace, count_flops, saved_tensors
 from formulas import Decoder
 from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from transformers import AutoModelForCausalLM, MixtralConfig
 
 SHAPES = {
     "gpt2": GPT2_SMALL,
@@ -71,9 +72,9 @@ def test_checkpointing_keeps_and_repeats_what_it_should(shape: Decoder, attend: 
             block.forward = again(block.forward)
     tokens, targets = data(batch, seq_len)
     with set_checkpoint_early_stop(False):
-        with MemoryTrace([*model.parameters(), tokens, targets]) as trace:
+        with Trace() as trace:
             kept_loss = loss(model, tokens, targets)
-            kept = trace.count() - 4  # the loss itself
+            kept = trace.live_bytes - 4  # the loss itself
         predicted = formulas.activation_bytes(shape, seq_len, batch, 2, attend is flash, checkpointing)
         assert kept == sum(predicted.values())
         backward = sum(formulas.backward_flops(shape, seq_len, batch, fused=attend is flash).values())
@@ -85,9 +86,26 @@ def test_checkpointing_keeps_and_repeats_what_it_should(shape: Decoder, attend: 
 def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
     batch, seq_len = 8, 1024
     model, (tokens, targets) = build(GPT2_SMALL, flash, dtype), data(batch, seq_len)
-    with MemoryTrace([*model.parameters(), tokens, targets]) as trace:
+    with Trace() as trace:
         loss(model, tokens, targets).backward()
     kept = formulas.activation_bytes(GPT2_SMALL, seq_len, batch, dtype.itemsize)
     logits = formulas.logits_bytes(GPT2_SMALL, batch * seq_len)
     predicted = sum((kept | logits).values())  # both name the log-probabilities
-    assert predicted + 8 == trace.peak  # the loss and its gradient
+    assert predicted + 8 == trace.peak_bytes  # the loss and its gradient
+
+
+def test_experts_are_counted_as_transformers_builds_them() -> None:
+    shape = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
+    config = MixtralConfig(
+        vocab_size=shape.vocab,
+        hidden_size=shape.d_model,
+        intermediate_size=shape.d_ff,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        num_local_experts=shape.experts,
+        num_experts_per_tok=shape.active_experts,
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert sum(formulas.parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown import Markdown
@@ -18,6 +20,7 @@ from ledger.__main__ import main
 from ledger.book import Book
 from ledger.fill import makeExtension
 from ledger.record import Record, local_folder
+from ledger.units import Plain
 
 ROOT = Path(__file__).parent.parent
 
@@ -70,6 +73,85 @@ def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> Non
             watcher.kill()
 
 
+def test_who_watches_sees_the_toolkit_change_and_survives_its_being_edited(small_book: Book) -> None:
+    command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
+    path = local_folder(small_book) / "user.json"
+    helper = small_book.snippets / "helper.py"
+    helper.write_text("size_bytes = 1\n")
+    (small_book.snippets / "user.py").write_text("from helper import size_bytes as used\nuser_bytes = used\n")
+
+    def wait_for(size: int) -> None:
+        deadline = time.monotonic() + 30
+        while not path.exists() or Record.read(path).values != {"user_bytes": size}:
+            assert time.monotonic() < deadline, f"no record with {size}"
+            time.sleep(0.05)
+
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as watcher:
+        try:
+            wait_for(1)
+            helper.write_text("size_bytes = = 2\n")
+            time.sleep(1)
+            helper.write_text("size_bytes = 2\n")
+            wait_for(2)
+        finally:
+            watcher.kill()
+        told = watcher.stderr.read().splitlines() if watcher.stderr else []
+    assert [re.sub(".*/", "", line) for line in told] == ["helper.py:1: not Python: invalid syntax"]
+
+
+def test_two_at_once_wait_for_each_other_and_measure_once(small_book: Book) -> None:
+    runs = small_book.root / "runs"
+    for number in range(4):
+        (small_book.snippets / f"part_{number}.py").write_text(f"""\
+import time
+with open({str(runs)!r}, "a") as log:
+    log.write("begin {number}\\n")
+    log.flush()
+    time.sleep(0.3)
+    log.write("end {number}\\n")
+""")
+    command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "record"]
+    both = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode) for process in both] == [("", 0), ("", 0)]
+    lines = runs.read_text().splitlines()
+    assert lines[::2] == [f"begin {number}" for number in range(4)]
+    assert lines[1::2] == [f"end {number}" for number in range(4)]
+
+
+def test_a_full_disk_is_named(small_book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
+    full = tmp_path_factory.mktemp("full")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(full)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs privileges")
+    try:
+        (small_book.snippets / "large.py").write_text("text = 'x' * 65000\n")
+        device = recorded(small_book).parent
+        shutil.rmtree(device)
+        device.symlink_to(full)
+        command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "record", "large"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r".*/large\.json: No space left on device\n", done.stderr)
+        assert not list(full.iterdir()), "an unfinished file was left"
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(small_book.measurements)
+    small_book.measurements.write_text("a file where a folder should be")
+    assert ledger(small_book, "record") == 1
+    assert re.search(r"good\.json: (Not a directory|File exists)\n$", capsys.readouterr().err)
+
+
+def test_another_locale_and_umask_change_nothing(small_book: Book) -> None:
+    (small_book.snippets / "good.py").write_text("print('步幅')\ntext = '步幅'\n", encoding="utf-8")
+    command = f"umask 077; LC_ALL=C exec {sys.executable} -m ledger --root {small_book.root} record"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert Record.read(recorded(small_book)).values == {"text": "步幅"}
+
+
 def test_one_broken_snippet_does_not_keep_the_others_from_being_run(
     small_book: Book, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +179,120 @@ def test_status_tells_fresh_stale_and_absent(small_book: Book, capsys: pytest.Ca
     (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
     assert ledger(small_book, "status") == 0
     assert ["stale", "good"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+
+
+SLOW = "# /// script\n# [tool.ledger]\n# slow = true\n# ///\nslow_bytes = 1\n"
+
+
+def test_slow_snippets_are_run_on_purpose_alone(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    (small_book.snippets / "long.py").write_text(SLOW)
+    (small_book.snippets / "short.py").write_text("short_bytes = 1\n")
+    folder = recorded(small_book).parent
+
+    def there() -> list[str]:
+        return sorted(path.stem for path in folder.glob("*.json"))
+
+    assert ledger(small_book, "record") == 0
+    assert there() == ["good", "short"]
+    assert ledger(small_book, "status") == 0
+    assert "  absent long  slow" in capsys.readouterr().out.splitlines()
+    assert ledger(small_book, "record", "--slow") == 0
+    assert there() == ["good", "long", "short"], "that all others are done says nothing of the slow ones"
+    for name in there():
+        (folder / f"{name}.json").unlink()
+    assert ledger(small_book, "record", "--slow") == 0
+    assert there() == ["long"]
+    assert ledger(small_book, "record", "long", "--force") == 0
+    assert ledger(small_book, "record") == 0
+    assert there() == ["good", "long", "short"]
+    assert ledger(small_book, "run") == 0
+    assert not (local_folder(small_book) / "long.json").exists()
+    assert ledger(small_book, "run", "long") == 0
+    assert (local_folder(small_book) / "long.json").exists()
+
+
+def test_a_slow_snippets_time_limit_is_not_that_of_the_others(
+    small_book: Book, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ledger.snippet.TIME_LIMIT_SECONDS", 0.3)
+    (small_book.snippets / "long.py").write_text(f"{SLOW}import time\ntime.sleep(0.6)\n")
+    assert ledger(small_book, "record", "--slow") == 0
+    assert ledger(small_book, "record", "--slow", "--force", "--time-limit", "0.1") == 1
+    assert "long.py: did not end within 0.1 seconds" in capsys.readouterr().err
+
+
+def test_a_variable_that_changes_results_keeps_a_record_from_being_made(
+    small_book: Book, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = recorded(small_book).read_text()
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setenv("OMP_NUM_THREADS", "")  # set to nothing is not set
+    assert ledger(small_book, "record", "--force") == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "NVIDIA_TF32_OVERRIDE=0, PYTORCH_ALLOC_CONF=expandable_segments:True" in told
+    assert "env -u NVIDIA_TF32_OVERRIDE -u PYTORCH_ALLOC_CONF python -m ledger record" in told
+    assert "OMP_NUM_THREADS" not in told
+    assert recorded(small_book).read_text() == before
+    assert ledger(small_book, "run") == 0, "a local run only notes it"
+    noted = Record.read(local_folder(small_book) / "good.json").software["environment"]
+    assert noted == {"NVIDIA_TF32_OVERRIDE": "0", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
+def test_a_variable_that_chooses_a_kernel_of_torch_is_noted_and_shown(
+    small_book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "environment" not in Record.read(recorded(small_book)).software
+    monkeypatch.setenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
+    assert ledger(small_book, "record", "--force") == 0
+    path = recorded(small_book)
+    assert Record.read(path).software["environment"] == {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
+    extension = makeExtension(root=str(small_book.root), default_device=path.parent.name)
+    page = Markdown(extensions=[extension]).convert("# Page\n\n{{ good.size_bytes }}\n")
+    assert re.search(r"<td>torch [^<]*, TORCH_CUDNN_SDPA_DEPRIORITIZED=1</td>", page)
+
+
+def timing(seconds: float, spread: float) -> Plain:
+    return {"median_seconds": seconds, "spread": spread, "trials": 5}
+
+
+def test_status_tells_where_a_local_run_and_the_record_disagree(
+    small_book: Book, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ledger(small_book, "run") == 0
+    path = recorded(small_book)
+    here = Record.read(local_folder(small_book) / "good.json")
+    ours: dict[str, Plain] = {
+        "near": timing(1.0, 0.1),
+        "off": [timing(1.0, 0.01)],
+        "far": timing(3.0, 0.1),
+        "gone": timing(1.0, 0.1),
+    }
+    theirs: dict[str, Plain] = {"near": timing(1.15, 0.1), "off": [timing(1.05, 0.01)], "far": timing(1.0, 0.1)}
+    dataclasses.replace(here, values=ours).write(local_folder(small_book) / "good.json")
+
+    def told(**changes: Any) -> list[str]:
+        published = dataclasses.replace(here, values=theirs)
+        dataclasses.replace(published, **changes).write(path)
+        assert ledger(small_book, "status") == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line for line in lines if "apart" in line or "differs" in line]
+
+    device = path.parent.name
+    lines = [
+        "this machine differs from its committed records by more than the spreads in 2 timings:",
+        f"  good.far: 3.00 s here, 1.00 s in {device}, 3× apart",
+        f"  good.off.0: 1.00 s here, 1.05 s in {device}, 1.05× apart",
+    ]
+    assert told() == lines
+    assert told(hash="0" * 64) == [], "another code's"
+    with monkeypatch.context() as patch:
+        patch.setattr("ledger.compare.MAX_DISAGREEMENTS", 1)
+        assert told() == [lines[0].replace("timings:", "timings, the first 1:"), lines[1]]
+    moved = path.parent.with_name("other-cpu")
+    path.parent.rename(moved)
+    path = moved / "good.json"
+    assert told(device={**here.device, "id": "other-cpu"}) == [], "another device's"
 
 
 def test_a_stale_value_is_published_and_marked(small_book: Book) -> None:

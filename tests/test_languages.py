@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown import Markdown
 
 from ledger.book import Book
+from ledger.fill import makeExtension
 from ledger.fill.chapter import Chapter
+from ledger.record import Record
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted({path.relative_to(BOOK.docs / path.relative_to(BOOK.docs).parts[0]) for path in BOOK.chapters()})
@@ -67,7 +71,7 @@ def formulas(chapter: Chapter) -> list[Item]:
 
 def waiting(chapter: Chapter) -> list[Item]:
     """Parts that wait for a device, each with how much of the page stands before its start and its end."""
-    starts = [item.line for item in [*chapter.headings, *chapter.fences, *chapter.blocks]]
+    starts = [h.line for h in chapter.headings] + [f.line for f in chapter.fences] + [b.line for b in chapter.blocks]
     bounds = [(part, [sum(start < line for start in starts) for line in part[:2]]) for part in chapter.waiting]
     return [(part.first, (part.value, bound)) for part, bound in bounds]
 
@@ -147,3 +151,18 @@ def test_a_difference_is_named_with_both_lines(small_book: Book, change: str) ->
     assert re.search(message, "\n".join(differences(english, chinese)))
     chinese.unlink()
     assert re.search(r"zh/page\.md: is missing, but .*en/page\.md is there", "\n".join(differences(english, chinese)))
+
+
+def test_what_the_ledger_writes_in_chinese_has_chinese_punctuation(small_book: Book) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    record = Record.read(path)
+    other = dataclasses.replace(record, device={**record.device, "id": "other", "name": "Other"})
+    other.write(small_book.measurements / "other" / path.name)
+    snippet = small_book.snippets / "good.py"
+    snippet.write_text(snippet.read_text() + "more_bytes = 1\n")
+    page = (small_book.docs / "zh" / "page.md").read_text()
+    html = Markdown(extensions=[makeExtension(root=str(small_book.root), local=False, language="zh")]).convert(page)
+    names = f"{record.device['name']}、Other" if path.parent.name < "other" else f"Other、{record.device['name']}"
+    assert f"{names} 上的输出（此后代码有改动）" in html
+    assert "snippets/good.py，第 2 行" in html
+    assert f"{record.measured_at[:10]}（此后代码有改动）" in html

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from accounting import GPUS, get_gpu, get_peak_flop_per_second
 from hardware import DERIVED, PRINTED
 
+from ledger.record import Record
+
+ROOT = Path(__file__).parent.parent
 NAMES = [name for gpu in GPUS.values() for name in gpu.device_names]
 ROWS = pytest.mark.parametrize("row", GPUS)
 
@@ -34,6 +42,13 @@ def as_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine with a GPU, whose name the test then sets."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return monkeypatch
+
+
+def test_the_table_needs_python_alone() -> None:
+    code = "import sys; sys.modules['torch'] = None; from gpus import GPUS; print(len(GPUS))"
+    snippets = Path(__file__).parent.parent / "snippets"
+    done = subprocess.run([sys.executable, "-c", code], cwd=snippets, capture_output=True, text=True)
+    assert done.stdout == f"{len(GPUS)}\n", done.stderr
 
 
 def test_a_device_name_stands_in_one_row_alone() -> None:
@@ -104,3 +119,32 @@ def test_the_table_is_half_of_what_a_sheet_prints_with_sparsity(row: str) -> Non
     peak = GPUS[row].peak_flop_per_second["float16"] / 1e12
     assert PRINTED[row].dense in (0, peak)
     assert PRINTED[row].sparse in (0, pytest.approx(2 * peak, rel=0.013))
+
+
+def contradictions(device: dict[str, Any]) -> list[str]:
+    """Where what a record says of its card differs from the row of the card's name. CUDA counts up to a tenth more or
+    less memory than a sheet's round number."""
+    gpu = next((gpu for gpu in GPUS.values() if device["name"] in gpu.device_names), None)
+    if device["kind"] != "cuda" or gpu is None:
+        return []
+    peak = {"flop_per_second": gpu.peak_flop_per_second, "bytes_per_second": gpu.bandwidth_bytes_per_second}
+    memory = abs(device["memory_bytes"] / gpu.memory_bytes - 1) > 0.1
+    return ["memory"] * memory + ["peak"] * (device.get("peak", peak) != peak)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("measurements/*/*.json")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_committed_record_fits_the_row_of_its_card(path: Path) -> None:
+    assert contradictions(Record.read(path).device) == []
+
+
+def test_a_cards_name_with_anothers_memory_or_peak_is_noticed() -> None:
+    h100 = GPUS["H100 SXM"]
+    device = {
+        "kind": "cuda",
+        "name": h100.device_names[0],
+        "memory_bytes": 79.1 * 2**30,
+        "peak": {"flop_per_second": h100.peak_flop_per_second, "bytes_per_second": h100.bandwidth_bytes_per_second},
+    }
+    assert contradictions(device) == []
+    assert contradictions(device | {"memory_bytes": 141e9}) == ["memory"]
+    assert contradictions(device | {"peak": {"flop_per_second": {}, "bytes_per_second": 4.8e12}}) == ["peak"]

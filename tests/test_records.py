@@ -72,6 +72,11 @@ def exact(values: dict[str, Any]) -> dict[str, Any]:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "MFU over 1.2": ({"values": {"mfu": {"bf16": 1.21}}}, r"mfu\.bf16 is 1\.21: more than 1\.2 times the peak"),
+    "more than the peak": (
+        {"values": {"copies": {"peak_share": 1.21}}},
+        r"copies\.peak_share is 1\.21: more than 1\.2 times the peak",
+    ),
+    "more than the peak, below": ({"values": {"x_peak_share": {"fp8": 1.3}}}, r"x_peak_share\.fp8 is 1\.30"),
     "less than nothing": ({"values": {"x_bytes": [-1]}}, r"x_bytes\.0 is -1, less than nothing"),
     "wrong type": ({"values": []}, r"'values' is a list"),
     "a key too many": ({"code": "import os"}, r"'code' does not belong in a record"),
@@ -79,6 +84,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another format": ({"format": 2}, r"format 2; this ledger reads format 1"),
     "no hash": ({"hash": "abc"}, r"'hash' is no SHA-256"),
     "no date": ({"measured_at": "yesterday"}, r"'measured_at' is no date"),
+    "an environment of no texts": (
+        {"software": {"torch": "2", "python": "3", "environment": {"X": 1}}},
+        r"software\.environment is no object of texts",
+    ),
     "no such kind": ({"device": {"id": "x", "kind": "abacus", "name": "x"}}, r"device\.kind is 'abacus'"),
     "a long name": (
         {"device": {"id": "x", "kind": "cpu", "name": "x" * 101}},
@@ -95,6 +104,13 @@ def test_a_bad_record_is_refused(small_book: Book, mistake: str) -> None:
     with pytest.raises(LedgerError) as caught:
         Record.read(path)
     assert re.search(r"good\.json: " + message, str(caught.value)), caught.value
+
+
+def test_a_clock_above_the_datasheets_is_no_mistake_and_is_told(small_book: Book) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    values = {"mfu": 1.1, "copies": {"peak_share": 1.2}, "peak_share": 0.9, "busy_share": 1.1, "x_ratio": 2.0}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "values": values}))
+    assert Record.read(path).over_peak() == ["mfu", "copies.peak_share"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +138,37 @@ def test_a_record_in_another_devices_folder_is_refused(small_book: Book) -> None
     path.rename(moved)
     with pytest.raises(LedgerError, match=r"good\.json: comes from .* but lies in 'nvidia-h200'"):
         Records.load(small_book)
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_record_of_a_stand_in_is_refused(small_book: Book, when: str) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    record = json.loads(path.read_text())
+    record["device"][when] = {"driver": "580.1"}
+    path.write_text(json.dumps(record))
+    assert Records.load(small_book).by_device
+    record["device"][when] = {"driver": "stand-in"}
+    path.write_text(json.dumps(record))
+    with pytest.raises(LedgerError, match=r"good\.json: rehearsed on a stand-in GPU, not measured"):
+        Records.load(small_book)
+
+
+def test_the_widest_spread_is_told_with_its_own_trials(small_book: Book) -> None:
+    from markdown import Markdown
+
+    (path,) = small_book.measurements.glob("*/good.json")
+    record = json.loads(path.read_text())
+    steady, wide, absent = ((1.0, 0.01, 3), (1.0, 0.2, 9), (None, 0.9, 1))
+    many = (1.0, 0.1, 50)
+    record["values"] |= {
+        name: dict(zip(("median_seconds", "spread", "trials"), timing, strict=True))
+        for name, timing in (("steady", steady), ("wide", wide), ("many", many), ("absent", absent))
+    }
+    path.write_text(json.dumps(record))
+    assert Record.read(path).largest_spread() == (0.2, 9)
+    extension = makeExtension(root=str(small_book.root), default_device=path.parent.name)
+    page = Markdown(extensions=[extension]).convert("# Page\n\n{{ good.size_bytes }}\n")
+    assert "<td>20.0 % of 9 trials</td>" in page
 
 
 def test_markup_in_a_devices_name_is_escaped(small_book: Book) -> None:
@@ -192,13 +239,18 @@ def test_neighbours_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
 
 
 def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> None:
+    """Wherever it is used: there, in a module that passes it on, or in the snippet."""
+
+    def hash_with(table: str) -> str:
+        (tmp_path / "gpus.py").write_text(f"{metadata}{table}\ndef peak():\n    return PEAKS, WIDTH\n")
+        return Snippet.read(tmp_path / "it.py").hash
+
     metadata = '# /// script\n# [tool.ledger]\n# unhashed = ["PEAKS"]\n# ///\n'
-    (tmp_path / "it.py").write_text("from accounting import peak\nx = peak()\n")
-    hashes = set()
-    for peaks in ("{}", "{1: 2}"):
-        (tmp_path / "accounting.py").write_text(f"{metadata}PEAKS = {peaks}\ndef peak():\n    return PEAKS\n")
-        hashes.add(Snippet.read(tmp_path / "it.py").hash)
-    assert len(hashes) == 1
+    (tmp_path / "it.py").write_text("from accounting import PEAKS, peak, peaks\nx = peak(), peaks(), PEAKS\n")
+    (tmp_path / "accounting.py").write_text("from gpus import PEAKS, peak\ndef peaks():\n    return PEAKS\n")
+    first = hash_with("PEAKS = {}\nWIDTH = 1")
+    assert hash_with("PEAKS = {1: 2}\nWIDTH = 1") == first
+    assert hash_with("PEAKS = {}\nWIDTH = 2") != first
 
 
 def other_pythons() -> list[str]:

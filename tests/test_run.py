@@ -83,6 +83,10 @@ RUNTIME_MISTAKES = {
     "not plain data": ("import torch\nx_bytes = torch.ones(1)\n", r"broken\.py:2: the value of 'x_bytes' is a Tensor"),
     "NaN": ("x_seconds = float('nan')\n", r"broken\.py:1: the value of 'x_seconds' is nan"),
     "infinite, inside": ("x_ratio = {'a': [float('inf')]}\n", r"broken\.py:1: the value of 'x_ratio' is inf"),
+    "an int beyond floats": (
+        "x_flops = 10**400\n",
+        r"broken\.py:1: the value of 'x_flops' is an int beyond the largest",
+    ),
     "too large": ("x_bytes = list(range(100000))\n", r"broken\.py:1: the value of 'x_bytes' takes more than"),
 }
 
@@ -112,6 +116,17 @@ while True:
     assert alive.stat().st_size == size
 
 
+def test_a_slow_snippet_has_a_time_limit_of_its_own(write_snippet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.snippet.TIME_LIMIT_SECONDS", 0.3)
+    sleeps = "import time\ntime.sleep(0.6)\nx = 1\n"
+    with pytest.raises(LedgerError, match=r"did not end within 0\.3 seconds"):
+        run(Snippet.read(write_snippet(sleeps)))
+    slow = Snippet.read(write_snippet("# /// script\n# [tool.ledger]\n# slow = true\n# ///\n" + sleeps))
+    assert run(slow).values["x"] == 1
+    with pytest.raises(LedgerError, match=r"did not end within 0\.2 seconds"):
+        run(slow, time_limit=0.2)
+
+
 def test_a_missing_import_is_told_apart(write_snippet: Write) -> None:
     with pytest.raises(MissingImport, match="no_such_module"):
         run(Snippet.read(write_snippet("import no_such_module\n")))
@@ -130,6 +145,17 @@ STATIC_MISTAKES = {
     ),
     "marker malformed": ("# --8<-- [start;a]\n", r"broken\.py:1: malformed marker"),
     "no Python": ("x = = 1\n", r"broken\.py:1: not Python: invalid syntax"),
+    "setting unknown": (
+        "# /// script\n# [tool.ledger]\n# slwo = true\n# ///\n",
+        r"broken\.py:3: \[tool\.ledger\] knows no 'slwo'; it knows slow, unhashed",
+    ),
+    "setting of another type": (
+        '# /// script\n# [tool.ledger]\n# unhashed = []\n# slow = "yes"\n# ///\n',
+        r"broken\.py:4: \[tool\.ledger\]: 'slow' is a str, not a bool",
+    ),
+    "a null byte": ("x = 1\0\n", r"broken\.py(:1)?: not Python: .*null bytes"),
+    "nested too deeply": (f"x = {'-' * 100_000}1\n", r"broken\.py(:1)?: not Python: .*(too|depth|overflow)"),
+    "not UTF-8": ("x = 1\ny = '\udcff'\n", r"broken\.py:2: not UTF-8"),
     "metadata no TOML": ("# /// script\n# dependencies = [\n# ///\n", r"broken\.py:1: the script metadata is not TOML"),
 }
 
@@ -137,6 +163,15 @@ STATIC_MISTAKES = {
 @pytest.mark.parametrize("mistake", STATIC_MISTAKES)
 def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> None:
     source, message = STATIC_MISTAKES[mistake]
+    path = write_snippet("")
+    path.write_bytes(source.encode(errors="surrogateescape"))
     with pytest.raises(LedgerError) as caught:
-        Snippet.read(write_snippet(source))
+        Snippet.read(path)
     assert re.search(message, str(caught.value)), caught.value
+
+
+def test_a_mistake_in_a_neighbour_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("import helper\nx = 1\n")
+    path.with_name("helper.py").write_text("fine = 1\nx = = 1\n")
+    with pytest.raises(LedgerError, match=r"helper\.py:2: not Python: invalid syntax"):
+        Snippet.read(path)

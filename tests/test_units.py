@@ -57,6 +57,27 @@ def test_yes_and_no_in_chinese() -> None:
     assert [format_value(value, "", "", "zh") for value in (True, False)] == ["是", "否"]
 
 
+@pytest.mark.parametrize(
+    ("value", "name", "style", "english", "chinese"),
+    [
+        (1.814, "x_ratio", "", "1.81×", "1.81 倍"),
+        (12, "x", "times", "12.0×", "12.0 倍"),
+        (0.404, "mfu", "", "40.4 %", "40.4%"),
+        (0.404, "x", "percent", "40.4 %", "40.4%"),
+        (0.404, "x", ".1f%", "40.4 %", "40.4%"),
+        (6_400_000, "x", "wan", "6.40M", "640 万"),
+        (124_439_808, "x_parameters", "wan", "124M", "1.24 亿"),
+        (999_960_000, "x_parameters", "wan", "1.00B", "10.0 亿"),
+        (99_999_000, "x", "wan", "100M", "1.00 亿"),
+        (9_000, "x", "wan", "9K", "9,000"),
+        (15e12, "x_flops", "wan", "15 TFLOPs", "15 万亿 FLOPs"),
+        (2.5, "x", ".1f", "2.5", "2.5"),
+    ],
+)
+def test_chinese_writes_it_its_own_way(value: Any, name: str, style: str, english: str, chinese: str) -> None:
+    assert [format_value(value, unit_of(name), style, language) for language in ("en", "zh")] == [english, chinese]
+
+
 @pytest.mark.parametrize(("value", "style"), [("text", "short"), (True, "percent"), ([1], ""), ({"a": 1}, "full")])
 def test_a_style_that_does_not_fit_is_refused(value: Any, style: str) -> None:
     with pytest.raises(ValueError, match=r"format|single values"):

@@ -21,7 +21,7 @@ from tests.chapters import Reader, expand
 from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
-WAITING = [path for path in BOOK.chapters() if Chapter.read(path).waiting]
+WAITING = [path for path in sorted((BOOK.docs / "en").glob("*.md")) if Chapter.read(path).waiting]  # Chinese: the same
 
 SNIPPET = """\
 # --8<-- [start:count]
@@ -160,7 +160,7 @@ def test_a_link_to_a_heading_that_is_not_shown_is_named(book: Book) -> None:
     assert problems(book, outside, "a\n[b](page.md#below)\n") == ""
 
 
-@pytest.mark.parametrize("path", WAITING, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", WAITING, ids=lambda path: path.stem)
 def test_a_page_runs_from_top_to_bottom_with_all_that_waits(path: Any) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for fence in Chapter.read(path).fences:

@@ -5,6 +5,7 @@ So formulas stand in the page before any script runs, and no page loads KaTeX it
 
 from __future__ import annotations
 
+import atexit
 import html
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,10 @@ from markdown.treeprocessors import Treeprocessor
 from py_mini_racer import JSEvalException, MiniRacer
 
 KATEX = Path(__file__).with_name("katex") / "katex.min.js"
+
+
+class FormulaError(ValueError):
+    """What KaTeX says of a formula that it cannot set."""
 
 
 class FormulaExtension(Extension):
@@ -39,16 +44,17 @@ class FormulaProcessor(Treeprocessor):
 
 @cache
 def typeset(tex: str, display: bool) -> str:
-    """A formula as HTML with MathML inside. Raises ValueError with KaTeX's own words if it is none."""
+    """A formula as HTML with MathML inside. Raises FormulaError with KaTeX's own words if it is none."""
     try:
         return str(_katex().call("katex.renderToString", tex, {"displayMode": display, "strict": "error"}))
     except JSEvalException as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"KaTeX cannot set ${tex}$: {reason}") from None
+        raise FormulaError(f"KaTeX cannot set ${tex}$: {reason}") from None
 
 
 @cache
 def _katex() -> MiniRacer:
     context = MiniRacer()
+    atexit.register(context.close)  # left to the interpreter's end, V8's threads may hold it up for good
     context.eval(KATEX.read_text(encoding="utf-8"))
     return context

@@ -22,7 +22,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         try:
             Snippet.read(book.snippets / f"{name}.py")
         except LedgerError as error:
-            problems += error.problems
+            problems += (problem for problem in error.problems if problem not in problems)
     try:
         source = open_source(book, default_device or _default_device(book), local)
     except LedgerError as error:

@@ -44,10 +44,16 @@ class FillExtension(Extension):
         }
         super().__init__(**options)
         self.page: Page
+        self.invalid: LedgerError | None = None
 
     def extendMarkdown(self, md: Markdown) -> None:
         book = Book(Path(self.getConfig("root")).resolve())
-        source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
+        try:
+            source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
+        except LedgerError as error:  # told with the first page: a generator shows more than it when no extension loads
+            self.invalid = error
+            md.registerExtension(self)
+            return
         self.page = Page(source, self.getConfig("language"), md.htmlStash.store)
         md.registerExtension(self)
         md.preprocessors.register(SourceReader(md, self.page), "ledger-source", 33)  # before includes, at 32
@@ -56,6 +62,8 @@ class FillExtension(Extension):
         BlocksOfLedger(page=[self.page, "what fills the blocks"]).extendMarkdown(md)
 
     def reset(self) -> None:
+        if self.invalid:
+            raise self.invalid
         self.page.begin("")
 
 

@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
+from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter
 from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
@@ -26,6 +27,9 @@ WORDS = {
     "en": {
         "printed": "Printed on {devices}",
         "stale": "the code has changed since",
+        "aside": "{text} ({aside})",
+        "comma": ", ",
+        "and": ", ",
         "none": "not measured yet",
         "absent": "not measured on this device",
         "waiting": "Not measured yet: {names}.",
@@ -43,6 +47,9 @@ WORDS = {
     "zh": {
         "printed": "{devices} 上的输出",
         "stale": "此后代码有改动",
+        "aside": "{text}（{aside}）",
+        "comma": "，",
+        "and": "、",
         "none": "尚未实测",
         "absent": "未在此设备上实测",
         "waiting": "尚未实测：{names}。",
@@ -104,8 +111,11 @@ class Page:
         return [(devices, text, self._where(devices, stale)) for devices, (text, stale) in grouped]
 
     def _where(self, devices: list[str], stale: bool) -> str:
-        names = ", ".join(dict.fromkeys(self.source.name(device) for device in devices))
-        return str(self.words["printed"]).format(devices=names) + (f" ({self.words['stale']})" if stale else "")
+        names = self.words["and"].join(dict.fromkeys(self.source.name(device) for device in devices))
+        return self._perhaps_stale(str(self.words["printed"]).format(devices=names), stale)
+
+    def _perhaps_stale(self, text: str, stale: bool) -> str:
+        return str(self.words["aside"]).format(text=text, aside=self.words["stale"]) if stale else text
 
     def drawings(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], str]]:
         """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
@@ -164,7 +174,9 @@ class Page:
         names = [rows[r + 1][0] for r in sorted(hidden[0])]
         if len(hidden[0]) < len(rows) - 1:
             names = [rows[0][c] for c in sorted(hidden[1])] + names
-        return str(self.words["waiting"]).format(names=self.words["separator"].join(names)) if names else ""
+        return (
+            str(self.words["waiting"]).format(names=self.words["separator"].join(dict.fromkeys(names))) if names else ""
+        )
 
     def data(self, name: str) -> str:
         """A value, whole, for a script of the page. Raises QuoteError if it is no exact value."""
@@ -249,18 +261,21 @@ class Page:
         software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
         if record.software.get("cuda"):
             software.append(f"CUDA {record.software['cuda']}")
+        software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
         widest = record.largest_spread()
         spread = "—"
         if widest:
-            spread = self.words["trials"].format(spread=format_value(widest[0], "share"), trials=widest[1])
+            spread = self.words["trials"].format(
+                spread=format_value(widest[0], "share", language=self.language), trials=widest[1]
+            )
         stale = record.hash != self.source.snippet(record.snippet).hash
-        return [record.measured_at[:10] + (f" ({self.words['stale']})" if stale else ""), ", ".join(software), spread]
+        return [self._perhaps_stale(record.measured_at[:10], stale), self.words["comma"].join(software), spread]
 
     def _place(self, quote: Quote) -> tuple[str, str]:
         """The line that binds a value, and its anchor on this page if the page shows it."""
         snippet = self.source.snippet(quote.snippet)
         line = snippet.bindings[quote.path[0]].line
-        place = f"snippets/{quote.snippet}.py, {self.words['line'].format(line=line)}"
+        place = self.words["comma"].join((f"snippets/{quote.snippet}.py", self.words["line"].format(line=line)))
         for number, fence in enumerate(self.chapter.fences):
             shown = 0
             for text in fence.lines:
@@ -353,7 +368,11 @@ def call_figure(source: Source, name: str, labels: dict[str, str], device: str |
     path = source.book.root / "figures" / f"{module_name}.py"
     if not path.is_file():
         raise QuoteError(f"there is no figures/{module_name}.py")
-    function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    try:
+        function = getattr(_import_figures(path, path.stat().st_mtime_ns), function_name, None)
+    except SyntaxError as error:
+        where = Problem(Path(error.filename or path), error.lineno or 0, f"not Python: {error.msg}")
+        raise QuoteError(f"figures.{name} cannot be drawn", where) from None
     if not callable(function):
         raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
     return function(Values(source, device), Labels(labels))

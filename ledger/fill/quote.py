@@ -236,8 +236,11 @@ def open_source(book: Book, default_device: str, local: bool) -> Source:
     Raises LedgerError naming every invalid record.
     """
     folders = [book.snippets, *sorted(book.measurements.glob("*/")), *([local_folder(book)] if local else [])]
-    files = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    stamp = hash(tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files))
+    listed = []
+    for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.glob("[!.]*"))):
+        with suppress(FileNotFoundError):  # taken away meanwhile
+            listed.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
+    stamp = hash(tuple(listed))
     return _open_source(book, default_device, local, stamp)
 
 

@@ -17,8 +17,8 @@
 
   function start() {
     const data = document.getElementById("data-gpus.GPUS");
-    if (!data) return;
-    const gpus = JSON.parse(data.dataset.json);
+    const gpus = data && JSON.parse(data.dataset.json);
+    if (!gpus) return; // another page, or no record of the table
     for (const form of document.querySelectorAll("form.calculator")) {
       for (const name of Object.keys(gpus)) form.elements.gpu.append(new Option(name, name, name === form.dataset.gpu));
       form.elements.gpu.value = form.dataset.gpu;

@@ -1,0 +1,37 @@
+"""Ends a build that meets a mistake in the book's sources with its file and line, where a traceback would stand.
+
+An MkDocs hook, for whoever writes with a live preview: the mistake is there whatever generator builds the page.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
+from pymdownx.snippets import SnippetMissingError
+
+from ledger.book import Book, LedgerError
+from ledger.fill.check import check
+
+TYPESET: Any = importlib.import_module("docs.theme.typeset")  # mypy knows it by another name
+NAMED = (LedgerError, SnippetMissingError, TYPESET.FormulaError)  # whose own words are enough
+options: dict[str, object] = {}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    options.update(config.mdx_configs["ledger.fill"])
+    return config
+
+
+def on_build_error(error: Exception) -> None:
+    """Raises Abort with all that the check finds, else with the error's own words; leaves alone what is no mistake of
+    the book's sources."""
+    book = Book(Path(str(options.get("root", "."))).resolve())
+    problems = check(book, str(options.get("default_device", "")), local=bool(options.get("local", True)))
+    if problems:
+        raise Abort("\n".join(map(str, problems))) from None
+    if isinstance(error, NAMED):
+        raise Abort(str(error)) from None

@@ -1,0 +1,405 @@
+"""A figure draws what its values say: each series where its numbers lie, each word beside its colour, nothing cut."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from figures import activations, how_numbers_are_made, mfu, roofline, timing, two_questions
+from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
+from ledger.book import Book
+from ledger.fill.chapter import Chapter
+from ledger.fill.page import Page
+from ledger.fill.quote import open_source
+
+BOOK = Book(Path(__file__).parent.parent)
+UNITS = {
+    "": 1.0,
+    "%": 0.01,
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "MFLOP/s": 1e6,
+    "GFLOP/s": 1e9,
+    "TFLOP/s": 1e12,
+}
+Place = tuple[float, float]
+
+
+class Values(dict[str, Any]):
+    """Made-up values; what is not among them cannot be had."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+class Words(dict[str, str]):
+    """Labels that are their own names."""
+
+    def __missing__(self, key: str) -> str:
+        return "en" if key == "language" else key
+
+
+class Chart:
+    """A drawing as its reader sees it: shapes by colour, texts by place, the legend apart from the rest."""
+
+    def __init__(self, svg: str) -> None:
+        self.root = root = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", svg))
+        self.width, self.height = map(float, root.attrib["viewBox"].split()[2:])
+        self.texts = {_word(text): text for text in root if _word(text)}
+        self.colours: dict[str, str] = {}  # of the shape that stands beside a text of the legend
+        self.shapes = list(root)
+        for shape, text in itertools.pairwise(root):
+            if shape.tag == "text" or text.get("text-anchor") != "start" or _colour(shape) == "muted":
+                continue
+            if _middle(shape) == float(text.attrib["y"]) - 5:
+                self.colours[_word(text)] = _colour(shape)
+                self.shapes.remove(shape)
+
+    def dots(self, colour: str) -> list[Place]:
+        circles = [shape for shape in self.shapes if shape.tag == "circle" and _colour(shape) == colour]
+        return [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+
+    def lines(self, colour: str) -> list[list[Place]]:
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        return [[(float(x), float(y)) for x, y in re.findall(r"([-\d.]+) ([-\d.]+)", path)] for path in paths]
+
+    def bars(self, colour: str) -> list[tuple[float, float, float, float]]:
+        """Left, right, top and bottom of each."""
+        found = [shape.attrib for shape in self.shapes if shape.tag == "rect" and _colour(shape) == colour]
+        boxes = ([float(box[side]) for side in ("x", "y", "width", "height")] for box in found)
+        return [(x, x + width, y, y + height) for x, y, width, height in boxes]
+
+    def place(self, word: str) -> Place:
+        """Where a text stands."""
+        text = self.texts[word]
+        return float(text.attrib["x"]), float(text.attrib["y"])
+
+
+def _word(element: ElementTree.Element) -> str:
+    return "".join(element.itertext())
+
+
+def _colour(shape: ElementTree.Element) -> str:
+    return shape.get("class", "").removeprefix("fill-").removeprefix("stroke-")
+
+
+def _middle(shape: ElementTree.Element) -> float:
+    """Its height on the page."""
+    if shape.tag == "rect":
+        return float(shape.attrib["y"]) + float(shape.attrib["height"]) / 2
+    return float(shape.get("cy") or shape.get("y1") or re.findall(r"[-\d.]+", shape.attrib["d"])[1])
+
+
+def reading(text: ElementTree.Element) -> float:
+    """The number that a tick names."""
+    if len(text):
+        factor = (text.text or "").removesuffix("10").removesuffix(" × ")
+        return float(factor or 1) * 10.0 ** int((text[0].text or "").replace("−", "-"))
+    digits, _, unit = _word(text).partition(" ")
+    return float(digits.replace(",", "").replace("−", "-")) * UNITS[unit]
+
+
+def gaps(numbers: Sequence[float]) -> list[float]:
+    return [after - before for before, after in itertools.pairwise(numbers)]
+
+
+# The axes themselves
+
+
+@pytest.mark.parametrize(
+    ("scale", "numbers"),
+    [
+        (Scale, [0, 10, 20, 30]),
+        (Scale, [-3, -1, 1, 3]),
+        (Scale, [1.001, 1.002, 1.003]),
+        (Log, [1, 10, 100, 1000]),
+        (Log, [3e-7, 3e-3, 3e1]),
+        (Log, [20, 30, 45]),
+    ],
+)
+def test_equal_steps_of_a_scale_are_equal_distances(scale: type[Scale], numbers: list[float]) -> None:
+    axes = Axes(scale(), scale())
+    axes.scatter(numbers, numbers)
+    dots = Chart(str(axes)).dots("0")
+    assert len(dots) == len(numbers)
+    for steps in (gaps([x for x, _ in dots]), gaps([-y for _, y in dots])):  # more is to the right, and higher
+        assert steps == pytest.approx([steps[0]] * len(steps), abs=0.05)
+        assert steps[0] > 20
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high", "unit"),
+    [
+        (Scale, 0, 1070, ""),
+        (Scale, -0.3, 0.25, ""),
+        (Scale, 1.2e7, 1.31e7, ""),
+        (Scale, 0.1 + 0.2, 0.6000000000000001, ""),
+        (Scale, 0.5, 2.5, "seconds"),
+        (Scale, 0, 0.6, "seconds"),
+        (Scale, 0, 1, "share"),
+        (Log, 2e-3, 900, ""),
+        (Log, 2e4, 3e5, ""),
+        (Log, 1.2e5, 1.9e5, ""),
+        (Log, 1e-9, 1e40, ""),
+        (Log, 3e-6, 2e-3, "seconds"),
+        (Log, 1.2e-3, 3.1e-3, "seconds"),
+        (Log, 3e6, 2e9, "flop_per_second"),
+    ],
+)
+def test_a_tick_stands_at_the_number_that_it_names(scale: type[Scale], low: float, high: float, unit: str) -> None:
+    axes = Axes(Scale(ticks={0: "", 1: ""}), scale(unit=unit))
+    axes.scatter([0, 1], [low, high])
+    chart = Chart(str(axes))
+    heights = {reading(text): float(text.attrib["y"]) - 5 for text in chart.texts.values()}
+    assert len(heights) >= 3
+    for number, height in heights.items():
+        assert height == pytest.approx(axes.place_y(number), abs=0.1)
+    (_, lowest), (_, highest) = chart.dots("0")
+    assert max(heights.values()) >= lowest - 0.1  # the ends lie on ticks
+    assert min(heights.values()) <= highest + 0.1
+
+
+def test_a_power_of_ten_is_printed_in_one_way() -> None:
+    assert [power_of_ten(power) for power in (-12, -1, 0, 1, 2, 30)] == ["10⁻¹²", "10⁻¹", "1", "10", "10²", "10³⁰"]
+    axes = Axes(Log(), Log())
+    axes.plot([1e-5, 1e3], [1e2, 1e9])
+    assert {"10−5", "1", "10", "103", "109"} <= set(Chart(str(axes)).texts)  # exponents are raised digits
+    assert '10<tspan dy="-5.6">−5</tspan>' in str(axes)
+
+
+@pytest.mark.parametrize("word", ["with master weights", "激活值与主权重", "FLOP/s"])
+def test_a_legend_lays_itself_out(word: str) -> None:
+    axes = Axes(Scale(), Scale())
+    for colour in range(6):
+        draw = (axes.plot, axes.scatter, axes.bar)[colour % 3]
+        draw([1, 2], [colour, colour + 1], colour, f"{word} {colour}")
+    chart = Chart(str(axes))
+    assert chart.colours == {f"{word} {colour}": str(colour) for colour in range(6)}
+    assert not list(faults(chart))
+
+
+def test_texts_of_ticks_do_not_touch() -> None:
+    axes = Axes(Log("side", ticks=[2**power for power in range(4, 20)]), Scale(ticks={1: "1.00", 1.01: "1.01", 2: "2"}))
+    axes.plot([16, 2**19], [1, 2])
+    chart = Chart(str(axes))
+    assert "16" in chart.texts
+    assert "1.01" not in chart.texts
+    assert not list(faults(chart))
+
+
+def test_a_line_breaks_where_there_is_nothing_to_draw() -> None:
+    axes = Axes(Scale(), Scale(low=0, high=10))
+    axes.plot([0, 1, 2, 3, 4, 5, 6], [1, 2, None, 3, 4, 50, 5])
+    axes.scatter([0, 1, 2], [1, None, 50])
+    chart = Chart(str(axes))
+    assert [len(line) for line in chart.lines("0")] == [2, 2, 1]
+    assert len(chart.dots("0")) == 1
+
+
+def test_a_step_holds_its_value_until_the_next() -> None:
+    axes = Axes(Scale(), Scale())
+    axes.plot([0, 1, 2], [5, 7, 6], step=True)
+    ((a, b, c, d, e),) = Chart(str(axes)).lines("0")
+    assert a[1] == b[1] > c[1] == d[1] < e[1] < a[1]
+    assert a[0] < b[0] == c[0] < d[0] == e[0]
+
+
+def test_no_zero_on_a_logarithmic_axis() -> None:
+    with pytest.raises(ValueError, match="no place for 0"):
+        Axes(Scale(), Log()).plot([1, 2], [0, 1])
+
+
+@pytest.mark.parametrize(("x", "y"), [(Scale(), Log()), (Names([]), Scale()), (Log(), Names([]))])
+def test_without_data_there_are_no_ticks(x: Scale, y: Scale) -> None:
+    axes = Axes(x, y)
+    axes.plot([], [], label="nothing")
+    axes.axhline(None, "no peak")
+    assert list(Chart(str(axes)).texts) == ["nothing"]
+
+
+def test_stacked_bars_stand_on_each_other() -> None:
+    axes = Axes(Names(["a", "b"]), Scale())
+    axes.bar([0, 1], [10, 20], 0)
+    axes.bar([0, 1], [30, 0], 1, bottom=[10, 20])
+    axes.vlines([1], [15], [25])
+    chart = Chart(str(axes))
+    (first, second), (above,) = chart.bars("0"), chart.bars("1")  # nothing is drawn of a part that is 0
+    assert first[3] == second[3] == pytest.approx(axes.place_y(0), abs=0.1)
+    assert above[3] == pytest.approx(first[2], abs=0.1)
+    assert above[2] == pytest.approx(axes.place_y(40), abs=0.1)
+    assert chart.place("a")[0] == pytest.approx((first[0] + first[1]) / 2, abs=0.1)
+    ((low, high),) = [line for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    assert (low[1], high[1]) == pytest.approx((axes.place_y(15), axes.place_y(25)), abs=0.1)
+    assert low[0] == pytest.approx(chart.place("b")[0], abs=0.1)
+
+
+def test_level_bars_are_read_from_the_top() -> None:
+    axes = Axes(Log(), Names(["short", "long"]))
+    axes.barh([0, 1], [1e3, 1e5])
+    chart = Chart(str(axes))
+    short, long = chart.bars("0")
+    assert chart.place("short")[1] - 5 == pytest.approx((short[2] + short[3]) / 2, abs=0.1)
+    assert chart.place("long")[1] - 5 == pytest.approx((long[2] + long[3]) / 2, abs=0.1)
+    assert short[3] < long[2]
+    assert long[1] == pytest.approx(chart.place("105")[0], abs=0.1)
+    assert short[0] == long[0] == axes.left
+
+
+def faults(chart: Chart) -> Iterator[str]:
+    """Texts that are cut, small, or lie on another."""
+    boxes = []
+    for text in chart.root.iter("text"):
+        x, y, width = float(text.attrib["x"]), float(text.attrib["y"]), text_width(_word(text))
+        left = x - width * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "start")]
+        if left < -0.5 or left + width > chart.width + 0.5 or not 10 <= y <= chart.height - 2:
+            yield f"{_word(text)} is cut"
+        if float(text.attrib["font-size"]) < 14:
+            yield f"{_word(text)} is small"
+        boxes.append((_word(text), left, left + width, y))
+    for (a, a_left, a_right, a_y), (b, b_left, b_right, b_y) in itertools.combinations(boxes, 2):
+        if abs(a_y - b_y) < 13 and min(a_right, b_right) > max(a_left, b_left):
+            yield f"{a} lies on {b}"
+
+
+# Figures of the book, with made-up values
+
+
+def test_trials_show_median_and_mean_where_they_lie() -> None:
+    seconds = [0.008, 0.001, 0.002, 0.004, 0.001, 0.002, 0.002]
+    median, mean = statistics.median(seconds), statistics.mean(seconds)
+    made = {"measured_trials": seconds, "low": 0.001, "median": median, "mean": mean, "high": 0.004}
+    values = Values({f"how_numbers_are_made.{name}_seconds": value for name, value in made.items()})
+    chart = Chart(how_numbers_are_made.trials(values, Words()))
+    (first,), others = chart.dots("0"), chart.dots("ink")
+    assert gaps([others[0][1], others[1][1], others[2][1], first[1]]) == pytest.approx(
+        [others[1][1] - others[0][1]] * 3, abs=0.05
+    )  # 1, 2, 4 and 8 ms are equally far apart
+    ((median_line, _),) = chart.lines(chart.colours["median 2.00 ms"])
+    assert median_line[1] == pytest.approx(others[1][1], abs=0.1)
+    ((mean_line, _),) = chart.lines(chart.colours["mean 2.86 ms"])
+    up = math.log(mean / median) / math.log(2)
+    assert mean_line[1] == pytest.approx(others[1][1] + up * (others[2][1] - others[1][1]), abs=0.1)
+    (band,) = chart.bars("faint")
+    assert band[2:] == pytest.approx((others[2][1], others[0][1]), abs=0.1)
+
+
+def test_running_median_and_mean_are_not_swapped() -> None:
+    seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
+    chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
+    (median,), (mean,) = (chart.lines(chart.colours[name]) for name in ("median", "mean"))
+    assert {y for _, y in median} == {median[0][1]}  # one slow trial leaves it where it is
+    assert median[0][1] == pytest.approx(chart.place("1.00")[1] - 5, abs=0.1)
+    assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
+
+
+def test_rates_of_a_data_type_have_its_colour() -> None:
+    rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
+    made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}
+    chart = Chart(mfu.sizes(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    assert set(chart.colours) == {"float32", "bfloat16"}
+    slow, fast = (chart.dots(chart.colours[dtype]) for dtype in rates)
+    assert [x for x, _ in slow] == pytest.approx([chart.place(side)[0] for side in ("256", "1,024", "4,096")], abs=0.1)
+    assert [x for x, _ in fast] == [x for x, _ in slow[:2]]
+    assert [y for _, y in fast] == pytest.approx([y for _, y in slow[1:]])  # ten times the rate, a decade higher
+    assert slow[1][1] == pytest.approx(chart.place("10 GFLOP/s")[1] - 5, abs=0.1)
+    flat = [line for line in chart.lines(chart.colours["bfloat16"]) if line[0][1] == line[-1][1]]
+    assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
+
+
+def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
+    made = {
+        "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
+        "measured_sweep": {
+            "8": {"intensity": 1.3, "rate_flop_per_second": 1e8},
+            "6144": {"intensity": 1000.0, "rate_flop_per_second": 1e11},
+        },
+        "measured_flop_per_second": 1e11,
+        "measured_bytes_per_second": 1e9,
+        "predicted_flop_per_second": {"bfloat16": 1e12, "float32": 1e10},
+        "predicted_bytes_per_second": 1e10,
+    }
+    chart = Chart(roofline.roof(Values({f"roofline.{name}": value for name, value in made.items()}), Words()))
+    heights = {f"{size} GFLOP/s": chart.place(f"{size} GFLOP/s")[1] - 5 for size in (10, 100)}
+    decade = heights["10 GFLOP/s"] - heights["100 GFLOP/s"]
+    sheet, measured = (
+        chart.lines(next(colour for word, colour in chart.colours.items() if word.startswith(name)))
+        for name in ("sheet", "measured")
+    )
+    for (start, ridge, end), peak in ((sheet[0], 1e12), (measured[0], 1e11)):
+        assert ridge[1] == end[1] == pytest.approx(heights["100 GFLOP/s"] - decade * math.log10(peak / 1e11), abs=0.2)
+        rise, run = start[1] - ridge[1], ridge[0] - start[0]
+        assert rise / decade == pytest.approx(run / (chart.place("100")[0] - chart.place("10")[0]), rel=0.01)
+    (relu,) = chart.dots("2")
+    on_roof = measured[0][1][1] + decade * math.log10(1e11 / 2.5e8)
+    assert relu[1] == pytest.approx(on_roof, abs=0.2)
+    assert not list(faults(chart))
+
+
+def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
+    parts = {part: (index + 1) * 2**20 for index, part in enumerate(activations.PARTS)}
+    stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
+    made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**20}}
+    chart = Chart(activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
+    for index in (0, 1):  # the shorter length first
+        floor = chart.place("0")[1] - 5
+        for part in activations.PARTS:
+            _, _, top, bottom = chart.bars(chart.colours[part])[index]
+            assert bottom == pytest.approx(floor, abs=0.1)
+            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**20 * unit, abs=0.2)
+            floor = top
+    (dot,) = chart.dots("ink")
+    assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
+
+
+def test_a_threshold_lies_where_its_flops_do() -> None:
+    made = {"compute_flops": {"small": 1e22, "gpt_4": 1e25}, "thresholds": {"eu": {"flops": 1e24}}}
+    chart = Chart(two_questions.one_scale(Values({f"two_questions.{key}": made[key] for key in made}), Words()))
+    ((foot, top),) = chart.lines(chart.colours["eu"])
+    assert foot[0] == top[0] == pytest.approx(chart.place("1024")[0], abs=0.1)
+    (bar,) = chart.bars("1")
+    assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
+
+
+# Figures of the book, with the values of its records
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str) -> None:
+    code = "def drawing(values, labels):\n    return f'<svg>{labels['language']}</svg>'\n"
+    code += "def rows(values, labels):\n    return [[labels['language']]]\n"
+    (small_book.root / "figures" / "small.py").write_text(code.replace("labels['language']}", 'labels["language"]}'))
+    page = Page(open_source(small_book, "", local=False), language)
+    assert [svg for _, svg in page.drawings("small.drawing", {})] == [f"<svg>{language}</svg>"]
+    assert [rows for _, rows in page.tables("small.rows", {})] == [[[language]]]
+
+
+def test_a_figure_is_drawn_without_a_record() -> None:
+    for path in BOOK.chapters():
+        for block in Chapter.read(path).blocks:
+            if block.kind == "figure":
+                module, _, name = block.argument.partition(".")
+                svg = getattr(importlib.import_module(f"figures.{module}"), name)(Values(), Words())
+                assert svg.startswith("<svg"), block.argument
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
+    page, found = Page(open_source(BOOK, "", local=False), language), []
+    for path in (path for path in BOOK.chapters() if path.parent.name == language):
+        for block in Chapter.read(path).blocks:
+            if block.kind == "figure":
+                for devices, svg in page.drawings(block.argument, block.options["labels"]):
+                    found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
+    assert not found
