@@ -224,6 +224,15 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("training_step", r"8N + A",
             "activations.md#step", "activations:measure",
             "predicted_steps.bfloat16.sum_bytes", "measured_steps.bfloat16.peak_bytes"),
+        Formula("whole_step", r"6N + A + 8\,bTV",
+            "full-ledger.md#counted", "peaks:one",
+            "one.formula_bytes:full", "one.counted_bytes:full"),
+        Formula("step_time", r"\sum_i t_i",
+            "full-ledger.md#run", "full_ledger:run",
+            "predicted_step_seconds", "measured_step_seconds"),
+        Formula("run_time", r"3CD / (T P \cdot \mathrm{MFU})",
+            "full-ledger.md#cost", "full_ledger:cost",
+            "run_hours:.1f"),
     ),
 }
 # fmt: on

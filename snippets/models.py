@@ -10,12 +10,14 @@ Each has as many parameters as transformers' model of the same configuration, an
 
 # --8<-- [start:setup]
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from formulas import Decoder  # the shape of a model, and the book's arithmetic; it lies beside this file
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 # --8<-- [end:setup]
 
@@ -118,12 +120,17 @@ class GPT2(nn.Module):
         self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
         self.head.weight = self.embedding.weight  # tied: one matrix in two places
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T) → logits (b, T, V)."""
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → what the head sees of them, (b, T, d)."""
         x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits: Tensor = self.head(self.norm(x))
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        logits: Tensor = self.head(self.hidden(tokens))
         return logits
 
 
@@ -217,13 +224,18 @@ class Llama(nn.Module):
         if shape.tied:
             self.head.weight = self.embedding.weight
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T) → logits (b, T, V)."""
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → what the head sees of them, (b, T, d)."""
         x = self.embedding(tokens)
         cos, sin = rotary(tokens.shape[1], self.shape.head_dim, x)
         for block in self.blocks:
             x = block(x, cos, sin)
-        logits: Tensor = self.head(self.norm(x))
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        logits: Tensor = self.head(self.hidden(tokens))
         return logits
 
 
@@ -231,16 +243,39 @@ class Llama(nn.Module):
 
 
 # --8<-- [start:build]
-def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> nn.Module:
+Model = GPT2 | Llama
+
+
+def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> Model:
     """The model of a shape: learned positions make it a GPT-2. On meta it takes no memory."""
     with torch.device(device):
         model = GPT2(shape, attend) if shape.positions else Llama(shape, attend)
     return model.to(dtype)
 
 
+def again(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Keeps only its inputs: an `attend` (selective checkpointing), or a block's forward (full)."""
+    return partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
+
+
 def loss(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """The mean cross entropy of the next token, in float32; both (b, T)."""
     return F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
+
+
+def chunked_backward(model: Model, tokens: Tensor, targets: Tensor, chunks: int) -> Tensor:
+    """The loss, and its gradients added to .grad: the head and its backward pass for one chunk of tokens at a time."""
+    hidden = model.hidden(tokens).flatten(0, 1)
+    pieces = [piece.detach().requires_grad_() for piece in hidden.chunk(chunks)]
+    losses = []
+    for piece, words in zip(pieces, targets.flatten().chunk(chunks), strict=True):
+        part = F.cross_entropy(model.head(piece).float(), words, reduction="sum") / targets.numel()
+        part.backward()
+        losses.append(part.detach())
+    gradient = torch.cat([piece.grad for piece in pieces if piece.grad is not None])
+    del piece, pieces  # they hold the same gradients
+    hidden.backward(gradient)
+    return torch.stack(losses).sum()
 
 
 # --8<-- [end:build]
