@@ -23,6 +23,7 @@ from models import (
     build,
     eager,
     flash,
+    flash_each,
     fused,
     loss,
 )
@@ -84,12 +85,6 @@ assert counted_component_flops == component_flops
 
 
 # --8<-- [start:step]
-def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """With as many keys as queries: as many FLOPs, and torch 2.11 can count no others."""
-    groups = q.shape[1] // k.shape[1]
-    return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
-
-
 def count_step(shape: Decoder, seq_len: int, attend: Attend) -> tuple[int, int]:
     """FLOPs of a forward and a backward pass on meta."""
     model, tokens = build(shape, attend), zeros(seq_len)
