@@ -63,6 +63,7 @@ OPERATIONS: dict[str, Callable[[], Tensor]] = {
     "dropout": lambda: torch.native_dropout(x, 0.1, train=True)[0],
 }
 operations = {name: describe(call) for name, call in OPERATIONS.items()}
+kept_of_sum_bytes = saved_bytes(OPERATIONS["x + x"])
 with torch.no_grad():
     assert all(describe(call) == [] for call in OPERATIONS.values())
 # --8<-- [end:operations]
@@ -273,12 +274,15 @@ def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int:
 
 
 steps = {which: predict_step(SHAPES[name], CONTEXT[name], BATCH[name], kind) for which, (name, kind) in STEPS.items()}
-traced_bytes = {
-    which: trace_step(SHAPES[name], CONTEXT[name], BATCH[name], DTYPES[kind]) for which, (name, kind) in STEPS.items()
+traced_peak_bytes = {
+    which: steps[which]["weights_bytes"]
+    + steps[which]["optimizer_bytes"]
+    + trace_step(SHAPES[name], CONTEXT[name], BATCH[name], DTYPES[kind])
+    for which, (name, kind) in STEPS.items()
 }
 for which, step in steps.items():
-    print(f"{which:12}predicted {step['peak_bytes']:,} B, traced {traced_bytes[which]:,} B above the state")
-    assert step["peak_bytes"] == step["weights_bytes"] + step["optimizer_bytes"] + traced_bytes[which]
+    print(f"{which:12}predicted {step['peak_bytes']:,} B, traced {traced_peak_bytes[which]:,} B")
+    assert traced_peak_bytes[which] == step["peak_bytes"]
 # --8<-- [end:trace]
 
 
@@ -311,7 +315,7 @@ measured_peak_ratio = {which: divide(peak, steps[which]["peak_bytes"]) for which
 
 
 # --8<-- [start:fits]
-CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
+CARDS = {"rtx_4090": "RTX 4090", "h100": "H100 SXM", "h200": "H200 SXM"}
 PLANS = {  # a shape, T, and whether attention is fused
     "gpt2_eager": (GPT2_SMALL, 1_024, False),
     "gpt2_fused": (GPT2_SMALL, 1_024, True),
@@ -322,10 +326,13 @@ PLANS = {  # a shape, T, and whether attention is fused
 
 def largest_batch(card: str, shape: Decoder, seq_len: int, is_fused: bool) -> int:
     """Sequences whose step, all in bf16, peaks below the card's memory; 0: not even one."""
-    room = GPUS[card].memory_bytes
+    room = GPUS[CARDS[card]].memory_bytes
     return next(b for b in count() if predict_step(shape, seq_len, b + 1, fused=is_fused)["peak_bytes"] > room)
 
 
+logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
+    sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
+)
 batches = {card: {name: largest_batch(card, *plan) for name, plan in PLANS.items()} for card in CARDS}
 for card, row in batches.items():
     print(f"{card:10}{row}")

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 
 # the book's toolkit, its arithmetic and its models lie beside this file
 from accounting import Trace, divide, get_device, get_peak_flop_per_second, saved_bytes, time_call
-from formulas import Decoder, activation_bytes, forward_flops, layer_bytes, parameters, recompute_flops
-from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, flash_each, fused, gpt2, loss
+from formulas import Decoder, activation_bytes, forward_flops, layer_bytes, parameters
+from models import GPT2_SMALL, LLAMA_3_8B, Attend, GPT2Block, build, eager, flash, flash_each, fused, gpt2, loss
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
@@ -72,7 +72,7 @@ def make(
 
 # --8<-- [start:by_hand]
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
-SIZES = {"gpt2": (8, 1_024), "llama": (1, 8_192)}  # b, T
+SIZES = {"gpt2": (1_024, 8), "llama": (8_192, 1)}  # T, b
 STRATEGIES = {
     "eager": ("none", eager),
     "eager_attention": ("attention", eager),
@@ -84,7 +84,7 @@ STRATEGIES = {
 
 def kept_of_layer(name: str, strategy: str, attend: Attend) -> int:
     """Bytes in bf16; of products, the layer's input and the results of all that have weights."""
-    shape, (b, T) = SHAPES[name], SIZES[name]
+    shape, (T, b) = SHAPES[name], SIZES[name]
     if strategy == "products":
         narrow, results = shape.kv_heads * shape.head_dim, 1 if not shape.gated else 2
         features = 3 * shape.d_model + shape.heads * shape.head_dim + 2 * narrow + results * shape.d_ff
@@ -99,7 +99,7 @@ def kept_of_layer(name: str, strategy: str, attend: Attend) -> int:
 # --8<-- [start:count]
 def count_kept(name: str, strategy: str, attend: Attend) -> int:
     """Bytes above the weights when the loss has been computed."""
-    b, T = SIZES[name]
+    T, b = SIZES[name]
     model = make(SHAPES[name], strategy, attend)
     tokens = torch.zeros(b, T, dtype=torch.int64, device="meta")
     with Trace() as trace:
@@ -113,10 +113,12 @@ layer_kept_bytes, kept_bytes = (
     for count in (kept_of_layer, count_kept)
 )
 for name, shape in SHAPES.items():
-    outside = activation_bytes(replace(shape, layers=0), *reversed(SIZES[name]))
+    outside = activation_bytes(replace(shape, layers=0), *SIZES[name])
     for which, kept in kept_bytes[name].items():
         print(f"{name:6}{which:16}{kept:16,} B kept")
         assert kept == shape.layers * layer_kept_bytes[name][which] + sum(outside.values()) + 4  # the loss
+products_saved_share = 1 - kept_bytes["llama"]["products"] / kept_bytes["llama"]["none"]
+logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
 # --8<-- [end:count]
 
 
@@ -124,26 +126,26 @@ for name, shape in SHAPES.items():
 CLAIMED_RATIO = 4 / 3  # forward 1, backward 2, forward again 1: 4 instead of 3
 
 
-def count_step(shape: Decoder, b: int, T: int, strategy: str, attend: Attend) -> int:
-    """FLOPs of forward and backward, without the head's if the shape has none."""
-    model = make(shape, strategy, flash_each if attend is flash else attend)
-    tokens = torch.zeros(b, T, dtype=torch.int64, device="meta")
-    with FlopCounterMode(display=False) as counter:
-        loss(model, tokens, tokens).backward()
+def count_block(checkpointed: bool, early_stop: bool = True) -> int:
+    """FLOPs of one of GPT-2's blocks, forward and backward, with eager attention."""
+    with torch.device("meta"):
+        block, x = GPT2Block(GPT2_SMALL, eager), torch.empty(1, 1_024, 768, requires_grad=True)
+    with set_checkpoint_early_stop(early_stop), FlopCounterMode(display=False) as counter:
+        (again(block, x) if checkpointed else block(x)).sum().backward()
     return int(counter.get_total_flops())
 
 
-headless = replace(GPT2_SMALL, vocab=0)
-with set_checkpoint_early_stop(False):
-    whole_ratio = count_step(headless, 1, 1_024, "full", eager) / count_step(headless, 1, 1_024, "none", eager)
-stopped_ratio = count_step(headless, 1, 1_024, "full", eager) / count_step(headless, 1, 1_024, "none", eager)
-print(f"all repeated: {whole_ratio:.4f}, until backward has what it needs: {stopped_ratio:.4f}")
-assert whole_ratio == CLAIMED_RATIO > stopped_ratio
+block_ratio = {
+    "whole": count_block(True, early_stop=False) / count_block(False),
+    "early_stop": count_block(True) / count_block(False),
+}
+print({name: f"{ratio:.4f}" for name, ratio in block_ratio.items()})
+assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
 # --8<-- [end:four_thirds]
 
 
 # --8<-- [start:repeated]
-def repeated_flops(shape: Decoder, b: int, T: int, strategy: str, attend: Attend) -> int:
+def repeated_flops(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs done twice in a step, where a checkpoint stops as soon as backward has what it needs."""
     forward = forward_flops(shape, T, b)
     last = forward["mlp"] // (3 if shape.gated else 2)  # the MLP's last product: nobody needs its result again
@@ -156,7 +158,7 @@ def repeated_flops(shape: Decoder, b: int, T: int, strategy: str, attend: Attend
 
 
 def hfu_to_mfu(name: str, strategy: str, attend: Attend) -> float:
-    model_flops = 3 * sum(forward_flops(SHAPES[name], *reversed(SIZES[name])).values())
+    model_flops = 3 * sum(forward_flops(SHAPES[name], *SIZES[name]).values())
     return 1 + repeated_flops(SHAPES[name], *SIZES[name], strategy, attend) / model_flops
 
 
@@ -167,10 +169,19 @@ for which in STRATEGIES:
 
 
 # --8<-- [start:check]
-for shape in (GPT2_SMALL, replace(LLAMA_3_8B, layers=2)):
+def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
+    """FLOPs of forward and backward by PyTorch's counter."""
+    model = make(shape, strategy, flash_each if attend is flash else attend)
+    tokens = torch.zeros(b, T, dtype=torch.int64, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        loss(model, tokens, tokens).backward()
+    return int(counter.get_total_flops())
+
+
+for shape in (replace(GPT2_SMALL, layers=2), replace(LLAMA_3_8B, layers=2)):  # all layers are alike
     model_flops = 3 * sum(forward_flops(shape, 1_024).values())
     for how in STRATEGIES.values():
-        assert count_step(shape, 1, 1_024, *how) == model_flops + repeated_flops(shape, 1, 1_024, *how)
+        assert count_step(shape, 1_024, 1, *how) == model_flops + repeated_flops(shape, 1_024, 1, *how)
 # --8<-- [end:check]
 
 
@@ -218,8 +229,8 @@ measured_model_flops = 3 * sum(forward_flops(TIMED, TIMED.positions, 8).values()
 
 def compare(strategy: str) -> dict[str, float | None]:
     """MFU counts the model's FLOPs, HFU all that were done; time as FLOPs predict it."""
-    done = measured_model_flops + repeated_flops(TIMED, 8, TIMED.positions, strategy, flash)
-    base = measured_model_flops + repeated_flops(TIMED, 8, TIMED.positions, "none", flash)
+    done = measured_model_flops + repeated_flops(TIMED, TIMED.positions, 8, strategy, flash)
+    base = measured_model_flops + repeated_flops(TIMED, TIMED.positions, 8, "none", flash)
     seconds, none_seconds = (measured_strategies[each]["timing"].median_seconds for each in (strategy, "none"))
     return {
         "predicted_seconds": none_seconds * done / base,
@@ -267,7 +278,7 @@ assert accumulates and too_large == PIECES
 SPLITS = (1, 2, 4, 8)
 
 
-def trace_piece(pieces: int, b: int = 8, T: int = 1_024) -> dict[str, int]:
+def trace_piece(pieces: int, T: int = 1_024, b: int = 8) -> dict[str, int]:
     """Bytes above GPT-2 small's weights, kept and at the peak, in the last of so many pieces."""
     model = make(GPT2_SMALL, "none", flash)
     tokens = torch.zeros(b // pieces, T, dtype=torch.int64, device="meta")
