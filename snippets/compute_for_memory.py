@@ -179,9 +179,9 @@ def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) ->
 
 
 for shape in (replace(GPT2_SMALL, layers=2), replace(LLAMA_3_8B, layers=2)):  # all layers are alike
-    model_flops = 3 * sum(forward_flops(shape, 1_024).values())
+    once = 3 * sum(forward_flops(shape, 1_024).values())
     for how in STRATEGIES.values():
-        assert count_step(shape, 1_024, 1, *how) == model_flops + repeated_flops(shape, 1_024, 1, *how)
+        assert count_step(shape, 1_024, 1, *how) == once + repeated_flops(shape, 1_024, 1, *how)
 # --8<-- [end:check]
 
 
