@@ -9,6 +9,7 @@ from figures.axes import Axes, Names, Scale
 
 PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
 MODELS = ("gpt2", "llama")
+CARDS = ("rtx_4090", "h100", "h200")  # by memory
 GIB = 2**30
 TENSORS = {  # of a layer, with their bytes a token in a 16-bit format, in GPT-2 and in Llama
     "norms": ("4d + 16", "4d + 8"),
@@ -105,6 +106,7 @@ def fits(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
     """The largest batch of each plan on each card."""
     plans = ("gpt2_eager", "gpt2_fused", "llama_1b_fused", "llama_8b_fused")
     rows = [[labels["card"], *(labels[plan] for plan in plans)]]
-    for card, title in (values["activations.CARDS"] or {}).items():
-        rows.append([title, *(f"{{{{ activations.batches.{card}.{plan} }}}}" for plan in plans)])
+    names = values["activations.CARDS"] or {}
+    for card in (card for card in CARDS if card in names):
+        rows.append([names[card], *(f"{{{{ activations.batches.{card}.{plan} }}}}" for plan in plans)])
     return rows

@@ -75,15 +75,18 @@ weights = [meta(4, width).requires_grad_() for width in (4, 4, 1)]
 
 
 def tiny_loss() -> Tensor:
-    return F.mse_loss((rows @ weights[0] @ weights[1] @ weights[2]).squeeze(-1), targets)
+    outputs = rows @ weights[0] @ weights[1] @ weights[2]
+    return F.mse_loss(outputs.squeeze(-1), targets)
 
 
 tiny_claimed_bytes = 4 * 2 * 4 * 2  # float32: batch × width × square layers
 tiny_bytes = saved_bytes(tiny_loss, besides=[*weights, rows, targets])
 tiny_with_data_bytes = saved_bytes(tiny_loss, besides=weights)
-tiny_state_bytes = 3 * 4 * sum(weight.numel() for weight in weights)  # weights, gradients, AdaGrad's one state
-tiny_total_bytes = {"claimed": tiny_state_bytes + tiny_claimed_bytes, "counted": tiny_state_bytes + tiny_bytes}
-print(f"{tiny_bytes} B, with the data {tiny_with_data_bytes} B, claimed {tiny_claimed_bytes} B")
+state = 3 * 4 * sum(w.numel() for w in weights)  # with gradients and AdaGrad's sums
+tiny_total_bytes = {
+    "claimed": state + tiny_claimed_bytes,
+    "counted": state + tiny_bytes,
+}
 assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
 # --8<-- [end:tiny]
 
@@ -92,11 +95,12 @@ assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
 
-layer_parts_bytes = {name: layer_bytes(shape, CONTEXT[name]) for name, shape in SHAPES.items()}
-layer_total_bytes = {name: sum(parts.values()) for name, parts in layer_parts_bytes.items()}
-bytes_per_feature = {name: layer_total_bytes[name] / (CONTEXT[name] * SHAPES[name].d_model) for name in SHAPES}
-for name, size in layer_total_bytes.items():
-    print(f"{name:6}{size:14,} B a layer, {bytes_per_feature[name]:.2f} a token and feature")
+layer_parts_bytes = {n: layer_bytes(SHAPES[n], CONTEXT[n]) for n in SHAPES}
+layer_total_bytes = {n: sum(layer_parts_bytes[n].values()) for n in SHAPES}
+features = {n: CONTEXT[n] * SHAPES[n].d_model for n in SHAPES}
+bytes_per_feature = {n: layer_total_bytes[n] / features[n] for n in SHAPES}
+for n, size in layer_total_bytes.items():
+    print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and feature")
 # --8<-- [end:layer]
 
 
@@ -121,14 +125,19 @@ def count_layer(layer: nn.Module, shape: Decoder, seq_len: int) -> int:
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 counted_layer_bytes = {
-    f"{name}_{attend.__name__}_{kind}": count_layer(make_layer(shape, attend, dtype), shape, CONTEXT[name])
-    for name, shape in SHAPES.items()
+    f"{n}_{attend.__name__}_{kind}": count_layer(
+        make_layer(SHAPES[n], attend, dtype),
+        SHAPES[n],
+        CONTEXT[n],
+    )
+    for n in SHAPES
     for attend in (flash, eager)
     for kind, dtype in DTYPES.items()
 }
 for which, counted in counted_layer_bytes.items():
-    name, attention, kind = which.split("_")
-    said = layer_bytes(SHAPES[name], CONTEXT[name], width=DTYPES[kind].itemsize, fused=attention == "flash")
+    n, attention, kind = which.split("_")
+    width, is_fused = DTYPES[kind].itemsize, attention == "flash"
+    said = layer_bytes(SHAPES[n], CONTEXT[n], 1, width, is_fused)
     print(f"{which:17}{counted:15,} B, by formula {sum(said.values()):,}")
     assert counted == sum(said.values())
 # --8<-- [end:hooks]
@@ -181,7 +190,7 @@ for name in ("out", "down"):  # what goes back to the residual path
 
 # --8<-- [start:variants]
 def korthikanti_bytes(b: int, T: int, d: int, H: int) -> int:
-    """Activations of a GPT layer, 16-bit, eager attention, dropout (Korthikanti et al. 2022, equation 1)."""
+    """A GPT layer in 16 bits (Korthikanti et al. 2022, equation 1)."""
     return 34 * b * T * d + 5 * b * H * T**2
 
 
@@ -190,10 +199,12 @@ variants_bytes = {
     "eager": counted_layer_bytes["gpt2_eager_bf16"],
     "fused": counted_layer_bytes["gpt2_flash_bf16"],
 }
-block_formula_bytes = korthikanti_bytes(1, 1_024, GPT2_SMALL.d_model, GPT2_SMALL.heads)
-block_bytes = variants_bytes["dropout"] - 16 * 1_024  # the norms' statistics, which the formula leaves out
+block_formula_bytes = korthikanti_bytes(b=1, T=1_024, d=768, H=12)
+statistics = 16 * 1_024  # of the norms; the formula leaves them out
+block_bytes = variants_bytes["dropout"] - statistics
 bought_ratio = block_formula_bytes / variants_bytes["fused"]
-print(variants_bytes, f"formula {block_formula_bytes:,}, {bought_ratio:.2f} × fused")
+for name, size in variants_bytes.items():
+    print(f"{name:8}{size:11,} B, formula / this {block_formula_bytes / size:.3f}")
 assert block_bytes == block_formula_bytes
 # --8<-- [end:variants]
 
@@ -218,16 +229,19 @@ def count_model(shape: Decoder, b: int, seq_len: int) -> int:
 
 
 # --8<-- [start:count_model]
-model_parts_bytes = {name: activation_bytes(shape, CONTEXT[name], BATCH[name]) for name, shape in SHAPES.items()}
-model_bytes = {name: count_model(shape, BATCH[name], CONTEXT[name]) for name, shape in SHAPES.items()}
-logits_share = {name: parts["log_probabilities"] / model_bytes[name] for name, parts in model_parts_bytes.items()}
-for name, size in model_bytes.items():
-    print(f"{name:6}{size:15,} B, logits {logits_share[name]:.1%}")
-    assert size == sum(model_parts_bytes[name].values())
+model_parts_bytes = {n: activation_bytes(SHAPES[n], CONTEXT[n], BATCH[n]) for n in SHAPES}
+model_bytes = {n: count_model(SHAPES[n], BATCH[n], CONTEXT[n]) for n in SHAPES}
+logits_share = {n: model_parts_bytes[n]["log_probabilities"] / model_bytes[n] for n in SHAPES}
+for n, size in model_bytes.items():
+    print(f"{n:6}{size:15,} B, logits {logits_share[n]:.1%}")
+    assert size == sum(model_parts_bytes[n].values())
 # --8<-- [end:count_model]
 
 
 # --8<-- [start:claim]
+logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
+    sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
+)
 CLAIMED = (1, 3)  # "so many times the parameters"
 
 model_parameters = sum(parameters(GPT2_SMALL).values())
@@ -258,13 +272,6 @@ def predict_step(shape: Decoder, seq_len: int, b: int, recipe: str = "bf16", fus
     return lines | {"peak_bytes": sum(lines.values()), "napkin_bytes": napkin}
 
 
-# --8<-- [end:predict]
-
-
-# --8<-- [start:trace]
-STEPS = {"gpt2_bf16": ("gpt2", "bf16"), "gpt2_fp32": ("gpt2", "fp32"), "llama_bf16": ("llama", "bf16")}
-
-
 def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int:
     """The peak of forward and backward above the weights and the optimizer's state, on meta."""
     model, data = build(shape, flash, dtype), make_batch(b, seq_len)
@@ -273,16 +280,26 @@ def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int:
     return trace.peak_bytes
 
 
-steps = {which: predict_step(SHAPES[name], CONTEXT[name], BATCH[name], kind) for which, (name, kind) in STEPS.items()}
+# --8<-- [end:predict]
+
+
+# --8<-- [start:trace]
+STEPS = {
+    "gpt2_bf16": ("gpt2", "bf16"),
+    "gpt2_fp32": ("gpt2", "fp32"),
+    "llama_bf16": ("llama", "bf16"),
+}
+steps = {which: predict_step(SHAPES[n], CONTEXT[n], BATCH[n], kind) for which, (n, kind) in STEPS.items()}
 traced_peak_bytes = {
-    which: steps[which]["weights_bytes"]
+    which: trace_step(SHAPES[n], CONTEXT[n], BATCH[n], DTYPES[kind])
+    + steps[which]["weights_bytes"]
     + steps[which]["optimizer_bytes"]
-    + trace_step(SHAPES[name], CONTEXT[name], BATCH[name], DTYPES[kind])
-    for which, (name, kind) in STEPS.items()
+    for which, (n, kind) in STEPS.items()
 }
 for which, step in steps.items():
-    print(f"{which:12}predicted {step['peak_bytes']:,} B, traced {traced_peak_bytes[which]:,} B")
-    assert traced_peak_bytes[which] == step["peak_bytes"]
+    predicted, traced = step["peak_bytes"], traced_peak_bytes[which]
+    print(f"{which:12}predicted {predicted:,} B, traced {traced:,} B")
+    assert traced == predicted
 # --8<-- [end:trace]
 
 
@@ -325,17 +342,16 @@ PLANS = {  # a shape, T, and whether attention is fused
 
 
 def largest_batch(card: str, shape: Decoder, seq_len: int, is_fused: bool) -> int:
-    """Sequences whose step, all in bf16, peaks below the card's memory; 0: not even one."""
+    """Sequences whose step in bf16 peaks below the card's memory; 0: none does."""
     room = GPUS[CARDS[card]].memory_bytes
-    return next(b for b in count() if predict_step(shape, seq_len, b + 1, fused=is_fused)["peak_bytes"] > room)
+    for fits in count():
+        step = predict_step(shape, seq_len, fits + 1, fused=is_fused)
+        if step["peak_bytes"] > room:
+            break
+    return fits
 
 
-logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
-    sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
-)
 batches = {card: {name: largest_batch(card, *plan) for name, plan in PLANS.items()} for card in CARDS}
-for card, row in batches.items():
-    print(f"{card:10}{row}")
 # --8<-- [end:fits]
 
 

@@ -52,18 +52,24 @@ assert same_gradient
 
 # --8<-- [start:strategies]
 PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]  # with weights
-again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # no dropout, so no dice
+again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # no dropout
 
 
 def make(
-    shape: Decoder, strategy: str, attend: Attend, dtype: torch.dtype = torch.bfloat16, device: str = "meta"
+    shape: Decoder,
+    strategy: str,
+    attend: Attend,
+    dtype: torch.dtype = torch.bfloat16,
+    device: str = "meta",
 ) -> nn.Module:
     """The model, keeping what the strategy keeps."""
-    model = build(shape, partial(again, attend) if strategy == "attention" else attend, dtype, device)
+    core = partial(again, attend) if strategy == "attention" else attend
+    model = build(shape, core, dtype, device)
+    contexts = partial(create_selective_checkpoint_contexts, PRODUCTS)
+    options = {"context_fn": contexts} if strategy == "products" else {}
     if strategy in ("products", "full"):
-        policy = {"context_fn": partial(create_selective_checkpoint_contexts, PRODUCTS)}
         for block in model.get_submodule("blocks").children():
-            block.forward = partial(again, block.forward, **(policy if strategy == "products" else {}))
+            block.forward = partial(again, block.forward, **options)
     return model
 
 
@@ -83,12 +89,12 @@ STRATEGIES = {
 
 
 def kept_of_layer(name: str, strategy: str, attend: Attend) -> int:
-    """Bytes in bf16; of products, the layer's input and the results of all that have weights."""
+    """Bytes in bf16."""
     shape, (T, b) = SHAPES[name], SIZES[name]
-    if strategy == "products":
-        narrow, results = shape.kv_heads * shape.head_dim, 1 if not shape.gated else 2
-        features = 3 * shape.d_model + shape.heads * shape.head_dim + 2 * narrow + results * shape.d_ff
-        return 2 * b * T * features
+    if strategy == "products":  # the input, and the results of q, k, v, out, and the MLP
+        qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+        wide = shape.d_ff * (2 if shape.gated else 1)
+        return 2 * b * T * (shape.d_model + qkv + shape.d_model + wide + shape.d_model)
     checkpointing = {"attention": "selective"}.get(strategy, strategy)
     return sum(layer_bytes(shape, T, b, 2, attend is flash, checkpointing).values())
 
@@ -109,16 +115,15 @@ def count_kept(name: str, strategy: str, attend: Attend) -> int:
 
 
 layer_kept_bytes, kept_bytes = (
-    {name: {which: count(name, *how) for which, how in STRATEGIES.items()} for name in SHAPES}
+    {n: {which: count(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
     for count in (kept_of_layer, count_kept)
 )
-for name, shape in SHAPES.items():
-    outside = activation_bytes(replace(shape, layers=0), *SIZES[name])
-    for which, kept in kept_bytes[name].items():
-        print(f"{name:6}{which:16}{kept:16,} B kept")
-        assert kept == shape.layers * layer_kept_bytes[name][which] + sum(outside.values()) + 4  # the loss
-products_saved_share = 1 - kept_bytes["llama"]["products"] / kept_bytes["llama"]["none"]
-logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
+for n, shape in SHAPES.items():
+    outside = activation_bytes(replace(shape, layers=0), *SIZES[n])
+    for which, kept in kept_bytes[n].items():
+        print(f"{n:6}{which:16}{kept:16,} B kept")
+        layers = shape.layers * layer_kept_bytes[n][which]
+        assert kept == layers + sum(outside.values()) + 4  # the loss
 # --8<-- [end:count]
 
 
@@ -129,8 +134,10 @@ CLAIMED_RATIO = 4 / 3  # forward 1, backward 2, forward again 1: 4 instead of 3
 def count_block(checkpointed: bool, early_stop: bool = True) -> int:
     """FLOPs of one of GPT-2's blocks, forward and backward, with eager attention."""
     with torch.device("meta"):
-        block, x = GPT2Block(GPT2_SMALL, eager), torch.empty(1, 1_024, 768, requires_grad=True)
-    with set_checkpoint_early_stop(early_stop), FlopCounterMode(display=False) as counter:
+        block = GPT2Block(GPT2_SMALL, eager)
+        x = torch.empty(1, 1_024, 768, requires_grad=True)
+    counter = FlopCounterMode(display=False)
+    with set_checkpoint_early_stop(early_stop), counter:
         (again(block, x) if checkpointed else block(x)).sum().backward()
     return int(counter.get_total_flops())
 
@@ -146,25 +153,25 @@ assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
 
 # --8<-- [start:repeated]
 def repeated_flops(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
-    """FLOPs done twice in a step, where a checkpoint stops as soon as backward has what it needs."""
+    """FLOPs done twice, where a checkpoint stops at what backward needs."""
     forward = forward_flops(shape, T, b)
-    last = forward["mlp"] // (3 if shape.gated else 2)  # the MLP's last product: nobody needs its result again
-    return {
+    last = forward["mlp"] // (3 if shape.gated else 2)  # nobody needs its result
+    by_checkpoint = {
         "none": 0,
         "attention": forward["scores"],  # the second product is the last
         "products": forward["scores"] + forward["values"],
         "full": sum(forward.values()) - forward["head"] - last,
-    }[strategy] + (forward["scores"] if attend is flash else 0)  # which flash makes again by itself
+    }
+    by_kernel = forward["scores"] if attend is flash else 0
+    return by_checkpoint[strategy] + by_kernel
 
 
-def hfu_to_mfu(name: str, strategy: str, attend: Attend) -> float:
-    model_flops = 3 * sum(forward_flops(SHAPES[name], *SIZES[name]).values())
-    return 1 + repeated_flops(SHAPES[name], *SIZES[name], strategy, attend) / model_flops
+def hfu_to_mfu(n: str, strategy: str, attend: Attend) -> float:
+    model = 3 * sum(forward_flops(SHAPES[n], *SIZES[n]).values())
+    return 1 + repeated_flops(SHAPES[n], *SIZES[n], strategy, attend) / model
 
 
-hfu_to_mfu_ratio = {name: {which: hfu_to_mfu(name, *how) for which, how in STRATEGIES.items()} for name in SHAPES}
-for which in STRATEGIES:
-    print(f"{which:16}{hfu_to_mfu_ratio['gpt2'][which]:8.4f}{hfu_to_mfu_ratio['llama'][which]:8.4f}")
+hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
 # --8<-- [end:repeated]
 
 
@@ -182,6 +189,8 @@ for shape in (replace(GPT2_SMALL, layers=2), replace(LLAMA_3_8B, layers=2)):  # 
     once = 3 * sum(forward_flops(shape, 1_024).values())
     for how in STRATEGIES.values():
         assert count_step(shape, 1_024, 1, *how) == once + repeated_flops(shape, 1_024, 1, *how)
+products_saved_share = 1 - kept_bytes["llama"]["products"] / kept_bytes["llama"]["none"]
+logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
 # --8<-- [end:check]
 
 
@@ -279,7 +288,7 @@ SPLITS = (1, 2, 4, 8)
 
 
 def trace_piece(pieces: int, T: int = 1_024, b: int = 8) -> dict[str, int]:
-    """Bytes above GPT-2 small's weights, kept and at the peak, in the last of so many pieces."""
+    """Bytes above GPT-2 small's weights in the last of so many pieces."""
     model = make(GPT2_SMALL, "none", flash)
     tokens = torch.zeros(b // pieces, T, dtype=torch.int64, device="meta")
     with Trace() as trace:
@@ -295,9 +304,9 @@ def trace_piece(pieces: int, T: int = 1_024, b: int = 8) -> dict[str, int]:
 gradient_bytes = 2 * sum(parameters(GPT2_SMALL).values())
 splits = {pieces: trace_piece(pieces) for pieces in SPLITS}
 for pieces, traced in splits.items():
-    print(f"{pieces}: {traced['kept_bytes']:13,} B kept, {traced['peak_bytes']:13,} B at the peak")
     piece = activation_bytes(GPT2_SMALL, 1_024, 8 // pieces)
-    assert traced["kept_bytes"] == sum(piece.values()) + (gradient_bytes if pieces > 1 else 0) + 4
+    waiting = gradient_bytes if pieces > 1 else 0
+    assert traced["kept_bytes"] == sum(piece.values()) + waiting + 4  # the loss
 # --8<-- [end:pieces]
 
 
