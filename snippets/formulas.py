@@ -31,6 +31,8 @@ class Decoder:
     norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
     experts: int = 1  # MLPs a layer
     active_experts: int = 1  # of these, how many a token goes through
+    qkv_biases: bool = False  # of queries, keys and values alone (Qwen 2)
+    head_norms: bool = False  # an RMSNorm of each head's queries and keys (Qwen 3)
 
 
 # --8<-- [end:shape]
@@ -47,11 +49,11 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     return {
         "embedding": V * d,
         "positions": shape.positions * d,
-        "qkv": L * (d + bias) * (wide + 2 * narrow),
+        "qkv": L * (d + max(bias, shape.qkv_biases)) * (wide + 2 * narrow),
         "out": L * (wide + bias) * d,
         "mlp": L * expert * (shape.active_experts if active else shape.experts),
         "router": L * d * shape.experts if shape.experts > 1 else 0,
-        "norms": L * 2 * norm + norm,
+        "norms": L * (2 * norm + 2 * shape.head_dim * shape.head_norms) + norm,
         "head": 0 if shape.tied else V * d,
     }
 
@@ -176,23 +178,25 @@ def layer_bytes(
 
     Fused attention keeps a float32 a row of scores and 24 bytes for a random seed; eager attention the T × T
     probabilities, and keys and values once a query head. "selective" makes attention again, "full" the whole layer.
-    GPT-2's layer has one expert and a norm of two vectors, Llama's a gate and a norm of one.
+    GPT-2's layer has a norm of two vectors, Llama's a gate and a norm of one. Experts copy tokens: an estimate.
     """
     tokens, wide, narrow = batch * seq_len, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     row = width * tokens  # bytes of one feature of all tokens
     if checkpointing == "full":
         return {"input": row * shape.d_model}
     statistics = 4 * tokens * (2 if shape.norm_shift else 1)  # float32: the mean and the scale, or the scale alone
+    head_norms = shape.head_norms * (row * (wide + narrow) + 4 * tokens * (shape.heads + shape.kv_heads))
+    routed = 2 * row * shape.active_experts * shape.d_model if shape.experts > 1 else 0
     rows, spelled_out = 4 * batch * shape.heads * seq_len, not fused and checkpointing == "none"
     return {
-        "norms": 2 * (row * shape.d_model + statistics),
+        "norms": 2 * (row * shape.d_model + statistics) + head_norms,
         "qkv_input": row * shape.d_model,
         "qkv": row * (3 * wide if spelled_out else wide + 2 * narrow),
         "scores": (rows + 24 if fused else width * rows // 4 * seq_len) if checkpointing == "none" else 0,
         "out_input": row * wide,
         "mlp_input": row * shape.d_model,
         # before and after GELU; or the gate before and after SiLU, the other half, their product
-        "mlp": row * (4 if shape.gated else 2) * shape.d_ff,
+        "mlp": row * (4 if shape.gated else 2) * shape.d_ff * shape.active_experts + routed,
     }
 
 
@@ -265,8 +269,11 @@ def peak_bytes(
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
     total, head, of_layer, upper = sum(counts.values()), shape.vocab * d, matrices // L, matrices - matrices // L
     done = head + (shape.experts * d * shape.d_ff if layer == mlp else (counts["mlp"] + counts["out"]) // L)
+    last = 0 if foreach else d * shape.d_ff if shape.tied else head  # waits until its master's is made
+    updated = each.master * total + gradient * last if each.master else gradient * total
     before, first = gradient * total if accumulated else 0, gradient * head if hidden else 0
-    again = gradient * head if shape.tied or accumulated else 0  # the embedding's gradient, before it is added
+    summed = 2 if shape.tied and not hidden else 0  # a tied matrix's two gradients, before autograd's sum of them
+    again = gradient * head * (summed + accumulated or shape.tied)  # the embedding's, before it is added
     copies, logits = cast * (matrices + head), -(-tokens // chunks) * shape.vocab
     left = 0 if full or not hidden else copies  # autocast keeps its casts until its end, or that of a checkpoint
     below = copies if hidden else cast * (of_layer if full else matrices)
@@ -277,7 +284,7 @@ def peak_bytes(
         "last_layer": (before or gradient * done, below, layers - layers // L, layer, 0, 2 * hidden),
         "first_layer": (before or gradient * (done + upper), left or cast * of_layer, 0, layer, 0, 2 * hidden),
         "embedding": (gradient * total, left, 0, 0, 0, stream + 2 * hidden + again),
-        "update": (max(gradient, each.master) * total, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
+        "update": (updated, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
     }
     lines = ("gradients", "copies", "activations", "layer", "logits", "temporaries")
     state = state_bytes(total, each) | {"batch": 16 * tokens}  # tokens and targets

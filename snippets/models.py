@@ -16,52 +16,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from formulas import Decoder  # the shape of a model, and the book's arithmetic; it lies beside this file
+from shapes import GPT2_LARGE as GPT2_LARGE  # and the shapes of known models, which need no torch
+from shapes import GPT2_MEDIUM as GPT2_MEDIUM
+from shapes import GPT2_SMALL as GPT2_SMALL
+from shapes import GPT2_XL as GPT2_XL
+from shapes import LLAMA_3_1_405B as LLAMA_3_1_405B
+from shapes import LLAMA_3_2_1B as LLAMA_3_2_1B
+from shapes import LLAMA_3_8B as LLAMA_3_8B
+from shapes import LLAMA_3_70B as LLAMA_3_70B
+from shapes import gpt2 as gpt2
+from shapes import llama as llama
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 # --8<-- [end:setup]
-
-
-# --8<-- [start:shapes]
-def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
-    return Decoder(
-        layers=layers,
-        d_model=d_model,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=d_model // heads,
-        d_ff=4 * d_model,
-        vocab=50_257,
-        positions=1_024,
-        tied=True,
-        gated=False,
-        biases=True,
-        norm_shift=True,
-    )
-
-
-def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
-    return Decoder(
-        layers=layers,
-        d_model=d_model,
-        heads=heads,
-        kv_heads=8,
-        head_dim=head_dim,
-        d_ff=d_ff,
-        vocab=128_256,
-        tied=tied,
-    )
-
-
-GPT2_SMALL = gpt2(768, 12, 12)
-GPT2_MEDIUM = gpt2(1_024, 24, 16)
-GPT2_LARGE = gpt2(1_280, 36, 20)
-GPT2_XL = gpt2(1_600, 48, 25)
-LLAMA_3_8B = llama(4_096, 32, 32, 14_336)
-LLAMA_3_70B = llama(8_192, 80, 64, 28_672)
-LLAMA_3_1_405B = llama(16_384, 126, 128, 53_248)
-LLAMA_3_2_1B = llama(2_048, 16, 32, 8_192, head_dim=64, tied=True)
-# --8<-- [end:shapes]
 
 
 # --8<-- [start:attention]

@@ -41,6 +41,9 @@ def prepare(
 
 
 # --8<-- [start:count]
+KEYS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW's state
+
+
 def counted_peak(
     shape: Decoder,
     seq_len: int,
@@ -50,8 +53,9 @@ def counted_peak(
     checkpointing: str = "none",
     chunks: int = 1,
     accumulated: bool = False,
+    foreach: bool = True,
 ) -> int:
-    """Bytes at the peak of a whole step: forward, backward, AdamW."""
+    """Bytes at the peak of a whole step: forward, backward, AdamW (`foreach`, or fused)."""
     model, masters, optimizer = prepare(shape, recipe, fused, checkpointing)
     weights = list(model.parameters())
     tokens, targets = (torch.zeros(batch, seq_len, dtype=torch.int64, device="meta") for _ in range(2))
@@ -67,7 +71,14 @@ def counted_peak(
         if recipe == "bf16_master":
             for weight, master in zip(weights, masters, strict=True):
                 master.grad, weight.grad = weight.grad.float(), None
-        optimizer.step()
+        if foreach:
+            optimizer.step()
+        else:  # its kernel itself, since torch.optim lets none fuse on meta
+            first, second, steps = ([state[key] for state in optimizer.state.values()] for key in KEYS)
+            gradients = [master.grad for master in masters if master.grad is not None]
+            rates: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
+            values = [master.detach() for master in masters]
+            torch._fused_adamw_(values, gradients, first, second, [], steps, amsgrad=False, maximize=False, **rates)
     has_scores = any(operation.name.startswith("_softmax") for operation in trace.operations)
     assert has_scores != fused  # flash attention makes no T × T tensor
     return trace.peak_bytes
