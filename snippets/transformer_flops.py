@@ -14,8 +14,8 @@ import models
 import torch
 from accounting import get_device, time_call
 from formulas import ATTENTION, Decoder, backward_flops, forward_flops, parameters
-from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash_each, fused, loss
-from torch import Tensor, nn
+from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
