@@ -60,13 +60,19 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
 
 # --8<-- [end:parameters]
 
+ATTENTION = ("scores", "values")  # the products without parameters
+
 
 # --8<-- [start:forward]
-def forward_flops(shape: Decoder, seq_len: int, batch: int = 1, causal: bool = False) -> dict[str, int]:
-    """FLOPs of one forward pass by component; each product (m × n)(n × p) takes 2mnp.
+def forward_flops(
+    shape: Decoder,
+    seq_len: int,
+    batch: int = 1,
+    causal: bool = False,
+) -> dict[str, int]:
+    """FLOPs of a forward pass by component; a product (m × n)(n × p) takes 2mnp.
 
-    Attention over all T² pairs of tokens, as counters and papers have it; with `causal`, over the T(T + 1)/2
-    that the mask leaves. Embeddings are looked up, norms and activation functions multiply no matrices.
+    Attention over all T² pairs of tokens; with `causal`, over T(T + 1)/2.
     """
     d, L, wide = shape.d_model, shape.layers, shape.heads * shape.head_dim
     tokens = batch * seq_len
@@ -83,7 +89,6 @@ def forward_flops(shape: Decoder, seq_len: int, batch: int = 1, causal: bool = F
     }
 
 
-ATTENTION = ("scores", "values")  # the products without parameters
 # --8<-- [end:forward]
 
 

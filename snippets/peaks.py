@@ -114,6 +114,13 @@ def compare(model: str, choice: str, batch: int | None = None) -> dict[str, Any]
 # --8<-- [end:compare]
 
 
+# --8<-- [start:one]
+one = compare("gpt2", "bf16")
+print(f"formula {one['formula_bytes']:,} B, at the {one['moment']}; counted {one['counted_bytes']:,} B")
+assert abs(one["ratio"] - 1) < 0.01
+# --8<-- [end:one]
+
+
 # --8<-- [start:table]
 if __name__ == "__main__":
     peaks = {model: {choice: compare(model, choice) for choice in CHOICES} for model in MODELS}
