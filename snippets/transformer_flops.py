@@ -5,7 +5,7 @@
 """Where a transformer's FLOPs go: by component, context and formula, against a counter."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ import models
 import torch
 from accounting import get_device, time_call
 from formulas import ATTENTION, Decoder, backward_flops, forward_flops, parameters
-from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, fused, loss
-from torch import Tensor, nn
+from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -28,54 +28,52 @@ SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
 
 
-def by_component(flops: dict[str, int]) -> dict[str, int]:
-    """With the two products of attention as one."""
+def by_component(shape: Decoder, T: int, causal: bool = False) -> dict[str, int]:
+    """A forward pass without experts; attention is the scores and the values."""
+    flops = forward_flops(shape, T, causal=causal)
     others = {part: flops[part] for part in ("qkv", "out", "mlp", "head")}
     return {"attention": sum(flops[part] for part in ATTENTION)} | others
 
 
-component_flops = {m: by_component(forward_flops(SHAPES[m], T)) for m, T in CONTEXT.items()}
+def as_shares(parts: Mapping[str, float]) -> dict[str, float]:
+    return {part: amount / sum(parts.values()) for part, amount in parts.items()}
+
+
+component_flops = {m: by_component(SHAPES[m], T) for m, T in CONTEXT.items()}
 total_flops = {m: sum(flops.values()) for m, flops in component_flops.items()}
-component_share = {
-    m: {part: count / total_flops[m] for part, count in flops.items()} for m, flops in component_flops.items()
-}
+component_share = {m: as_shares(flops) for m, flops in component_flops.items()}
 for part, count in component_flops["gpt2"].items():
-    print(f"{part:10}{count:16,}", *(f"{component_share[m][part]:7.1%}" for m in SHAPES))
+    shares = (component_share[m][part] for m in SHAPES)
+    print(f"{part:10}{count:16,}", *(f"{share:7.1%}" for share in shares))
 # --8<-- [end:components]
 
 
 # --8<-- [start:count]
-PART_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "mlp", "up": "mlp", "down": "mlp"}
+PART = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "mlp", "up": "mlp", "down": "mlp"}
 
 
-def count_components(shape: Decoder, seq_len: int) -> dict[str, int]:
-    """FLOPs by module; what is multiplied outside of the blocks' modules is attention."""
+def count_parts(shape: Decoder, seq_len: int) -> dict[str, int]:
+    """FLOPs by module; what no linear layer multiplies is attention."""
     model = build(shape, eager)  # on meta
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, seq_len, dtype=torch.int64, device="meta"))
     found = dict.fromkeys(("attention", "qkv", "out", "mlp", "head"), 0)
     for path, operations in counter.get_flop_counts().items():
         name = path.split(".")[-1]
-        if (part := PART_OF.get(name, name)) in found:
+        if (part := PART.get(name, name)) in found:
             found[part] += sum(operations.values())
     found["attention"] = counter.get_total_flops() - sum(found.values())
     return found
 
 
-counted_component_flops = {m: count_components(SHAPES[m], T) for m, T in CONTEXT.items()}
-counted_total_flops = {m: sum(flops.values()) for m, flops in counted_component_flops.items()}
+counted_component_flops = {m: count_parts(SHAPES[m], T) for m, T in CONTEXT.items()}
+counted_total_flops = {m: sum(counted_component_flops[m].values()) for m in SHAPES}
 print(counted_total_flops, counted_component_flops == component_flops)
 assert counted_component_flops == component_flops
 # --8<-- [end:count]
 
 
 # --8<-- [start:step]
-def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """With as many keys as queries: as many FLOPs, and torch 2.11 can count no others."""
-    groups = q.shape[1] // k.shape[1]
-    return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
-
-
 def count_step(shape: Decoder, seq_len: int, attend: models.Attend) -> tuple[int, int]:
     """FLOPs of a forward and a backward pass on meta."""
     tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")
@@ -90,7 +88,12 @@ def count_step(shape: Decoder, seq_len: int, attend: models.Attend) -> tuple[int
 
 
 # --8<-- [start:backward]
-def step_flops(shape: Decoder, T: int, fused: bool = False, causal: bool = False) -> int:
+def step_flops(
+    shape: Decoder,
+    T: int,
+    fused: bool = False,
+    causal: bool = False,
+) -> int:
     forward = forward_flops(shape, T, causal=causal)
     backward = backward_flops(shape, T, causal=causal, fused=fused)
     return sum(forward.values()) + sum(backward.values())
@@ -119,19 +122,20 @@ for m, shape in ONE_LAYER.items():
         for attend in (eager, flash_each):
             forward, backward = count_step(shape, T, attend)
             assert forward == sum(forward_flops(shape, T).values())
-            assert forward + backward == step_flops(shape, T, fused=attend is flash_each)
+            assert forward + backward == step_flops(shape, T, attend is flash_each)
     print(f"{m}: {2 * len(CONTEXTS)} steps counted, each as predicted")
 # --8<-- [end:contexts]
 
 
 # --8<-- [start:shares]
-def attention_share_at(shape: Decoder, T: int, causal: bool = False) -> float:
-    flops = by_component(forward_flops(shape, T, causal=causal))
-    return flops["attention"] / sum(flops.values())
+def attention_shares(shape: Decoder, causal: bool = False) -> dict[int, float]:
+    """Attention's share of a forward pass in each context."""
+    shares = {T: as_shares(by_component(shape, T, causal)) for T in CONTEXTS}
+    return {T: share["attention"] for T, share in shares.items()}
 
 
-attention_share = {m: {T: attention_share_at(SHAPES[m], T) for T in CONTEXTS} for m in SHAPES}
-causal_share = {m: {T: attention_share_at(shape, T, causal=True) for T in CONTEXTS} for m, shape in SHAPES.items()}
+attention_share = {m: attention_shares(shape) for m, shape in SHAPES.items()}
+causal_share = {m: attention_shares(shape, True) for m, shape in SHAPES.items()}
 for T in CONTEXTS:
     print(f"{T:8,}", *(f"{m} {share[T]:6.1%}" for m, share in attention_share.items()))
 # --8<-- [end:shares]
@@ -140,7 +144,7 @@ for T in CONTEXTS:
 # --8<-- [start:crossing]
 def multiplied(shape: Decoder, head: bool = True) -> int:
     """M: all matrices, a tied head too, but no table that is only looked up."""
-    flops = by_component(forward_flops(shape, 1))
+    flops = by_component(shape, 1)
     others = flops["qkv"] + flops["out"] + flops["mlp"]
     return (others + head * flops["head"]) // 2
 
@@ -153,7 +157,7 @@ multiplied_parameters = {m: multiplied(shape) for m, shape in SHAPES.items()}
 crossings = {m: crossing(multiplied(shape), shape) for m, shape in SHAPES.items()}
 without_head = {m: crossing(multiplied(s, head=False), s) for m, s in SHAPES.items()}
 crossing_in_widths = {m: T / SHAPES[m].d_model for m, T in without_head.items()}
-at_crossing = count_components(LLAMA_3_8B, round(crossings["llama"]))
+at_crossing = count_parts(LLAMA_3_8B, round(crossings["llama"]))
 crossing_attention_flops = at_crossing.pop("attention")
 crossing_rest_flops = sum(at_crossing.values())
 print(crossings, crossing_in_widths)
@@ -162,7 +166,11 @@ assert crossing_attention_flops == crossing_rest_flops
 
 
 # --8<-- [start:causal]
-causal_ratio = {T: step_flops(LLAMA_3_8B, T) / step_flops(LLAMA_3_8B, T, causal=True) for T in CONTEXTS}
+def all_over_causal(shape: Decoder, T: int) -> float:
+    return step_flops(shape, T) / step_flops(shape, T, causal=True)
+
+
+causal_ratio = {T: all_over_causal(LLAMA_3_8B, T) for T in CONTEXTS}
 for T in (8_192, 131_072):
     print(f"T = {T:7,}: all pairs are {causal_ratio[T]:.2f} × the causal count")
 # --8<-- [end:causal]
@@ -201,7 +209,12 @@ def over_count(m: str, T: int) -> dict[str, float]:
 
 formula_ratio = {m: over_count(m, T) for m, T in CONTEXT.items()}
 counted_step_flops = sum(count_step(GPT2_SMALL, 1_024, eager))
-palm_step_flops = formulas.palm_flops(GPT2_SMALL, multiplied_parameters["gpt2"], 1_024, 1_024)
+palm_step_flops = formulas.palm_flops(
+    GPT2_SMALL,
+    multiplied_parameters["gpt2"],
+    tokens=1_024,
+    seq_len=1_024,
+)
 assert counted_step_flops == palm_step_flops == step_flops(GPT2_SMALL, 1_024)
 # --8<-- [end:papers]
 
@@ -232,7 +245,7 @@ assert six == {"own": 6, "shared": 72, "frozen": 4}
 
 
 # --8<-- [start:experts]
-# 8x7B: Llama 3 8B's layers otherwise
+# Mixtral 8x7B: Llama 3 8B's shape but for these
 MIXTRAL = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
 
 expert_parameters = {
@@ -248,11 +261,19 @@ print(expert_parameters, f"{expert_ratio:.2f}")
 if torch.cuda.is_available():
     TIMED, TIMED_LEN, BATCH, DTYPE = GPT2_SMALL, 1_024, 8, torch.bfloat16
 else:  # a third of the width, the vocabulary and the context: the same shares of FLOPs
-    TIMED = replace(GPT2_SMALL, d_model=256, heads=4, kv_heads=4, d_ff=1_024, vocab=16_752)
+    TIMED = replace(
+        GPT2_SMALL,
+        d_model=256,
+        heads=4,
+        kv_heads=4,
+        d_ff=1_024,
+        vocab=16_752,
+    )
     TIMED_LEN, BATCH, DTYPE = 341, 1, torch.float32
 
 block = GPT2Block(TIMED, fused).to(get_device(), DTYPE).requires_grad_(False)
-head = nn.Linear(TIMED.d_model, TIMED.vocab, bias=False).to(block.out.weight).requires_grad_(False)
+head = nn.Linear(TIMED.d_model, TIMED.vocab, bias=False).requires_grad_(False)
+head.to(block.out.weight)
 x = torch.randn(BATCH, TIMED_LEN, TIMED.d_model).to(block.out.weight)
 q, k, v = block.qkv(x).unflatten(-1, (3, TIMED.heads, -1)).permute(2, 0, 3, 1, 4)
 wide = block.up(x)
@@ -260,7 +281,7 @@ wide = block.up(x)
 
 
 # --8<-- [start:time]
-CALLS: dict[str, tuple[int, Callable[[], Any]]] = {  # how often in a forward pass, and what
+CALLS: dict[str, tuple[int, Callable[[], Any]]] = {  # how often, and what
     "attention": (TIMED.layers, lambda: fused(q, k, v)),
     "qkv": (TIMED.layers, lambda: block.qkv(x)),
     "out": (TIMED.layers, lambda: block.out(x)),
@@ -269,12 +290,14 @@ CALLS: dict[str, tuple[int, Callable[[], Any]]] = {  # how often in a forward pa
     "norms": (2 * TIMED.layers, lambda: block.mlp_norm(x) + x),  # and residuals
     "head": (1, lambda: head(x)),
 }
-measured_seconds = {part: n * time_call(call).median_seconds for part, (n, call) in CALLS.items()}
-measured_forward_seconds = sum(measured_seconds.values())
-measured_time_share = {part: t / measured_forward_seconds for part, t in measured_seconds.items()}
+measured_seconds: dict[str, float] = {}
+for part, (often, call) in CALLS.items():
+    measured_seconds[part] = often * time_call(call).median_seconds
+measured_time_share = as_shares(measured_seconds)
 measured_rest_share = measured_time_share["gelu"] + measured_time_share["norms"]
 for part, share in measured_time_share.items():
-    print(f"{part:10}{component_share['gpt2'].get(part, 0):6.1%} of FLOPs {share:6.1%} of time")
+    counted = component_share["gpt2"].get(part, 0)
+    print(f"{part:10}{counted:6.1%} of FLOPs {share:6.1%} of time")
 # --8<-- [end:time]
 
 
@@ -285,8 +308,8 @@ print(f"T = {crossing_70b:,.0f}")
 
 
 # --8<-- [start:exercise_2]
-small_llama_flops = by_component(forward_flops(models.LLAMA_3_2_1B, 8_192))
-small_head_share = small_llama_flops["head"] / sum(small_llama_flops.values())
+small_llama_flops = by_component(models.LLAMA_3_2_1B, 8_192)
+small_head_share = as_shares(small_llama_flops)["head"]
 print(f"{small_head_share:.1%}")
 # --8<-- [end:exercise_2]
 
