@@ -35,7 +35,9 @@ peak_lines_bytes = {line: size for line, size in moments[peak_at].items() if siz
 logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
 for moment, size in moment_bytes.items():
     print(f"{moment:12}{size / 2**30:7.2f} GiB")
-print(f"at the peak, {peak_at}:", {line: f"{size / 2**30:.2f}" for line, size in peak_lines_bytes.items()})
+print(f"at the peak, {peak_at}:")
+for line, size in peak_lines_bytes.items():
+    print(f"{line:12}{size / 2**30:7.2f} GiB")
 # --8<-- [end:memory]
 
 
@@ -197,7 +199,9 @@ optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 text = torch.randint(V, (b, T + 1), device=device)
 
 
-def step() -> None:
+def step() -> float:
+    """Its seconds."""
+    began = time.perf_counter()
     with torch.autocast(device.type, torch.bfloat16, enabled=measured_on_gpu):
         value = loss(model, text[:, :-1], text[:, 1:])
     value.backward()
@@ -205,17 +209,10 @@ def step() -> None:
     optimizer.zero_grad()
     if measured_on_gpu:
         torch.cuda.synchronize()
-
-
-def seconds_of_a_step() -> float:
-    began = time.perf_counter()
-    step()
     return time.perf_counter() - began
 
 
-for _ in range(2):
-    step()  # warm up
-measured_runs_seconds = sorted(seconds_of_a_step() for _ in range(5))
+measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
 measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms, the middle three within {measured_spread_share:.1%}")
