@@ -220,21 +220,22 @@ print(f"measured    {measured_step_seconds * 1e3:9.2f} ms, the middle three with
 
 
 # --8<-- [start:ledger]
-measured_residual_seconds = measured_step_seconds - predicted_step_seconds
-measured_residual_share = measured_residual_seconds / measured_step_seconds
 measured_to_predicted_ratio = measured_step_seconds / predicted_step_seconds
+measured_residual = measured_step_seconds - predicted_step_seconds  # of either sign
 measured_tokens_per_second = N / measured_step_seconds
 measured_flop_per_second = step_flops / measured_step_seconds
-print(f"residual {measured_residual_share:.1%} of the step; measured / predicted {measured_to_predicted_ratio:.3f}")
+print(f"residual {measured_residual * 1e3:.2f} ms, {measured_residual / measured_step_seconds:.1%} of the step")
+print(f"measured / predicted {measured_to_predicted_ratio:.3f}")
 # --8<-- [end:ledger]
 
 
 # --8<-- [start:name]
 cold_seconds = sum(time_products(cold=True).values())
-measured_cold_seconds = cold_seconds - predicted_lines_seconds["products"]  # a step's products find no warm cache
-measured_nameless_seconds = measured_residual_seconds - measured_cold_seconds
-measured_nameless_share = measured_nameless_seconds / measured_step_seconds
-print(f"cold caches {measured_cold_seconds * 1e3:.2f} ms; without a name {measured_nameless_share:.1%} of the step")
+measured_cold_ratio = cold_seconds / predicted_lines_seconds["products"]
+with_cold_seconds = predicted_step_seconds - predicted_lines_seconds["products"] + cold_seconds
+measured_to_cold_ratio = measured_step_seconds / with_cold_seconds
+print(f"cold products take {measured_cold_ratio:.3f} of the time of warm ones")
+print(f"measured / predicted with cold products {measured_to_cold_ratio:.3f}")
 # --8<-- [end:name]
 
 
