@@ -22,6 +22,7 @@ MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", 
 LINES = ("products", "attention", "norms", "gelu", "loss", "embedding", "elementwise", "optimizer", "views")
 MODELS = ("gpt2", "llama")
 WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
+RUNGS = ("fp32", "tf32", "bf16", "attention", "compile", "padded", "optimizer")
 CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}
 
 
@@ -69,4 +70,13 @@ def batches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
     rows = [[labels[column] for column in ("way", *CARDS)]]
     for way in ("eager", "fused", "chunked", "full"):
         rows.append([labels[way], *(f"{{{{ full_ledger.largest.{way}.{card} }}}}" for card in CARDS.values())])
+    return rows
+
+
+def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Time, MFU and peak of a step, rung by rung."""
+    rows = [[labels[column] for column in ("rung", "seconds", "mfu", "peak", "formula")]]
+    for rung in RUNGS:
+        cells = ("seconds", "mfu", "peak_bytes", "formula_bytes")
+        rows.append([labels[rung], *(f"{{{{ gpt2_ladder.measured_rungs.{rung}.{cell} }}}}" for cell in cells)])
     return rows

@@ -169,7 +169,7 @@ measured_views = sum(
 )  # they make no tensor, yet cost a call
 tiny = random(1)
 launch_seconds = time_call(lambda: tiny.view(1), 20, 0.02).median_seconds
-views_seconds = measured_views * launch_seconds
+views_seconds = 0.0 if measured_on_gpu else measured_views * launch_seconds  # a GPU works on meanwhile
 print(f"{len(trace.operations)} operations forward and backward, {measured_views} of them make nothing")
 # --8<-- [end:launches]
 
