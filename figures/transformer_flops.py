@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Names, Scale
+from figures.axes import Axes, Colour, Log, Names, Scale
 
-COMPONENTS = ("attention", "qkv", "out", "mlp", "head", "rest")
+COMPONENTS: dict[str, Colour] = {  # as the bars stack them
+    "attention": 0,
+    "qkv": 1,
+    "out": 2,
+    "mlp": 3,
+    "head": 4,
+    "gelu": 5,
+    "norms": "muted",
+}
 FORMULAS = {  # with the N that each is given
     "kaplan": ("6ND", "kaplan_parameters"),
     "all": ("6ND", "all_parameters"),
@@ -44,7 +52,7 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     )
     axes = Axes(Scale(labels["share"], low=0, high=1, ticks=PERCENT), Names([labels["flops"], labels["time"]]), 150)
     left = [0.0, 0.0]
-    for colour, part in enumerate(COMPONENTS):
+    for part, colour in COMPONENTS.items():
         widths = [bar.get(part, 0.0) for bar in bars]
         axes.barh([0, 1], widths, colour, labels[part], left=left)
         left = [start + width for start, width in zip(left, widths, strict=True)]

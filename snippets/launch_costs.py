@@ -32,14 +32,14 @@ def synchronize() -> None:
 
 
 # --8<-- [start:calls]
-SIDE = 32
+SMALL = 32
 
-vector = torch.zeros(SIDE, device=get_device())
-matrix = torch.zeros(SIDE, SIDE, device=get_device())
+vector = torch.zeros(SMALL, device=get_device())
+matrix = torch.zeros(SMALL, SMALL, device=get_device())
 out = torch.empty_like(matrix)
 
 CALLS: dict[str, Callable[[], Any]] = {
-    "empty": lambda: torch.empty(SIDE, device=get_device()),  # no kernel
+    "empty": lambda: torch.empty(SMALL, device=get_device()),  # no kernel
     "add": lambda: vector.add_(1),
     "product": lambda: torch.mm(matrix, matrix, out=out),
 }

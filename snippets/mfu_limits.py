@@ -27,7 +27,7 @@ measured_dtype = "bfloat16" if measured_on_gpu else "float32"
 predicted_peak_flop_per_second = get_peak_flop_per_second("bfloat16")
 
 
-def rate_of(m: int, n: int, k: int, seconds: float) -> float:
+def rate_for(m: int, n: int, k: int, seconds: float) -> float:
     """FLOP/s of a product of random matrices, repeated for so many seconds."""
     dtype, device = getattr(torch, measured_dtype), get_device()
     x = torch.randn(m, k, dtype=dtype, device=device)
@@ -51,7 +51,7 @@ def search(budget: float) -> dict[tuple[int, int, int], float]:
     random.Random(0).shuffle(shapes)
     found, began = {}, time.perf_counter()
     for m, n, k in shapes:
-        found[m, n, k] = rate_of(m, n, k, 0.03 if measured_on_gpu else 0.003)
+        found[m, n, k] = rate_for(m, n, k, 0.03 if measured_on_gpu else 0.003)
         if time.perf_counter() - began > budget:
             break
     return found
@@ -84,7 +84,7 @@ class Best(NamedTuple):
 
 def hold(shape: tuple[int, int, int]) -> Best:
     """The shape's product again, for longer."""
-    short, held = measured_by_shape[shape], rate_of(*shape, measured_held_for_seconds)
+    short, held = measured_by_shape[shape], rate_for(*shape, measured_held_for_seconds)
     name = " × ".join(f"{size:,}" for size in shape)
     return Best(name, short, held, held / short, divide(held, predicted_peak_flop_per_second))
 
@@ -192,7 +192,7 @@ print(*predicted_drops)
 
 # --8<-- [start:time_waves]
 measured_wave_sides = WAVE_SIDES if measured_on_gpu else []  # a CPU has no SMs
-measured_waves_flop_per_second = {side: rate_of(side, side, WAVE_SUMS, 0.06) for side in measured_wave_sides}
+measured_waves_flop_per_second = {side: rate_for(side, side, WAVE_SUMS, 0.06) for side in measured_wave_sides}
 measured_fastest_flop_per_second = max(measured_waves_flop_per_second.values(), default=None)
 measured_teeth = {
     side: {

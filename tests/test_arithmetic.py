@@ -14,6 +14,7 @@ from formulas import Decoder
 from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from transformers import AutoModelForCausalLM, MixtralConfig
 
 SHAPES = {
     "gpt2": GPT2_SMALL,
@@ -67,7 +68,7 @@ def test_checkpointing_keeps_and_repeats_what_it_should(shape: Decoder, attend: 
     batch, seq_len = 2, 256
     model = build(shape, again(attend) if checkpointing == "selective" else attend, torch.bfloat16)
     if checkpointing == "full":
-        for block in model.blocks:  # type: ignore[union-attr]
+        for block in model.blocks:
             block.forward = again(block.forward)
     tokens, targets = data(batch, seq_len)
     with set_checkpoint_early_stop(False):
@@ -91,3 +92,20 @@ def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
     logits = formulas.logits_bytes(GPT2_SMALL, batch * seq_len)
     predicted = sum((kept | logits).values())  # both name the log-probabilities
     assert predicted + 8 == trace.peak_bytes  # the loss and its gradient
+
+
+def test_experts_are_counted_as_transformers_builds_them() -> None:
+    shape = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
+    config = MixtralConfig(
+        vocab_size=shape.vocab,
+        hidden_size=shape.d_model,
+        intermediate_size=shape.d_ff,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        num_local_experts=shape.experts,
+        num_experts_per_tok=shape.active_experts,
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert sum(formulas.parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())

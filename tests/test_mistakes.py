@@ -25,7 +25,7 @@ markdown_extensions:
   pymdownx.superfences: {{}}
   pymdownx.snippets: {{ base_path: ["."], check_paths: true, dedent_subsections: true }}
   pymdownx.arithmatex: {{ generic: true }}
-  docs.theme.formulas: {{}}
+  docs.theme.typeset: {{}}
   ledger.fill: {{ default_device: none, language: en, local: LOCAL }}
 """
 DRAWING = "\n/// figure | small.drawing\n    alt: A drawing.\n///\n"

@@ -16,8 +16,8 @@ from pymdownx.snippets import SnippetMissingError
 from ledger.book import Book, LedgerError
 from ledger.fill.check import check
 
-FORMULAS: Any = importlib.import_module("docs.theme.formulas")  # mypy knows it by another name
-NAMED = (LedgerError, SnippetMissingError, FORMULAS.FormulaError)  # whose own words are enough
+TYPESET: Any = importlib.import_module("docs.theme.typeset")  # mypy knows it by another name
+NAMED = (LedgerError, SnippetMissingError, TYPESET.FormulaError)  # whose own words are enough
 options: dict[str, object] = {}
 
 

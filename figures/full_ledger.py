@@ -1,0 +1,70 @@
+"""Figures and tables of the full ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.axes import Axes, Colour, Names, Scale
+
+GIB = 2**30
+PARTS = {  # of a moment, and the lines that each adds up
+    "state": ("weights", "master", "optimizer", "batch"),
+    "gradients": ("gradients",),
+    "copies": ("copies",),
+    "activations": ("activations",),
+    "layer": ("layer",),
+    "logits": ("logits",),
+    "temporaries": ("temporaries",),
+}
+COLOURS: tuple[Colour, ...] = ("muted", 3, 4, 0, 5, 1, 2)
+MODELS = ("gpt2", "llama")
+WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
+CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}
+
+
+def moments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What is alive at each moment of a step, stacked."""
+    found = values["full_ledger.moments"] or {}
+    axes = Axes(Scale(labels["axis"]), Names([labels[moment] for moment in found]))
+    left = [0.0] * len(found)
+    for colour, (part, lines) in zip(COLOURS, PARTS.items(), strict=True):
+        sizes = [sum(moment[line] for line in lines) / GIB for moment in found.values()]
+        axes.barh(range(len(found)), sizes, colour, labels[part], left=left)
+        left = [before + size for before, size in zip(left, sizes, strict=True)]
+    return str(axes)
+
+
+def waterfall(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Each line of the prediction from where the one before ends; then the residual, and what was measured."""
+    lines = values["full_ledger.predicted_lines_seconds"] or {}
+    measured = values["full_ledger.measured_step_seconds"] or 0.0
+    names = [*lines, "residual", "measured"]
+    axes = Axes(Scale(labels["axis"], unit="seconds"), Names([labels[name] for name in names]), 300)
+    end = 0.0
+    for row, seconds in enumerate(lines.values()):
+        axes.barh([row], [seconds], 0, left=[end])
+        end += seconds
+    axes.barh([len(lines)], [abs(measured - end)], 1, left=[min(end, measured)])
+    axes.barh([len(lines) + 1], [measured], "muted")
+    return str(axes)
+
+
+def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The peak of a step by the formula and by the count, for both models."""
+    columns = [f"{model}{column}" for model in MODELS for column in ("", "_counted", "_ratio")]
+    rows = [[labels[column] for column in ("way", *columns)]]
+    for way in WAYS:
+        cells = ("formula_bytes", "counted_bytes", "ratio:.4f")
+        rows.append(
+            [labels[way], *(f"{{{{ peaks.peaks.{model}.{way}.{cell} }}}}" for model in MODELS for cell in cells)]
+        )
+    return rows
+
+
+def batches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The largest batch by way to train and card."""
+    rows = [[labels[column] for column in ("way", *CARDS)]]
+    for way in ("eager", "fused", "chunked", "full"):
+        rows.append([labels[way], *(f"{{{{ full_ledger.largest.{way}.{card} }}}}" for card in CARDS.values())])
+    return rows
