@@ -137,8 +137,9 @@ def plan(**asked: Any) -> dict[str, Any]:
     shape, gpu = read_shape(a), read_gpu(a)
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     dtype = "float32" if recipe == "fp32" else "bfloat16"
+    other = "bf16-master" if recipe == "fp32" else "fp32"
     if not (peak_flop_per_second := gpu.peak_flop_per_second.get(dtype)):
-        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe fp32, or another --gpu")
+        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if 0 < shape.positions < a["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
     same = ("context", "micro_batch", "accumulation", "checkpointing", "chunks", "gpus")
