@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import formulas  # the book's arithmetic; it lies beside this file, like what else is imported below
 import savings
 from formulas import RECIPES, Decoder
-from plan_options import EXAMPLE, OPTIONS, SPEEDS, read_gpu, read_options, read_shape
+from plan_options import EXAMPLE, OPTIONS, SPEEDS, longest_context, read_gpu, read_options, read_shape
 
 # --8<-- [end:setup]
 
@@ -137,8 +137,8 @@ def plan(**asked: Any) -> dict[str, Any]:
     shape, gpu = read_shape(a), read_gpu(a)
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     dtype = "float32" if recipe == "fp32" else "bfloat16"
-    other = "bf16-master" if recipe == "fp32" else "fp32"
     if not (peak_flop_per_second := gpu.peak_flop_per_second.get(dtype)):
+        other = "bf16-master" if recipe == "fp32" else "fp32"
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if 0 < shape.positions < a["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
@@ -208,7 +208,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         "fits": needs_bytes <= gpu.memory_bytes,
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "largest_micro_batch": largest(lambda size: fits(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: fits(context=length), shape.positions or 2**40),
+        "longest_context": largest(lambda length: fits(context=length), longest_context(a, shape)),
         "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
         "zero_bytes": every_stage,
         "flops_a_token": pairs,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
 from gpus import GPUS, TPUS, Gpu
-from shapes import SHAPES, from_config
+from shapes import SHAPES, from_config, window
 
 # --8<-- [end:setup]
 
@@ -70,6 +70,18 @@ EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192"
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
 
+def read_config(config: Any) -> Mapping[str, Any]:
+    """What a config.json holds, from its path if it is one."""
+    if not isinstance(config, Mapping):
+        try:
+            config = json.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"--config: {config!r} cannot be read as JSON ({error}); give a config.json") from None
+    if not isinstance(config, Mapping) or not config:
+        raise ValueError("--config: not an object in braces; give a decoder's config.json")
+    return config
+
+
 def read(name: str, value: Any) -> Any:
     """An option as it is planned with, from a number or from what people write. Raises ValueError with the mend."""
     kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
@@ -79,7 +91,7 @@ def read(name: str, value: Any) -> Any:
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
-        return value if name == "config" else text
+        return read_config(value) if name == "config" else text
     if isinstance(kind, tuple):
         if text.replace("_", "-") not in kind:
             raise ValueError(f"{flag}: {text!r} is not known; choose {', '.join(kind)}")
@@ -138,15 +150,8 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
     given = [name for name in ("model", "config", "shape") if asked[name]]
     if len(given) != 1:
         raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
-    if config := asked["config"]:
-        if not isinstance(config, Mapping):
-            try:
-                config = json.loads(Path(config).read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
-                raise ValueError(f"--config: {config!r} cannot be read as JSON ({error}); give a config.json") from None
-        if not isinstance(config, Mapping):
-            raise ValueError("--config: not an object in braces; give a decoder's config.json")
-        return from_config(config, asked["context"])
+    if asked["config"]:
+        return from_config(asked["config"], asked["context"])
     if name := asked["model"]:
         if name.lower() not in SHAPES:
             raise ValueError(f"--model: {name!r} is not known; choose {', '.join(SHAPES)}, or give --config or --shape")
@@ -166,6 +171,11 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
     if not 1 <= shape.active_experts <= shape.experts:
         raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
     return shape
+
+
+def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:
+    """Tokens up to which the model is what is counted here."""
+    return shape.positions or window(asked["config"] or {}) or 2**40
 
 
 def read_gpu(asked: Mapping[str, Any]) -> Gpu:

@@ -86,6 +86,12 @@ UNCOUNTED = {  # keys under which a decoder is another one than Decoder describe
 }
 
 
+def window(config: Mapping[str, Any]) -> int | None:
+    """Tokens that a token attends to, where these are not all before it."""
+    used = config.get("use_sliding_window", config.get("model_type") in ("mistral", "mixtral"))
+    return (config.get("sliding_window") or None) if used else None
+
+
 def from_config(config: Mapping[str, Any], context: int) -> Decoder:
     """The shape that a Hugging Face configuration describes (config.json of a decoder), to be run at so many tokens.
 
@@ -119,11 +125,8 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
         shape = replace(gpt2(d, size("n_layer"), heads), vocab=size("vocab_size"), positions=size("n_positions"))
         return replace(shape, d_ff=size("n_inner", 4 * d), tied=flag("tie_word_embeddings", True))
 
-    window = config.get("sliding_window") if flag("use_sliding_window", kind in ("mistral", "mixtral")) else None
-    if window and context > window:
-        raise ValueError(
-            f"--config: sliding_window = {window!r} is not counted here; ask for --context {window} or less"
-        )
+    if window(config) and context > (most := size("sliding_window")):
+        raise ValueError(f"--config: sliding_window = {most} is not counted here; ask for --context {most} or less")
     biased = flag("attention_bias", False)
     if biased and not (kind == "llama" and flag("mlp_bias", False)):
         raise ValueError("--config: attention_bias = true is counted here for a llama with mlp_bias = true alone")

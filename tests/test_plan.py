@@ -127,6 +127,21 @@ def test_a_configuration_that_is_another_model_is_refused_by_name(change: dict[s
     assert sentence in str(caught.value)
 
 
+def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    assert plan(config=str(path), gpu="L4") == plan(config=CONFIG, gpu="L4")
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="--config: not an object in braces"):
+        plan(config=path, gpu="L4")
+
+
+def test_no_context_is_found_beyond_the_window() -> None:
+    windowed = CONFIG | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 2048}
+    assert plan(config=windowed, gpu="H100 SXM")["longest_context"] == 2048
+    assert plan(config=windowed | {"sliding_window": None}, gpu="H100 SXM")["longest_context"] > 2048
+
+
 def test_a_step_on_one_gpu_takes_what_the_formulas_say() -> None:
     for checkpointing in ("none", "selective", "full"):
         found = plan(**SMALL, context=512, micro_batch=4, recipe="autocast", checkpointing=checkpointing, chunks=2)
