@@ -8,13 +8,17 @@ from typing import Any
 from figures.axes import Axes, Names, Scale
 
 PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
-MIB = 2**20
-TENSORS = {  # in the order in which a block makes them, with their symbols
-    "norms": (("inputs", "4sbh"), ("statistics", "16sb")),
-    "attention": (("input", "2sbh"), ("qkv", "6sbh")),
-    "scores": (("softmax", "2as²b"), ("mask", "as²b"), ("dropped", "2as²b")),
-    "output": (("merged", "2sbh"), ("mask", "sbh")),
-    "mlp": (("input", "2sbh"), ("before_gelu", "8sbh"), ("after_gelu", "8sbh"), ("mask", "sbh")),
+MODELS = ("gpt2", "llama")
+CARDS = ("rtx_4090", "h100", "h200")  # by memory
+GIB = 2**30
+TENSORS = {  # of a layer, with their bytes a token in a 16-bit format, in GPT-2 and in Llama
+    "norms": ("4d + 16", "4d + 8"),
+    "qkv_input": ("2d", "2d"),
+    "qkv": ("6d", "2(H + 2G)Q"),
+    "scores": ("4H", "4H"),
+    "out_input": ("2d", "2HQ"),
+    "mlp_input": ("2d", "2d"),
+    "mlp": ("4f", "8f"),
 }
 
 
@@ -23,28 +27,28 @@ def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     stacks = values["activations.length_parts_bytes"] or {}
     counted = values["activations.length_bytes"] or {}
     order = sorted(stacks, key=int)
-    axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("MiB"))
+    axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("GiB"))
     bottom = [0.0] * len(order)
     for colour, part in enumerate(PARTS):
-        sizes = [stacks[length][part] / MIB for length in order]
+        sizes = [stacks[length][part] / GIB for length in order]
         axes.bar(range(len(order)), sizes, colour, labels[part], bottom=bottom)
         bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
     if counted:
-        dots = [counted[length] / MIB if length in counted else None for length in order]
+        dots = [counted[length] / GIB if length in counted else None for length in order]
         axes.scatter(range(len(order)), dots, "ink", labels["hooks"])
     return str(axes)
 
 
 def kept(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Each tensor that a block keeps, with its symbols and its bytes."""
-    rows = [[labels[column] for column in ("part", "tensor", "formula", "bytes")]]
-    for part, tensors in TENSORS.items():
-        for index, (name, formula) in enumerate(tensors):
-            key = "attention" if part == "output" else part
-            quote = f"activations.block_by_hand_bytes.{key}.{name}:full"
-            title = labels[part] if not index else ""
-            rows.append([title, labels[f"{part}_{name}"], formula, f"{{{{ {quote} }}}}"])
-    return rows
+    """Each tensor that a layer keeps, with its symbols and its bytes, for both models."""
+    rows = [[labels["tensor"], *(labels[column] for name in MODELS for column in (f"{name}_formula", name))]]
+    for tensor, formulas in TENSORS.items():
+        cells = [labels[tensor]]
+        for name, formula in zip(MODELS, formulas, strict=True):
+            cells += [formula, f"{{{{ activations.layer_parts_bytes.{name}.{tensor} }}}}"]
+        rows.append(cells)
+    totals = (f"{{{{ activations.layer_total_bytes.{name} }}}}" for name in MODELS)
+    return [*rows, [labels["together"], *(cell for total in totals for cell in ("", total))]]
 
 
 def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
@@ -70,29 +74,39 @@ def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[lis
 
 
 def claim(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The formula's bytes over the weights', for batches and sequence lengths."""
-    lengths = values["activations.MODEL_LENGTHS"] or []
-    rows = [["", *(f"s = {length:,}" for length in lengths)]]
-    for batch in values["activations.BATCHES"] or []:
-        quotes = (f"activations.to_weights.{batch}.s{length}_ratio" for length in lengths)
-        rows.append([f"b = {batch}", *(f"{{{{ {quote} }}}}" for quote in quotes)])
+    """What a layer keeps in each way, and all layers over the weights, for growing batches."""
+    batches = (1, 2, 4, 8)
+    rows = [[labels["way"], labels["layer"], *(f"b = {b}" for b in batches)]]
+    for way in ("fused", "eager", "dropout"):
+        ratios = (f"{{{{ activations.to_weights.{way}.b{b}_ratio }}}}" for b in batches)
+        rows.append([labels[way], f"{{{{ activations.variants_bytes.{way} }}}}", *ratios])
     return rows
 
 
 def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """A training step: its parts, their sum, the peak by trace and as measured, in both data types."""
-    kinds = ("bfloat16", "float32")
-    rows = [["", *(f"`{kind}`" for kind in kinds)]]
-    for name in ("parameters", "optimizer", "gradients", "activations", "sum", "peak"):
-        quotes = (f"activations.predicted_steps.{kind}.{name}_bytes" for kind in kinds)
+    """A training step: its parts when the backward pass begins, their sum, and the napkin's."""
+    kinds = ("gpt2_bf16", "gpt2_fp32", "llama_bf16")
+    rows = [["", *(labels[kind] for kind in kinds)]]
+    for name in ("weights", "optimizer", "activations", "logit_gradients", "peak", "napkin"):
+        quotes = (f"activations.steps.{kind}.{name}_bytes" for kind in kinds)
         rows.append([labels[name], *(f"{{{{ {quote} }}}}" for quote in quotes)])
-    for name, path in (
-        ("measured_kept", "measured_steps.#.kept_bytes"),
-        ("kept_ratio", "measured_ratios.#.kept_ratio"),
-        ("measured_peak", "measured_steps.#.peak_bytes"),
-        ("sum_ratio", "measured_ratios.#.sum_ratio"),
-        ("peak_ratio", "measured_ratios.#.peak_ratio"),
-    ):
-        quotes = (f"activations.{path.replace('#', kind)}" for kind in kinds)
-        rows.append([labels[name], *(f"{{{{ {quote} }}}}" for quote in quotes)])
+    return rows
+
+
+def measured(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The peaks of GPT-2's steps as predicted and as a GPU's allocator counts them."""
+    rows = [["", labels["predicted"], labels["measured"], labels["ratio"]]]
+    for kind in ("gpt2_bf16", "gpt2_fp32"):
+        names = (f"steps.{kind}.peak_bytes", f"measured_peak_bytes.{kind}", f"measured_peak_ratio.{kind}")
+        rows.append([labels[kind], *(f"{{{{ activations.{name} }}}}" for name in names)])
+    return rows
+
+
+def fits(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The largest batch of each plan on each card."""
+    plans = ("gpt2_eager", "gpt2_fused", "llama_1b_fused", "llama_8b_fused")
+    rows = [[labels["card"], *(labels[plan] for plan in plans)]]
+    names = values["activations.CARDS"] or {}
+    for card in (card for card in CARDS if card in names):
+        rows.append([names[card], *(f"{{{{ activations.batches.{card}.{plan} }}}}" for plan in plans)])
     return rows

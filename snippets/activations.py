@@ -2,28 +2,55 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What a forward pass keeps for the backward pass: by hand, by hooks, by formula, by the allocator's peak."""
+"""What a forward pass keeps for the backward pass, by formula and by hooks; the peak of a step; which batch fits."""
 
 # --8<-- [start:setup]
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from itertools import count
 
 import torch
 import torch.nn.functional as F
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, Trace, divide, get_device, meta, saved_bytes, saved_tensors
+# the book's toolkit, its arithmetic and its models lie beside this file
+from accounting import GPUS, Trace, divide, meta, saved_bytes, saved_tensors
+from formulas import RECIPES, Decoder, activation_bytes, layer_bytes, logits_bytes, parameters, state_bytes
+from models import (
+    GPT2_SMALL,
+    LLAMA_3_2_1B,
+    LLAMA_3_8B,
+    Attend,
+    GPT2Block,
+    LlamaBlock,
+    build,
+    eager,
+    flash,
+    fused,
+    loss,
+    rotary,
+)
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 # --8<-- [end:setup]
 
 
+# --8<-- [start:describe]
+def describe(call: Callable[[], Tensor]) -> list[str]:
+    """What an operation on x and w keeps, by name."""
+    made: list[Tensor] = []
+    kept = saved_tensors(lambda: made.append(call()))
+    known = (("x", x), ("w", w), ("result", made[0]))
+    names = {StorageWeakRef(tensor.untyped_storage()): name for name, tensor in known}
+    other = {torch.bool: "mask", torch.float32: "statistic"}  # made on the way
+    storages = [(StorageWeakRef(t.untyped_storage()), other[t.dtype]) for t in kept]
+    return sorted(names.get(storage, name) for storage, name in storages)
+
+
+# --8<-- [end:describe]
+
+
 # --8<-- [start:operations]
-x = meta(8, 64).requires_grad_()
-w = meta(64, 64).requires_grad_()
+x, w = meta(8, 64).requires_grad_(), meta(64, 64).requires_grad_()
 OPERATIONS: dict[str, Callable[[], Tensor]] = {
     "x + x": lambda: x + x,
     "2 * x": lambda: 2 * x,
@@ -35,497 +62,341 @@ OPERATIONS: dict[str, Callable[[], Tensor]] = {
     "layer_norm": lambda: F.layer_norm(x, (64,)),
     "dropout": lambda: torch.native_dropout(x, 0.1, train=True)[0],
 }
-
-
-def describe(call: Callable[[], Tensor]) -> list[str]:
-    """What an operation keeps, by name."""
-    made: list[Tensor] = []
-    kept = saved_tensors(lambda: made.append(call()))
-    known = (("x", x), ("w", w), ("result", made[0]))
-    names = {StorageWeakRef(tensor.untyped_storage()): name for name, tensor in known}
-    other = {torch.bool: "mask", torch.float32: "statistic"}  # made on the way
-    storages = [(StorageWeakRef(t.untyped_storage()), other[t.dtype]) for t in kept]
-    return sorted(names.get(storage, name) for storage, name in storages)
-
-
 operations = {name: describe(call) for name, call in OPERATIONS.items()}
-for name, keeps in operations.items():
-    print(f"{name:12}{', '.join(keeps) or 'nothing'}")
+kept_of_sum_bytes = saved_bytes(OPERATIONS["x + x"])
 with torch.no_grad():
     assert all(describe(call) == [] for call in OPERATIONS.values())
 # --8<-- [end:operations]
 
 
 # --8<-- [start:tiny]
-TINY_BATCH, TINY_WIDTH, TINY_LAYERS = 2, 4, 2  # B, D and the number of D × D layers
-
-tiny_weights = [meta(4, 4).requires_grad_() for _ in range(TINY_LAYERS)]
-tiny_head = meta(4, 1).requires_grad_()
-tiny_parameters = sum(weight.numel() for weight in [*tiny_weights, tiny_head])
+rows, targets = meta(2, 4), meta(2)
+weights = [meta(4, width).requires_grad_() for width in (4, 4, 1)]
 
 
 def tiny_loss() -> Tensor:
-    """Two rows of data through all layers, and the mean squared error."""
-    h = meta(TINY_BATCH, TINY_WIDTH)
-    for weight in tiny_weights:
-        h = h @ weight
-    return F.mse_loss((h @ tiny_head).squeeze(-1), meta(TINY_BATCH))
+    outputs = rows @ weights[0] @ weights[1] @ weights[2]
+    return F.mse_loss(outputs.squeeze(-1), targets)
 
 
-tiny_claimed_bytes = 4 * TINY_BATCH * TINY_WIDTH * TINY_LAYERS
-tiny_kept = saved_tensors(tiny_loss, besides=[*tiny_weights, tiny_head])
-tiny_tensors = [[list(t.shape), t.untyped_storage().nbytes()] for t in tiny_kept]
-tiny_bytes = sum(t.untyped_storage().nbytes() for t in tiny_kept)
-for tensor in tiny_kept:
-    print(f"{tuple(tensor.shape)!s:8}{tensor.untyped_storage().nbytes():4} B")
-print(f"kept {tiny_bytes} B, claimed {tiny_claimed_bytes} B")
-assert tiny_bytes == 112 != tiny_claimed_bytes
+tiny_claimed_bytes = 4 * 2 * 4 * 2  # float32: batch × width × square layers
+tiny_bytes = saved_bytes(tiny_loss, besides=[*weights, rows, targets])
+tiny_with_data_bytes = saved_bytes(tiny_loss, besides=weights)
+state = 3 * 4 * sum(w.numel() for w in weights)  # with gradients and AdaGrad's sums
+tiny_total_bytes = {
+    "claimed": state + tiny_claimed_bytes,
+    "counted": state + tiny_bytes,
+}
+assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
 # --8<-- [end:tiny]
 
 
-# --8<-- [start:tiny_total]
-# parameters, their gradients, AdaGrad's one state; 4 bytes each
-tiny_state_bytes = 3 * 4 * tiny_parameters
-tiny_total_bytes = {
-    "claimed": tiny_state_bytes + tiny_claimed_bytes,
-    "counted": tiny_state_bytes + tiny_bytes,
-}
-tiny_allocated_bytes = 512 * len(tiny_kept)  # each tensor here fits in one block
-print(tiny_total_bytes)
-print("activations as a GPU allocates them:", tiny_allocated_bytes)
-assert tiny_total_bytes["claimed"] == 496
-assert all(t.untyped_storage().nbytes() <= 512 for t in tiny_kept)
-# --8<-- [end:tiny_total]
+# --8<-- [start:layer]
+SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
+CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
+
+layer_parts_bytes = {n: layer_bytes(SHAPES[n], CONTEXT[n]) for n in SHAPES}
+layer_total_bytes = {n: sum(layer_parts_bytes[n].values()) for n in SHAPES}
+features = {n: CONTEXT[n] * SHAPES[n].d_model for n in SHAPES}
+bytes_per_feature = {n: layer_total_bytes[n] / features[n] for n in SHAPES}
+for n, size in layer_total_bytes.items():
+    print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and feature")
+# --8<-- [end:layer]
 
 
-# --8<-- [start:gpt2]
-NUM_LAYERS, D_MODEL, NUM_HEADS = 12, 768, 12  # L, h and a of GPT-2 small
-VOCAB_SIZE, SEQ_LEN = 50257, 1024  # V, and the longest s
-
-gelu_tanh = partial(F.gelu, approximate="tanh")
-
-
-def mask_out(x: Tensor, p: float) -> Tensor:
-    """Dropout as a GPU does it: its mask takes one byte an element."""
-    return torch.native_dropout(x, p, train=True)[0] if p else x
+# --8<-- [start:count]
+def make_layer(shape: Decoder, attend: Attend = flash, dtype: torch.dtype = torch.bfloat16) -> nn.Module:
+    with torch.device("meta"):
+        layer = GPT2Block(shape, attend) if shape.positions else LlamaBlock(shape, attend)
+    return layer.to(dtype)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What may differ from one block to another."""
-
-    dropout: float = 0.1
-    fused_attention: bool = False
-    gelu: Callable[[Tensor], Tensor] = gelu_tanh
-    drop: Callable[[Tensor, float], Tensor] = mask_out
+def count_layer(layer: nn.Module, shape: Decoder, seq_len: int) -> int:
+    """Bytes that autograd keeps of a layer; its weights and the rotary angles are there anyway."""
+    x = torch.empty(1, seq_len, shape.d_model, dtype=next(layer.parameters()).dtype, device="meta", requires_grad=True)
+    angles = () if shape.positions else rotary(seq_len, shape.head_dim, x)
+    return saved_bytes(lambda: layer(x, *angles), [*layer.parameters(), *angles])
 
 
-# --8<-- [end:gpt2]
-
-
-# --8<-- [start:block]
-class Block(nn.Module):
-    """Attention, then an MLP; each behind a norm and beside a residual path."""
-
-    def __init__(self, options: Options) -> None:
-        super().__init__()
-        self.options = options
-        self.ln_1, self.ln_2 = nn.LayerNorm(D_MODEL), nn.LayerNorm(D_MODEL)
-        self.qkv = nn.Linear(D_MODEL, 3 * D_MODEL)
-        self.proj = nn.Linear(D_MODEL, D_MODEL)
-        self.up = nn.Linear(D_MODEL, 4 * D_MODEL)
-        self.down = nn.Linear(4 * D_MODEL, D_MODEL)
-
-    def drop(self, x: Tensor) -> Tensor:
-        return self.options.drop(x, self.options.dropout)
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention; all are (b, a, s, h / a)."""
-        if self.options.fused_attention:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        s, d = q.shape[-2:]
-        future = torch.full((s, s), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
-        scores = q @ k.mT / d**0.5 + future  # (b, a, s, s)
-        return self.drop(scores.softmax(-1)) @ v
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, s, h) → (b, s, h)."""
-        heads = self.qkv(self.ln_1(x)).unflatten(-1, (3, NUM_HEADS, -1))
-        q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (b, a, s, h / a)
-        x = x + self.drop(self.proj(self.attend(q, k, v).transpose(1, 2).flatten(2)))
-        return x + self.drop(self.down(self.options.gelu(self.up(self.ln_2(x)))))
-
-
-# --8<-- [end:block]
-
-
-# --8<-- [start:by_hand]
-def by_hand(s: int, b: int = 1, width: int = 2) -> dict[str, dict[str, int]]:
-    """Bytes that a block keeps; width is the bytes of one activation, a mask's is 1."""
-    sbh, assb = s * b * D_MODEL, NUM_HEADS * s * s * b
-    return {
-        "norms": {"inputs": 2 * width * sbh, "statistics": 4 * 4 * s * b},
-        "attention": {
-            "input": width * sbh,
-            "qkv": 3 * width * sbh,
-            "merged": width * sbh,
-            "mask": sbh,
-        },
-        "scores": {"softmax": width * assb, "mask": assb, "dropped": width * assb},
-        "mlp": {
-            "input": width * sbh,
-            "before_gelu": 4 * width * sbh,
-            "after_gelu": 4 * width * sbh,
-            "mask": sbh,
-        },
-    }
-
-
-def total(parts: dict[str, dict[str, int]]) -> int:
-    return sum(sum(tensors.values()) for tensors in parts.values())
-
-
-block_by_hand_bytes = by_hand(SEQ_LEN)
-part_bytes = {part: sum(tensors.values()) for part, tensors in block_by_hand_bytes.items()}
-print(part_bytes, "together", f"{total(block_by_hand_bytes):,}")
-# --8<-- [end:by_hand]
-
-
-# --8<-- [start:formula]
-def formula_bytes(s: int, b: int = 1) -> int:
-    """Activations of a block in a 16-bit format (Korthikanti et al. 2022, equation 1)."""
-    return 34 * s * b * D_MODEL + 5 * NUM_HEADS * s * s * b
-
-
-block_formula_bytes = formula_bytes(SEQ_LEN)
-print(f"{block_formula_bytes:,}")
-assert total(block_by_hand_bytes) - block_formula_bytes == 16 * SEQ_LEN  # the statistics
-# --8<-- [end:formula]
+# --8<-- [end:count]
 
 
 # --8<-- [start:hooks]
-def count_block(
-    s: int,
-    b: int = 1,
-    dtype: torch.dtype = torch.bfloat16,
-    device: str = "meta",
-    **options: Any,
-) -> int:
-    """Bytes that autograd keeps of one block, its weights left out."""
-    block = Block(Options(**options)).to(device, dtype)
-    x = torch.zeros(b, s, D_MODEL, dtype=dtype, device=device, requires_grad=True)
-    return saved_bytes(lambda: block(x), besides=block.parameters())
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
-
-block_bytes = count_block(SEQ_LEN)
-block_to_formula_ratio = block_bytes / block_formula_bytes
-print(f"{block_bytes:,}, {block_to_formula_ratio:.5f} × the formula")
-assert block_bytes == total(block_by_hand_bytes)
-for s, b in ((256, 1), (256, 4), (1024, 8)):
-    assert count_block(s, b) == total(by_hand(s, b))
-    assert count_block(s, b, torch.float32) == total(by_hand(s, b, width=4))
+counted_layer_bytes = {
+    f"{n}_{attend.__name__}_{kind}": count_layer(
+        make_layer(SHAPES[n], attend, dtype),
+        SHAPES[n],
+        CONTEXT[n],
+    )
+    for n in SHAPES
+    for attend in (flash, eager)
+    for kind, dtype in DTYPES.items()
+}
+for which, counted in counted_layer_bytes.items():
+    n, attention, kind = which.split("_")
+    width, is_fused = DTYPES[kind].itemsize, attention == "flash"
+    said = layer_bytes(SHAPES[n], CONTEXT[n], 1, width, is_fused)
+    print(f"{which:17}{counted:15,} B, by formula {sum(said.values()):,}")
+    assert counted == sum(said.values())
 # --8<-- [end:hooks]
 
 
 # --8<-- [start:lengths]
-LENGTHS = tuple(range(512, 4097, 512))
+LENGTHS = tuple(range(1_024, 8_193, 1_024))
+PARTS = {
+    "norms": ("norms",),
+    "attention": ("qkv_input", "qkv", "out_input"),
+    "mlp": ("mlp_input", "mlp"),
+    "scores": ("scores",),
+}
 
-length_bytes = {s: count_block(s) for s in LENGTHS}
+
+def by_part(sizes: dict[str, int]) -> dict[str, int]:
+    return {part: sum(sizes[name] for name in names) for part, names in PARTS.items()}
 
 
-def sum_parts(parts: dict[str, dict[str, int]]) -> dict[str, int]:
-    return {part: sum(tensors.values()) for part, tensors in parts.items()}
-
-
-length_parts_bytes = {s: sum_parts(by_hand(s)) for s in LENGTHS}
-for s, size in length_bytes.items():
-    print(f"s = {s:5}: {size:14,} B, scores {length_parts_bytes[s]['scores'] / size:.0%}")
-    assert size == sum(length_parts_bytes[s].values())
+length_parts_bytes = {T: by_part(layer_bytes(LLAMA_3_8B, T, fused=False)) for T in LENGTHS}
+length_bytes = {T: count_layer(make_layer(LLAMA_3_8B, eager), LLAMA_3_8B, T) for T in LENGTHS}
+scores_share = {T: parts["scores"] / length_bytes[T] for T, parts in length_parts_bytes.items()}
+eager_to_fused_ratio = length_bytes[LENGTHS[-1]] / layer_total_bytes["llama"]
+assert all(sum(parts.values()) == length_bytes[T] for T, parts in length_parts_bytes.items())
+print({T: f"{share:.0%}" for T, share in scores_share.items()})
 # --8<-- [end:lengths]
 
 
+# --8<-- [start:dropout]
+class Dropout(nn.Module):
+    """As on a GPU, where a mask takes a byte an element; on a CPU it is as wide as x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped: Tensor = torch.native_dropout(x, 0.1, train=True)[0]
+        return dropped
+
+
+def eager_with_dropout(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    scores = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
+    attended: Tensor = Dropout()(scores.softmax(-1)) @ v
+    return attended
+
+
+dropping_layer = make_layer(GPT2_SMALL, eager_with_dropout)
+for name in ("out", "down"):  # what goes back to the residual path
+    dropping_layer.set_submodule(name, nn.Sequential(dropping_layer.get_submodule(name), Dropout()))
+# --8<-- [end:dropout]
+
+
 # --8<-- [start:variants]
-VARIANTS: dict[str, dict[str, Any]] = {
-    "bf16": {},
-    "bf16_no_dropout": {"dropout": 0.0},
-    "fp32": {"dtype": torch.float32},
-    "fp32_no_dropout": {"dtype": torch.float32, "dropout": 0.0},
+def korthikanti_bytes(b: int, T: int, d: int, H: int) -> int:
+    """A GPT layer in 16 bits (Korthikanti et al. 2022, equation 1)."""
+    return 34 * b * T * d + 5 * b * H * T**2
+
+
+variants_bytes = {
+    "dropout": count_layer(dropping_layer, GPT2_SMALL, 1_024),
+    "eager": counted_layer_bytes["gpt2_eager_bf16"],
+    "fused": counted_layer_bytes["gpt2_flash_bf16"],
 }
-variants_bytes = {name: count_block(SEQ_LEN, **o) for name, o in VARIANTS.items()}
-variants_ratio = {name: n / block_formula_bytes for name, n in variants_bytes.items()}
-for name, ratio in variants_ratio.items():
-    print(f"{name:17}{variants_bytes[name]:13,} B {ratio:7.3f} × the formula")
+block_formula_bytes = korthikanti_bytes(b=1, T=1_024, d=768, H=12)
+statistics = 16 * 1_024  # of the norms; the formula leaves them out
+block_bytes = variants_bytes["dropout"] - statistics
+bought_ratio = block_formula_bytes / variants_bytes["fused"]
+for name, size in variants_bytes.items():
+    print(f"{name:8}{size:11,} B, formula / this {block_formula_bytes / size:.3f}")
+assert block_bytes == block_formula_bytes
 # --8<-- [end:variants]
 
 
-# --8<-- [start:fused]
-def fused_by_hand(s: int) -> int:
-    """Bytes of a block in a 16-bit format whose attention keeps no s × s tensor.
-
-    34sbh without the two masks; the norms' statistics; a float32 a row of scores.
-    """
-    return s * (32 * D_MODEL + 16 + 4 * NUM_HEADS)
-
-
-fused_bytes = fused_by_hand(SEQ_LEN)
-fused_to_formula_ratio = fused_bytes / block_formula_bytes
-
-measured_fused_len = SEQ_LEN if torch.cuda.is_available() else 256
-predicted_fused_bytes = fused_by_hand(measured_fused_len)
-measured_fused_bytes = count_block(
-    measured_fused_len,
-    device=get_device().type,
-    dropout=0.0,
-    fused_attention=True,
-)
-measured_fused_ratio = measured_fused_bytes / predicted_fused_bytes
-print(f"{fused_bytes:,} B {fused_to_formula_ratio:.3f} × the formula")
-print(f"s = {measured_fused_len}: {predicted_fused_bytes:,} predicted", end=", ")
-print(f"{measured_fused_bytes:,} measured")
-# --8<-- [end:fused]
-
-
 # --8<-- [start:model]
-class GPT2(nn.Module):
-    """Tokens and targets (b, s) → the mean loss."""
-
-    def __init__(self, options: Options) -> None:
-        super().__init__()
-        self.options = options
-        self.tokens = nn.Embedding(VOCAB_SIZE, D_MODEL)
-        self.positions = nn.Embedding(SEQ_LEN, D_MODEL)
-        self.blocks = nn.Sequential(*(Block(options) for _ in range(NUM_LAYERS)))
-        self.ln_f = nn.LayerNorm(D_MODEL)
-
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
-        x = self.ln_f(self.blocks(self.options.drop(x, self.options.dropout)))
-        logits = F.linear(x, self.tokens.weight)  # the head is the embedding's table
-        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+BATCH = {"gpt2": 8, "llama": 1}
 
 
-def make_model(dtype: torch.dtype = torch.bfloat16, device: str = "meta", **options: Any) -> GPT2:
-    with torch.device(device):
-        return GPT2(Options(**options)).to(dtype)
-
-
-def make_batch(b: int, s: int, device: str = "meta") -> tuple[Tensor, Tensor]:
+def make_batch(b: int, seq_len: int, device: str = "meta") -> tuple[Tensor, Tensor]:
     """Tokens, and for each the next one."""
-    text = torch.zeros(b, s + 1, dtype=torch.int64, device=device)
+    text = torch.zeros(b, seq_len + 1, dtype=torch.int64, device=device)
     return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+def count_model(shape: Decoder, b: int, seq_len: int) -> int:
+    """Bytes that autograd keeps of the whole model and its loss; weights and data are there anyway."""
+    model, data = build(shape, flash, torch.bfloat16), make_batch(b, seq_len)
+    return saved_bytes(lambda: loss(model, *data), [*model.parameters(), *data])
 
 
 # --8<-- [end:model]
 
 
 # --8<-- [start:count_model]
-BATCH = 8
-
-
-def count_model(b: int, s: int, dtype: torch.dtype = torch.bfloat16) -> int:
-    """Bytes that autograd keeps of the whole model; data and weights left out."""
-    model, (tokens, targets) = make_model(dtype), make_batch(b, s)
-    return saved_bytes(lambda: model(tokens, targets), [*model.parameters(), tokens, targets])
-
-
-model_parameters = sum(p.numel() for p in make_model().parameters())
-sbh = SEQ_LEN * BATCH * D_MODEL
-model_by_hand_bytes = {
-    "blocks": NUM_LAYERS * total(by_hand(SEQ_LEN, BATCH)),
-    "logits": 4 * SEQ_LEN * BATCH * VOCAB_SIZE,  # float32, as log-probabilities
-    # the embedding's dropout mask; the last norm's input and statistics; the head's input
-    # the number of targets, by which the loss is divided
-    "rest": sbh + 2 * sbh + 8 * SEQ_LEN * BATCH + 2 * sbh + 4,
-}
-model_bytes = count_model(BATCH, SEQ_LEN)
-logits_share = model_by_hand_bytes["logits"] / model_bytes
-print(f"{model_parameters:,} parameters; activations kept: {model_bytes:,} B")
-assert model_parameters == 124_439_808
-assert model_bytes == sum(model_by_hand_bytes.values())
+model_parts_bytes = {n: activation_bytes(SHAPES[n], CONTEXT[n], BATCH[n]) for n in SHAPES}
+model_bytes = {n: count_model(SHAPES[n], BATCH[n], CONTEXT[n]) for n in SHAPES}
+logits_share = {n: model_parts_bytes[n]["log_probabilities"] / model_bytes[n] for n in SHAPES}
+for n, size in model_bytes.items():
+    print(f"{n:6}{size:15,} B, logits {logits_share[n]:.1%}")
+    assert size == sum(model_parts_bytes[n].values())
 # --8<-- [end:count_model]
 
 
 # --8<-- [start:claim]
+logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
+    sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
+)
 CLAIMED = (1, 3)  # "so many times the parameters"
-BATCHES, MODEL_LENGTHS = (1, 2, 4, 8), (128, 256, 512, 1024)
 
+model_parameters = sum(parameters(GPT2_SMALL).values())
 weight_bytes = 4 * model_parameters  # float32
-
-
-def over_weights(s: int, b: int) -> float:
-    return NUM_LAYERS * formula_bytes(s, b) / weight_bytes
-
-
-to_weights = {b: {f"s{s}_ratio": over_weights(s, b) for s in MODEL_LENGTHS} for b in BATCHES}
-for b, row in to_weights.items():
-    print(f"b = {b}:", "".join(f"{ratio:8.2f}" for ratio in row.values()))
-assert not all(CLAIMED[0] <= ratio <= CLAIMED[1] for row in to_weights.values() for ratio in row.values())
-assert to_weights[8]["s1024_ratio"] == 8 * to_weights[1]["s1024_ratio"]  # linear in b
-assert to_weights[1]["s1024_ratio"] > 2 * to_weights[1]["s512_ratio"]  # more than that in s
+to_weights = {
+    name: {f"b{b}_ratio": GPT2_SMALL.layers * b * size / weight_bytes for b in (1, 2, 4, 8)}
+    for name, size in variants_bytes.items()
+}
+assert to_weights["dropout"]["b8_ratio"] > to_weights["fused"]["b8_ratio"] > CLAIMED[1]
+assert to_weights["fused"]["b1_ratio"] < CLAIMED[0]
 # --8<-- [end:claim]
 
 
 # --8<-- [start:predict]
-WIDTH_BYTES = {"bfloat16": 2, "float32": 4}
-
-
-def predict_step(dtype: str) -> dict[str, int]:
-    """Bytes of a training step with AdamW, all in one data type, without a GPU."""
-    model, data = make_model(getattr(torch, dtype)), make_batch(BATCH, SEQ_LEN)
-    size = WIDTH_BYTES[dtype] * model_parameters
-    with Trace() as trace:
-        loss = model(*data)
-        kept = trace.live_bytes
-        loss.backward()
-    return {
-        "parameters_bytes": size,
-        "optimizer_bytes": 2 * size,
-        "gradients_bytes": size,
-        "activations_bytes": kept,
-        "sum_bytes": 4 * size + kept,
-        "peak_bytes": 3 * size + trace.peak_bytes,
+def predict_step(shape: Decoder, seq_len: int, b: int, recipe: str = "bf16", fused: bool = True) -> dict[str, int]:
+    """Bytes when the backward pass begins: weights and AdamW's state, no gradient yet but the logits' two."""
+    state = state_bytes(sum(parameters(shape).values()), RECIPES[recipe])
+    kept = activation_bytes(shape, seq_len, b, RECIPES[recipe].weights, fused)
+    logits = logits_bytes(shape, b * seq_len)
+    lines = {
+        "weights_bytes": state["weights"],
+        "optimizer_bytes": state["optimizer"],
+        "activations_bytes": sum(kept.values()),
+        "logit_gradients_bytes": logits["their_gradient"] + logits["logits_gradient"],
+        "loss_bytes": 4,
     }
+    napkin = state["weights"] + state["gradients"] + state["optimizer"] + lines["activations_bytes"]
+    return lines | {"peak_bytes": sum(lines.values()), "napkin_bytes": napkin}
 
 
-predicted_steps = {dtype: predict_step(dtype) for dtype in WIDTH_BYTES}
-for name in predicted_steps["float32"]:
-    both = (f"{step[name] / 2**30:12.2f} GiB" for step in predicted_steps.values())
-    print(f"{name:24}", *both)
-assert predicted_steps["bfloat16"]["activations_bytes"] == model_bytes + 4  # and the loss
-# at the peak there are no gradients of weights yet, but two of the logits
-logit_gradients_bytes = 2 * model_by_hand_bytes["logits"]
-for step in predicted_steps.values():
-    without = step["sum_bytes"] - step["gradients_bytes"] + logit_gradients_bytes
-    assert abs(step["peak_bytes"] / without - 1) < 1e-3
+def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int:
+    """The peak of forward and backward above the weights and the optimizer's state, on meta."""
+    model, data = build(shape, flash, dtype), make_batch(b, seq_len)
+    with Trace() as trace:
+        loss(model, *data).backward()
+    return trace.peak_bytes
+
+
 # --8<-- [end:predict]
 
 
+# --8<-- [start:trace]
+STEPS = {
+    "gpt2_bf16": ("gpt2", "bf16"),
+    "gpt2_fp32": ("gpt2", "fp32"),
+    "llama_bf16": ("llama", "bf16"),
+}
+steps = {which: predict_step(SHAPES[n], CONTEXT[n], BATCH[n], kind) for which, (n, kind) in STEPS.items()}
+traced_peak_bytes = {
+    which: trace_step(SHAPES[n], CONTEXT[n], BATCH[n], DTYPES[kind])
+    + steps[which]["weights_bytes"]
+    + steps[which]["optimizer_bytes"]
+    for which, (n, kind) in STEPS.items()
+}
+for which, step in steps.items():
+    predicted, traced = step["peak_bytes"], traced_peak_bytes[which]
+    print(f"{which:12}predicted {predicted:,} B, traced {traced:,} B")
+    assert traced == predicted
+# --8<-- [end:trace]
+
+
 # --8<-- [start:measure]
-def measure_step(dtype: str) -> dict[str, int | None]:
-    """The same on the GPU; None without one, or where it does not fit."""
-    names = ("kept_bytes", "peak_bytes")
+def measure_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int | None:
+    """The highest count of the GPU's allocator; None without a GPU, or where the step does not fit."""
     if not torch.cuda.is_available():
-        return dict.fromkeys(names)
+        return None
     try:
-        model = make_model(getattr(torch, dtype), "cuda")
-        data = make_batch(BATCH, SEQ_LEN, "cuda")
+        model, data = build(shape, fused, dtype, "cuda"), make_batch(b, seq_len, "cuda")
         optimizer = torch.optim.AdamW(model.parameters())
         for _ in range(2):  # the first step makes the optimizer's state, the second counts
             optimizer.zero_grad()
             torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            loss = model(*data)
-            kept = torch.cuda.memory_allocated() - before
-            loss.backward()
+            loss(model, *data).backward()
             peak = torch.cuda.max_memory_allocated()
             optimizer.step()
     except torch.OutOfMemoryError:
-        return dict.fromkeys(names)
-    return dict(zip(names, (kept, peak), strict=True))
+        return None
+    return peak
 
 
-measured_steps = {dtype: measure_step(dtype) for dtype in WIDTH_BYTES}
-
-
-def compare(measured: dict[str, int | None], step: dict[str, int]) -> dict[str, float | None]:
-    """Measured over predicted."""
-    return {
-        "kept_ratio": divide(measured["kept_bytes"], step["activations_bytes"]),
-        "sum_ratio": divide(measured["peak_bytes"], step["sum_bytes"]),
-        "peak_ratio": divide(measured["peak_bytes"], step["peak_bytes"]),
-    }
-
-
-measured_ratios = {dtype: compare(measured_steps[dtype], predicted_steps[dtype]) for dtype in WIDTH_BYTES}
-for name, measured in measured_steps.items():
-    print(name, measured if torch.cuda.is_available() else "not measured, no CUDA GPU here")
+measured_peak_bytes = {
+    which: measure_step(SHAPES[name], CONTEXT[name], BATCH[name], DTYPES[kind])
+    for which, (name, kind) in STEPS.items()
+    if name == "gpt2"
+}
+measured_peak_ratio = {which: divide(peak, steps[which]["peak_bytes"]) for which, peak in measured_peak_bytes.items()}
 # --8<-- [end:measure]
 
 
+# --8<-- [start:fits]
+CARDS = {"rtx_4090": "RTX 4090", "h100": "H100 SXM", "h200": "H200 SXM"}
+PLANS = {  # a shape, T, and whether attention is fused
+    "gpt2_eager": (GPT2_SMALL, 1_024, False),
+    "gpt2_fused": (GPT2_SMALL, 1_024, True),
+    "llama_1b_fused": (LLAMA_3_2_1B, 8_192, True),
+    "llama_8b_fused": (LLAMA_3_8B, 8_192, True),
+}
+
+
+def largest_batch(card: str, shape: Decoder, seq_len: int, is_fused: bool) -> int:
+    """Sequences whose step in bf16 peaks below the card's memory; 0: none does."""
+    room = GPUS[CARDS[card]].memory_bytes
+    for fits in count():
+        step = predict_step(shape, seq_len, fits + 1, fused=is_fused)
+        if step["peak_bytes"] > room:
+            break
+    return fits
+
+
+batches = {card: {name: largest_batch(card, *plan) for name, plan in PLANS.items()} for card in CARDS}
+# --8<-- [end:fits]
+
+
 # --8<-- [start:exercise_1]
-# 5as²b = 34sbh, divided by sb
-crossing_len = 34 * D_MODEL / (5 * NUM_HEADS)
-scores_share = {s: sum(by_hand(s)["scores"].values()) / total(by_hand(s)) for s in (435, 436, 8192)}
-print(f"{crossing_len:.1f} tokens;", {s: f"{share:.1%}" for s, share in scores_share.items()})
-assert 5 * NUM_HEADS * 435**2 < 34 * 435 * D_MODEL
-assert 5 * NUM_HEADS * 436**2 > 34 * 436 * D_MODEL
+# GPT-2: 2HT² = (32d + 16)T; Llama 3 8B, with keys and values once a query head: 2HT² = (44d + 8)T
+crossing_len = {"gpt2": (32 * 768 + 16) / (2 * 12), "llama": (44 * 4_096 + 8) / (2 * 32)}
+for name, crossing in crossing_len.items():
+    shorter, longer = (layer_bytes(SHAPES[name], int(crossing) + more, fused=False) for more in (0, 1))
+    print(f"{name:6}{crossing:.1f} tokens")
+    assert 2 * shorter["scores"] < sum(shorter.values())
+    assert 2 * longer["scores"] > sum(longer.values())
 # --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
 def gelu_step_by_step(x: Tensor) -> Tensor:
-    """The same function, written out in Python."""
+    """GELU by its approximation with tanh, one operation after another."""
     inner = (2 / torch.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3.0))
     return 0.5 * x * (1.0 + torch.tanh(inner))
 
 
-def multiply_out(x: Tensor, p: float) -> Tensor:
-    """Dropout as a product, as on a CPU: its mask has the data type of x."""
-    return x * torch.empty_like(x).bernoulli_(1 - p).div_(1 - p) if p else x
-
-
 point = torch.linspace(-3, 3, 7, dtype=torch.float64)
-assert torch.allclose(gelu_step_by_step(point), gelu_tanh(point))
-
-written_out_bytes = {
-    "bf16": count_block(SEQ_LEN, gelu=gelu_step_by_step, drop=multiply_out),
-    "bf16_no_dropout": count_block(SEQ_LEN, gelu=gelu_step_by_step, dropout=0.0),
-    "fp32": count_block(
-        SEQ_LEN,
-        dtype=torch.float32,
-        gelu=gelu_step_by_step,
-        drop=multiply_out,
-    ),
-}
-written_out_ratio = {name: n / block_formula_bytes for name, n in written_out_bytes.items()}
-more_gelu_bytes = written_out_bytes["bf16_no_dropout"] - variants_bytes["bf16_no_dropout"]
-print({name: f"{ratio:.2f}" for name, ratio in written_out_ratio.items()})
-assert more_gelu_bytes == 3 * 2 * 4 * SEQ_LEN * D_MODEL  # three more tensors of s × 4h
+assert torch.allclose(gelu_step_by_step(point), F.gelu(point, approximate="tanh"))
+wide = meta(1_024, 4 * 768, dtype=torch.bfloat16).requires_grad_()
+more_gelu_bytes = saved_bytes(lambda: gelu_step_by_step(wide)) - saved_bytes(lambda: F.gelu(wide, approximate="tanh"))
+more_gelu_share = more_gelu_bytes / layer_total_bytes["gpt2"]
+print(f"{more_gelu_bytes:,} B more, {more_gelu_share:.0%} of the layer")
+assert more_gelu_bytes == 3 * 2 * wide.numel()
 # --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
-def count_frozen() -> int:
-    """Bytes that a block keeps if both matrices of its MLP are frozen."""
-    block = Block(Options()).to("meta", torch.bfloat16)
-    for layer in (block.up, block.down):
-        layer.requires_grad_(False)
-    h = meta(1, SEQ_LEN, D_MODEL, dtype=torch.bfloat16).requires_grad_()
-    return saved_bytes(lambda: block(h), besides=block.parameters())
-
-
-frozen_saved_bytes = block_bytes - count_frozen()
+frozen_layer = make_layer(LLAMA_3_8B)
+for name in ("gate", "up", "down"):
+    frozen_layer.get_submodule(name).requires_grad_(False)
+frozen_saved_bytes = layer_total_bytes["llama"] - count_layer(frozen_layer, LLAMA_3_8B, CONTEXT["llama"])
 print(f"{frozen_saved_bytes:,} B less")
-mlp_tensors = block_by_hand_bytes["mlp"]
-assert frozen_saved_bytes == mlp_tensors["input"] + mlp_tensors["after_gelu"]
+assert frozen_saved_bytes == 2 * CONTEXT["llama"] * (LLAMA_3_8B.d_model + LLAMA_3_8B.d_ff)
 # --8<-- [end:exercise_3]
 
 
 # --8<-- [start:exercise_4]
-GPU_BYTES = GPUS["H100 SXM"].memory_bytes
-
-STATE_BYTES = 16  # a parameter's weight, gradient and AdamW moments, in float32
-state_bytes = STATE_BYTES * model_parameters
-kept_logits_bytes = 4 * SEQ_LEN * VOCAB_SIZE  # their two gradients take as much each
-sequence_bytes = {
-    "eager": NUM_LAYERS * block_bytes + kept_logits_bytes,
-    "eager_no_dropout": NUM_LAYERS * variants_bytes["bf16_no_dropout"] + kept_logits_bytes,
-    "fused": NUM_LAYERS * fused_bytes + kept_logits_bytes,
+logits_to_layer_ratio = {
+    name: 4 * CONTEXT[name] * shape.vocab / layer_total_bytes[name] for name, shape in SHAPES.items()
 }
-largest_batch = {
-    name: int((GPU_BYTES - state_bytes) // (size + 2 * kept_logits_bytes)) for name, size in sequence_bytes.items()
-}
-print(f"state {state_bytes / 1e9:.2f} GB, sequences that fit:", largest_batch)
-assert abs(sequence_bytes["eager"] / count_model(1, SEQ_LEN) - 1) < 0.01
+print({name: f"{ratio:.2f} layers" for name, ratio in logits_to_layer_ratio.items()})
+assert logits_to_layer_ratio["gpt2"] > logits_to_layer_ratio["llama"] > 3
 # --8<-- [end:exercise_4]
-
-
-# --8<-- [start:exercise_5]
-LARGE_VOCAB, LARGE_WIDTH = 128256, 4096  # Llama 3 8B
-LARGE_LEN = 8192
-
-large_logits_bytes = 4 * LARGE_LEN * LARGE_VOCAB
-large_block_bytes = 34 * LARGE_LEN * LARGE_WIDTH
-logits_to_block_ratio = large_logits_bytes / large_block_bytes
-print(f"{large_logits_bytes / 2**30:.2f} GiB, {logits_to_block_ratio:.2f} blocks")
-# --8<-- [end:exercise_5]

@@ -5,29 +5,19 @@
 """What it costs to keep less: activation checkpointing and gradient accumulation, in bytes, FLOPs and seconds."""
 
 # --8<-- [start:setup]
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    Timing,
-    Trace,
-    divide,
-    get_device,
-    get_peak_flop_per_second,
-    saved_bytes,
-    time_call,
-)
+# the book's toolkit, its arithmetic and its models lie beside this file
+from accounting import Trace, divide, get_device, get_peak_flop_per_second, saved_bytes, time_call
+from formulas import Decoder, activation_bytes, forward_flops, layer_bytes, parameters
+from models import GPT2_SMALL, LLAMA_3_8B, Attend, GPT2Block, build, eager, flash, flash_each, fused, gpt2, loss
 from torch import Tensor, nn
-from torch.utils.checkpoint import (
-    checkpoint,
-    create_selective_checkpoint_contexts,
-    set_checkpoint_early_stop,
-)
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 # --8<-- [end:setup]
@@ -60,260 +50,209 @@ assert same_gradient
 # --8<-- [end:idea]
 
 
-# --8<-- [start:model]
-@dataclass(frozen=True)
-class Sizes:
-    """A model's and a batch's; GPT-2 small unless told otherwise."""
-
-    num_layers: int = 12
-    d_model: int = 768
-    num_heads: int = 12
-    vocab_size: int = 50257
-    batch: int = 8
-    seq_len: int = 1024
-    dropout: float = 0.0
-
-
-class Block(nn.Module):
-    """Attention, then an MLP; each behind a norm and beside a residual path."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        d, self.sizes = sizes.d_model, sizes
-        self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
-        self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
-        self.checkpoint_core = False
-
-    def drop(self, x: Tensor) -> Tensor:
-        p = self.sizes.dropout
-        return torch.native_dropout(x, p, train=True)[0] if p else x
-
-    def core(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What makes the s × s tensors."""
-        s, d = q.shape[-2:]
-        future = torch.full((s, s), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
-        scores = q @ k.mT / d**0.5 + future  # (b, a, s, s)
-        return self.drop(scores.softmax(-1)) @ v
-
-    def forward(self, x: Tensor) -> Tensor:
-        heads = self.qkv(self.ln_1(x)).unflatten(-1, (3, self.sizes.num_heads, -1))
-        q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (b, a, s, h / a)
-        again = partial(checkpoint, self.core, use_reentrant=False)
-        attended = (again if self.checkpoint_core else self.core)(q, k, v)
-        x = x + self.drop(self.proj(attended.transpose(1, 2).flatten(2)))
-        return x + self.drop(self.down(F.gelu(self.up(self.ln_2(x)))))
-
-
-# --8<-- [end:model]
-
-
 # --8<-- [start:strategies]
-STRATEGIES = ("none", "attention", "products", "full")  # what is checkpointed
 PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]  # with weights
+again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # no dropout
 
 
-def run_block(block: Block, x: Tensor, strategy: str) -> Tensor:
-    """A block, keeping what the strategy keeps."""
-    block.checkpoint_core = strategy == "attention"
-    if strategy in ("none", "attention"):
-        out: Tensor = block(x)
-    elif strategy == "products":  # a policy: these results are kept, all else is not
-        contexts = partial(create_selective_checkpoint_contexts, PRODUCTS)
-        out = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
-    else:
-        out = checkpoint(block, x, use_reentrant=False)
-    return out
-
-
-class GPT2(nn.Module):
-    """Tokens (b, s + 1) → the mean loss of predicting each from those before."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(sizes.vocab_size, sizes.d_model)
-        self.positions = nn.Embedding(sizes.seq_len, sizes.d_model)
-        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.num_layers))
-        self.ln_f = nn.LayerNorm(sizes.d_model)
-
-    def forward(self, text: Tensor, strategy: str = "none") -> Tensor:
-        x = self.tokens(text[:, :-1]) + self.positions.weight
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            x = run_block(block, x, strategy)
-        logits = F.linear(self.ln_f(x), self.tokens.weight)
-        return F.cross_entropy(logits.float().flatten(0, 1), text[:, 1:].flatten())
-
-
-def make(sizes: Sizes, dtype: torch.dtype, device: str) -> tuple[GPT2, Tensor]:
-    """A model and a batch of random tokens for it."""
-    with torch.device(device):
-        model = GPT2(sizes).to(dtype)
-        return model, torch.randint(sizes.vocab_size, (sizes.batch, sizes.seq_len + 1))
+def make(
+    shape: Decoder,
+    strategy: str,
+    attend: Attend,
+    dtype: torch.dtype = torch.bfloat16,
+    device: str = "meta",
+) -> nn.Module:
+    """The model, keeping what the strategy keeps."""
+    core = partial(again, attend) if strategy == "attention" else attend
+    model = build(shape, core, dtype, device)
+    contexts = partial(create_selective_checkpoint_contexts, PRODUCTS)
+    options = {"context_fn": contexts} if strategy == "products" else {}
+    if strategy in ("products", "full"):
+        for block in model.get_submodule("blocks").children():
+            block.forward = partial(again, block.forward, **options)
+    return model
 
 
 # --8<-- [end:strategies]
 
 
-# --8<-- [start:count]
-def count(strategy: str, sizes: Sizes, pieces: int = 1) -> dict[str, int]:
-    """Bytes above the weights, and FLOPs, of forward and backward; on meta."""
-    model, text = make(sizes, torch.bfloat16, "meta")
-    with Trace() as trace, FlopCounterMode(display=False) as counter:
-        if pieces > 1:  # a piece that is not the first finds gradients there
-            for parameter in model.parameters():
-                parameter.grad = torch.zeros_like(parameter)
-        loss = model(text.chunk(pieces)[0], strategy)
-        kept, forward_flops = trace.live_bytes, counter.get_total_flops()
-        loss.backward()
-    return {
-        "kept_bytes": kept,
-        "predicted_peak_bytes": trace.peak_bytes,
-        "forward_flops": forward_flops * pieces,
-        "step_flops": counter.get_total_flops() * pieces,
-    }
-
-
-GPT2_SMALL = Sizes()
-batch = GPT2_SMALL.batch
-strategies = {name: count(name, GPT2_SMALL) for name in STRATEGIES}
-model_flops = strategies["none"]["step_flops"]  # what the mathematics asks for
-kept_share = {n: s["kept_bytes"] / strategies["none"]["kept_bytes"] for n, s in strategies.items()}
-hfu_to_mfu_ratio = {name: s["step_flops"] / model_flops for name, s in strategies.items()}
-for name, counted in strategies.items():
-    print(f"{name:10}{counted['kept_bytes'] / 2**20:8,.0f} MiB kept", end=", ")
-    print(f"{counted['step_flops']:,} FLOPs, {hfu_to_mfu_ratio[name]:.4f}")
-# --8<-- [end:count]
-
-
 # --8<-- [start:by_hand]
-sbh = GPT2_SMALL.seq_len * GPT2_SMALL.batch * GPT2_SMALL.d_model
-assb = GPT2_SMALL.num_heads * GPT2_SMALL.seq_len**2 * GPT2_SMALL.batch
-block_by_hand_bytes = {  # in a 16-bit format, without dropout and the norms' statistics
-    "none": 32 * sbh + 2 * assb,  # everything
-    "attention": 32 * sbh,  # all but the softmax
-    "products": 2 * sbh + 2 * (3 + 1 + 4 + 1) * sbh,  # the input, and four results
-    "full": 2 * sbh,  # the input
+SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
+SIZES = {"gpt2": (1_024, 8), "llama": (8_192, 1)}  # T, b
+STRATEGIES = {
+    "eager": ("none", eager),
+    "eager_attention": ("attention", eager),
+    "none": ("none", flash),
+    "products": ("products", flash),
+    "full": ("full", flash),
 }
-logits_bytes = 4 * GPT2_SMALL.seq_len * GPT2_SMALL.batch * GPT2_SMALL.vocab_size
-by_hand_ratio = {
-    name: strategies[name]["kept_bytes"] / (GPT2_SMALL.num_layers * size + logits_bytes)
-    for name, size in block_by_hand_bytes.items()
-}
-print({name: f"{ratio:.3f}" for name, ratio in by_hand_ratio.items()})
-assert all(1 <= ratio < 1.02 for ratio in by_hand_ratio.values())
+
+
+def kept_of_layer(name: str, strategy: str, attend: Attend) -> int:
+    """Bytes in bf16."""
+    shape, (T, b) = SHAPES[name], SIZES[name]
+    if strategy == "products":  # the input, and the results of q, k, v, out, and the MLP
+        qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+        wide = shape.d_ff * (2 if shape.gated else 1)
+        return 2 * b * T * (shape.d_model + qkv + shape.d_model + wide + shape.d_model)
+    checkpointing = {"attention": "selective"}.get(strategy, strategy)
+    return sum(layer_bytes(shape, T, b, 2, attend is flash, checkpointing).values())
+
+
 # --8<-- [end:by_hand]
+
+
+# --8<-- [start:count]
+def count_kept(name: str, strategy: str, attend: Attend) -> int:
+    """Bytes above the weights when the loss has been computed."""
+    T, b = SIZES[name]
+    model = make(SHAPES[name], strategy, attend)
+    tokens = torch.zeros(b, T, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        mean_loss = loss(model, tokens, tokens)
+    assert mean_loss.requires_grad  # and so all that backward needs is held
+    return trace.live_bytes
+
+
+layer_kept_bytes, kept_bytes = (
+    {n: {which: count(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
+    for count in (kept_of_layer, count_kept)
+)
+for n, shape in SHAPES.items():
+    outside = activation_bytes(replace(shape, layers=0), *SIZES[n])
+    for which, kept in kept_bytes[n].items():
+        print(f"{n:6}{which:16}{kept:16,} B kept")
+        layers = shape.layers * layer_kept_bytes[n][which]
+        assert kept == layers + sum(outside.values()) + 4  # the loss
+# --8<-- [end:count]
 
 
 # --8<-- [start:four_thirds]
 CLAIMED_RATIO = 4 / 3  # forward 1, backward 2, forward again 1: 4 instead of 3
 
 
-def count_block(sizes: Sizes, early_stop: bool) -> float:
-    """FLOPs of a block with full recomputation over those without."""
-    flops = []
-    for strategy in ("none", "full"):
-        shape = (1, sizes.seq_len, sizes.d_model)
-        h = torch.empty(shape, device="meta", requires_grad=True)
-        block = Block(sizes).to("meta")
-        counter = FlopCounterMode(display=False)
-        with counter, set_checkpoint_early_stop(early_stop):
-            run_block(block, h, strategy).sum().backward()
-        flops.append(int(counter.get_total_flops()))
-    return flops[1] / flops[0]
+def count_block(checkpointed: bool, early_stop: bool = True) -> int:
+    """FLOPs of one of GPT-2's blocks, forward and backward, with eager attention."""
+    with torch.device("meta"):
+        block = GPT2Block(GPT2_SMALL, eager)
+        x = torch.empty(1, 1_024, 768, requires_grad=True)
+    counter = FlopCounterMode(display=False)
+    with set_checkpoint_early_stop(early_stop), counter:
+        (again(block, x) if checkpointed else block(x)).sum().backward()
+    return int(counter.get_total_flops())
 
 
 block_ratio = {
-    "whole": count_block(GPT2_SMALL, early_stop=False),
-    "early_stop": count_block(GPT2_SMALL, early_stop=True),
+    "whole": count_block(True, early_stop=False) / count_block(False),
+    "early_stop": count_block(True) / count_block(False),
 }
 print({name: f"{ratio:.4f}" for name, ratio in block_ratio.items()})
 assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
 # --8<-- [end:four_thirds]
 
 
-# --8<-- [start:skipped]
-b, s, d = GPT2_SMALL.batch, GPT2_SMALL.seq_len, GPT2_SMALL.d_model
-forward_flops = strategies["none"]["forward_flops"]
-head_flops = 2 * b * s * d * GPT2_SMALL.vocab_size
-down_flops = GPT2_SMALL.num_layers * 2 * b * s * 4 * d * d
-recomputed_flops = strategies["full"]["step_flops"] - model_flops
-print(f"forward {forward_flops:,}")
-print(f"head    {head_flops:,} and last products {down_flops:,} are not repeated")
-assert recomputed_flops == forward_flops - head_flops - down_flops
-# --8<-- [end:skipped]
+# --8<-- [start:repeated]
+def repeated_flops(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
+    """FLOPs done twice, where a checkpoint stops at what backward needs."""
+    forward = forward_flops(shape, T, b)
+    last = forward["mlp"] // (3 if shape.gated else 2)  # nobody needs its result
+    by_checkpoint = {
+        "none": 0,
+        "attention": forward["scores"],  # the second product is the last
+        "products": forward["scores"] + forward["values"],
+        "full": sum(forward.values()) - forward["head"] - last,
+    }
+    by_kernel = forward["scores"] if attend is flash else 0
+    return by_checkpoint[strategy] + by_kernel
+
+
+def hfu_to_mfu(n: str, strategy: str, attend: Attend) -> float:
+    model = 3 * sum(forward_flops(SHAPES[n], *SIZES[n]).values())
+    return 1 + repeated_flops(SHAPES[n], *SIZES[n], strategy, attend) / model
+
+
+hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
+# --8<-- [end:repeated]
+
+
+# --8<-- [start:check]
+def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
+    """FLOPs of forward and backward by PyTorch's counter."""
+    model = make(shape, strategy, flash_each if attend is flash else attend)
+    tokens = torch.zeros(b, T, dtype=torch.int64, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        loss(model, tokens, tokens).backward()
+    return int(counter.get_total_flops())
+
+
+for shape in (replace(GPT2_SMALL, layers=2), replace(LLAMA_3_8B, layers=2)):  # all layers are alike
+    once = 3 * sum(forward_flops(shape, 1_024).values())
+    for how in STRATEGIES.values():
+        assert count_step(shape, 1_024, 1, *how) == once + repeated_flops(shape, 1_024, 1, *how)
+products_saved_share = 1 - kept_bytes["llama"]["products"] / kept_bytes["llama"]["none"]
+logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
+# --8<-- [end:check]
 
 
 # --8<-- [start:time_steps]
 measured_on_gpu = torch.cuda.is_available()
-measured_sizes = {  # GPT-2 small on a GPU
-    "num_layers": 12 if measured_on_gpu else 2,
-    "d_model": 768 if measured_on_gpu else 64,
-    "num_heads": 12 if measured_on_gpu else 2,
-    "vocab_size": 50257 if measured_on_gpu else 512,
-    "batch": 8,
-    "seq_len": 1024 if measured_on_gpu else 64,
-}
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"
+TIMED = GPT2_SMALL if measured_on_gpu else replace(gpt2(128, 2, 2), vocab=512, positions=128)  # on a CPU a toy
+measured_sizes = {"layers": TIMED.layers, "d_model": TIMED.d_model, "batch": 8, "seq_len": TIMED.positions}
 
 
-def step(model: GPT2, text: Tensor, strategy: str, pieces: int = 1) -> None:
+def step(model: nn.Module, text: Tensor, pieces: int) -> None:
     """Gradients of the mean loss, from nothing, the batch cut into pieces."""
     model.zero_grad()
     for piece in text.chunk(pieces):
-        (model(piece, strategy) / pieces).backward()
+        (loss(model, piece[:, :-1], piece[:, 1:]) / pieces).backward()
 
 
 def measure(strategy: str, pieces: int = 1) -> dict[str, Any]:
     """Time and memory of such a step; memory is None without a GPU."""
-    sizes = Sizes(**measured_sizes)
-    model, text = make(sizes, getattr(torch, measured_dtype), get_device().type)
+    device = get_device().type
+    model = make(TIMED, strategy, fused, getattr(torch, measured_dtype), device)
+    text = torch.randint(TIMED.vocab, (8, TIMED.positions + 1), device=device)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
-    timing = time_call(partial(step, model, text, strategy, pieces), 5, min_seconds=0.05)
+    timing = time_call(partial(step, model, text, pieces), 7, min_seconds=0.05)
     torch.set_num_threads(threads)
     model.zero_grad()
-    if measured_on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if measured_on_gpu else None
-    step(model, text, strategy, pieces)
-    peak = None if before is None else torch.cuda.max_memory_allocated() - before
-    return {"timing": timing, "peak_bytes": peak}
+    if not measured_on_gpu:
+        return {"timing": timing, "peak_bytes": None}
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step(model, text, pieces)
+    return {"timing": timing, "peak_bytes": torch.cuda.max_memory_allocated() - before}
 
 
-measured_strategies = {name: measure(name) for name in STRATEGIES}
-for name, measured in measured_strategies.items():
-    print(f"{name:10}{measured['timing'].median_seconds * 1e3:8.2f} ms")
+FUSED_STRATEGIES = ("none", "products", "full")
+measured_strategies = {name: measure(name) for name in FUSED_STRATEGIES}
 # --8<-- [end:time_steps]
 
 
 # --8<-- [start:utilization]
 peak_flop_per_second = get_peak_flop_per_second(measured_dtype)
-measured_base: Timing = measured_strategies["none"]["timing"]
-measured_flops = {  # of the sizes that were timed
-    name: count(name, Sizes(**measured_sizes))["step_flops"] for name in STRATEGIES
-}
+measured_model_flops = 3 * sum(forward_flops(TIMED, TIMED.positions, 8).values())
 
 
 def compare(strategy: str) -> dict[str, float | None]:
     """MFU counts the model's FLOPs, HFU all that were done; time as FLOPs predict it."""
-    seconds = measured_strategies[strategy]["timing"].median_seconds
-    predicted = measured_base.median_seconds * measured_flops[strategy] / measured_flops["none"]
-    peak = strategies[strategy]["predicted_peak_bytes"] if measured_on_gpu else None
+    done = measured_model_flops + repeated_flops(TIMED, TIMED.positions, 8, strategy, flash)
+    base = measured_model_flops + repeated_flops(TIMED, TIMED.positions, 8, "none", flash)
+    seconds, none_seconds = (measured_strategies[each]["timing"].median_seconds for each in (strategy, "none"))
     return {
-        "mfu": divide(measured_flops["none"] / seconds, peak_flop_per_second),
-        "hfu_share": divide(measured_flops[strategy] / seconds, peak_flop_per_second),
-        "predicted_seconds": predicted,
-        "to_predicted_ratio": seconds / predicted,
-        "to_none_ratio": seconds / measured_base.median_seconds,
-        "peak_ratio": divide(measured_strategies[strategy]["peak_bytes"], peak),
+        "predicted_seconds": none_seconds * done / base,
+        "to_predicted_ratio": seconds / none_seconds / (done / base),
+        "to_none_ratio": seconds / none_seconds,
+        "mfu": divide(measured_model_flops / seconds, peak_flop_per_second),
+        "hfu_share": divide(done / seconds, peak_flop_per_second),
     }
 
 
-measured_comparison = {name: compare(name) for name in STRATEGIES}
+measured_comparison = {name: compare(name) for name in FUSED_STRATEGIES}
 for name, compared in measured_comparison.items():
-    print(f"{name:10}FLOPs {measured_flops[name] / measured_flops['none']:.3f}", end=", ")
-    print(f"time {compared['to_none_ratio']:.3f}")
+    print(f"{name:10}{compared['to_none_ratio']:.2f} × the time, {compared['to_predicted_ratio']:.2f} × predicted")
 # --8<-- [end:utilization]
 
 
@@ -347,66 +286,68 @@ assert accumulates and too_large == PIECES
 # --8<-- [start:pieces]
 SPLITS = (1, 2, 4, 8)
 
-weights, _ = make(GPT2_SMALL, torch.bfloat16, "meta")
-gradient_bytes = 2 * sum(p.numel() for p in weights.parameters())
-splits = {1: strategies["none"]} | {n: count("none", GPT2_SMALL, n) for n in SPLITS[1:]}
-for n, counted in splits.items():
-    print(f"pieces: {n}, kept: {counted['kept_bytes'] / 2**20:8,.0f} MiB", end=", ")
-    print(f"peak: {counted['predicted_peak_bytes'] / 2**20:8,.0f} MiB")
-    assert counted["step_flops"] == model_flops
-    if n > 1:  # a part of the activations, and all gradients, which wait for the other parts
-        expected = splits[1]["kept_bytes"] / n + gradient_bytes
-        assert abs(counted["kept_bytes"] / expected - 1) < 1e-4
+
+def trace_piece(pieces: int, T: int = 1_024, b: int = 8) -> dict[str, int]:
+    """Bytes above GPT-2 small's weights in the last of so many pieces."""
+    model = make(GPT2_SMALL, "none", flash)
+    tokens = torch.zeros(b // pieces, T, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        if pieces > 1:  # the pieces before have left gradients
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+        mean_loss = loss(model, tokens, tokens)
+        kept = trace.live_bytes
+        mean_loss.backward()
+    return {"kept_bytes": kept, "peak_bytes": trace.peak_bytes}
+
+
+gradient_bytes = 2 * sum(parameters(GPT2_SMALL).values())
+splits = {pieces: trace_piece(pieces) for pieces in SPLITS}
+for pieces, traced in splits.items():
+    piece = activation_bytes(GPT2_SMALL, 1_024, 8 // pieces)
+    waiting = gradient_bytes if pieces > 1 else 0
+    assert traced["kept_bytes"] == sum(piece.values()) + waiting + 4  # the loss
 # --8<-- [end:pieces]
 
 
 # --8<-- [start:time_pieces]
-measured_splits = {n: measure("none", n) for n in SPLITS}
-measured_whole: Timing = measured_splits[1]["timing"]
+measured_splits = {pieces: measure("none", pieces) for pieces in SPLITS}
 measured_splits_ratio = {
-    n: row["timing"].median_seconds / measured_whole.median_seconds for n, row in measured_splits.items()
+    pieces: row["timing"].median_seconds / measured_splits[1]["timing"].median_seconds
+    for pieces, row in measured_splits.items()
 }
-measured_splits_peak_ratio = {
-    n: divide(row["peak_bytes"], splits[n]["predicted_peak_bytes"]) for n, row in measured_splits.items()
+measured_peak_ratio = {
+    pieces: divide(row["peak_bytes"], splits[pieces]["peak_bytes"]) for pieces, row in measured_splits.items()
 }
-print({n: f"{ratio:.2f} × the time of one" for n, ratio in measured_splits_ratio.items()})
 # --8<-- [end:time_pieces]
 
 
 # --8<-- [start:exercise_1]
-DROPPING = Sizes(dropout=0.1)
-dropping_ratio = count_block(DROPPING, early_stop=True)
-print(f"with dropout {dropping_ratio:.4f}, without {block_ratio['early_stop']:.4f}")
-assert dropping_ratio == CLAIMED_RATIO
-# --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
 REPORTED_HFU_SHARE = 0.52
 reported_mfu_share = REPORTED_HFU_SHARE / CLAIMED_RATIO
 print(f"MFU {reported_mfu_share:.0%}")
 assert abs(reported_mfu_share - 0.39) < 1e-12
-# --8<-- [end:exercise_2]
+# --8<-- [end:exercise_1]
 
 
-# --8<-- [start:exercise_3]
-GROUPS = (1, 2, 3, 4, 6, 12)  # blocks a checkpoint
+# --8<-- [start:exercise_2]
+GROUPS = (1, 2, 3, 4, 6, 12)  # layers a checkpoint
 
 
-def grouped_bytes(blocks: int) -> int:
-    """Inputs of all groups, and all of the one group that is being recomputed."""
-    groups = GPT2_SMALL.num_layers // blocks
-    return groups * block_by_hand_bytes["full"] + blocks * block_by_hand_bytes["none"]
+def grouped_bytes(layers: int) -> int:
+    """Inputs of all groups of GPT-2's layers, and all of the one group that is being computed again."""
+    groups = GPT2_SMALL.layers // layers
+    return groups * layer_kept_bytes["gpt2"]["full"] + layers * layer_kept_bytes["gpt2"]["none"]
 
 
 grouped = {f"of_{n}_bytes": grouped_bytes(n) for n in GROUPS}
 best_group = min(GROUPS, key=grouped_bytes)
 print({name: f"{size / 2**20:,.0f} MiB" for name, size in grouped.items()}, "best:", best_group)
 assert best_group == 1
-# --8<-- [end:exercise_3]
+# --8<-- [end:exercise_2]
 
 
-# --8<-- [start:exercise_4]
+# --8<-- [start:exercise_3]
 errors = torch.tensor([4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0])  # a loss for each token
 first, second = errors[:2], errors[2:]  # two texts, one shorter
 true_mean = errors.mean().item()
@@ -414,10 +355,10 @@ mean_of_means = ((first.mean() + second.mean()) / 2).item()
 sum_over_all = ((first.sum() + second.sum()) / len(errors)).item()
 print("mean of all", true_mean, " of means", round(mean_of_means, 4), " right", sum_over_all)
 assert sum_over_all == true_mean != mean_of_means
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_3]
 
 
-# --8<-- [start:exercise_5]
+# --8<-- [start:exercise_4]
 noisy_layer = nn.Linear(64, 64).double()
 noisy = nn.Sequential(nn.Dropout(0.5), noisy_layer)
 
@@ -440,4 +381,4 @@ rng_preserved_equal = torch.equal(*noisy_gradients(preserve=True))
 rng_lost_equal = torch.equal(*noisy_gradients(preserve=False))
 print("random state restored:", rng_preserved_equal, " not restored:", rng_lost_equal)
 assert rng_preserved_equal and not rng_lost_equal
-# --8<-- [end:exercise_5]
+# --8<-- [end:exercise_4]

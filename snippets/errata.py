@@ -204,10 +204,12 @@ with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
     loss = F.mse_loss((x @ weights[0] @ weights[1] @ weights[2]).squeeze(-1), y)
 
 claimed_kept_bytes = 4 * (2 * 4 * 2)  # batch × width × layers
-sizes = [t.untyped_storage().nbytes() for t in kept]
-kept_bytes = sum(sizes)
-assert kept_bytes == 4 * (8 + 8 + 8 + 2 + 2) != claimed_kept_bytes
-gpu_kept_bytes = sum(math.ceil(size / 512) * 512 for size in sizes)
+beside_data = [t for t in kept if not same_storage(t, x) and not same_storage(t, y)]
+kept_bytes = 4 * sum(t.numel() for t in beside_data)
+state_bytes = 3 * 4 * sum(weight.numel() for weight in weights)  # weights, gradients, AdaGrad's sums
+deep_total_bytes = {"claimed": state_bytes + claimed_kept_bytes, "counted": state_bytes + kept_bytes}
+assert kept_bytes == 4 * (8 + 8 + 2) != claimed_kept_bytes
+gpu_kept_bytes = sum(math.ceil(t.untyped_storage().nbytes() / 512) * 512 for t in beside_data)
 # --8<-- [end:deep_linear]
 
 

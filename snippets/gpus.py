@@ -3,7 +3,7 @@
 # dependencies = []
 #
 # [tool.ledger]
-# unhashed = ["GPUS"] # a record keeps the peak it used: it is not stale when the table grows
+# unhashed = ["GPUS", "TPUS"] # a record keeps the peak it used: it is not stale when the table grows
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 
@@ -94,3 +94,14 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
 }
 # fmt: on
 # --8<-- [end:gpu]
+
+
+# --8<-- [start:tpu]
+TPU_PAGES = "https://docs.cloud.google.com/tpu/docs"
+TPUS: dict[str, Gpu] = {  # to plan with: they have no CUDA name, and are sold by their bfloat16 alone
+    "TPU v4": Gpu((), 32 * 2**30, 1.200e12, dense(0, 0, 275, 0, 0), f"{TPU_PAGES}/v4"),
+    "TPU v5e": Gpu((), 16e9, 0.819e12, dense(0, 0, 197, 0, 0), f"{TPU_PAGES}/v5e"),  # or 800 GiB/s, by its version
+    "TPU v5p": Gpu((), 95e9, 2.765e12, dense(0, 0, 459, 0, 0), f"{TPU_PAGES}/v5p"),
+    "TPU v6e": Gpu((), 32e9, 1.638e12, dense(0, 0, 918, 0, 0), f"{TPU_PAGES}/v6e"),
+}
+# --8<-- [end:tpu]

@@ -10,56 +10,26 @@ Each has as many parameters as transformers' model of the same configuration, an
 
 # --8<-- [start:setup]
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from formulas import Decoder  # the shape of a model, and the book's arithmetic; it lies beside this file
+from shapes import GPT2_LARGE as GPT2_LARGE  # and the shapes of known models, which need no torch
+from shapes import GPT2_MEDIUM as GPT2_MEDIUM
+from shapes import GPT2_SMALL as GPT2_SMALL
+from shapes import GPT2_XL as GPT2_XL
+from shapes import LLAMA_3_1_405B as LLAMA_3_1_405B
+from shapes import LLAMA_3_2_1B as LLAMA_3_2_1B
+from shapes import LLAMA_3_8B as LLAMA_3_8B
+from shapes import LLAMA_3_70B as LLAMA_3_70B
+from shapes import gpt2 as gpt2
+from shapes import llama as llama
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 # --8<-- [end:setup]
-
-
-# --8<-- [start:shapes]
-def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
-    return Decoder(
-        layers=layers,
-        d_model=d_model,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=d_model // heads,
-        d_ff=4 * d_model,
-        vocab=50_257,
-        positions=1_024,
-        tied=True,
-        gated=False,
-        biases=True,
-        norm_shift=True,
-    )
-
-
-def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
-    return Decoder(
-        layers=layers,
-        d_model=d_model,
-        heads=heads,
-        kv_heads=8,
-        head_dim=head_dim,
-        d_ff=d_ff,
-        vocab=128_256,
-        tied=tied,
-    )
-
-
-GPT2_SMALL = gpt2(768, 12, 12)
-GPT2_MEDIUM = gpt2(1_024, 24, 16)
-GPT2_LARGE = gpt2(1_280, 36, 20)
-GPT2_XL = gpt2(1_600, 48, 25)
-LLAMA_3_8B = llama(4_096, 32, 32, 14_336)
-LLAMA_3_70B = llama(8_192, 80, 64, 28_672)
-LLAMA_3_1_405B = llama(16_384, 126, 128, 53_248)
-LLAMA_3_2_1B = llama(2_048, 16, 32, 8_192, head_dim=64, tied=True)
-# --8<-- [end:shapes]
 
 
 # --8<-- [start:attention]
@@ -75,6 +45,12 @@ def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The flash kernel by its name, which on meta keeps no T × T tensor either. 16-bit on a GPU, anything on meta."""
     output: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
     return output
+
+
+def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """With as many keys as queries: as many FLOPs, and torch 2.11 can count no others."""
+    groups = q.shape[1] // k.shape[1]
+    return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -118,12 +94,17 @@ class GPT2(nn.Module):
         self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
         self.head.weight = self.embedding.weight  # tied: one matrix in two places
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T) → logits (b, T, V)."""
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → what the head sees of them, (b, T, d)."""
         x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits: Tensor = self.head(self.norm(x))
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        logits: Tensor = self.head(self.hidden(tokens))
         return logits
 
 
@@ -217,13 +198,18 @@ class Llama(nn.Module):
         if shape.tied:
             self.head.weight = self.embedding.weight
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (b, T) → logits (b, T, V)."""
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → what the head sees of them, (b, T, d)."""
         x = self.embedding(tokens)
         cos, sin = rotary(tokens.shape[1], self.shape.head_dim, x)
         for block in self.blocks:
             x = block(x, cos, sin)
-        logits: Tensor = self.head(self.norm(x))
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens (b, T) → logits (b, T, V)."""
+        logits: Tensor = self.head(self.hidden(tokens))
         return logits
 
 
@@ -231,16 +217,39 @@ class Llama(nn.Module):
 
 
 # --8<-- [start:build]
-def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> nn.Module:
+Model = GPT2 | Llama
+
+
+def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> Model:
     """The model of a shape: learned positions make it a GPT-2. On meta it takes no memory."""
     with torch.device(device):
         model = GPT2(shape, attend) if shape.positions else Llama(shape, attend)
     return model.to(dtype)
 
 
+def again(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Keeps only its inputs: an `attend` (selective checkpointing), or a block's forward (full)."""
+    return partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
+
+
 def loss(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """The mean cross entropy of the next token, in float32; both (b, T)."""
     return F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
+
+
+def chunked_backward(model: Model, tokens: Tensor, targets: Tensor, chunks: int) -> Tensor:
+    """The loss, and its gradients added to .grad: the head and its backward pass for one chunk of tokens at a time."""
+    hidden = model.hidden(tokens).flatten(0, 1)
+    pieces = [piece.detach().requires_grad_() for piece in hidden.chunk(chunks)]
+    losses = []
+    for piece, words in zip(pieces, targets.flatten().chunk(chunks), strict=True):
+        part = F.cross_entropy(model.head(piece).float(), words, reduction="sum") / targets.numel()
+        part.backward()
+        losses.append(part.detach())
+    gradient = torch.cat([piece.grad for piece in pieces if piece.grad is not None])
+    del piece, pieces  # they hold the same gradients
+    hidden.backward(gradient)
+    return torch.stack(losses).sum()
 
 
 # --8<-- [end:build]

@@ -14,8 +14,8 @@ import models
 import torch
 from accounting import get_device, time_call
 from formulas import ATTENTION, Decoder, backward_flops, forward_flops, parameters
-from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, fused, loss
-from torch import Tensor, nn
+from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -74,12 +74,6 @@ assert counted_component_flops == component_flops
 
 
 # --8<-- [start:step]
-def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Keys and values repeated for each query head, as torch 2.11 must have them."""
-    groups = q.shape[1] // k.shape[1]
-    return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
-
-
 def count_step(shape: Decoder, seq_len: int, attend: models.Attend) -> tuple[int, int]:
     """FLOPs of a forward and a backward pass on meta."""
     tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")

@@ -68,7 +68,7 @@ def test_checkpointing_keeps_and_repeats_what_it_should(shape: Decoder, attend: 
     batch, seq_len = 2, 256
     model = build(shape, again(attend) if checkpointing == "selective" else attend, torch.bfloat16)
     if checkpointing == "full":
-        for block in model.blocks:  # type: ignore[union-attr]
+        for block in model.blocks:
             block.forward = again(block.forward)
     tokens, targets = data(batch, seq_len)
     with set_checkpoint_early_stop(False):

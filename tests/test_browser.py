@@ -101,7 +101,8 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
     before = boxes()
     page.unroute("**/*.js")
     page.reload()
-    page.locator(".md-code__button").first.wait_for(state="attached")
+    page.locator("#device-choice[data-shown]").wait_for()
+    page.wait_for_load_state("networkidle")  # the theme's own script has come too
     assert boxes() == before
 
 

@@ -189,6 +189,13 @@ def test_a_legend_lays_itself_out(word: str) -> None:
     assert not list(faults(chart))
 
 
+def test_a_logarithmic_axis_of_bytes_has_binary_ticks() -> None:
+    axes = Axes(Log("size", unit="bytes"), Scale())
+    axes.plot([5_000, 3 * 2**30], [0, 1])
+    svg = str(axes)
+    assert ">32 KiB<" in svg and ">1 GiB<" in svg and "9.77" not in svg
+
+
 def test_texts_of_ticks_do_not_touch() -> None:
     axes = Axes(Log("side", ticks=[2**power for power in range(4, 20)]), Scale(ticks={1: "1.00", 1.01: "1.01", 2: "2"}))
     axes.plot([16, 2**19], [1, 2])
@@ -347,9 +354,9 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
 
 
 def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
-    parts = {part: (index + 1) * 2**20 for index, part in enumerate(activations.PARTS)}
+    parts = {part: (index + 1) * 2**30 for index, part in enumerate(activations.PARTS)}
     stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
-    made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**20}}
+    made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**30}}
     chart = Chart(activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words()))
     unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
     for index in (0, 1):  # the shorter length first
@@ -357,7 +364,7 @@ def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
         for part in activations.PARTS:
             _, _, top, bottom = chart.bars(chart.colours[part])[index]
             assert bottom == pytest.approx(floor, abs=0.1)
-            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**20 * unit, abs=0.2)
+            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**30 * unit, abs=0.2)
             floor = top
     (dot,) = chart.dots("ink")
     assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)

@@ -32,7 +32,6 @@ WORDS = {
     "timing": 1900,
 }
 SECTIONS = {
-    "activations": 15,
     "counting-flops": 21,
     "data-loading": 17,
     "errata": 54,
@@ -53,8 +52,6 @@ SECTIONS = {
     "two-questions": 14,
 }
 SECTION_LINES = {
-    "activations": 31,
-    "compute-for-memory": 41,
     "counting-flops": 30,
     "data-loading": 52,
     "errata": 26,
@@ -74,7 +71,6 @@ SECTION_LINES = {
     "two-questions": 26,
 }
 FILE_LINES = {
-    "activations": 550,
     "data_loading": 550,
     "errata": 800,
     "gpu_memory": 700,

@@ -1,0 +1,131 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""The peak of a training step at full size, counted without memory, beside the one that the formula predicts."""
+
+# --8<-- [start:setup]
+from typing import Any
+
+import torch
+from accounting import Trace
+from formulas import Decoder, peak_bytes
+from models import GPT2_SMALL, LLAMA_3_8B, again, build, chunked_backward, eager, flash, loss
+from torch import Tensor
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:prepare]
+def prepare(
+    shape: Decoder, recipe: str, fused: bool, checkpointing: str
+) -> tuple[Any, list[Tensor], torch.optim.Optimizer]:
+    """A model on meta, the weights that AdamW changes, and AdamW with its state."""
+    attend = flash if fused else eager
+    model = build(shape, again(attend) if checkpointing == "selective" else attend)
+    model.to(torch.float32 if recipe == "fp32" else torch.bfloat16)
+    if checkpointing == "full":
+        for block in model.blocks:
+            block.forward = again(block.forward)
+    weights: list[Tensor] = list(model.parameters())
+    masters = [weight.detach().float() for weight in weights] if recipe == "bf16_master" else weights
+    for master in masters:
+        master.grad = torch.zeros_like(master)
+    optimizer = torch.optim.AdamW(masters, foreach=True)  # fused AdamW does not run on meta
+    optimizer.step()  # makes its state
+    optimizer.zero_grad()
+    return model, masters, optimizer
+
+
+# --8<-- [end:prepare]
+
+
+# --8<-- [start:count]
+KEYS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW's state
+
+
+def counted_peak(
+    shape: Decoder,
+    seq_len: int,
+    batch: int,
+    recipe: str,
+    fused: bool = True,
+    checkpointing: str = "none",
+    chunks: int = 1,
+    accumulated: bool = False,
+    foreach: bool = True,
+) -> int:
+    """Bytes at the peak of a whole step: forward, backward, AdamW (`foreach`, or fused)."""
+    model, masters, optimizer = prepare(shape, recipe, fused, checkpointing)
+    weights = list(model.parameters())
+    tokens, targets = (torch.zeros(batch, seq_len, dtype=torch.int64, device="meta") for _ in range(2))
+    moments = [value for state in optimizer.state.values() for value in state.values() if value.is_meta]
+    with Trace() as trace:
+        for tensor in (*weights, *masters, *moments, tokens, targets):
+            trace.hold(tensor.untyped_storage())
+        for _ in range(2 if accumulated else 1):
+            if chunks > 1:
+                chunked_backward(model, tokens, targets, chunks)
+            else:
+                loss(model, tokens, targets).backward()
+        if recipe == "bf16_master":
+            for weight, master in zip(weights, masters, strict=True):
+                master.grad, weight.grad = weight.grad.float(), None
+        if foreach:
+            optimizer.step()
+        else:  # its kernel itself, since torch.optim lets none fuse on meta
+            first, second, steps = ([state[key] for state in optimizer.state.values()] for key in KEYS)
+            gradients = [master.grad for master in masters if master.grad is not None]
+            rates: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
+            values = [master.detach() for master in masters]
+            torch._fused_adamw_(values, gradients, first, second, [], steps, amsgrad=False, maximize=False, **rates)
+    has_scores = any(operation.name.startswith("_softmax") for operation in trace.operations)
+    assert has_scores != fused  # flash attention makes no T × T tensor
+    return trace.peak_bytes
+
+
+# --8<-- [end:count]
+
+
+# --8<-- [start:compare]
+MODELS = {"gpt2": (GPT2_SMALL, 1_024, 4), "llama": (LLAMA_3_8B, 8_192, 1)}  # and T, b
+CHOICES: dict[str, dict[str, Any]] = {
+    "fp32": {"recipe": "fp32"},
+    "bf16": {"recipe": "bf16"},
+    "bf16_master": {"recipe": "bf16_master"},
+    "eager": {"recipe": "bf16", "fused": False},
+    "selective": {"recipe": "bf16", "fused": False, "checkpointing": "selective"},
+    "full": {"recipe": "bf16", "checkpointing": "full"},
+    "chunked": {"recipe": "bf16", "chunks": 16},
+    "accumulated": {"recipe": "bf16", "accumulated": True},
+}
+
+
+def compare(model: str, choice: str, batch: int | None = None) -> dict[str, Any]:
+    """The predicted moment and bytes of the peak, the counted bytes, their ratio."""
+    shape, seq_len, usual = MODELS[model]
+    options = {"seq_len": seq_len, "batch": batch or usual} | CHOICES[choice]
+    at = {moment: sum(lines.values()) for moment, lines in peak_bytes(shape, foreach=True, **options).items()}
+    moment = max(at, key=lambda name: at[name])
+    counted = counted_peak(shape, **options)
+    return {"moment": moment, "formula_bytes": at[moment], "counted_bytes": counted, "ratio": counted / at[moment]}
+
+
+# --8<-- [end:compare]
+
+
+# --8<-- [start:one]
+one = compare("gpt2", "bf16")
+print(f"formula {one['formula_bytes']:,} B, at the {one['moment']}; counted {one['counted_bytes']:,} B")
+assert abs(one["ratio"] - 1) < 0.01
+# --8<-- [end:one]
+
+
+# --8<-- [start:table]
+if __name__ == "__main__":
+    peaks = {model: {choice: compare(model, choice) for choice in CHOICES} for model in MODELS}
+    for model, rows in peaks.items():
+        for choice, row in rows.items():
+            print(f"{model:6}{choice:12}{row['counted_bytes'] / 2**30:9.2f} GiB, over the formula {row['ratio']:.4f}")
+            assert abs(row["ratio"] - 1) < 0.01
+# --8<-- [end:table]

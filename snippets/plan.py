@@ -1,0 +1,300 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""Does a model fit on so many GPUs, how long does it train, what does it cost? The book's arithmetic, put together.
+
+python plan.py --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price 2.5
+"""
+
+# --8<-- [start:setup]
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import formulas  # the book's arithmetic; it lies beside this file, like what else is imported below
+import savings
+from formulas import RECIPES, Decoder
+from plan_options import EXAMPLE, OPTIONS, SPEEDS, longest_context, read_gpu, read_options, read_shape
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:memory]
+class Setup(NamedTuple):
+    """What a GPU has to hold."""
+
+    shape: Decoder
+    recipe: str
+    context: int
+    micro_batch: int
+    accumulation: int
+    fused: bool
+    checkpointing: str
+    chunks: int
+    gpus: int
+    zero: int
+    rank: int  # of adapters; 0: all weights are trained
+    four_bit: bool
+    eight_bit: bool
+    offload: bool
+    allowance_bytes: int
+
+
+def peak(setup: Setup) -> tuple[str, dict[str, int]]:
+    """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
+    at = formulas.peak_bytes(
+        setup.shape,
+        setup.context,
+        setup.micro_batch,
+        setup.recipe,
+        setup.fused,
+        setup.checkpointing,
+        min(setup.chunks, setup.context * setup.micro_batch),
+        accumulated=setup.accumulation > 1,
+    )
+    if setup.rank:
+        kept = 0 if setup.checkpointing == "full" else setup.context * setup.micro_batch
+        at = savings.frozen_bytes(setup.shape, at, setup.recipe, setup.rank, setup.four_bit, kept)
+    if setup.eight_bit:
+        trained = savings.trained_parameters(setup.shape, setup.rank)
+        moments = savings.quantized_bytes(2 * trained, 8, 256)  # blocks of bitsandbytes since 0.44
+        at = {moment: lines | {"optimizer": moments} for moment, lines in at.items()}
+    at = savings.sharded_bytes(setup.shape, at, setup.recipe, setup.gpus, setup.zero, frozen=setup.rank > 0)
+    away = {"master": 0, "optimizer": 0} if setup.offload else {}
+    at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
+    moment = max(at, key=lambda moment: sum(at[moment].values()))
+    return moment, at[moment]
+
+
+def needed_bytes(setup: Setup) -> int:
+    return sum(peak(setup)[1].values())
+
+
+def largest(holds: Callable[[int], bool], limit: int) -> int:
+    """The largest number up to a limit for which something holds that holds for all smaller ones; else 0."""
+    low, high = 0, 1
+    while high <= limit and holds(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+# --8<-- [end:memory]
+
+
+# --8<-- [start:work]
+def ladder(setup: Setup, memory_bytes: float, flops: dict[str, float], step_seconds: float) -> Iterator[dict[str, Any]]:
+    """What to try in order of cost, each beside those before: the bytes it frees, and what it costs."""
+    parameters = savings.trained_parameters(setup.shape)
+    full = formulas.recompute_flops(setup.shape, setup.context)
+    again = (sum(full.values()) / setup.context - flops["again"]) / flops["device"] * step_seconds
+    width = 4 if setup.recipe == "fp32" else 2
+    rungs: list[tuple[str, dict[str, Any], float, float]] = [  # its name, what it changes, seconds, bytes a step
+        ("fused attention", {"fused": True}, 0, 0),
+        ("loss in 8 chunks", {"chunks": max(8, setup.chunks)}, 0, 0),
+        ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0, 0),
+        ("full checkpointing", {"checkpointing": "full"}, again, 0),
+    ]
+    stages = range(setup.zero + 1, 4) if setup.gpus > 1 else ()
+    rungs += [
+        (f"ZeRO {stage}", {"zero": stage}, 0, width * parameters * setup.accumulation if stage == 3 else 0)
+        for stage in stages
+    ]
+    rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
+    trained = savings.trained_parameters(setup.shape, setup.rank)
+    rungs.append(("state in the host's memory", {"offload": True}, 0, 2 * width * trained / setup.gpus))
+    now = needed_bytes(setup)
+    for name, change, seconds, moved_bytes in rungs:
+        tried = setup._replace(**change)
+        if tried == setup:
+            continue
+        setup, before, now = tried, now, needed_bytes(tried)
+        yield {
+            "try": name,
+            "frees_bytes": before - now,
+            "needs_bytes": now,
+            "fits": now <= memory_bytes,
+            "adds_seconds_a_step": seconds,
+            "moves_bytes_a_step": moved_bytes,
+        }
+
+
+# --8<-- [end:work]
+
+
+# --8<-- [start:plan]
+def plan(**asked: Any) -> dict[str, Any]:
+    """What training takes: options of the command line (gpu_memory for --gpu-memory) in, plain numbers out.
+
+    Raises ValueError with a sentence that names the option and the mend.
+    """
+    a = read_options(asked)
+    shape, gpu = read_shape(a), read_gpu(a)
+    recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
+    dtype = "float32" if recipe == "fp32" else "bfloat16"
+    if not (peak_flop_per_second := gpu.peak_flop_per_second.get(dtype)):
+        other = "bf16-master" if recipe == "fp32" else "fp32"
+        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    if 0 < shape.positions < a["context"]:
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+    same = ("context", "micro_batch", "accumulation", "checkpointing", "chunks", "gpus")
+    setup = Setup(
+        shape=shape,
+        recipe=recipe,
+        zero=zero,
+        fused=a["attention"] == "fused",
+        rank=a["lora"] or 0,
+        four_bit=a["base"] == "4bit",
+        eight_bit=a["optimizer"] == "adamw-8bit",
+        offload=a["offload"] == "yes",
+        allowance_bytes=a["allowance"],
+        **{name: a[name] for name in same},
+    )
+
+    def fits(**change: Any) -> bool:
+        return needed_bytes(setup._replace(**change)) <= gpu.memory_bytes
+
+    moment, lines = peak(setup)
+    needs_bytes = sum(lines.values())
+    fewest_gpus = 1 if fits(gpus=1, zero=0) else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
+    every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in range(4)} if setup.gpus > 1 else {}
+
+    work = (setup.fused, setup.checkpointing, setup.rank)
+    pairs = {name: savings.token_flops(shape, setup.context, name == "causal", *work) for name in ("all", "causal")}
+    flops = pairs[a["pairs"]]
+    step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
+    at_the_peak = 1 / formulas.training_seconds(flops["model"], setup.gpus, peak_flop_per_second, mfu=1)  # tokens/s
+    told = next((name for name in SPEEDS if a[name]), None)
+    speed: float = a[told] if told else 0.4
+    tokens_per_second: float = {"tokens_per_second": speed, "step_seconds": step_tokens / speed}.get(
+        told or "", speed * at_the_peak
+    )
+    mfu = tokens_per_second / at_the_peak
+    hfu = mfu * flops["device"] / flops["model"]
+    if hfu > 1:
+        raise ValueError(
+            f"--{(told or 'mfu').replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it"
+        )
+    tokens = a["tokens"] or (int(a["days"] * 86_400 * tokens_per_second) if a["days"] else None)
+    seconds = tokens / tokens_per_second if tokens else None
+    gpu_hours = setup.gpus * seconds / 3_600 if seconds else None
+
+    counts, active = formulas.parameters(shape), formulas.parameters(shape, active=True)
+    total = sum(counts.values())
+    trained = savings.trained_parameters(shape, setup.rank)
+    each = RECIPES["fp32" if setup.rank else recipe]
+    optimizer_bytes = savings.quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
+    cache = formulas.cache_bytes(shape, setup.context)
+    read_bytes = 2 * (sum(active.values()) - (0 if shape.tied else active["embedding"])) + cache
+    alone = 2 * total + cache <= gpu.memory_bytes and gpu.bandwidth_bytes_per_second
+    estimated = {
+        "sharding": setup.gpus > 1,
+        "adapters": setup.rank > 0,
+        "8-bit state": setup.eight_bit,
+        "offload": setup.offload,
+        "experts": shape.experts > 1,
+        "queries' biases or norms": shape.qkv_biases or shape.head_norms,
+    }
+    return {
+        "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
+        "memory_bytes": lines | {"total": needs_bytes},
+        "peaks_at": moment,
+        "gpu_bytes": gpu.memory_bytes,
+        "fits": needs_bytes <= gpu.memory_bytes,
+        "headroom_bytes": gpu.memory_bytes - needs_bytes,
+        "largest_micro_batch": largest(lambda size: fits(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: fits(context=length), longest_context(a, shape)),
+        "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
+        "zero_bytes": every_stage,
+        "flops_a_token": pairs,
+        "step_tokens": step_tokens,
+        "step_seconds": step_tokens / tokens_per_second,
+        "tokens_per_second": tokens_per_second,
+        "mfu": mfu,
+        "mfu_is_assumed": not told,
+        "hfu": hfu,
+        "tokens": tokens,
+        "days": seconds and seconds / 86_400,
+        "gpu_hours": gpu_hours,
+        "money": gpu_hours * a["price"] if gpu_hours and a["price"] else None,
+        "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
+        "checkpoint_weights_bytes": 2 * total,
+        "cache_bytes": cache,
+        "decode_tokens_per_second": gpu.bandwidth_bytes_per_second / read_bytes if alone else None,
+        "ladder": list(ladder(setup, gpu.memory_bytes, flops, step_tokens / tokens_per_second)),
+        "estimated": [name for name, is_so in estimated.items() if is_so],
+    }
+
+
+# --8<-- [end:plan]
+
+
+# --8<-- [start:table]
+def table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer: what, and how much."""
+
+    def gib(size: float) -> str:
+        return f"{size / 2**30:,.2f} GiB"
+
+    counts = found["parameters"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
+    yield from ((f"  {line}", gib(size)) for line, size in found["memory_bytes"].items() if size and line != "total")
+    yield f"a GPU, at {found['peaks_at']}", gib(found["memory_bytes"]["total"])
+    verdict = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
+    yield "it has", f"{gib(found['gpu_bytes'])}: {verdict.format(gib(abs(found['headroom_bytes'])))}"
+    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
+        yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
+    for stage, size in found["zero_bytes"].items():
+        yield f"with ZeRO {stage}", gib(size)
+    for name, flops in found["flops_a_token"].items():
+        again = f", of these again {flops['again']:.4g}" if flops["again"] else ""
+        yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
+    assumed = ", assumed" if found["mfu_is_assumed"] else ""
+    yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
+    yield (
+        "a step",
+        f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s",
+    )
+    if found["tokens"]:
+        price = f", {found['money']:,.0f} to pay" if found["money"] else ""
+        yield (
+            "training",
+            f"{found['tokens']:,} tokens, {found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours{price}",
+        )
+    yield (
+        "checkpoint",
+        f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {gib(found['checkpoint_weights_bytes'])}",
+    )
+    rate = found["decode_tokens_per_second"]
+    decoding = f"; one GPU decodes at most {rate:,.0f} tokens/s of it" if rate else ""
+    yield "keys and values", f"{gib(found['cache_bytes'])} a sequence{decoding}"
+    for rung in [] if found["fits"] else found["ladder"]:
+        cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
+        cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
+        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {'fits' if rung['fits'] else 'not yet'}"
+    if found["estimated"]:
+        yield "estimated, not counted", ", ".join(found["estimated"])
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
+    for name, option in OPTIONS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", help=option.meaning.replace("%", "%%"), metavar="…")
+    asked = vars(parser.parse_args(arguments)) if arguments else EXAMPLE
+    print(*(f"--{name.replace('_', '-')} {value}" for name, value in asked.items() if value is not None))
+    try:
+        lines = list(table(plan(**asked)))
+    except ValueError as error:
+        sys.exit(f"plan.py: {error}")
+    for what, how_much in lines:
+        print(f"{what:30}{how_much}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+# --8<-- [end:table]

@@ -1,0 +1,198 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""What may be asked of plan.py, and how it is read: numbers as people write them, or a sentence with what to mend."""
+
+# --8<-- [start:setup]
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
+from gpus import GPUS, TPUS, Gpu
+from shapes import SHAPES, from_config, window
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:options]
+class Option(NamedTuple):
+    """What may be asked: how it is read, what stands if it is not given, what it means."""
+
+    kind: str | tuple[str, ...]  # a kind of number, or the words to choose from
+    default: Any
+    meaning: str
+
+
+OPTIONS = {
+    "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
+    "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
+    "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
+    "gpu": Option("text", None, f"one of {', '.join(GPUS | TPUS)}"),
+    "gpu_memory": Option("bytes", None, "instead, with --gpu-peak: a GPU's memory, such as 80GB"),
+    "gpu_peak": Option("number", None, "FLOP/s of the type that the recipe multiplies in, dense, such as 989T"),
+    "gpu_bandwidth": Option("bytes", None, "bytes a second of its memory, such as 3.35TB"),
+    "gpus": Option("count", 1, "GPUs, each with sequences of its own"),
+    "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
+    "context": Option("length", 1_024, "tokens of a sequence"),
+    "micro_batch": Option("count", 1, "sequences that a GPU takes at once"),
+    "accumulation": Option("count", 1, "micro-batches to a step"),
+    "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
+    "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
+    "checkpointing": Option(("none", "selective", "full"), "none", "what is computed again instead of kept"),
+    "chunks": Option("count", 1, "parts in which head and loss are computed"),
+    "lora": Option("count", None, "the rank of adapters beside frozen weights"),
+    "base": Option(("as-recipe", "4bit"), "as-recipe", "the frozen matrices; 4bit: QLoRA"),
+    "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
+    "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
+    "allowance": Option("bytes", "1GB", "for the CUDA context, libraries and the allocator's gaps: an assumption"),
+    "tokens": Option("count", None, "to train on, such as 15T"),
+    "days": Option("number", None, "instead: how long it trains"),
+    "mfu": Option("share", None, "share of the peak; 0.4, an assumption, if nothing says it"),
+    "tokens_per_second": Option("number", None, "instead of --mfu: of all GPUs together"),
+    "step_seconds": Option("number", None, "instead of --mfu: of a step of all GPUs"),
+    "pairs": Option(("all", "causal"), "all", "attention's FLOPs: as papers count, or what the mask leaves"),
+    "price": Option("number", None, "of a GPU for an hour, in your currency"),
+    "tensor_parallel": Option("refused", None, "not planned here"),
+    "pipeline_parallel": Option("refused", None, "not planned here"),
+}
+SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15}
+BYTES = {"": 1, "B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
+BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
+NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", re.ASCII)
+FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
+EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192", "share": "0.4 for 40 %"}
+SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
+
+
+def read_config(config: Any) -> Mapping[str, Any]:
+    """What a config.json holds, from its path if it is one."""
+    if not isinstance(config, Mapping):
+        try:
+            config = json.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"--config: {config!r} cannot be read as JSON ({error}); give a config.json") from None
+    if not isinstance(config, Mapping) or not config:
+        raise ValueError("--config: not an object in braces; give a decoder's config.json")
+    return config
+
+
+def read(name: str, value: Any) -> Any:
+    """An option as it is planned with, from a number or from what people write. Raises ValueError with the mend."""
+    kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
+    text = str(value).translate(FULL_WIDTH).strip()
+    if kind == "refused":
+        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")
+    if kind == "text":
+        if not text:
+            raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
+        return read_config(value) if name == "config" else text
+    if isinstance(kind, tuple):
+        if text.replace("_", "-") not in kind:
+            raise ValueError(f"{flag}: {text!r} is not known; choose {', '.join(kind)}")
+        return text.replace("_", "-")
+    mend = f"write {EXAMPLES.get(kind, '2.5')}"
+    if "," in text:
+        raise ValueError(f"{flag}: in {text!r} the comma can part decimals or thousands; write 1.5 or 1500, without it")
+    match = NUMBER.fullmatch(text)
+    if not match or isinstance(value, bool):
+        raise ValueError(f"{flag}: {text!r} is not a number above 0; {mend}")
+    unit = match[2].upper().replace("IB", "iB") if match[2].islower() else match[2]
+    scale = BYTES.get(unit) if kind == "bytes" else SCALES.get(match[2].lower())
+    if kind == "length" and match[2]:
+        raise ValueError(f"{flag}: {text!r} can be thousands or 1024s; write it out, such as 8192")
+    if kind == "share" and (match[2] or Decimal(match[1]) > 1):
+        raise ValueError(f"{flag}: {text!r} is more than the whole; a share lies between 0 and 1, {mend}")
+    if scale is None or (kind == "bytes" and not match[2] and isinstance(value, str)):
+        raise ValueError(f"{flag}: the unit of {text!r} is missing or not known; {mend}")
+    number = Decimal(match[1]) * scale
+    if not Decimal(SMALLEST) <= number <= Decimal(LARGEST):
+        raise ValueError(f"{flag}: {text!r} does not lie between {SMALLEST} and {LARGEST}; {mend}")
+    if kind in ("count", "length") and number % 1:
+        raise ValueError(f"{flag}: {text!r} is not a whole number; {mend}")
+    return int(number) if kind in ("count", "length", "bytes") else float(number)
+
+
+EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
+EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}  # if nothing is asked
+SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
+
+
+def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """All options, read, with what stands for those that were not given; what contradicts itself is refused."""
+    if unknown := sorted(set(asked) - set(OPTIONS)):
+        raise ValueError(f"--{unknown[0].replace('_', '-')}: not an option; options are {', '.join(OPTIONS)}")
+    told = {name: value for name, value in asked.items() if value is not None}
+    defaults = {name: option.default for name, option in OPTIONS.items()}
+    a = {name: None if value is None else read(name, value) for name, value in (defaults | told).items()}
+    if a["zero"] != "0" and a["gpus"] == 1:
+        raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
+    if a["base"] == "4bit" and not a["lora"]:
+        raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
+    if len(given := [name for name in SPEEDS if a[name]]) > 1:
+        raise ValueError(f"--{given[1].replace('_', '-')}: --{given[0].replace('_', '-')} tells the speed; give one")
+    if a["tokens"] and a["days"]:
+        raise ValueError("--days: --tokens tells how long it trains; give one")
+    return a
+
+
+# --8<-- [end:options]
+
+
+# --8<-- [start:asked]
+def read_shape(asked: Mapping[str, Any]) -> Decoder:
+    """The one model that was asked for: by name, by a configuration, or field by field."""
+    given = [name for name in ("model", "config", "shape") if asked[name]]
+    if len(given) != 1:
+        raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
+    if asked["config"]:
+        return from_config(asked["config"], asked["context"])
+    if name := asked["model"]:
+        if name.lower() not in SHAPES:
+            raise ValueError(f"--model: {name!r} is not known; choose {', '.join(SHAPES)}, or give --config or --shape")
+        return SHAPES[name.lower()]
+
+    types = {field.name: field.type for field in fields(Decoder)}
+    needed = tuple(types)[:7]
+    told = dict(part.partition("=")[::2] for part in asked["shape"].split())
+    for key in (*told, *needed):
+        value, low = told.get(key, ""), 1 if key in needed else 0
+        if key not in types:
+            raise ValueError(f"--shape: {key!r} is not a field; fields are {', '.join(types)}")
+        if not (value.isascii() and value.isdigit() and low <= int(value[:20]) < 10**9):
+            raise ValueError(f"--shape: {key}={value}; give {', '.join(needed)} whole numbers, such as {key}=32")
+    sizes: dict[str, Any] = {key: bool(int(text)) if types[key] is bool else int(text) for key, text in told.items()}
+    shape = Decoder(**sizes)
+    if not 1 <= shape.active_experts <= shape.experts:
+        raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
+    return shape
+
+
+def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:
+    """Tokens up to which the model is what is counted here."""
+    return shape.positions or window(asked["config"] or {}) or 2**40
+
+
+def read_gpu(asked: Mapping[str, Any]) -> Gpu:
+    """The row of the table of peaks, or one made of the memory and the peak that were given instead."""
+    own = [name for name in ("gpu_memory", "gpu_peak", "gpu_bandwidth") if asked[name]]
+    if own and asked["gpu"]:
+        raise ValueError(f"--{own[0].replace('_', '-')}: give it instead of --gpu, not beside it")
+    if asked["gpu_memory"] and asked["gpu_peak"]:
+        peaks = dict.fromkeys(("float32", "bfloat16"), asked["gpu_peak"])
+        return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
+    rows = {name.lower().replace(" ", ""): name for name in GPUS | TPUS}
+    name = (asked["gpu"] or "").lower().replace(" ", "")
+    if name not in rows:
+        near = [row for short, row in rows.items() if name and name in short] or rows.values()
+        ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
+        raise ValueError(f"--gpu: {asked['gpu'] or ''!r} is not a row of the table of peaks; {ask}")
+    return (GPUS | TPUS)[rows[name]]
+
+
+# --8<-- [end:asked]

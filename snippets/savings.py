@@ -1,0 +1,121 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""What sharding, frozen weights and fewer bits make of a training step's bytes and FLOPs: estimates, not counts."""
+
+# --8<-- [start:setup]
+# the book's arithmetic, with nothing but Python; it lies beside this file
+from formulas import (
+    ATTENTION,
+    RECIPES,
+    Decoder,
+    backward_flops,
+    forward_flops,
+    parameters,
+    recompute_flops,
+    state_bytes,
+)
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:sharding]
+def sharded_bytes(
+    shape: Decoder, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int, frozen: bool = False
+) -> dict[str, dict[str, int]]:
+    """What peak_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
+
+    Layers are gathered and their gradients reduced one by one: one in use, one on its way. Embedding and head stay
+    gathered from the forward pass to the backward pass's end, and so do their gradients (PyTorch's fully_shard).
+    Where weights are frozen, no gradients are reduced but those of adapters, which are small.
+    """
+    counts, width = parameters(shape), 4 if recipe == "fp32" else 2
+    ends = counts["embedding"] + counts["positions"] + counts["head"]
+    layer = (sum(counts.values()) - ends) // shape.layers
+    head = shape.vocab * shape.d_model
+    split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
+    reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
+    found = {}
+    for moment, lines in at.items():
+        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
+        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
+        found[moment]["gathered"] = width * (ends + 2 * layer) if "weights" in split and moment != "update" else 0
+        if "weights" in split:
+            found[moment]["copies"] = 0  # what is gathered is cast already
+    return found
+
+
+# --8<-- [end:sharding]
+
+
+# --8<-- [start:frozen]
+def adapter_parameters(shape: Decoder, rank: int) -> int:
+    """Parameters of LoRA beside all matrices of the layers but the router: (inputs + outputs) times the rank each."""
+    d, f, wide, narrow = shape.d_model, shape.d_ff, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    mlp = (3 if shape.gated else 2) * (d + f) * shape.experts
+    return shape.layers * rank * (3 * d + wide + 2 * narrow + wide + d + mlp)
+
+
+def trained_parameters(shape: Decoder, rank: int = 0) -> int:
+    """All parameters of a model, or those of its adapters alone."""
+    return adapter_parameters(shape, rank) if rank else sum(parameters(shape).values())
+
+
+def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -> int:
+    """Bytes of numbers of few bits, with one constant for each block of them (Dettmers et al. 2021, 2023)."""
+    return int(elements * (bits / 8 + constant / block))
+
+
+def frozen_bytes(
+    shape: Decoder, at: dict[str, dict[str, int]], recipe: str, rank: int, four_bit: bool, kept_tokens: int
+) -> dict[str, dict[str, int]]:
+    """What peak_bytes() gives, for adapters that are trained in float32 beside frozen weights without gradients.
+
+    Between an adapter's two matrices lie `rank` features of each token, kept of `kept_tokens`; a matrix in 4 bits is
+    unpacked when it is multiplied.
+    """
+    counts, adapters, width = parameters(shape), adapter_parameters(shape, rank), 4 if recipe == "fp32" else 2
+    matrices = counts["qkv"] + counts["out"] + counts["mlp"] if four_bit else 0
+    weights = RECIPES[recipe].weights * (sum(counts.values()) - matrices) + quantized_bytes(matrices, 4, 64)
+    products = 4 + (3 if shape.gated else 2) * shape.active_experts
+    trained = state_bytes(adapters, RECIPES["fp32"])
+    found = {}
+    for moment in ("forward", "loss", "head", "last_layer", "first_layer", "update"):
+        lines = at[moment] | trained | {"weights": weights, "adapters": trained["weights"]}
+        if four_bit and moment != "update":
+            lines["temporaries"] += width * shape.d_model * shape.d_ff
+        if moment == "head":
+            lines["temporaries"] -= width * shape.vocab * shape.d_model  # the head's gradient
+        if moment in ("forward", "loss", "head", "last_layer"):
+            lines["activations"] += shape.layers * width * kept_tokens * rank * products
+        found[moment] = lines
+    return found
+
+
+# --8<-- [end:frozen]
+
+
+# --8<-- [start:token]
+def token_flops(
+    shape: Decoder, seq_len: int, causal: bool = False, fused: bool = True, checkpointing: str = "none", rank: int = 0
+) -> dict[str, float]:
+    """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again.
+
+    The model's are those of forward and backward pass alone, by which MFU is measured. Where only adapters of a
+    `rank` are trained, frozen weights need no gradients: a third of their products' FLOPs fall away.
+    """
+    forward = forward_flops(shape, seq_len, causal=causal)
+    again = sum(recompute_flops(shape, seq_len, causal=causal, checkpointing=checkpointing).values())
+    spared = 0
+    if rank:
+        spared = sum(flops for part, flops in forward.items() if part not in ATTENTION)
+        spared -= 6 * adapter_parameters(shape, rank) * seq_len
+    model, device = (
+        sum(forward.values()) + sum(backward_flops(shape, seq_len, 1, causal, twice).values()) - spared
+        for twice in (False, fused)
+    )
+    return {"model": model / seq_len, "device": (device + again) / seq_len, "again": again / seq_len}
+
+
+# --8<-- [end:token]

@@ -1,0 +1,153 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""The shapes of decoders that people train: by name, or from the configuration that a checkpoint comes with.
+
+Nothing but Python, so that one can plan where torch is not.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulas import Decoder  # it lies beside this file
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:shapes]
+def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=d_model // heads,
+        d_ff=4 * d_model,
+        vocab=50_257,
+        positions=1_024,
+        tied=True,
+        gated=False,
+        biases=True,
+        norm_shift=True,
+    )
+
+
+def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=8,
+        head_dim=head_dim,
+        d_ff=d_ff,
+        vocab=128_256,
+        tied=tied,
+    )
+
+
+GPT2_SMALL = gpt2(768, 12, 12)
+GPT2_MEDIUM = gpt2(1_024, 24, 16)
+GPT2_LARGE = gpt2(1_280, 36, 20)
+GPT2_XL = gpt2(1_600, 48, 25)
+LLAMA_3_8B = llama(4_096, 32, 32, 14_336)
+LLAMA_3_70B = llama(8_192, 80, 64, 28_672)
+LLAMA_3_1_405B = llama(16_384, 126, 128, 53_248)
+LLAMA_3_2_1B = llama(2_048, 16, 32, 8_192, head_dim=64, tied=True)
+MISTRAL_7B = replace(llama(4_096, 32, 32, 14_336), vocab=32_000)
+MIXTRAL_8X7B = replace(MISTRAL_7B, experts=8, active_experts=2)
+
+SHAPES = {
+    "gpt2": GPT2_SMALL,
+    "gpt2-medium": GPT2_MEDIUM,
+    "gpt2-large": GPT2_LARGE,
+    "gpt2-xl": GPT2_XL,
+    "llama-3-8b": LLAMA_3_8B,
+    "llama-3-70b": LLAMA_3_70B,
+    "llama-3.1-405b": LLAMA_3_1_405B,
+    "llama-3.2-1b": LLAMA_3_2_1B,
+    "mistral-7b": MISTRAL_7B,
+    "mixtral-8x7b": MIXTRAL_8X7B,
+}
+# --8<-- [end:shapes]
+
+
+# --8<-- [start:config]
+KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
+UNCOUNTED = {  # keys under which a decoder is another one than Decoder describes, unless they hold one of these values
+    "add_cross_attention": (False,),
+    "kv_lora_rank": (),
+    "n_routed_experts": (),
+    "num_experts": (),
+    "partial_rotary_factor": (1, 1.0),
+    "quantization_config": (),
+}
+
+
+def window(config: Mapping[str, Any]) -> int | None:
+    """Tokens that a token attends to, where these are not all before it."""
+    used = config.get("use_sliding_window", config.get("model_type") in ("mistral", "mixtral"))
+    return (config.get("sliding_window") or None) if used else None
+
+
+def from_config(config: Mapping[str, Any], context: int) -> Decoder:
+    """The shape that a Hugging Face configuration describes (config.json of a decoder), to be run at so many tokens.
+
+    Raises ValueError, by name, for what is missing and what Decoder cannot say.
+    """
+    kind = config.get("model_type")
+    if kind not in KNOWN:
+        raise ValueError(f"--config: model_type {kind!r} is not known; known are {', '.join(KNOWN)}")
+    for key, harmless in UNCOUNTED.items():
+        if config.get(key) not in (None, *harmless):
+            raise ValueError(f"--config: {key} = {config[key]!r} is not counted here; plan a model without it")
+
+    def size(key: str, default: int | None = None) -> int:
+        value = config.get(key) if config.get(key) is not None else default
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
+            raise ValueError(f"--config: {key} = {value!r}; a {kind} needs a whole number above 0 there")
+        return value
+
+    def flag(key: str, default: bool) -> bool:
+        value = config.get(key, default)
+        if not isinstance(value, bool):
+            raise ValueError(f"--config: {key} = {value!r}; write true or false")
+        return value
+
+    d, heads = (
+        (size("n_embd"), size("n_head")) if kind == "gpt2" else (size("hidden_size"), size("num_attention_heads"))
+    )
+    if d % heads and config.get("head_dim") is None:
+        raise ValueError(f"--config: {heads} heads do not share {d} features evenly; mend one of the two")
+    if kind == "gpt2":
+        shape = replace(gpt2(d, size("n_layer"), heads), vocab=size("vocab_size"), positions=size("n_positions"))
+        return replace(shape, d_ff=size("n_inner", 4 * d), tied=flag("tie_word_embeddings", True))
+
+    if window(config) and context > (most := size("sliding_window")):
+        raise ValueError(f"--config: sliding_window = {most} is not counted here; ask for --context {most} or less")
+    biased = flag("attention_bias", False)
+    if biased and not (kind == "llama" and flag("mlp_bias", False)):
+        raise ValueError("--config: attention_bias = true is counted here for a llama with mlp_bias = true alone")
+    if flag("mlp_bias", False) and not biased:
+        raise ValueError("--config: mlp_bias = true is counted here with attention_bias = true alone")
+    experts = kind == "mixtral"
+    return Decoder(
+        layers=size("num_hidden_layers"),
+        d_model=d,
+        heads=heads,
+        kv_heads=size("num_key_value_heads", heads if kind == "llama" else None),
+        head_dim=size("head_dim", None if kind == "qwen3" else d // heads),
+        d_ff=size("intermediate_size"),
+        vocab=size("vocab_size"),
+        tied=flag("tie_word_embeddings", False),
+        biases=biased,
+        qkv_biases=kind == "qwen2",
+        head_norms=kind == "qwen3",
+        experts=size("num_local_experts") if experts else 1,
+        active_experts=size("num_experts_per_tok") if experts else 1,
+    )
+
+
+# --8<-- [end:config]

@@ -1,0 +1,294 @@
+"""The planner answers what was asked in finite numbers that fit together, or says which option to mend and how."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formulas import forward_flops, parameters, peak_bytes
+from gpus import GPUS, TPUS
+from plan import largest, plan
+from plan_options import OPTIONS, read
+from shapes import LLAMA_3_8B, SHAPES, from_config
+
+SNIPPETS = Path(__file__).parent.parent / "snippets"
+SMALL = {"model": "gpt2", "gpu": "H100 SXM"}
+LARGE = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
+
+REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
+    "empty": ({"tokens": ""}, "--tokens: '' is not a number above 0; write"),
+    "an empty word": ({"gpu": " "}, "--gpu: it is empty; give it a value"),
+    "zero": ({"gpus": 0}, "--gpus: '0' does not lie between"),
+    "negative": ({"price": "-2"}, "--price: '-2' is not a number above 0"),
+    "a float's largest": ({"tokens": "1e308"}, "--tokens: '1e308' does not lie between"),
+    "the same as a float": ({"days": 1e308}, "--days: '1e+308' does not lie between"),
+    "infinite": ({"days": float("inf")}, "--days: 'inf' is not a number"),
+    "not a number": ({"price": float("nan")}, "--price: 'nan' is not a number"),
+    "text": ({"micro_batch": "many"}, "--micro-batch: 'many' is not a number above 0; write 8"),
+    "yes": ({"gpus": True}, "--gpus: 'True' is not a number"),
+    "a comma": ({"price": "1,5"}, "--price: in '1,5' the comma can part decimals or thousands; write 1.5 or 1500"),
+    "commas": ({"tokens": "1,000,000"}, "write 1.5 or 1500, without it"),
+    "a full-width comma": ({"price": "1，5"}, "the comma can part"),
+    "a power": ({"tokens": "10²"}, "--tokens: '10²' is not a number"),
+    "half a GPU": ({"gpus": "1.5"}, "--gpus: '1.5' is not a whole number"),
+    "thousands or 1024s": ({"context": "8k"}, "--context: '8k' can be thousands or 1024s; write it out"),
+    "gigabytes or gibibytes": (
+        {"allowance": "1G"},
+        "--allowance: the unit of '1G' is missing or not known; write 80GB",
+    ),
+    "no unit": ({"allowance": "80"}, "--allowance: the unit of '80' is missing"),
+    "gigabits": ({"allowance": "8Gb"}, "--allowance: the unit of '8Gb'"),
+    "per cent": ({"mfu": 40}, "--mfu: '40' is more than the whole; a share lies between 0 and 1, write 0.4"),
+    "per cent in words": ({"mfu": "40%"}, "--mfu: '40%' is not a number above 0; write 0.4 for 40 %"),
+    "more than the peak": ({"mfu": 0.9, "checkpointing": "full"}, "times their peak; check it"),
+    "faster than the peak": ({"step_seconds": 1e-6}, "--step-seconds: the GPUs would do"),
+    "an unknown GPU": ({"gpu": "B300"}, "--gpu: 'B300' is not a row of the table of peaks; choose V100"),
+    "one of several GPUs": ({"gpu": "H100"}, "choose H100 SXM, H100 PCIe, H100 NVL, or give --gpu-memory"),
+    "an unknown model": ({"model": "gpt-5"}, "--model: 'gpt-5' is not known; choose gpt2"),
+    "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
+    "no model": ({"model": None}, "--model: give one of --model, --config, --shape, not none"),
+    "a field that is none": ({"model": None, "shape": "depth=2"}, "--shape: 'depth' is not a field; fields are layers"),
+    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give layers, d_model"),
+    "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
+    "a type without units": ({"gpu": "T4"}, "--recipe: T4 multiplies no bfloat16; choose --recipe fp32"),
+    "a type without units on a TPU": ({"gpu": "TPU v5e", "recipe": "fp32"}, "no float32; choose --recipe bf16-master"),
+    "an unknown word": ({"recipe": "fp8"}, "--recipe: 'fp8' is not known; choose fp32, autocast, bf16, bf16-master"),
+    "an unknown stage": ({"zero": 4, "gpus": 8}, "--zero: '4' is not known; choose 0, 1, 2, 3"),
+    "to share with nobody": ({"zero": 3}, "--zero: one GPU has none to share with; give --gpus 2"),
+    "past the positions": ({"context": 2048}, "--context: the model has 1024 positions; ask for so many"),
+    "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
+    "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
+    "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
+    "tensor parallelism": ({"tensor_parallel": 2}, "--tensor-parallel: tensor parallelism is not planned here"),
+    "pipeline parallelism": ({"pipeline_parallel": 2}, "--pipeline-parallel: pipeline parallelism is not planned here"),
+    "no option": ({"zeor": 3}, "--zeor: not an option; options are model"),
+    "no file": ({"model": None, "config": "no/such.json"}, "--config: 'no/such.json' cannot be read as JSON"),
+}
+
+
+@pytest.mark.parametrize(("asked", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_meant_is_refused_with_the_mend(asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        plan(**(SMALL | asked))
+    assert sentence in str(caught.value)
+
+
+WRITTEN: dict[str, list[tuple[Any, Any]]] = {
+    "tokens": [("15T", 15 * 10**12), ("70b", 70 * 10**9), ("１５Ｔ", 15 * 10**12), ("1.5e3", 1500), (2.0, 2)],
+    "price": [("2.5", 2.5), (".5", 0.5), ("２．５", 2.5), (3, 3.0)],
+    "allowance": [("80GB", 80 * 10**9), ("80 GiB", 80 * 2**30), ("512mib", 2**29), (7, 7)],
+    "recipe": [("bf16_master", "bf16-master")],
+}
+
+
+def test_numbers_are_read_as_people_write_them() -> None:
+    for name, pairs in WRITTEN.items():
+        for written, number in pairs:
+            assert read(name, written) == number, written
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; known are gpt2, llama"),
+        ({"hidden_size": None}, "hidden_size = None; a llama needs a whole number above 0"),
+        ({"hidden_size": True}, "hidden_size = True"),
+        ({"hidden_size": 66}, "4 heads do not share 66 features evenly"),
+        ({"attention_bias": True}, "attention_bias = true is counted here for a llama with mlp_bias"),
+        ({"mlp_bias": True}, "mlp_bias = true is counted here with attention_bias"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings = 'no'; write true or false"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config = {'bits': 4} is not counted here"),
+        ({"model_type": "qwen3", "num_key_value_heads": 2}, "head_dim = None; a qwen3 needs"),
+        ({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 512}, "--context 512 or less"),
+        ({"model_type": "mixtral", "num_key_value_heads": 2}, "num_local_experts = None; a mixtral needs"),
+    ],
+)
+def test_a_configuration_that_is_another_model_is_refused_by_name(change: dict[str, Any], sentence: str) -> None:
+    assert from_config(CONFIG, context=1024).kv_heads == 4
+    with pytest.raises(ValueError) as caught:
+        from_config(CONFIG | change, context=1024)
+    assert str(caught.value).startswith("--config: ")
+    assert sentence in str(caught.value)
+
+
+def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    assert plan(config=str(path), gpu="L4") == plan(config=CONFIG, gpu="L4")
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="--config: not an object in braces"):
+        plan(config=path, gpu="L4")
+
+
+def test_no_context_is_found_beyond_the_window() -> None:
+    windowed = CONFIG | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 2048}
+    assert plan(config=windowed, gpu="H100 SXM")["longest_context"] == 2048
+    assert plan(config=windowed | {"sliding_window": None}, gpu="H100 SXM")["longest_context"] > 2048
+
+
+def test_a_step_on_one_gpu_takes_what_the_formulas_say() -> None:
+    for checkpointing in ("none", "selective", "full"):
+        found = plan(**SMALL, context=512, micro_batch=4, recipe="autocast", checkpointing=checkpointing, chunks=2)
+        at = peak_bytes(SHAPES["gpt2"], 512, 4, "autocast", True, checkpointing, 2)
+        assert found["memory_bytes"]["total"] == max(sum(lines.values()) for lines in at.values()) + 10**9
+        assert found["memory_bytes"]["total"] == sum(found["memory_bytes"].values()) / 2
+        assert found["parameters"]["total"] == sum(parameters(SHAPES["gpt2"]).values())
+
+
+def test_zero_splits_what_its_stage_says() -> None:
+    total = sum(parameters(LLAMA_3_8B).values())
+    whole, eighth = {"weights": 2 * total, "master": 4 * total, "optimizer": 8 * total}, -(-total // 8)
+    split = [(), ("master", "optimizer"), ("master", "optimizer"), ("weights", "master", "optimizer")]
+    for stage, lines in enumerate(split):
+        found = plan(**(LARGE | {"zero": stage}))["memory_bytes"]
+        each = {"weights": 2 * eighth, "master": 4 * eighth, "optimizer": 8 * eighth}
+        expected = {line: each[line] if line in lines else size for line, size in whole.items()}
+        assert {line: found[line] for line in whole} == pytest.approx(expected, rel=1e-8)
+        assert (found["gathered"] > 0) == (stage == 3)
+
+
+def test_the_largest_is_the_last_that_holds() -> None:
+    for last in range(40):
+        assert largest(range(last + 1).__contains__, 30) == min(last, 30)
+
+
+def test_the_limits_fit_and_the_next_do_not() -> None:
+    asked = LARGE | {"gpus": 4, "recipe": "bf16", "checkpointing": "full"}
+    found = plan(**asked)
+    for option, limit in (("micro_batch", "largest_micro_batch"), ("context", "longest_context")):
+        assert plan(**(asked | {option: found[limit]}))["fits"]
+        assert not plan(**(asked | {option: found[limit] + 1}))["fits"]
+    larger = LARGE | {"model": "llama-3-70b", "checkpointing": "full"}
+    fewest = plan(**larger)["fewest_gpus"]
+    assert fewest > 8
+    assert [plan(**(larger | {"gpus": gpus}))["fits"] for gpus in (fewest - 1, fewest)] == [False, True]
+    assert plan(**(LARGE | {"model": "llama-3.1-405b", "zero": 0}))["fewest_gpus"] is None
+
+
+def test_each_rung_frees_what_it_says() -> None:
+    asked: dict[str, Any] = LARGE | {"zero": 0, "attention": "eager", "micro_batch": 4}
+    rungs: dict[str, dict[str, Any]] = {
+        "fused attention": {"attention": "fused"},
+        "loss in 8 chunks": {"chunks": 8},
+        "micro-batches of 1": {"micro_batch": 1, "accumulation": 4},
+        "full checkpointing": {"checkpointing": "full"},
+        "ZeRO 1": {"zero": 1},
+        "ZeRO 2": {"zero": 2},
+        "ZeRO 3": {"zero": 3},
+        "8-bit AdamW": {"optimizer": "adamw-8bit"},
+        "state in the host's memory": {"offload": "yes"},
+    }
+    found = plan(**asked)
+    assert [rung["try"] for rung in found["ladder"]] == list(rungs)
+    before = found
+    for rung in found["ladder"]:
+        asked |= rungs[rung["try"]]
+        after = plan(**asked)
+        assert rung["needs_bytes"] == after["memory_bytes"]["total"]
+        assert rung["frees_bytes"] == before["memory_bytes"]["total"] - after["memory_bytes"]["total"]
+        assert rung["fits"] == after["fits"]
+        before = after
+    work = plan(**(LARGE | {"checkpointing": "full"}))["flops_a_token"]["all"]
+    costs = {rung["try"]: rung["adds_seconds_a_step"] for rung in plan(**LARGE)["ladder"]}
+    device = plan(**LARGE)
+    assert costs["full checkpointing"] == pytest.approx(
+        device["step_seconds"] * work["again"] / device["flops_a_token"]["all"]["device"]
+    )
+    assert sum(costs.values()) == costs["full checkpointing"]
+
+
+def test_speed_time_and_money_tell_each_other() -> None:
+    found = plan(**LARGE, mfu=0.5, tokens="1T", price=2)
+    flops = 3 * sum(forward_flops(LLAMA_3_8B, 8192).values()) / 8192
+    assert found["flops_a_token"]["all"]["model"] == flops
+    assert found["tokens_per_second"] == pytest.approx(8 * 989.4e12 * 0.5 / flops)
+    assert found["days"] == pytest.approx(1e12 / found["tokens_per_second"] / 86_400)
+    assert found["money"] == pytest.approx(2 * 8 * 24 * found["days"])
+    for told in ("tokens_per_second", "step_seconds"):
+        assert plan(**LARGE, **{told: found[told]})["mfu"] == pytest.approx(0.5)
+    assert plan(**LARGE, mfu=0.5, days=found["days"])["tokens"] == pytest.approx(10**12)
+    assert plan(**LARGE)["mfu_is_assumed"] and not found["mfu_is_assumed"]
+    assert found["checkpoint_bytes"] == 14 * found["parameters"]["total"]  # bf16, its master and two moments
+
+
+def test_a_tpu_is_planned_with_but_not_looked_for() -> None:
+    found = plan(**(SMALL | {"gpu": "tpu v5e"}), mfu=0.5)
+    assert found["gpu_bytes"] == 16e9
+    assert found["tokens_per_second"] == pytest.approx(0.5 * 197e12 / found["flops_a_token"]["all"]["model"])
+    assert not any(tpu.device_names for tpu in TPUS.values())
+    assert not set(TPUS) & set(GPUS)
+    for tpu in TPUS.values():
+        assert 10e9 < tpu.memory_bytes < 1e12 and 0.1e12 < tpu.bandwidth_bytes_per_second < 10e12
+        assert 100e12 < tpu.peak_flop_per_second["bfloat16"] < 1e15
+        assert tpu.source.startswith("https://docs.cloud.google.com/tpu/")
+
+
+def test_adapters_train_little_and_hold_less() -> None:
+    all_weights = plan(**LARGE)
+    adapters = plan(**LARGE, lora=16)
+    four_bit = plan(**LARGE, lora=16, base="4bit")
+    assert adapters["parameters"]["trained"] == 41_943_040  # 16 × 32 × the sums of inputs and outputs
+    needs = [found["memory_bytes"]["total"] for found in (all_weights, adapters, four_bit)]
+    assert needs == sorted(needs, reverse=True)
+    assert four_bit["memory_bytes"]["weights"] < 0.4 * adapters["memory_bytes"]["weights"]
+    forward = forward_flops(LLAMA_3_8B, 8192)
+    attention = forward["scores"] + forward["values"]
+    frozen = sum(forward.values()) - attention  # once forward, once backward: no gradients of weights
+    expected = (2 * frozen + 3 * attention) / 8192 + 6 * 41_943_040
+    assert adapters["flops_a_token"]["all"]["model"] == pytest.approx(expected)
+
+
+def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
+    drawn = random.Random(14)
+    numbers = ["1", "2", "7", "1e18", "1e-6", 1e18, "999P", "0.3", "1kB", "64GB", "", "-1", 0, "1e400", None, None]
+    refused = answered = 0
+    for _ in range(1000):
+        asked: dict[str, Any] = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice(["H100 SXM", "T4", "L4"])}
+        for name in drawn.sample(list(OPTIONS)[6:], 2):
+            kind = OPTIONS[name].kind
+            asked[name] = drawn.choice(kind if isinstance(kind, tuple) else numbers)
+        try:
+            answer = json.dumps(plan(**asked), allow_nan=False)
+        except ValueError as error:
+            assert str(error).startswith("--"), (asked, error)
+            refused += 1
+        else:
+            assert "nfinity" not in answer
+            answered += 1
+    assert min(refused, answered) > 100
+
+
+def test_it_needs_python_alone_and_answers_at_once() -> None:
+    seconds = []
+    for _ in range(5):  # of the processor, since other programs run too; the least, since its caches may be cold
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-S", SNIPPETS / "plan.py"], capture_output=True, text=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert done.stdout.startswith("--model llama-3-8b")
+    assert "15,000,000,000,000 tokens" in done.stdout
+    assert min(seconds) < 0.2
+
+
+def test_a_mistake_on_the_command_line_is_one_sentence() -> None:
+    asked = ["--model", "gpt2", "--gpu", "H100 SXM", "--tokens", "1,5"]
+    done = subprocess.run([sys.executable, SNIPPETS / "plan.py", *asked], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("plan.py: --tokens: in '1,5'")
+    assert done.stderr.count("\n") == 1
