@@ -120,9 +120,16 @@ class Log(Scale):
         return low * 10
 
     def _ticks(self, low: float, high: float) -> list[float]:
-        """Powers of ten, or every second, fifth, tenth …; for less than a hundredfold with 2 and 5 between."""
+        """Powers of ten, or every second, fifth, tenth …; for less than a hundredfold with 2 and 5 between.
+
+        Of bytes, which read in binary units, powers of two.
+        """
         if high / low < 5:
             return super()._ticks(low, high)
+        if self.unit == "bytes":
+            first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
+            every = -(-(last - first) // 7)
+            return [2.0**power for power in range(first // every * every, last + every, every)]
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         if high / low < 100:
             return [factor * 10.0**power for power in range(first, last + 1) for factor in (1, 2, 5)]

@@ -89,7 +89,7 @@ def precision(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list
 def tools(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each tool: its count of FLOPs at two lengths and of parameters, each with its ratio to the truth."""
     contexts = values["counting_tools.CONTEXTS"] or []
-    counts = [f"{labels['flops']}, T = {{{{ counting_tools.CONTEXTS.{index}:raw }}}}" for index in range(len(contexts))]
+    counts = [f"{labels['flops']} = {{{{ counting_tools.CONTEXTS.{index}:raw }}}}" for index in range(len(contexts))]
     header = [labels["tool"]]
     for count in (*counts, labels["parameters"]):
         header += [count, labels["ratio"]]

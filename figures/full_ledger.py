@@ -18,19 +18,22 @@ PARTS = {  # of a moment, and the lines that each adds up
     "temporaries": ("temporaries",),
 }
 COLOURS: tuple[Colour, ...] = ("muted", 3, 4, 0, 5, 1, 2)
+MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", "update")
+LINES = ("products", "attention", "norms", "gelu", "loss", "embedding", "elementwise", "optimizer", "views")
 MODELS = ("gpt2", "llama")
 WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
+RUNGS = ("fp32", "tf32", "bf16", "attention", "compile", "padded", "optimizer")
 CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}
 
 
 def moments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What is alive at each moment of a step, stacked."""
     found = values["full_ledger.moments"] or {}
-    axes = Axes(Scale(labels["axis"]), Names([labels[moment] for moment in found]))
-    left = [0.0] * len(found)
+    axes = Axes(Scale(labels["axis"]), Names([labels[moment] for moment in MOMENTS]))
+    left = [0.0] * len(MOMENTS)
     for colour, (part, lines) in zip(COLOURS, PARTS.items(), strict=True):
-        sizes = [sum(moment[line] for line in lines) / GIB for moment in found.values()]
-        axes.barh(range(len(found)), sizes, colour, labels[part], left=left)
+        sizes = [sum(found.get(moment, {}).get(line, 0) for line in lines) / GIB for moment in MOMENTS]
+        axes.barh(range(len(MOMENTS)), sizes, colour, labels[part], left=left)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     return str(axes)
 
@@ -39,14 +42,14 @@ def waterfall(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Each line of the prediction from where the one before ends; then the residual, and what was measured."""
     lines = values["full_ledger.predicted_lines_seconds"] or {}
     measured = values["full_ledger.measured_step_seconds"] or 0.0
-    names = [*lines, "residual", "measured"]
+    names = [*LINES, "residual", "measured"]
     axes = Axes(Scale(labels["axis"], unit="seconds"), Names([labels[name] for name in names]), 300)
     end = 0.0
-    for row, seconds in enumerate(lines.values()):
-        axes.barh([row], [seconds], 0, left=[end])
-        end += seconds
-    axes.barh([len(lines)], [abs(measured - end)], 1, left=[min(end, measured)])
-    axes.barh([len(lines) + 1], [measured], "muted")
+    for row, line in enumerate(LINES):
+        axes.barh([row], [lines.get(line, 0.0)], 0, left=[end])
+        end += lines.get(line, 0.0)
+    axes.barh([len(LINES)], [abs(measured - end)], 1, left=[min(end, measured)])
+    axes.barh([len(LINES) + 1], [measured], "muted")
     return str(axes)
 
 
@@ -67,4 +70,13 @@ def batches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
     rows = [[labels[column] for column in ("way", *CARDS)]]
     for way in ("eager", "fused", "chunked", "full"):
         rows.append([labels[way], *(f"{{{{ full_ledger.largest.{way}.{card} }}}}" for card in CARDS.values())])
+    return rows
+
+
+def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Time, MFU and peak of a step, rung by rung."""
+    rows = [[labels[column] for column in ("rung", "seconds", "mfu", "peak", "formula")]]
+    for rung in RUNGS:
+        cells = ("seconds", "mfu", "peak_bytes", "formula_bytes")
+        rows.append([labels[rung], *(f"{{{{ gpt2_ladder.measured_rungs.{rung}.{cell} }}}}" for cell in cells)])
     return rows

@@ -43,7 +43,7 @@ def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         intensity, rate = point["intensity"], point["rate_flop_per_second"]
         axes.scatter([intensity], [rate], 1, size=4.5)
         if n == min(sweep):
-            axes.annotate(f"{labels['matmul']}, n = {n}", intensity, rate)
+            axes.annotate(f"{labels['matmul']} = {n}", intensity, rate)
         elif n == largest:
             axes.annotate(f"{n:,}", intensity, rate, dx=0, dy=21, anchor="middle", css="muted")
         elif rate < sweep[largest]["rate_flop_per_second"] / 2:

@@ -69,7 +69,7 @@ def contexts(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         for name, dashed in (("attention_share", False), ("causal_share", True)):
             found = (values[f"transformer_flops.{name}"] or {}).get(model, {})
             points = sorted((int(context), share) for context, share in found.items())
-            label = labels[model] + (f", {labels['causal']}" if dashed else "")
+            label = labels[f"{model}_causal" if dashed else model]
             axes.plot([x for x, _ in points], [y for _, y in points], colour, label, dashed=dashed)
     axes.axhline(0.5, labels["half"], "muted")
     return str(axes)

@@ -35,7 +35,9 @@ peak_lines_bytes = {line: size for line, size in moments[peak_at].items() if siz
 logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
 for moment, size in moment_bytes.items():
     print(f"{moment:12}{size / 2**30:7.2f} GiB")
-print(f"at the peak, {peak_at}:", {line: f"{size / 2**30:.2f}" for line, size in peak_lines_bytes.items()})
+print(f"at the peak, {peak_at}:")
+for line, size in peak_lines_bytes.items():
+    print(f"{line:12}{size / 2**30:7.2f} GiB")
 # --8<-- [end:memory]
 
 
@@ -167,7 +169,7 @@ measured_views = sum(
 )  # they make no tensor, yet cost a call
 tiny = random(1)
 launch_seconds = time_call(lambda: tiny.view(1), 20, 0.02).median_seconds
-views_seconds = measured_views * launch_seconds
+views_seconds = 0.0 if measured_on_gpu else measured_views * launch_seconds  # a GPU works on meanwhile
 print(f"{len(trace.operations)} operations forward and backward, {measured_views} of them make nothing")
 # --8<-- [end:launches]
 
@@ -197,7 +199,9 @@ optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 text = torch.randint(V, (b, T + 1), device=device)
 
 
-def step() -> None:
+def step() -> float:
+    """Its seconds."""
+    began = time.perf_counter()
     with torch.autocast(device.type, torch.bfloat16, enabled=measured_on_gpu):
         value = loss(model, text[:, :-1], text[:, 1:])
     value.backward()
@@ -205,17 +209,10 @@ def step() -> None:
     optimizer.zero_grad()
     if measured_on_gpu:
         torch.cuda.synchronize()
-
-
-def seconds_of_a_step() -> float:
-    began = time.perf_counter()
-    step()
     return time.perf_counter() - began
 
 
-for _ in range(2):
-    step()  # warm up
-measured_runs_seconds = sorted(seconds_of_a_step() for _ in range(5))
+measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
 measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms, the middle three within {measured_spread_share:.1%}")
@@ -223,21 +220,22 @@ print(f"measured    {measured_step_seconds * 1e3:9.2f} ms, the middle three with
 
 
 # --8<-- [start:ledger]
-measured_residual_seconds = measured_step_seconds - predicted_step_seconds
-measured_residual_share = measured_residual_seconds / measured_step_seconds
 measured_to_predicted_ratio = measured_step_seconds / predicted_step_seconds
+measured_residual = measured_step_seconds - predicted_step_seconds  # of either sign
 measured_tokens_per_second = N / measured_step_seconds
 measured_flop_per_second = step_flops / measured_step_seconds
-print(f"residual {measured_residual_share:.1%} of the step; measured / predicted {measured_to_predicted_ratio:.3f}")
+print(f"residual {measured_residual * 1e3:.2f} ms, {measured_residual / measured_step_seconds:.1%} of the step")
+print(f"measured / predicted {measured_to_predicted_ratio:.3f}")
 # --8<-- [end:ledger]
 
 
 # --8<-- [start:name]
 cold_seconds = sum(time_products(cold=True).values())
-measured_cold_seconds = cold_seconds - predicted_lines_seconds["products"]  # a step's products find no warm cache
-measured_nameless_seconds = measured_residual_seconds - measured_cold_seconds
-measured_nameless_share = measured_nameless_seconds / measured_step_seconds
-print(f"cold caches {measured_cold_seconds * 1e3:.2f} ms; without a name {measured_nameless_share:.1%} of the step")
+measured_cold_ratio = cold_seconds / predicted_lines_seconds["products"]
+with_cold_seconds = predicted_step_seconds - predicted_lines_seconds["products"] + cold_seconds
+measured_to_cold_ratio = measured_step_seconds / with_cold_seconds
+print(f"cold products take {measured_cold_ratio:.3f} of the time of warm ones")
+print(f"measured / predicted with cold products {measured_to_cold_ratio:.3f}")
 # --8<-- [end:name]
 
 

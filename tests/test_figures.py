@@ -189,6 +189,13 @@ def test_a_legend_lays_itself_out(word: str) -> None:
     assert not list(faults(chart))
 
 
+def test_a_logarithmic_axis_of_bytes_has_binary_ticks() -> None:
+    axes = Axes(Log("size", unit="bytes"), Scale())
+    axes.plot([5_000, 3 * 2**30], [0, 1])
+    svg = str(axes)
+    assert ">32 KiB<" in svg and ">1 GiB<" in svg and "9.77" not in svg
+
+
 def test_texts_of_ticks_do_not_touch() -> None:
     axes = Axes(Log("side", ticks=[2**power for power in range(4, 20)]), Scale(ticks={1: "1.00", 1.01: "1.01", 2: "2"}))
     axes.plot([16, 2**19], [1, 2])

@@ -47,7 +47,7 @@ def test_the_prediction_reads_nothing_of_the_run() -> None:
     ("old", "new"),
     [
         ("elementwise_seconds,", "measured_step_seconds,"),
-        ("measured_residual_seconds =", "predicted_step_seconds = measured_step_seconds\nmeasured_residual_seconds ="),
+        ("measured_residual =", "predicted_step_seconds = measured_step_seconds\nmeasured_residual ="),
     ],
 )
 def test_a_prediction_after_the_run_is_found(old: str, new: str) -> None:

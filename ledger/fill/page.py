@@ -37,7 +37,7 @@ WORDS = {
         "device": "Numbers from",
         "default": "The text speaks of {device}.",
         "provenance": "Where these numbers come from",
-        "repeat": "Repeat them with",
+        "repeat": "Repeat them with ",
         "local": "this machine, {name}",
         "columns": ["Snippet", "Device", "Measured", "Software", "Widest spread"],
         "line": "line {line}",
@@ -234,7 +234,7 @@ class Page:
                         SubElement(row, "td").text = AtomicString(fact)
         SubElement(details, "div").text = self.stash(self._lines())
         repeat = SubElement(details, "p")
-        repeat.text = self.words["repeat"] + " "
+        repeat.text = self.words["repeat"]
         SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(snippets)}")
         return details
 
