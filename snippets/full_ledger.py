@@ -15,7 +15,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from accounting import Trace, get_device, time_call
-from formulas import Decoder, backward_flops, forward_flops, parameters, peak_bytes, training_seconds
+from formulas import (
+    Decoder,
+    backward_flops,
+    forward_flops,
+    parameters,
+    peak_bytes,
+    training_seconds,
+)
 from gpus import GPUS
 from models import GPT2_SMALL, LLAMA_3_8B, build, fused, gpt2, loss
 from torch import Tensor
@@ -28,7 +35,8 @@ device = get_device()
 # --8<-- [start:memory]
 BATCH, CONTEXT = 16, 1_024
 TOLERANCE = 0.01  # of the formula, against the count
-moments = peak_bytes(GPT2_SMALL, CONTEXT, BATCH)  # autocast, fused attention, fused AdamW
+# autocast, fused attention, fused AdamW
+moments = peak_bytes(GPT2_SMALL, CONTEXT, BATCH)
 moment_bytes = {moment: sum(lines.values()) for moment, lines in moments.items()}
 peak_at = max(moment_bytes, key=lambda moment: moment_bytes[moment])
 peak_lines_bytes = {line: size for line, size in moments[peak_at].items() if size}
@@ -43,15 +51,16 @@ for line, size in peak_lines_bytes.items():
 
 # --8<-- [start:fits]
 CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
-RESERVED_BYTES = 2 * 2**30  # for the CUDA context, libraries' workspaces, rounding and fragments
+RESERVED_BYTES = 2 * 2**30  # the CUDA context, workspaces, rounding, fragments
 
 
 def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:
-    return max(sum(lines.values()) for lines in peak_bytes(shape, seq_len, batch, **choices).values())
+    at = peak_bytes(shape, seq_len, batch, **choices)
+    return max(sum(lines.values()) for lines in at.values())
 
 
 def largest_batch(room: float, **choices: Any) -> int:
-    """The largest b of GPT-2 small that fits, by bisection; 0 if not even one sequence does."""
+    """The largest b of GPT-2 small that fits, by bisection; 0 if b = 1 does not."""
 
     def fits(b: int) -> bool:
         return peak(GPT2_SMALL, CONTEXT, b, **choices) <= room
@@ -76,9 +85,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "full": {"chunks": 16, "checkpointing": "full"},
 }
 room_bytes = {card: GPUS[card].memory_bytes - RESERVED_BYTES for card in CARDS}
-largest = {
-    way: {card: largest_batch(room, **choices) for card, room in room_bytes.items()} for way, choices in WAYS.items()
-}
+
+
+def largest_batches(**choices: Any) -> dict[str, int]:
+    return {card: largest_batch(room, **choices) for card, room in room_bytes.items()}
+
+
+largest = {way: largest_batches(**choices) for way, choices in WAYS.items()}
+largest_unchunked = largest_batches(checkpointing="full")
 for way, batches in largest.items():
     print(f"{way:8}", batches)
 # --8<-- [end:batches]
@@ -88,10 +102,17 @@ for way, batches in largest.items():
 measured_on_gpu = torch.cuda.is_available()
 SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(256, 2, 4), vocab=4_096)
 T, b = (1_024, 16) if measured_on_gpu else (128, 4)
-measured_sizes = {"layers": SHAPE.layers, "width": SHAPE.d_model, "vocabulary": SHAPE.vocab, "context": T, "batch": b}
+measured_sizes = {
+    "layers": SHAPE.layers,
+    "width": SHAPE.d_model,
+    "vocabulary": SHAPE.vocab,
+    "context": T,
+    "batch": b,
+}
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"  # of the products
 dtype = getattr(torch, measured_dtype)
-step_flops = sum(forward_flops(SHAPE, T, b).values()) + sum(backward_flops(SHAPE, T, b, fused=False).values())
+forward, backward = forward_flops(SHAPE, T, b), backward_flops(SHAPE, T, b, fused=False)
+step_flops = sum(forward.values()) + sum(backward.values())
 print(f"{step_flops / 1e9:.4g} GFLOPs a step, {b * T:,} tokens")
 # --8<-- [end:step]
 
@@ -101,13 +122,22 @@ def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, dtype=dtype, device=device).requires_grad_()
 
 
-def alone(function: Callable[..., Tensor], *inputs: Tensor, cold: bool = False) -> float:
-    """Seconds of a function and its backward pass, on tensors of its own; `cold`: not in the cache."""
+def alone(
+    function: Callable[..., Tensor],
+    *inputs: Tensor,
+    cold: bool = False,
+) -> float:
+    """Seconds of a function and its backward pass, on tensors of its own.
+
+    `cold`: these are not in the cache.
+    """
     gradient = torch.ones_like(function(*inputs))
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
-    return time_call(
-        lambda: torch.autograd.grad(function(*inputs), wanted, gradient), min_trials=5, min_seconds=0.05, flush_l2=cold
-    ).median_seconds
+
+    def once() -> None:
+        torch.autograd.grad(function(*inputs), wanted, gradient)
+
+    return time_call(once, 5, 0.05, flush_l2=cold).median_seconds
 
 
 # --8<-- [end:alone]
@@ -115,31 +145,45 @@ def alone(function: Callable[..., Tensor], *inputs: Tensor, cold: bool = False) 
 
 # --8<-- [start:products]
 d, f, V, L, N = SHAPE.d_model, SHAPE.d_ff, SHAPE.vocab, SHAPE.layers, b * T
-MATRICES = {"qkv": (d, 3 * d, L), "out": (d, d, L), "up": (d, f, L), "down": (f, d, L), "head": (d, V, 1)}
+MATRICES = {  # rows, columns, how often
+    "qkv": (d, 3 * d, L),
+    "out": (d, d, L),
+    "up": (d, f, L),
+    "down": (f, d, L),
+    "head": (d, V, 1),
+}
 
 
 def time_products(cold: bool = False) -> dict[str, float]:
-    return {
-        name: times * alone(F.linear, random(N, rows, dtype=dtype), random(columns, rows, dtype=dtype), cold=cold)
-        for name, (rows, columns, times) in MATRICES.items()
-    }
+    seconds = {}
+    for name, (rows, columns, times) in MATRICES.items():
+        inputs = random(N, rows, dtype=dtype), random(columns, rows, dtype=dtype)
+        seconds[name] = times * alone(F.linear, *inputs, cold=cold)
+    return seconds
 
 
 product_seconds = time_products()
-product_flop_per_second = {
-    name: 6 * N * rows * columns * times / product_seconds[name] for name, (rows, columns, times) in MATRICES.items()
-}
-print({name: f"{rate / 1e9:.4g} GFLOP/s" for name, rate in product_flop_per_second.items()})
+for name, (rows, columns, times) in MATRICES.items():
+    rate = 6 * N * rows * columns * times / product_seconds[name]
+    print(f"{name:5}{rate / 1e9:11,.1f} GFLOP/s")
 # --8<-- [end:products]
 
 
 # --8<-- [start:others]
-x, y, words = random(N, d), random(N, d), torch.randint(V, (N,), device=device)
+def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    return F.layer_norm(x, (d,), scale, shift)
+
+
+def cross_entropy(logits: Tensor) -> Tensor:
+    return F.cross_entropy(logits.float(), words)
+
+
+x, words = random(N, d), torch.randint(V, (N,), device=device)
 queries = [random(b, SHAPE.heads, T, SHAPE.head_dim, dtype=dtype) for _ in range(3)]
 attention_seconds = L * alone(fused, *queries)
-norms_seconds = (2 * L + 1) * alone(lambda *inputs: F.layer_norm(inputs[0], (d,), *inputs[1:]), x, random(d), random(d))
+norms_seconds = (2 * L + 1) * alone(norm, x, random(d), random(d))
 gelu_seconds = L * alone(partial(F.gelu, approximate="tanh"), random(N, f, dtype=dtype))
-loss_seconds = alone(lambda logits: F.cross_entropy(logits.float(), words), random(N, V, dtype=dtype))
+loss_seconds = alone(cross_entropy, random(N, V, dtype=dtype))
 embedding_seconds = alone(lambda table: F.embedding(words, table), random(V, d))
 # --8<-- [end:others]
 
@@ -149,12 +193,18 @@ model = build(SHAPE, device=device.type)
 weights = [torch.randn_like(weight) for weight in model.parameters()]
 for weight in weights:
     weight.grad = torch.randn_like(weight)
-optimizer_seconds = time_call(torch.optim.AdamW(weights, fused=True).step, 5, 0.05).median_seconds
+update = torch.optim.AdamW(weights, fused=True).step
+optimizer_seconds = time_call(update, 5, 0.05).median_seconds
 
-bytes_per_second = 2 * x.nbytes / time_call(lambda: torch.neg(x.detach()), 5, 0.05).median_seconds
-added_bytes = (2 + 2) * L * 3 * x.nbytes  # sums of the residual path, forward and backward: two read, one written
-copied_bytes = L * (2 + 2 + 6) * N * d * dtype.itemsize  # heads side by side, there and back; the gradients of q, k, v
-cast_bytes = 2 * (4 + 2) * sum(r * c * n for r, c, n in MATRICES.values()) if measured_on_gpu else 0  # and gradients
+negated = time_call(lambda: torch.neg(x.detach()), 5, 0.05)
+bytes_per_second = 2 * x.nbytes / negated.median_seconds
+# sums of the residual path, forward and backward: two read, one written
+added_bytes = (2 + 2) * L * 3 * x.nbytes
+# heads side by side, there and back; the gradients of q, k, v
+copied_bytes = L * (2 + 2 + 6) * N * d * dtype.itemsize
+# autocast's copies of the matrices, and their gradients
+numbers = sum(rows * columns * times for rows, columns, times in MATRICES.values())
+cast_bytes = 2 * (4 + 2) * numbers if measured_on_gpu else 0
 elementwise_seconds = (added_bytes + copied_bytes + cast_bytes) / bytes_per_second
 # --8<-- [end:bytes]
 
@@ -164,13 +214,13 @@ meta_model = build(SHAPE)
 meta_words = torch.zeros(b, T, dtype=torch.int64, device="meta")
 with Trace() as trace:
     loss(meta_model, meta_words, meta_words).backward()
-measured_views = sum(
-    operation.taken_bytes == 0 for operation in trace.operations
-)  # they make no tensor, yet cost a call
+# they make no tensor, yet cost a call
+measured_views = sum(operation.taken_bytes == 0 for operation in trace.operations)
 tiny = random(1)
 launch_seconds = time_call(lambda: tiny.view(1), 20, 0.02).median_seconds
-views_seconds = 0.0 if measured_on_gpu else measured_views * launch_seconds  # a GPU works on meanwhile
-print(f"{len(trace.operations)} operations forward and backward, {measured_views} of them make nothing")
+# a GPU works on meanwhile
+views_seconds = 0.0 if measured_on_gpu else measured_views * launch_seconds
+print(f"{len(trace.operations)} operations, {measured_views} of them make nothing")
 # --8<-- [end:launches]
 
 
@@ -214,8 +264,10 @@ def step() -> float:
 
 measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
-measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
-print(f"measured    {measured_step_seconds * 1e3:9.2f} ms, the middle three within {measured_spread_share:.1%}")
+_, second, _, fourth, _ = measured_runs_seconds
+measured_spread_share = (fourth - second) / measured_step_seconds
+print(f"measured    {measured_step_seconds * 1e3:9.2f} ms")
+print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [end:run]
 
 
@@ -224,15 +276,17 @@ measured_to_predicted_ratio = measured_step_seconds / predicted_step_seconds
 measured_residual = measured_step_seconds - predicted_step_seconds  # of either sign
 measured_tokens_per_second = N / measured_step_seconds
 measured_flop_per_second = step_flops / measured_step_seconds
-print(f"residual {measured_residual * 1e3:.2f} ms, {measured_residual / measured_step_seconds:.1%} of the step")
+print(f"residual    {measured_residual * 1e3:9.2f} ms")
+print(f"of the step {measured_residual / measured_step_seconds:9.1%}")
 print(f"measured / predicted {measured_to_predicted_ratio:.3f}")
 # --8<-- [end:ledger]
 
 
 # --8<-- [start:name]
 cold_seconds = sum(time_products(cold=True).values())
-measured_cold_ratio = cold_seconds / predicted_lines_seconds["products"]
-with_cold_seconds = predicted_step_seconds - predicted_lines_seconds["products"] + cold_seconds
+warm_seconds = predicted_lines_seconds["products"]
+measured_cold_ratio = cold_seconds / warm_seconds
+with_cold_seconds = predicted_step_seconds - warm_seconds + cold_seconds
 measured_to_cold_ratio = measured_step_seconds / with_cold_seconds
 print(f"cold products take {measured_cold_ratio:.3f} of the time of warm ones")
 print(f"measured / predicted with cold products {measured_to_cold_ratio:.3f}")
@@ -248,30 +302,40 @@ token_flops = (sum(forward_flops(GPT2_SMALL, CONTEXT).values()) * 3) / CONTEXT
 run_flops = token_flops * TOKENS
 run_hours = training_seconds(run_flops, 1, PEAK, MFU) / 3600
 run_dollars = run_hours * DOLLARS_PER_HOUR
-print(f"{run_flops:.3g} FLOPs, {run_hours:.1f} hours of one H100, {run_dollars:.0f} dollars")
+print(f"{run_flops:.3g} FLOPs, {run_hours:.1f} hours of one H100")
+print(f"{run_dollars:.0f} dollars")
 # --8<-- [end:cost]
 
 
 # --8<-- [start:others_measured]
-COMPILE_RATIO = 250 / 135  # milliseconds an iteration, without and with, by nanoGPT's README
-OTHERS_GPUS, OTHERS_MINUTES = 8, {"H100 SXM": 45, "A100 80GB SXM": 90}  # 10 billion tokens, GPT-2 124M
-others_mfu = {
-    card: run_flops / (OTHERS_GPUS * minutes * 60 * GPUS[card].peak_flop_per_second["bfloat16"])
-    for card, minutes in OTHERS_MINUTES.items()
-}
-print({card: f"{share:.1%}" for card, share in others_mfu.items()})
+# milliseconds an iteration, without compile and with it, by nanoGPT's README
+COMPILE_RATIO = 250 / 135
+# 10 billion tokens, GPT-2 124M
+OTHERS_GPUS, OTHERS_MINUTES = 8, {"H100 SXM": 45, "A100 80GB SXM": 90}
+others_mfu = {}
+for card, minutes in OTHERS_MINUTES.items():
+    rate = OTHERS_GPUS * GPUS[card].peak_flop_per_second["bfloat16"]
+    others_mfu[card] = run_flops / (rate * minutes * 60)
+    print(f"{card:14}{others_mfu[card]:7.1%}")
 assert all(0.3 < share < 0.7 for share in others_mfu.values())
 # --8<-- [end:others_measured]
 
 
 # --8<-- [start:exercise_1]
-llama_choices: dict[str, Any] = {"recipe": "bf16_master", "chunks": 16, "checkpointing": "full"}
+llama_choices: dict[str, Any] = {
+    "recipe": "bf16_master",
+    "chunks": 16,
+    "checkpointing": "full",
+}
 llama_update = peak_bytes(LLAMA_3_8B, 8_192, **llama_choices)["update"]
-llama_state_bytes = (sum(llama_update.values()) - llama_update["batch"]) // sum(parameters(LLAMA_3_8B).values())
+llama_count = sum(parameters(LLAMA_3_8B).values())
+llama_state_bytes = (sum(llama_update.values()) - llama_update["batch"]) // llama_count
 llama_peak_bytes = peak(LLAMA_3_8B, 8_192, 1, **llama_choices)
 llama_fits = {card: llama_peak_bytes <= room for card, room in room_bytes.items()}
-print(f"Llama 3 8B: {llama_peak_bytes / 2**30:.1f} GiB", llama_fits)
-assert llama_state_bytes == 18 and not llama_fits["H100 SXM"] and not llama_fits["H200 SXM"]
+print(f"Llama 3 8B: {llama_peak_bytes / 2**30:.1f} GiB")
+for card, holds in llama_fits.items():
+    print(f"{card:10}{'fits' if holds else 'does not fit'}")
+assert llama_state_bytes == 18 and not any(llama_fits.values())
 # --8<-- [end:exercise_1]
 
 
@@ -285,7 +349,8 @@ assert extra_bytes == moments["update"]["gradients"]
 
 # --8<-- [start:exercise_3]
 padded = replace(GPT2_SMALL, vocab=50_304)
-padded_share = sum(forward_flops(padded, CONTEXT).values()) / sum(forward_flops(GPT2_SMALL, CONTEXT).values()) - 1
+flops = [sum(forward_flops(s, CONTEXT).values()) for s in (GPT2_SMALL, padded)]
+padded_share = flops[1] / flops[0] - 1
 padded_bytes = peak(padded, CONTEXT, BATCH) - moment_bytes[peak_at]
 print(f"padding costs {padded_share:.3%} FLOPs and {padded_bytes / 2**20:.1f} MiB")
 assert 0 < padded_share < 1e-3
