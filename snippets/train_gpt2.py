@@ -83,7 +83,8 @@ def draw(
     starts = torch.randint(len(tokens) - T, (b,), generator=generator).tolist()
     windows = torch.stack([tokens[start : start + T + 1].long() for start in starts])
     if (word := int(windows.max())) >= vocab:
-        raise ValueError(f"token {word} is not among {vocab}: is {options.data} uint16?")
+        where = f"is {options.data} uint16?"
+        raise ValueError(f"token {word} is not among {vocab}: {where}")
     if torch.cuda.is_available():
         windows = windows.pin_memory().cuda(non_blocking=True)
     return windows[:, :-1], windows[:, 1:]
@@ -127,7 +128,7 @@ def train(options: argparse.Namespace) -> list[float]:
     model, optimizer = make(shape, options.seed)
     compute = torch.compile(loss) if options.compile else loss
     size = (shape, options.context, options.batch)
-    tokens_per_step = options.pieces * options.batch * options.context
+    per_step = options.pieces * options.batch * options.context
     flops = sum(forward_flops(*size).values())
     flops += sum(backward_flops(*size, fused=False).values())
     losses, waiting, began = list[float](), list[Tensor](), time.perf_counter()
@@ -150,7 +151,7 @@ def train(options: argparse.Namespace) -> list[float]:
             rate = options.pieces * flops / seconds
             mfu = divide(rate, get_peak_flop_per_second("bfloat16"))
             share = f"MFU {mfu:.1%}" if mfu else "MFU unknown"
-            loss_and_speed = f"{losses[-1]:.4f}, {tokens_per_step / seconds:,.0f} tokens/s"
+            loss_and_speed = f"{losses[-1]:.4f}, {per_step / seconds:,.0f} tokens/s"
             print(f"step {step + 1}: loss {loss_and_speed}, {share}", flush=True)
             save(options, step + 1, model, optimizer)
             waiting, began = [], time.perf_counter()
