@@ -68,7 +68,7 @@ def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[lis
     }
     for name in (name for name in reasons if name in table):
         keeps = list(dict.fromkeys(table[name]))
-        words = ", ".join(f"`{word}`" if word in ("x", "w") else labels[word] for word in keeps)
+        words = labels["separator"].join(f"`{word}`" if word in ("x", "w") else labels[word] for word in keeps)
         rows.append([f"`{name}`", words or labels["nothing"], labels[f"why_{reasons[name]}"]])
     return rows
 

@@ -141,7 +141,16 @@ def compare(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-step_cases = [compare(draw()) for _ in range(NUM_STEPS)]
+def draw_all() -> list[dict[str, Any]]:
+    """As many as are counted, no two alike."""
+    found: list[dict[str, Any]] = []
+    while len(found) < NUM_STEPS:
+        if (asked := draw()) not in found:
+            found.append(asked)
+    return found
+
+
+step_cases = [compare(asked) for asked in draw_all()]
 farthest_first = sorted(step_cases, key=lambda case: -abs(case["planned_ratio"] - 1))
 for case in farthest_first:
     told = " ".join(str(value) for value in list(case.values())[:8])

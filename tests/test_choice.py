@@ -176,3 +176,18 @@ def test_a_local_run_is_shown_first_unless_only_the_default_is_a_gpu(tmp_path: P
     assert re.search(r"<data[^>]*>7.00 s<", build(book))
     run_here(book, "cuda")
     assert (shown(FIRST), shown(SECOND)) == ("this-machine", "this-machine")
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "not measured on this device"), ("zh", "未在此设备上实测")])
+def test_a_device_without_a_figures_measurements_says_so(tmp_path: Path, language: str, words: str) -> None:
+    book = make_book(tmp_path)
+    record = Record.read(book.measurements / SECOND / "it.json")
+    replace(record, values=record.values | {"run_seconds": None}).write(book.measurements / SECOND / "it.json")
+    drawn, absent = re.findall(
+        r'data-devices="([^"]*)"[^>]*>(?:<p class="output-where">)?(<svg|[^<]*)', figure(book, language)
+    )
+    assert (drawn, absent) == ((FIRST, "<svg"), (SECOND, words))
+
+
+def figure(book: Book, language: str) -> str:
+    return build(book, language).partition('<figure class="drawing">')[2].partition("</figure>")[0]

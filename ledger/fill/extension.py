@@ -227,6 +227,9 @@ class FigureBlock(LedgerBlock):
         described = f'<svg role="img" aria-label="{html.escape(self.options["alt"])}"'
         for index, (devices, svg) in enumerate(self.page.drawings(self.argument, self.options["labels"])):
             frame = self.variant(figure, devices, index, "drawing-frame")
+            if not svg:
+                SubElement(frame, "p", {"class": "output-where"}).text = AtomicString(self.page.words["absent"])
+                continue
             frame.set("tabindex", "0")
             frame.set("data-search-exclude", "")
             frame.text = self.raw(svg.replace("<svg", described, 1))

@@ -118,10 +118,16 @@ class Page:
         return str(self.words["aside"]).format(text=text, aside=self.words["stale"]) if stale else text
 
     def drawings(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], str]]:
-        """(devices, SVG) for each way a figure looks. Raises QuoteError if there is no such figure or it is no SVG."""
+        """(devices, SVG) for each way a figure looks; no SVG for devices that have none of its measurements.
+
+        Raises QuoteError if there is no such figure or it is no SVG.
+        """
 
         def draw(device: str | None) -> str:
-            svg: Any = call_figure(self.source, name, {"language": self.language, **labels}, device)
+            values = Values(self.source, device)
+            svg: Any = call_figure(self.source, name, {"language": self.language, **labels}, values)
+            if device and values.are_absent:
+                return ""
             if not isinstance(svg, str) or not svg.startswith("<svg"):
                 raise QuoteError(f"figures.{name} returned no SVG")
             return str(svg)
@@ -132,7 +138,7 @@ class Page:
         """(devices, rows of Markdown cells, the header first) for each way a table looks; may raise QuoteError."""
 
         def make(device: str | None) -> list[list[str]]:
-            rows = call_figure(self.source, name, {"language": self.language, **labels}, device)
+            rows = call_figure(self.source, name, {"language": self.language, **labels}, Values(self.source, device))
             if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
                 raise QuoteError(f"figures.{name} returned no rows of one length")
             return [[str(cell) for cell in row] for row in rows]
@@ -362,7 +368,7 @@ class Labels(dict[str, str]):
         raise QuoteError(f"the block's labels lack {key!r}")
 
 
-def call_figure(source: Source, name: str, labels: dict[str, str], device: str | None) -> Any:
+def call_figure(source: Source, name: str, labels: dict[str, str], values: Values) -> Any:
     """Calls figures/<module>.py's function for `module.function`, with the values of a device."""
     module_name, _, function_name = name.partition(".")
     path = source.book.root / "figures" / f"{module_name}.py"
@@ -375,7 +381,7 @@ def call_figure(source: Source, name: str, labels: dict[str, str], device: str |
         raise QuoteError(f"figures.{name} cannot be drawn", where) from None
     if not callable(function):
         raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
-    return function(Values(source, device), Labels(labels))
+    return function(values, Labels(labels))
 
 
 @cache

@@ -219,9 +219,19 @@ class Values(Mapping[str, Any]):
 
     def __init__(self, source: Source, device: str | None = None) -> None:
         self._source, self._device = source, device
+        self._measured: list[Any] = []  # device values that were looked up
 
     def __getitem__(self, name: str) -> Any:
-        return self._source.find(Quote.parse(name), self._device).value
+        quote = Quote.parse(name)
+        value = self._source.find(quote, self._device).value
+        if quote.is_device_value:
+            self._measured.append(value)
+        return value
+
+    @property
+    def are_absent(self) -> bool:
+        """Whether the device has none of the measurements that were looked up."""
+        return bool(self._measured) and all(value is None for value in self._measured)
 
     def __iter__(self) -> Iterator[str]:
         raise TypeError("values are looked up by name")
