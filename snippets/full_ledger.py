@@ -196,8 +196,8 @@ for weight in weights:
 update = torch.optim.AdamW(weights, fused=True).step
 optimizer_seconds = time_call(update, 5, 0.05).median_seconds
 
-negated = time_call(lambda: torch.neg(x.detach()), 5, 0.05)
-bytes_per_second = 2 * x.nbytes / negated.median_seconds
+copy_seconds = time_call(lambda: torch.neg(x.detach()), 5, 0.05).median_seconds
+bytes_per_second = 2 * x.nbytes / copy_seconds
 # sums of the residual path, forward and backward: two read, one written
 added_bytes = (2 + 2) * L * 3 * x.nbytes
 # heads side by side, there and back; the gradients of q, k, v
@@ -264,8 +264,8 @@ def step() -> float:
 
 measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
-_, second, _, fourth, _ = measured_runs_seconds
-measured_spread_share = (fourth - second) / measured_step_seconds
+middle = measured_runs_seconds[1:-1]
+measured_spread_share = (middle[-1] - middle[0]) / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms")
 print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [end:run]
