@@ -101,19 +101,21 @@ for way, batches in largest.items():
 # --8<-- [start:step]
 measured_on_gpu = torch.cuda.is_available()
 SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(256, 2, 4), vocab=4_096)
-T, b = (1_024, 16) if measured_on_gpu else (128, 4)
+measured_len, measured_batch = (1_024, 16) if measured_on_gpu else (128, 4)
 measured_sizes = {
     "layers": SHAPE.layers,
     "width": SHAPE.d_model,
     "vocabulary": SHAPE.vocab,
-    "context": T,
-    "batch": b,
+    "context": measured_len,
+    "batch": measured_batch,
 }
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"  # of the products
 dtype = getattr(torch, measured_dtype)
-forward, backward = forward_flops(SHAPE, T, b), backward_flops(SHAPE, T, b, fused=False)
-step_flops = sum(forward.values()) + sum(backward.values())
-print(f"{step_flops / 1e9:.4g} GFLOPs a step, {b * T:,} tokens")
+predicted_step_flops = sum(
+    sum(flops(SHAPE, measured_len, measured_batch).values())
+    for flops in (forward_flops, partial(backward_flops, fused=False))
+)
+print(f"{predicted_step_flops / 1e9:.4g} GFLOPs a step, {measured_batch * measured_len:,} tokens")
 # --8<-- [end:step]
 
 
@@ -144,47 +146,51 @@ def alone(
 
 
 # --8<-- [start:products]
-d, f, V, L, N = SHAPE.d_model, SHAPE.d_ff, SHAPE.vocab, SHAPE.layers, b * T
-MATRICES = {  # rows, columns, how often
-    "qkv": (d, 3 * d, L),
-    "out": (d, d, L),
-    "up": (d, f, L),
-    "down": (f, d, L),
-    "head": (d, V, 1),
+measured_width, measured_inner = SHAPE.d_model, SHAPE.d_ff
+measured_vocab, measured_layers = SHAPE.vocab, SHAPE.layers
+measured_tokens = measured_batch * measured_len
+measured_matrices = {  # rows, columns, how often
+    "qkv": (measured_width, 3 * measured_width, measured_layers),
+    "out": (measured_width, measured_width, measured_layers),
+    "up": (measured_width, measured_inner, measured_layers),
+    "down": (measured_inner, measured_width, measured_layers),
+    "head": (measured_width, measured_vocab, 1),
 }
 
 
 def time_products(cold: bool = False) -> dict[str, float]:
     seconds = {}
-    for name, (rows, columns, times) in MATRICES.items():
-        inputs = random(N, rows, dtype=dtype), random(columns, rows, dtype=dtype)
+    for name, (rows, columns, times) in measured_matrices.items():
+        inputs = random(measured_tokens, rows, dtype=dtype), random(columns, rows, dtype=dtype)
         seconds[name] = times * alone(F.linear, *inputs, cold=cold)
     return seconds
 
 
 product_seconds = time_products()
-for name, (rows, columns, times) in MATRICES.items():
-    rate = 6 * N * rows * columns * times / product_seconds[name]
+for name, (rows, columns, times) in measured_matrices.items():
+    rate = 6 * measured_tokens * rows * columns * times / product_seconds[name]
     print(f"{name:5}{rate / 1e9:11,.1f} GFLOP/s")
 # --8<-- [end:products]
 
 
 # --8<-- [start:others]
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    return F.layer_norm(x, (d,), scale, shift)
+    return F.layer_norm(x, (measured_width,), scale, shift)
 
 
 def cross_entropy(logits: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), words)
 
 
-x, words = random(N, d), torch.randint(V, (N,), device=device)
-queries = [random(b, SHAPE.heads, T, SHAPE.head_dim, dtype=dtype) for _ in range(3)]
-attention_seconds = L * alone(fused, *queries)
-norms_seconds = (2 * L + 1) * alone(norm, x, random(d), random(d))
-gelu_seconds = L * alone(partial(F.gelu, approximate="tanh"), random(N, f, dtype=dtype))
-loss_seconds = alone(cross_entropy, random(N, V, dtype=dtype))
-embedding_seconds = alone(lambda table: F.embedding(words, table), random(V, d))
+x, words = random(measured_tokens, measured_width), torch.randint(measured_vocab, (measured_tokens,), device=device)
+queries = [random(measured_batch, SHAPE.heads, measured_len, SHAPE.head_dim, dtype=dtype) for _ in range(3)]
+attention_seconds = measured_layers * alone(fused, *queries)
+norms_seconds = (2 * measured_layers + 1) * alone(norm, x, random(measured_width), random(measured_width))
+gelu_seconds = measured_layers * alone(
+    partial(F.gelu, approximate="tanh"), random(measured_tokens, measured_inner, dtype=dtype)
+)
+loss_seconds = alone(cross_entropy, random(measured_tokens, measured_vocab, dtype=dtype))
+embedding_seconds = alone(lambda table: F.embedding(words, table), random(measured_vocab, measured_width))
 # --8<-- [end:others]
 
 
@@ -199,19 +205,19 @@ optimizer_seconds = time_call(update, 5, 0.05).median_seconds
 copy_seconds = time_call(lambda: torch.neg(x.detach()), 5, 0.05).median_seconds
 bytes_per_second = 2 * x.nbytes / copy_seconds
 # sums of the residual path, forward and backward: two read, one written
-added_bytes = (2 + 2) * L * 3 * x.nbytes
+predicted_added_bytes = (2 + 2) * measured_layers * 3 * x.nbytes
 # heads side by side, there and back; the gradients of q, k, v
-copied_bytes = L * (2 + 2 + 6) * N * d * dtype.itemsize
+predicted_copied_bytes = measured_layers * (2 + 2 + 6) * measured_tokens * measured_width * dtype.itemsize
 # autocast's copies of the matrices, and their gradients
-numbers = sum(rows * columns * times for rows, columns, times in MATRICES.values())
-cast_bytes = 2 * (4 + 2) * numbers if measured_on_gpu else 0
-elementwise_seconds = (added_bytes + copied_bytes + cast_bytes) / bytes_per_second
+predicted_numbers = sum(rows * columns * times for rows, columns, times in measured_matrices.values())
+predicted_cast_bytes = 2 * (4 + 2) * predicted_numbers if measured_on_gpu else 0
+elementwise_seconds = (predicted_added_bytes + predicted_copied_bytes + predicted_cast_bytes) / bytes_per_second
 # --8<-- [end:bytes]
 
 
 # --8<-- [start:launches]
 meta_model = build(SHAPE)
-meta_words = torch.zeros(b, T, dtype=torch.int64, device="meta")
+meta_words = torch.zeros(measured_batch, measured_len, dtype=torch.int64, device="meta")
 with Trace() as trace:
     loss(meta_model, meta_words, meta_words).backward()
 # they make no tensor, yet cost a call
@@ -237,7 +243,7 @@ predicted_lines_seconds = {
     "views": views_seconds,
 }
 predicted_step_seconds = sum(predicted_lines_seconds.values())
-products_share = predicted_lines_seconds["products"] / predicted_step_seconds
+predicted_products_share = predicted_lines_seconds["products"] / predicted_step_seconds
 for line, seconds in predicted_lines_seconds.items():
     print(f"{line:12}{seconds * 1e3:9.2f} ms")
 print(f"predicted   {predicted_step_seconds * 1e3:9.2f} ms")
@@ -246,7 +252,7 @@ print(f"predicted   {predicted_step_seconds * 1e3:9.2f} ms")
 
 # --8<-- [start:run]
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-text = torch.randint(V, (b, T + 1), device=device)
+text = torch.randint(measured_vocab, (measured_batch, measured_len + 1), device=device)
 
 
 def step() -> float:
@@ -264,8 +270,7 @@ def step() -> float:
 
 measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
-middle = measured_runs_seconds[1:-1]
-measured_spread_share = (middle[-1] - middle[0]) / measured_step_seconds
+measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms")
 print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [end:run]
@@ -274,8 +279,8 @@ print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [start:ledger]
 measured_to_predicted_ratio = measured_step_seconds / predicted_step_seconds
 measured_residual = measured_step_seconds - predicted_step_seconds  # of either sign
-measured_tokens_per_second = N / measured_step_seconds
-measured_flop_per_second = step_flops / measured_step_seconds
+measured_tokens_per_second = measured_tokens / measured_step_seconds
+measured_flop_per_second = predicted_step_flops / measured_step_seconds
 print(f"residual    {measured_residual * 1e3:9.2f} ms")
 print(f"of the step {measured_residual / measured_step_seconds:9.1%}")
 print(f"measured / predicted {measured_to_predicted_ratio:.3f}")

@@ -19,7 +19,7 @@ from models import GPT2_SMALL, build, eager, fused, gpt2, loss
 
 measured_on_gpu = torch.cuda.is_available()
 LADDER_SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(32, 1, 2), vocab=255)
-LADDER_CONTEXT, LADDER_BATCH = (1_024, 8) if measured_on_gpu else (16, 2)
+measured_context, measured_batch = (1_024, 8) if measured_on_gpu else (16, 2)
 # --8<-- [end:setup]
 
 
@@ -55,7 +55,7 @@ def climb(rung: Rung) -> dict[str, Any]:
     before = torch.cuda.memory_allocated() if measured_on_gpu else 0
     model = build(shape, fused if rung.fused_attention else eager, device=get_device().type)
     optimizer = torch.optim.AdamW(model.parameters(), fused=rung.fused_optimizer, foreach=not rung.fused_optimizer)
-    text = torch.randint(LADDER_SHAPE.vocab, (LADDER_BATCH, LADDER_CONTEXT + 1), device=get_device())
+    text = torch.randint(LADDER_SHAPE.vocab, (measured_batch, measured_context + 1), device=get_device())
     compute = torch.compile(loss) if rung.compiled and measured_on_gpu else loss
 
     def step() -> None:
@@ -72,14 +72,14 @@ def climb(rung: Rung) -> dict[str, Any]:
     peak = torch.cuda.max_memory_allocated() - before if measured_on_gpu else None
     moments = peak_bytes(
         shape,
-        LADDER_CONTEXT,
-        LADDER_BATCH,
+        measured_context,
+        measured_batch,
         "autocast" if rung.autocast else "fp32",
         fused=rung.fused_attention,
         foreach=not rung.fused_optimizer,
     )
-    flops = sum(forward_flops(shape, LADDER_CONTEXT, LADDER_BATCH).values())
-    flops += sum(backward_flops(shape, LADDER_CONTEXT, LADDER_BATCH, fused=False).values())
+    flops = sum(forward_flops(shape, measured_context, measured_batch).values())
+    flops += sum(backward_flops(shape, measured_context, measured_batch, fused=False).values())
     return {
         "seconds": seconds,
         "mfu": divide(flops / seconds, get_peak_flop_per_second("bfloat16")),
