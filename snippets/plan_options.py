@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
 from gpus import GPUS, TPUS, Gpu
+from savings import ADAPTED
 from shapes import SHAPES, from_config, window
 
 # --8<-- [end:setup]
@@ -47,6 +48,7 @@ OPTIONS = {
     "checkpointing": Option(("none", "selective", "full"), "none", "what is computed again instead of kept"),
     "chunks": Option("count", 1, "parts in which head and loss are computed"),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
+    "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
     "base": Option(("as-recipe", "4bit"), "as-recipe", "the frozen matrices; 4bit: QLoRA"),
     "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
@@ -134,6 +136,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
     if a["base"] == "4bit" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
+    if a["lora_on"] != "all" and not a["lora"]:
+        raise ValueError("--lora-on: there are no adapters; give --lora a rank, or leave --lora-on out")
     if len(given := [name for name in SPEEDS if a[name]]) > 1:
         raise ValueError(f"--{given[1].replace('_', '-')}: --{given[0].replace('_', '-')} tells the speed; give one")
     if a["tokens"] and a["days"]:

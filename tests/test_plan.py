@@ -62,6 +62,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "an unknown stage": ({"zero": 4, "gpus": 8}, "--zero: '4' is not known; choose 0, 1, 2, 3"),
     "to share with nobody": ({"zero": 3}, "--zero: one GPU has none to share with; give --gpus 2"),
     "past the positions": ({"context": 2048}, "--context: the model has 1024 positions; ask for so many"),
+    "adapters on nothing": ({"lora_on": "attention"}, "--lora-on: there are no adapters; give --lora a rank"),
     "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
     "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
     "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
@@ -187,6 +188,7 @@ def test_each_rung_frees_what_it_says() -> None:
         "fused attention": {"attention": "fused"},
         "loss in 8 chunks": {"chunks": 8},
         "micro-batches of 1": {"micro_batch": 1, "accumulation": 4},
+        "selective checkpointing": {"checkpointing": "selective"},
         "full checkpointing": {"checkpointing": "full"},
         "ZeRO 1": {"zero": 1},
         "ZeRO 2": {"zero": 2},
@@ -204,13 +206,21 @@ def test_each_rung_frees_what_it_says() -> None:
         assert rung["frees_bytes"] == before["memory_bytes"]["total"] - after["memory_bytes"]["total"]
         assert rung["fits"] == after["fits"]
         before = after
-    work = plan(**(LARGE | {"checkpointing": "full"}))["flops_a_token"]["all"]
-    costs = {rung["try"]: rung["adds_seconds_a_step"] for rung in plan(**LARGE)["ladder"]}
-    device = plan(**LARGE)
-    assert costs["full checkpointing"] == pytest.approx(
-        device["step_seconds"] * work["again"] / device["flops_a_token"]["all"]["device"]
-    )
-    assert sum(costs.values()) == costs["full checkpointing"]
+
+
+@pytest.mark.parametrize("pairs", ["all", "causal"])
+def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
+    kinds = ("none", "selective", "full")
+    asked = LARGE | {"pairs": pairs}
+    again = {kind: plan(**asked, checkpointing=kind)["flops_a_token"][pairs]["again"] for kind in kinds}
+    assert 0 == again["none"] < again["selective"] < again["full"]
+    for now, kind in enumerate(kinds):
+        found = plan(**asked, checkpointing=kind)
+        costs = {rung["try"]: rung["adds_seconds_a_step"] for rung in found["ladder"] if rung["adds_seconds_a_step"]}
+        a_flop = found["step_seconds"] / found["flops_a_token"][pairs]["device"]
+        steps = zip(kinds[now:], kinds[now + 1 :], strict=False)
+        more = {f"{to} checkpointing": a_flop * (again[to] - again[before]) for before, to in steps}
+        assert costs == pytest.approx(more)
 
 
 def test_speed_time_and_money_tell_each_other() -> None:
@@ -252,6 +262,21 @@ def test_adapters_train_little_and_hold_less() -> None:
     frozen = sum(forward.values()) - attention  # once forward, once backward: no gradients of weights
     expected = (2 * frozen + 3 * attention) / 8192 + 6 * 41_943_040
     assert adapters["flops_a_token"]["all"]["model"] == pytest.approx(expected)
+
+
+def test_adapters_stand_beside_the_matrices_that_were_asked_for() -> None:
+    trained = {"query-value": 6_815_744, "attention": 13_631_488, "all": 41_943_040}  # of Llama 3 8B at rank 16
+    needs = []
+    for lora_on, expected in trained.items():
+        found = plan(**LARGE, lora=16, lora_on=lora_on)
+        assert found["parameters"]["trained"] == expected
+        needs.append(found["memory_bytes"]["total"])
+    assert needs == sorted(needs) and len(set(needs)) == 3
+
+
+def test_formulas_and_planner_stay_short() -> None:
+    for name in ("formulas.py", "plan.py"):
+        assert len((SNIPPETS / name).read_text(encoding="utf-8").splitlines()) <= 300
 
 
 def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
