@@ -109,7 +109,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float)
         ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0, 0),
     ]
     for kind, before, after in zip(kinds[1:], again, again[1:], strict=False):
-        rungs.append((f"{kind} checkpointing", {"checkpointing": kind}, after, 0))
+        rungs.append((f"{kind} checkpointing", {"checkpointing": kind}, after - before, 0))
     for stage in range(setup.zero + 1, 4 if setup.gpus > 1 else 0):
         gathered = width * parameters * setup.accumulation if stage == 3 else 0
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0, gathered))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
-from gpus import GPUS, TPUS, Gpu
+from gpus import GPUS, THIRD_PARTY, TPUS, Gpu
 from savings import ADAPTED
 from shapes import SHAPES, from_config, window
 
@@ -30,11 +30,12 @@ class Option(NamedTuple):
     meaning: str
 
 
+ROWS = GPUS | THIRD_PARTY | TPUS
 OPTIONS = {
     "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
     "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
     "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
-    "gpu": Option("text", None, f"one of {', '.join(GPUS | TPUS)}"),
+    "gpu": Option("text", None, f"one of {', '.join(ROWS)}"),
     "gpu_memory": Option("bytes", None, "instead, with --gpu-peak: a GPU's memory, such as 80GB"),
     "gpu_peak": Option("number", None, "FLOP/s of the type that the recipe multiplies in, dense, such as 989T"),
     "gpu_bandwidth": Option("bytes", None, "bytes a second of its memory, such as 3.35TB"),
@@ -190,13 +191,13 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
-    rows = {name.lower().replace(" ", ""): name for name in GPUS | TPUS}
+    rows = {name.lower().replace(" ", ""): name for name in ROWS}
     name = (asked["gpu"] or "").lower().replace(" ", "")
     if name not in rows:
         near = [row for short, row in rows.items() if name and name in short] or rows.values()
         ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
         raise ValueError(f"--gpu: {asked['gpu'] or ''!r} is not a row of the table of peaks; {ask}")
-    return (GPUS | TPUS)[rows[name]]
+    return ROWS[rows[name]]
 
 
 # --8<-- [end:asked]

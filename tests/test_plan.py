@@ -7,12 +7,13 @@ import random
 import resource
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from formulas import forward_flops, parameters, peak_bytes
-from gpus import GPUS, TPUS
+from gpus import GPUS, THIRD_PARTY, TPUS
 from plan import largest, plan
 from plan_options import OPTIONS, read
 from shapes import LLAMA_3_8B, SHAPES, from_config
@@ -48,7 +49,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "per cent in words": ({"mfu": "40%"}, "--mfu: '40%' is not a number above 0; write 0.4 for 40 %"),
     "more than the peak": ({"mfu": 0.9, "checkpointing": "full"}, "times their peak; check it"),
     "faster than the peak": ({"step_seconds": 1e-6}, "--step-seconds: the GPUs would do"),
-    "an unknown GPU": ({"gpu": "B300"}, "--gpu: 'B300' is not a row of the table of peaks; choose V100"),
+    "an unknown GPU": ({"gpu": "B400"}, "--gpu: 'B400' is not a row of the table of peaks; choose V100"),
     "one of several GPUs": ({"gpu": "H100"}, "choose H100 SXM, H100 PCIe, H100 NVL, or give --gpu-memory"),
     "an unknown model": ({"model": "gpt-5"}, "--model: 'gpt-5' is not known; choose gpt2"),
     "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
@@ -247,6 +248,17 @@ def test_a_tpu_is_planned_with_but_not_looked_for() -> None:
         assert 10e9 < tpu.memory_bytes < 1e12 and 0.1e12 < tpu.bandwidth_bytes_per_second < 10e12
         assert 100e12 < tpu.peak_flop_per_second["bfloat16"] < 1e15
         assert tpu.source.startswith("https://docs.cloud.google.com/tpu/")
+
+
+def test_a_card_of_which_third_parties_speak_is_planned_with_too() -> None:
+    assert not set(THIRD_PARTY) & set(GPUS | TPUS)
+    for name, card in THIRD_PARTY.items():
+        assert plan(**(SMALL | {"gpu": name}))["gpu_bytes"] == card.memory_bytes
+        assert not card.device_names, "no measurement is held against such a peak"
+        assert 20e9 < card.memory_bytes < 300e9 and 0.5e12 < card.bandwidth_bytes_per_second <= 8e12
+        peaks = [peak for dtype, peak in card.peak_flop_per_second.items() if dtype not in ("float32", "float16")]
+        assert all(wide == pytest.approx(narrow / 2, rel=0.03) for wide, narrow in pairwise(peaks))
+        assert card.source.startswith("https://")
 
 
 def test_adapters_train_little_and_hold_less() -> None:
