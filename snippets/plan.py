@@ -31,6 +31,7 @@ class Setup(NamedTuple):
     micro_batch: int
     accumulation: int
     fused: bool
+    norms: str
     checkpointing: str
     chunks: int
     gpus: int
@@ -45,18 +46,12 @@ class Setup(NamedTuple):
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    at = formulas.peak_bytes(
-        setup.shape,
-        setup.context,
-        setup.micro_batch,
-        setup.recipe,
-        setup.fused,
-        setup.checkpointing,
-        min(setup.chunks, setup.context * setup.micro_batch),
-        accumulated=setup.accumulation > 1,
-    )
+    tokens, full = setup.context * setup.micro_batch, setup.checkpointing == "full"
+    step = (setup.shape, setup.context, setup.micro_batch, setup.recipe, setup.fused, setup.checkpointing)
+    at = formulas.peak_bytes(*step, min(setup.chunks, tokens), accumulated=setup.accumulation > 1)
+    if setup.norms == "composed":
+        at = savings.composed_norm_bytes(setup.shape, at, tokens, full)
     if setup.rank:
-        tokens, full = setup.context * setup.micro_batch, setup.checkpointing == "full"
         adapters = (setup.rank, setup.lora_on, setup.four_bit)
         at = savings.frozen_bytes(setup.shape, at, setup.recipe, tokens, *adapters, full)
     if setup.eight_bit:
@@ -91,7 +86,7 @@ def largest(holds: Callable[[int], bool], limit: int) -> int:
 
 # --8<-- [start:work]
 def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
-    """FLOPs a token."""
+    """FLOPs a token: the model's, the device's, those again."""
     adapters = (setup.rank, setup.lora_on)
     return savings.token_flops(setup.shape, setup.context, causal, setup.fused, checkpointing, *adapters)
 
@@ -114,8 +109,8 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float)
         gathered = width * parameters * setup.accumulation if stage == 3 else 0
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0, gathered))
     rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
-    trained = savings.trained_parameters(setup.shape, setup.rank, setup.lora_on)
-    rungs.append(("state in the host's memory", {"offload": True}, 0, 2 * width * trained / setup.gpus))
+    moved = 2 * width * savings.trained_parameters(setup.shape, setup.rank, setup.lora_on) / setup.gpus
+    rungs.append(("state in the host's memory", {"offload": True}, 0, moved))
     now = needed_bytes(setup)
     for name, change, seconds, moved_bytes in rungs:
         tried = setup._replace(**change)
@@ -150,7 +145,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if 0 < shape.positions < a["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
-    same = ("context", "micro_batch", "accumulation", "checkpointing", "chunks", "gpus", "lora_on")
+    same = ("context", "micro_batch", "accumulation", "norms", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
         recipe=recipe,

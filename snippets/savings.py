@@ -49,6 +49,33 @@ def sharded_bytes(
 # --8<-- [end:sharding]
 
 
+# --8<-- [start:norms]
+def composed_norm_bytes(
+    shape: Decoder, at: dict[str, dict[str, int]], tokens: int, full: bool = False
+) -> dict[str, dict[str, int]]:
+    """What peak_bytes() gives, where RMSNorms are composed of PyTorch's operations, as transformers writes them.
+
+    Instead of its input, each keeps a float32 copy of it, and its output before the weights: four bytes a feature more,
+    in 16 bits as in 32. LayerNorm is one operation anyway.
+    """
+    if shape.norm_shift:
+        return at
+    of_heads = (shape.heads + shape.kv_heads) * shape.head_dim if shape.head_norms else 0
+    layer, last = 4 * tokens * (2 * shape.d_model + of_heads), 4 * tokens * shape.d_model
+    others = 0 if full else layer
+    kept = dict.fromkeys(("forward", "loss", "head"), others * shape.layers + last)
+    kept["last_layer"] = others * (shape.layers - 1)
+    found = {}
+    for moment, lines in at.items():
+        inside = layer if moment in ("last_layer", "first_layer") else 0
+        more = {"activations": lines["activations"] + kept.get(moment, 0), "layer": lines["layer"] + inside}
+        found[moment] = lines | more
+    return found
+
+
+# --8<-- [end:norms]
+
+
 # --8<-- [start:frozen]
 ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but the router, that LoRA stands beside
 

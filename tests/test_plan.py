@@ -286,6 +286,15 @@ def test_adapters_stand_beside_the_matrices_that_were_asked_for() -> None:
     assert needs == sorted(needs) and len(set(needs)) == 3
 
 
+def test_composed_norms_keep_four_bytes_a_feature_more() -> None:
+    of_gpt2 = [plan(**SMALL, norms=norms)["memory_bytes"] for norms in ("fused", "composed")]
+    assert of_gpt2[0] == of_gpt2[1], "LayerNorm is one operation"
+    asked = LARGE | {"recipe": "bf16", "micro_batch": 2, "chunks": 1}
+    fused, composed = (plan(**asked, norms=norms)["memory_bytes"] for norms in ("fused", "composed"))
+    norms = 2 * LLAMA_3_8B.layers + 1
+    assert composed["activations"] - fused["activations"] == 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model
+
+
 def test_formulas_and_planner_stay_short() -> None:
     for name in ("formulas.py", "plan.py"):
         assert len((SNIPPETS / name).read_text(encoding="utf-8").splitlines()) <= 300
