@@ -1,0 +1,208 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""Published figures of training and serving, and what the planner says of the same: none is fitted."""
+
+# --8<-- [start:setup]
+from typing import Any, NamedTuple
+
+from formulas import RECIPES, cache_bytes, parameters, state_bytes
+from plan import plan
+from shapes import SHAPES
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:sources]
+GITHUB = "https://github.com"
+SOURCES = {
+    "llama3.1": f"{GITHUB}/meta-llama/llama-models/blob/1b28708/models/llama3_1/MODEL_CARD.md",
+    "llama2": "https://ai-papers.xuzou.cn/papers/llama2_2023",
+    "nanogpt": f"{GITHUB}/karpathy/nanoGPT/blob/0110f3c/README.md",
+    "llm.c": "https://www.luisquintanilla.me/feed/repro-gpt-2-llm-c-90-min-20-dollars-karpathy",
+    "mosaic": f"{GITHUB}/mosaicml/llm-foundry/blob/061f2c7/scripts/train/benchmarking/README.md",
+    "torchtitan": f"{GITHUB}/pytorch/torchtitan/blob/31a17bf/benchmarks/llama3_h100_202412_torchtitan.md",
+    "huggingface": f"{GITHUB}/huggingface/blog/blob/0551785/llama31.md",
+    "torchtune": f"{GITHUB}/pytorch/torchtune/blob/0031bfb/README.md",
+}
+
+
+class Case(NamedTuple):
+    """One published figure, in the unit of its kind, and ours."""
+
+    kind: str
+    what: str
+    published: float
+    planned: float
+    source: str
+    sentence: str  # the source's own words, or the cells of its table
+
+
+# --8<-- [end:sources]
+
+
+# --8<-- [start:shapes]
+LLAMA_2 = "kv_heads={} vocab=32000 head_dim=128 layers={} d_model={} heads={} d_ff={}"
+LLAMA_2_7B = LLAMA_2.format(32, 32, 4096, 32, 11008)
+LLAMA_2_13B = LLAMA_2.format(40, 40, 5120, 40, 13824)
+LLAMA_2_70B = LLAMA_2.format(8, 80, 8192, 64, 28672)
+
+
+def mpt(layers: int, d_model: int, heads: int, context: int) -> str:
+    """MosaicML's, of GPT-2's kind: a learned position for each of as many tokens as it is trained with."""
+    sizes = f"layers={layers} d_model={d_model} heads={heads} kv_heads={heads} head_dim={d_model // heads}"
+    kind = "vocab=50368 tied=1 gated=0 biases=1 norm_shift=1"
+    return f"{sizes} d_ff={4 * d_model} positions={context} {kind}"
+
+
+# --8<-- [end:shapes]
+
+
+# --8<-- [start:hours]
+def gpu_hours(tokens: str, context: int, gpu: str, mfu: float = 0.4, **model: str) -> float:
+    """Of a GPU at the share of its peak that the planner assumes if nobody tells one."""
+    return float(plan(gpu=gpu, tokens=tokens, context=context, mfu=mfu, **model)["gpu_hours"])
+
+
+A100, H100 = "A100 80GB SXM", "H100 SXM"
+HOURS = [
+    Case("hours", "Llama 3.1 8B, 15T", 1.46e6, gpu_hours("15T", 8192, H100, model="llama-3-8b"), "llama3.1", "1.46M"),
+    Case("hours", "Llama 3.1 70B, 15T", 7.0e6, gpu_hours("15T", 8192, H100, model="llama-3-70b"), "llama3.1", "7.0M"),
+    Case(
+        "hours",
+        "Llama 3.1 405B, 15T",
+        30.84e6,
+        gpu_hours("15T", 8192, H100, model="llama-3.1-405b"),
+        "llama3.1",
+        "30.84M",
+    ),
+    Case("hours", "Llama 2 7B, 2T", 184_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_7B), "llama2", "184,320"),
+    Case("hours", "Llama 2 13B, 2T", 368_640, gpu_hours("2T", 4096, A100, shape=LLAMA_2_13B), "llama2", "368,640"),
+    Case("hours", "Llama 2 70B, 2T", 1_720_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_70B), "llama2", "1,720,320"),
+    Case(
+        "hours",
+        "GPT-2 124M, 600,000 × 491,520",
+        4 * 24 * 8,
+        gpu_hours("294912000000", 1024, "A100 40GB SXM", model="gpt2"),
+        "nanogpt",
+        "on a single 8XA100 40GB node in about 4 days of training",
+    ),
+    Case(
+        "hours",
+        "GPT-2 124M, 10B, MFU 60 %",
+        1.5 * 8,
+        gpu_hours("10B", 1024, A100, mfu=0.6, model="gpt2"),
+        "llm.c",
+        "at up to ~60% model flops utilization … one 8X A100 80GB SXM node takes ~90 minutes",
+    ),
+]
+# --8<-- [end:hours]
+
+
+# --8<-- [start:mfu]
+def used(context: int, gpus: int, tokens_per_second: float, **model: str) -> float:
+    """The share of the peak that so many tokens a second are."""
+    found = plan(gpu=H100, context=context, gpus=gpus, tokens_per_second=tokens_per_second, **model)
+    return float(found["mfu"])
+
+
+MFU = [
+    Case("share", "MPT 1B, T = 8,192", 0.3773, used(8192, 8, 233256, shape=mpt(24, 2048, 16, 8192)), "mosaic", "37.73"),
+    Case("share", "MPT 7B, T = 2,048", 0.4644, used(2048, 8, 85144, shape=mpt(32, 4096, 32, 2048)), "mosaic", "46.44"),
+    Case(
+        "share", "MPT 7B, T = 65,536", 0.2859, used(65536, 8, 15654, shape=mpt(32, 4096, 32, 65536)), "mosaic", "28.59"
+    ),
+    Case(
+        "share", "MPT 70B, T = 2,048", 0.4257, used(2048, 64, 66523, shape=mpt(80, 8192, 64, 2048)), "mosaic", "42.57"
+    ),
+    Case("share", "Llama 3.1 8B, FSDP", 0.33, used(8192, 8, 8 * 5762, model="llama-3-8b"), "torchtitan", "33% to 39%"),
+    Case("share", "the same, compiled", 0.39, used(8192, 8, 8 * 6667, model="llama-3-8b"), "torchtitan", "33% to 39%"),
+]
+# --8<-- [end:mfu]
+
+
+# --8<-- [start:counts]
+def count(shape: str) -> int:
+    return int(plan(shape=shape, gpu=H100)["parameters"]["total"])
+
+
+COUNTS = [
+    Case("parameters", "MPT 1B, T = 8,192", 1_328_533_504, count(mpt(24, 2048, 16, 8192)), "mosaic", "1328533504"),
+    Case("parameters", "MPT 7B, T = 2,048", 6_658_859_008, count(mpt(32, 4096, 32, 2048)), "mosaic", "6658859008"),
+    Case("parameters", "MPT 70B, T = 2,048", 64_862_437_376, count(mpt(80, 8192, 64, 2048)), "mosaic", "64862437376"),
+]
+# --8<-- [end:counts]
+
+
+# --8<-- [start:bytes]
+def weights(model: str) -> int:
+    return int(plan(model=model, gpu=H100)["checkpoint_weights_bytes"])
+
+
+def cache(model: str) -> int:
+    """Of 128k tokens, where the source counts k in thousands and its GB are GiB."""
+    return cache_bytes(SHAPES[model], 128_000)
+
+
+def peak(**asked: Any) -> int:
+    """Of PyTorch's tensors, as its own meter reads them: without the allowance."""
+    found = plan(**asked)["memory_bytes"]
+    return int(found["total"] - found["allowance"])
+
+
+GIB = 2**30
+TITAN: dict[str, Any] = {"model": "llama-3-8b", "gpu": H100, "recipe": "autocast", "zero": 3, "gpus": 8}
+TUNE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "RTX 4090", "recipe": "bf16", "lora": 8, "context": 2048}
+TUNE |= {"micro_batch": 2, "chunks": 8, "checkpointing": "full"}
+state = sum(state_bytes(sum(parameters(SHAPES["llama-3-8b"]).values()), RECIPES["autocast"]).values())
+BYTES = [
+    Case("gb", "Llama 3.1 8B, weights", 16e9, weights("llama-3-8b"), "huggingface", "8B | 16 GB"),
+    Case("gb", "Llama 3.1 70B, weights", 140e9, weights("llama-3-70b"), "huggingface", "70B | 140 GB"),
+    Case("gb", "Llama 3.1 405B, weights", 810e9, weights("llama-3.1-405b"), "huggingface", "405B | 810 GB"),
+    Case("bytes", "Llama 3.1 8B, cache of 128k", 15.62 * GIB, cache("llama-3-8b"), "huggingface", "15.62 GB"),
+    Case("bytes", "Llama 3.1 70B, cache of 128k", 39.06 * GIB, cache("llama-3-70b"), "huggingface", "39.06 GB"),
+    Case("bytes", "Llama 3.1 405B, cache of 128k", 123.05 * GIB, cache("llama-3.1-405b"), "huggingface", "123.05 GB"),
+    Case("bytes", "Llama 3.1 8B, LoRA, 2 × 2,048", 16.2 * GIB, peak(**TUNE), "torchtune", "LoRA | 1x 4090 | 16.2 GiB"),
+    Case("bytes", "the same, 4 bits", 7.4 * GIB, peak(**TUNE, base="4bit"), "torchtune", "QLoRA | 1x 4090 | 7.4 GiB"),
+    Case(
+        "bytes",
+        "Llama 3.1 8B, FSDP 8, T = 32,768, layers checkpointed",
+        83.9 * GIB,
+        peak(**TITAN, checkpointing="full", context=32768),
+        "torchtitan",
+        "FSDP 8, CP 1 | 32768 | 3,890 | 83.9",
+    ),
+    Case(
+        "bytes",
+        "what FSDP 128 spares beside FSDP 8",
+        (82.4 - 67.0) * GIB,
+        state / 8 - state / 128,
+        "torchtitan",
+        "FSDP | 5,762 | 82.4; FSDP | 5,605 | 67.0",
+    ),
+]
+# --8<-- [end:bytes]
+
+
+# --8<-- [start:table]
+cases = [
+    {
+        "what": case.what,
+        "kind": case.kind,
+        "published": case.published,
+        "planned": case.planned,
+        "ratio": case.planned / case.published,
+        "source": SOURCES[case.source],
+        "sentence": case.sentence,
+    }
+    for case in (*COUNTS, *MFU, *HOURS, *BYTES)
+]
+num_cases = len(cases)
+within_two_per_cent_cases = sum(
+    abs(case.planned / case.published - 1) < 0.02 for case in (*COUNTS, *MFU, *HOURS, *BYTES)
+)
+for case in cases:
+    print(f"{case['ratio']:.4f}  {case['planned']:18,.4f}{case['published']:18,.4f}  {case['what']}")
+print(f"{within_two_per_cent_cases} of {num_cases} within 2 %")
+# --8<-- [end:table]
