@@ -32,7 +32,8 @@ class Case(NamedTuple):
     """One published figure, in the unit of its kind, and ours."""
 
     kind: str
-    what: str
+    model: str
+    part: str  # what of it
     published: float
     planned: float
     source: str
@@ -67,30 +68,35 @@ def gpu_hours(tokens: str, context: int, gpu: str, mfu: float = 0.4, **model: st
 
 A100, H100 = "A100 80GB SXM", "H100 SXM"
 HOURS = [
-    Case("hours", "Llama 3.1 8B, 15T", 1.46e6, gpu_hours("15T", 8192, H100, model="llama-3-8b"), "llama3.1", "1.46M"),
-    Case("hours", "Llama 3.1 70B, 15T", 7.0e6, gpu_hours("15T", 8192, H100, model="llama-3-70b"), "llama3.1", "7.0M"),
+    Case("hours", "Llama 3.1 8B", "15T", 1.46e6, gpu_hours("15T", 8192, H100, model="llama-3-8b"), "llama3.1", "1.46M"),
+    Case("hours", "Llama 3.1 70B", "15T", 7.0e6, gpu_hours("15T", 8192, H100, model="llama-3-70b"), "llama3.1", "7.0M"),
     Case(
         "hours",
-        "Llama 3.1 405B, 15T",
+        "Llama 3.1 405B",
+        "15T",
         30.84e6,
         gpu_hours("15T", 8192, H100, model="llama-3.1-405b"),
         "llama3.1",
         "30.84M",
     ),
-    Case("hours", "Llama 2 7B, 2T", 184_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_7B), "llama2", "184,320"),
-    Case("hours", "Llama 2 13B, 2T", 368_640, gpu_hours("2T", 4096, A100, shape=LLAMA_2_13B), "llama2", "368,640"),
-    Case("hours", "Llama 2 70B, 2T", 1_720_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_70B), "llama2", "1,720,320"),
+    Case("hours", "Llama 2 7B", "2T", 184_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_7B), "llama2", "184,320"),
+    Case("hours", "Llama 2 13B", "2T", 368_640, gpu_hours("2T", 4096, A100, shape=LLAMA_2_13B), "llama2", "368,640"),
+    Case(
+        "hours", "Llama 2 70B", "2T", 1_720_320, gpu_hours("2T", 4096, A100, shape=LLAMA_2_70B), "llama2", "1,720,320"
+    ),
     Case(
         "hours",
-        "GPT-2 124M, 600,000 × 491,520",
+        "GPT-2 124M",
+        "295B",
         4 * 24 * 8,
-        gpu_hours("294912000000", 1024, "A100 40GB SXM", model="gpt2"),
+        gpu_hours(str(600_000 * 491_520), 1024, "A100 40GB SXM", model="gpt2"),
         "nanogpt",
         "on a single 8XA100 40GB node in about 4 days of training",
     ),
     Case(
         "hours",
-        "GPT-2 124M, 10B, MFU 60 %",
+        "GPT-2 124M",
+        "at_60",
         1.5 * 8,
         gpu_hours("10B", 1024, A100, mfu=0.6, model="gpt2"),
         "llm.c",
@@ -108,16 +114,36 @@ def used(context: int, gpus: int, tokens_per_second: float, **model: str) -> flo
 
 
 MFU = [
-    Case("share", "MPT 1B, T = 8,192", 0.3773, used(8192, 8, 233256, shape=mpt(24, 2048, 16, 8192)), "mosaic", "37.73"),
-    Case("share", "MPT 7B, T = 2,048", 0.4644, used(2048, 8, 85144, shape=mpt(32, 4096, 32, 2048)), "mosaic", "46.44"),
     Case(
-        "share", "MPT 7B, T = 65,536", 0.2859, used(65536, 8, 15654, shape=mpt(32, 4096, 32, 65536)), "mosaic", "28.59"
+        "share", "MPT 1B", "T = 8,192", 0.3773, used(8192, 8, 233256, shape=mpt(24, 2048, 16, 8192)), "mosaic", "37.73"
     ),
     Case(
-        "share", "MPT 70B, T = 2,048", 0.4257, used(2048, 64, 66523, shape=mpt(80, 8192, 64, 2048)), "mosaic", "42.57"
+        "share", "MPT 7B", "T = 2,048", 0.4644, used(2048, 8, 85144, shape=mpt(32, 4096, 32, 2048)), "mosaic", "46.44"
     ),
-    Case("share", "Llama 3.1 8B, FSDP", 0.33, used(8192, 8, 8 * 5762, model="llama-3-8b"), "torchtitan", "33% to 39%"),
-    Case("share", "the same, compiled", 0.39, used(8192, 8, 8 * 6667, model="llama-3-8b"), "torchtitan", "33% to 39%"),
+    Case(
+        "share",
+        "MPT 7B",
+        "T = 65,536",
+        0.2859,
+        used(65536, 8, 15654, shape=mpt(32, 4096, 32, 65536)),
+        "mosaic",
+        "28.59",
+    ),
+    Case(
+        "share", "MPT 70B", "T = 2,048", 0.4257, used(2048, 64, 66523, shape=mpt(80, 8192, 64, 2048)), "mosaic", "42.57"
+    ),
+    Case(
+        "share", "Llama 3.1 8B", "fsdp", 0.33, used(8192, 8, 8 * 5762, model="llama-3-8b"), "torchtitan", "33% to 39%"
+    ),
+    Case(
+        "share",
+        "Llama 3.1 8B",
+        "compiled",
+        0.39,
+        used(8192, 8, 8 * 6667, model="llama-3-8b"),
+        "torchtitan",
+        "33% to 39%",
+    ),
 ]
 # --8<-- [end:mfu]
 
@@ -128,9 +154,9 @@ def count(shape: str) -> int:
 
 
 COUNTS = [
-    Case("parameters", "MPT 1B, T = 8,192", 1_328_533_504, count(mpt(24, 2048, 16, 8192)), "mosaic", "1328533504"),
-    Case("parameters", "MPT 7B, T = 2,048", 6_658_859_008, count(mpt(32, 4096, 32, 2048)), "mosaic", "6658859008"),
-    Case("parameters", "MPT 70B, T = 2,048", 64_862_437_376, count(mpt(80, 8192, 64, 2048)), "mosaic", "64862437376"),
+    Case("parameters", "MPT 1B", "T = 8,192", 1_328_533_504, count(mpt(24, 2048, 16, 8192)), "mosaic", "1328533504"),
+    Case("parameters", "MPT 7B", "T = 2,048", 6_658_859_008, count(mpt(32, 4096, 32, 2048)), "mosaic", "6658859008"),
+    Case("parameters", "MPT 70B", "T = 2,048", 64_862_437_376, count(mpt(80, 8192, 64, 2048)), "mosaic", "64862437376"),
 ]
 # --8<-- [end:counts]
 
@@ -157,17 +183,20 @@ TUNE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "RTX 4090", "recipe": "bf1
 TUNE |= {"micro_batch": 2, "chunks": 8, "checkpointing": "full"}
 state = sum(state_bytes(sum(parameters(SHAPES["llama-3-8b"]).values()), RECIPES["autocast"]).values())
 BYTES = [
-    Case("gb", "Llama 3.1 8B, weights", 16e9, weights("llama-3-8b"), "huggingface", "8B | 16 GB"),
-    Case("gb", "Llama 3.1 70B, weights", 140e9, weights("llama-3-70b"), "huggingface", "70B | 140 GB"),
-    Case("gb", "Llama 3.1 405B, weights", 810e9, weights("llama-3.1-405b"), "huggingface", "405B | 810 GB"),
-    Case("bytes", "Llama 3.1 8B, cache of 128k", 15.62 * GIB, cache("llama-3-8b"), "huggingface", "15.62 GB"),
-    Case("bytes", "Llama 3.1 70B, cache of 128k", 39.06 * GIB, cache("llama-3-70b"), "huggingface", "39.06 GB"),
-    Case("bytes", "Llama 3.1 405B, cache of 128k", 123.05 * GIB, cache("llama-3.1-405b"), "huggingface", "123.05 GB"),
-    Case("bytes", "Llama 3.1 8B, LoRA, 2 × 2,048", 16.2 * GIB, peak(**TUNE), "torchtune", "LoRA | 1x 4090 | 16.2 GiB"),
-    Case("bytes", "the same, 4 bits", 7.4 * GIB, peak(**TUNE, base="4bit"), "torchtune", "QLoRA | 1x 4090 | 7.4 GiB"),
+    Case("gb", "Llama 3.1 8B", "weights", 16e9, weights("llama-3-8b"), "huggingface", "8B | 16 GB"),
+    Case("gb", "Llama 3.1 70B", "weights", 140e9, weights("llama-3-70b"), "huggingface", "70B | 140 GB"),
+    Case("gb", "Llama 3.1 405B", "weights", 810e9, weights("llama-3.1-405b"), "huggingface", "405B | 810 GB"),
+    Case("bytes", "Llama 3.1 8B", "cache", 15.62 * GIB, cache("llama-3-8b"), "huggingface", "15.62 GB"),
+    Case("bytes", "Llama 3.1 70B", "cache", 39.06 * GIB, cache("llama-3-70b"), "huggingface", "39.06 GB"),
+    Case("bytes", "Llama 3.1 405B", "cache", 123.05 * GIB, cache("llama-3.1-405b"), "huggingface", "123.05 GB"),
+    Case("bytes", "Llama 3.1 8B", "lora", 16.2 * GIB, peak(**TUNE), "torchtune", "LoRA | 1x 4090 | 16.2 GiB"),
+    Case(
+        "bytes", "Llama 3.1 8B", "qlora", 7.4 * GIB, peak(**TUNE, base="4bit"), "torchtune", "QLoRA | 1x 4090 | 7.4 GiB"
+    ),
     Case(
         "bytes",
-        "Llama 3.1 8B, FSDP 8, T = 32,768, layers checkpointed",
+        "Llama 3.1 8B",
+        "full",
         83.9 * GIB,
         peak(**TITAN, checkpointing="full", context=32768),
         "torchtitan",
@@ -175,7 +204,8 @@ BYTES = [
     ),
     Case(
         "bytes",
-        "what FSDP 128 spares beside FSDP 8",
+        "Llama 3.1 8B",
+        "spared",
         (82.4 - 67.0) * GIB,
         state / 8 - state / 128,
         "torchtitan",
@@ -186,23 +216,51 @@ BYTES = [
 
 
 # --8<-- [start:table]
-cases = [
-    {
-        "what": case.what,
-        "kind": case.kind,
-        "published": case.published,
-        "planned": case.planned,
-        "ratio": case.planned / case.published,
-        "source": SOURCES[case.source],
-        "sentence": case.sentence,
-    }
-    for case in (*COUNTS, *MFU, *HOURS, *BYTES)
-]
+CASES = (*COUNTS, *MFU, *HOURS, *BYTES)
+
+
+def row(case: Case) -> dict[str, Any]:
+    """A case with its unit in the names, and the ratio of ours to theirs."""
+    unit = "bytes" if case.kind == "gb" else case.kind
+    found = case._asdict() | {"ratio": case.planned / case.published, "source": SOURCES[case.source]}
+    return found | {f"published_{unit}": case.published, f"planned_{unit}": case.planned}
+
+
+cases = [row(case) for case in CASES]
 num_cases = len(cases)
-within_two_per_cent_cases = sum(
-    abs(case.planned / case.published - 1) < 0.02 for case in (*COUNTS, *MFU, *HOURS, *BYTES)
-)
+within_two_per_cent_cases = sum(abs(case["ratio"] - 1) < 0.02 for case in cases)
 for case in cases:
-    print(f"{case['ratio']:.4f}  {case['planned']:18,.4f}{case['published']:18,.4f}  {case['what']}")
+    print(f"{case['ratio']:.4f}  {case['planned']:18,.6g}{case['published']:18,.6g}  {case['model']}, {case['part']}")
 print(f"{within_two_per_cent_cases} of {num_cases} within 2 %")
+assert all(case["ratio"] == 1 for case in cases if case["kind"] == "parameters")
+assert all(abs(case["ratio"] - 1) < 0.025 for case in cases if case["kind"] == "share")
 # --8<-- [end:table]
+
+
+# --8<-- [start:exercise_1]
+implied_mfu_share = {case.model: 0.4 * case.planned / case.published for case in HOURS[:6]}
+for model, share in implied_mfu_share.items():
+    print(f"{model:16}{share:.1%}")
+assert implied_mfu_share["Llama 3.1 8B"] < 0.2 < 0.35 < implied_mfu_share["Llama 3.1 405B"]
+assert all(0.4 < share < 0.5 for model, share in implied_mfu_share.items() if model.startswith("Llama 2"))
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+titan_parameters = sum(parameters(SHAPES["llama-3-8b"]).values())
+spared_bytes_a_parameter = (82.4 - 67.0) * GIB / titan_parameters / (1 / 8 - 1 / 128)
+print(f"{spared_bytes_a_parameter:.1f} bytes a parameter")
+assert 16 < spared_bytes_a_parameter < 18
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+EAGER: dict[str, Any] = {"model": "llama-3-8b", "gpu": H100, "recipe": "bf16", "attention": "eager", "context": 4096}
+fused_bytes, composed_bytes = (peak(**EAGER, layers=layers) for layers in ("fused", "composed"))
+softmax_bytes = 4 * 32 * 4096**2 * 32  # float32, H heads, T × T, L layers
+norms_bytes = 4 * 4096 * 4096 * (2 * 32 + 1)  # float32, T tokens, d features, norms
+print(
+    f"{fused_bytes / GIB:.1f} GiB, composed {composed_bytes / GIB:.1f} GiB; the scores alone {softmax_bytes / GIB:.1f}"
+)
+assert composed_bytes - fused_bytes == softmax_bytes + norms_bytes
+# --8<-- [end:exercise_3]
