@@ -134,6 +134,27 @@ def compare(asked: dict[str, Any]) -> dict[str, Any]:
 # --8<-- [end:compare]
 
 
+# --8<-- [start:one]
+ONE = {
+    "model": "qwen2",
+    "recipe": "bf16",
+    "attention": "fused",
+    "checkpointing": "none",
+    "context": 4_096,
+    "micro_batch": 1,
+    "accumulation": 1,
+}
+one = compare(ONE)
+print(f"counted {one['counted_bytes']:,} B")
+print(f"planned {one['planned_ratio']:.4f} of it, with composed layers {one['composed_ratio']:.4f}")
+norms = 2 * CONFIGS["qwen2"].num_hidden_layers + 1
+norms_bytes = 4 * 4_096 * CONFIGS["qwen2"].hidden_size * norms  # float32, T tokens, d features
+unplanned_bytes = one["counted_bytes"] - planned_bytes(ONE, "fused")
+print(f"{norms} norms keep {norms_bytes:,} B more; missing were {unplanned_bytes:,} B")
+assert abs(unplanned_bytes / norms_bytes - 1) < 0.01
+# --8<-- [end:one]
+
+
 # --8<-- [start:draw]
 NUM_STEPS = 24
 drawn = random.Random(NUM_STEPS)
@@ -180,3 +201,11 @@ for model, share in planned_off_share.items():
 print(f"{planned_within_steps} of {NUM_STEPS} within 2 %, composed {composed_within_steps}")
 assert all(share < 0.005 for model, share in composed_off_share.items() if model != "mixtral")
 # --8<-- [end:how_far]
+
+
+# --8<-- [start:experts]
+experts = CONFIGS["mixtral"]
+expert_matrix = experts.num_local_experts * experts.hidden_size * experts.intermediate_size
+unplanned_experts_bytes = 2 * 2 * expert_matrix  # gate and up of all experts, their gradient in 16 bits
+print(f"{unplanned_experts_bytes / 2**30:.2f} GiB")
+# --8<-- [end:experts]
