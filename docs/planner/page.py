@@ -42,9 +42,19 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
 
 
 def answer(fields: dict[str, str]) -> dict[str, Any]:
-    """What was found, and beside it each number as it is written."""
-    found = plan(**asked(fields))
-    return {"found": found, "shown": shown(found)}
+    """What was found, beside it each number as it is written, and the command that gives the same."""
+    options = asked(fields)
+    found = plan(**options)
+    return {"found": found, "shown": shown(found), "command": command(options)}
+
+
+def command(options: dict[str, Any]) -> str:
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    if "config" in given:
+        given["config"] = "config.json"
+    quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
+    words = [f"--{name.replace('_', '-')} {text}" for name, text in quoted.items()]
+    return " ".join(["python plan.py", *words])
 
 
 def gib(size: float) -> str:

@@ -6,17 +6,137 @@ written where the theme's files lie, and a page that has a form fetches it.
 
 from __future__ import annotations
 
+import html
+import json
+import os
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import yaml
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.postprocessors import Postprocessor
 
 from docs.theme.translate import RUNTIME, translate
 
 PLANNER = Path(__file__).parent.parent / "planner"
 SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
-COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{,]) // .*$", re.DOTALL | re.MULTILINE)
+SCRIPT = Path(__file__).parent / "assets" / "planner.js"
+COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MULTILINE)
+PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
+
+MODELS = re.compile(r'^    "([\w.-]+)": [A-Z]', re.MULTILINE)
+ROWS = re.compile(r'^    "([^"]+)": Gpu\(', re.MULTILINE)
+FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
+FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
+SHOWN = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "micro_batch", "trained", "recipe")
+SHOWN += ("checkpointing", "zero", "tokens", "price", "speed", "speed_in")
+FOLDED = ("days", "accumulation", "chunks", "optimizer", "lora", "attention", "offload", "allowance", "gpu_bandwidth", "pairs")
+SHORT = ("model", "gpu", "gpus", "context", "tokens")
+DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
+WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
+
+
+class PlannerExtension(Extension):
+    def __init__(self, **options: Any) -> None:
+        self.config = {"language": ["en", "en or zh"]}
+        super().__init__(**options)
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        write_script()
+        md.postprocessors.register(PlannerPostprocessor(md, self.getConfig("language")), "planner", 4)
+
+
+def makeExtension(**options: Any) -> PlannerExtension:
+    return PlannerExtension(**options)
+
+
+class PlannerPostprocessor(Postprocessor):
+    def __init__(self, md: Markdown, language: str) -> None:
+        super().__init__(md)
+        self.language = language
+
+    def run(self, text: str) -> str:
+        return PLACE.sub(lambda match: form(match[1], self.language), text)
+
+
+# The script
 
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
     return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"page": ["answer"]})
+
+
+@cache
+def script() -> str:
+    whole = engine() + "\n" + (PLANNER / "form.js").read_text(encoding="utf-8")
+    return re.sub(r"\n\s*\n*", "\n", COMMENT.sub("", whole))
+
+
+def write_script() -> None:
+    """At once, since both languages may be built at a time; left alone if it has not changed."""
+    if not SCRIPT.exists() or SCRIPT.read_text(encoding="utf-8") != script():
+        unfinished = SCRIPT.with_name(f".{os.getpid()}.unfinished")
+        unfinished.write_text(script(), encoding="utf-8")
+        unfinished.replace(SCRIPT)
+
+
+# The form
+
+
+@cache
+def words(language: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((PLANNER / f"{language}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def form(kind: str, language: str) -> str:
+    """The form as it stands before the script fills in the answer; without scripts it is hidden."""
+    told = words(language)
+    fields = SHORT if kind == "short" else SHOWN
+    inner = "".join(field(name, told) for name in fields)
+    if kind == "short":
+        inner += "".join(
+            f'<input type="hidden" name="{name}" value="{value}">' for name, value in FIRST.items() if name not in SHORT
+        )
+        inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
+    else:
+        folded = "".join(field(name, told) for name in FOLDED)
+        inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
+    data = html.escape(json.dumps(told, ensure_ascii=False), quote=True)
+    return (
+        f'<form class="planner" data-kind="{kind}" data-words="{data}" aria-label="{told["form"]}" hidden>'
+        f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
+        + ('<div class="planner-answer"></div>' if kind == "full" else "")
+    )
+
+
+def field(name: str, told: dict[str, Any]) -> str:
+    label, value = told["fields"][name], FIRST.get(name, "")
+    start = f'name="{name}" id="planner-{name}"'
+    choices = dict(told["choices"].get(name, {}))
+    if name == "model":
+        choices = {each: each for each in MODELS.findall((SNIPPETS / "shapes.py").read_text(encoding="utf-8"))} | choices
+    if name == "gpu":
+        choices = {each: each for each in ROWS.findall((SNIPPETS / "gpus.py").read_text(encoding="utf-8"))} | choices
+    if choices:
+        options = "".join(
+            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>' for key, text in choices.items()
+        )
+        control = f"<select {start}>{options}</select>"
+    elif name == "config":
+        control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"
+    else:
+        mode = "numeric" if name in DIGITS else "text"
+        hint = told["placeholders"][name]
+        control = (
+            f'<input {start} value="{value}" placeholder="{hint}" inputmode="{mode}" autocomplete="off" '
+            'autocapitalize="off" spellcheck="false">'
+        )
+    belongs = f' data-of="{WRITTEN_OUT[name]}" hidden' if name in WRITTEN_OUT else ""
+    wide = ' class="wide"' if name in ("config", "shape") else ""
+    return f'<label for="planner-{name}"{wide}{belongs}>{label} {control}</label>'

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const KEY = "flops-and-bytes.device";
+  const SCRIPT = document.currentScript.src;
   const store = {
     get() { try { return localStorage.getItem(KEY) } catch { return null } },
     set(device) { try { localStorage.setItem(KEY, device) } catch { /* a private window forgets */ } },
@@ -170,7 +171,10 @@
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
-  const ready = () => { start(); unfold(); reachCode(); };
+  /* The planner's script is fetched where its form waits for it. */
+  const plan = () => { if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT)) };
+
+  const ready = () => { start(); unfold(); reachCode(); plan(); };
   if (window.document$) window.document$.subscribe(ready); // also after instant navigation
   else addEventListener("DOMContentLoaded", ready);
 })();
