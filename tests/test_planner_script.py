@@ -22,7 +22,7 @@ from docs.theme.translate import TranslationError, translate
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(PLANNER))
-import page  # noqa: E402
+import plan_page  # noqa: E402
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost.
 BRIDGE = """
@@ -70,12 +70,13 @@ def tell(value: Any) -> Any:
 
 def answered(fields: dict[str, str]) -> Any:
     try:
-        return tell(page.answer(fields))
+        return tell(plan_page.answer(fields))
     except ValueError as error:
         return str(error)
 
 
 NUMBERS = [name for name, option in OPTIONS.items() if option.kind in ("count", "length", "bytes", "number", "share")]
+SIZES = [name for name in NUMBERS if name in ("gpus", "micro_batch", "accumulation", "chunks", "allowance", "tokens", "price")]
 ENDS = ["", "", "", "k", "M", "B", "T", "GB", "GiB", " GiB", "MB", "mib", "e3", "E-2", "%", "元"]
 
 
@@ -107,15 +108,15 @@ CONFIG = {
 def draw(drawn: random.Random) -> dict[str, str]:
     """A form that somebody has filled in: most of it modest, some of it anything."""
     fields = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
-    fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 8192, 100_003]))}
+    fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
     for name, option in OPTIONS.items():
         if isinstance(option.kind, tuple) and drawn.random() < 0.5:
             fields[name] = drawn.choice(option.kind)
-    for name in drawn.sample(NUMBERS, drawn.randint(1, 2)):
+    for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
         fields[name] = number(drawn, str(OPTIONS[name].kind))
     if drawn.random() < 0.3:
         fields |= {"tokens": number(drawn, "count"), "price": number(drawn, "number")}
-    if drawn.random() < 0.3:
+    if drawn.random() < 0.15:
         fields |= {"speed_in": drawn.choice(["mfu", "tokens_per_second", "each", "step_seconds"])}
         fields["speed"] = number(drawn, "share" if fields["speed_in"] == "mfu" else "number")
     if drawn.random() < 0.3:

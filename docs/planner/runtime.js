@@ -114,10 +114,11 @@ const $range = (low, high = null) => {
   if (high === null) [low, high] = [0n, low];
   return Array.from({ length: Math.max(0, Number(high - low)) }, (_, n) => low + BigInt(n));
 };
-const $zip = (a, b, { strict } = {}) => {
-  [a, b] = [$list(a), $list(b)];
-  if (strict && a.length !== b.length) $refuse("zip of unequal lengths");
-  return a.slice(0, b.length).map((x, n) => [x, b[n]]);
+const $zip = (...all) => {
+  const { strict } = all.at(-1)?.constructor === Object ? all.pop() : {};
+  const lists = all.map($list), least = Math.min(...lists.map((list) => list.length));
+  if (strict && lists.some((list) => list.length > least)) $refuse("zip of unequal lengths");
+  return lists[0].slice(0, least).map((_, n) => lists.map((list) => list[n]));
 };
 const $enumerate = (all, start = 0n) => $list(all).map((x, n) => [start + BigInt(n), x]);
 const $next = (all, other) => $or($list(all).slice(0, 1), () => [other])[0];
@@ -217,6 +218,7 @@ const $m = {
   keys: (map) => [...map.keys()],
   values: (map) => [...map.values()],
   get: (map, key, other = null) => (map.has(key) ? map.get(key) : other),
+  index: (list, x) => BigInt(list.findIndex((each) => $eq(each, x))),
   append: (list, x) => list.push(x),
   _asdict: (record) => new Map(Object.entries(record)),
   _replace: (record, named) => $replace(record, named),

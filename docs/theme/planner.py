@@ -10,6 +10,7 @@ import html
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -22,19 +23,20 @@ from markdown.postprocessors import Postprocessor
 
 from docs.theme.translate import RUNTIME, translate
 
-PLANNER = Path(__file__).parent.parent / "planner"
 SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
+sys.path.append(str(SNIPPETS))
+import plan_options  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+
+PLANNER = Path(__file__).parent.parent / "planner"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
 COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MULTILINE)
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
-MODELS = re.compile(r'^    "([\w.-]+)": [A-Z]', re.MULTILINE)
-ROWS = re.compile(r'^    "([^"]+)": Gpu\(', re.MULTILINE)
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
 SHOWN = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "micro_batch", "trained", "recipe")
 SHOWN += ("checkpointing", "zero", "tokens", "price", "speed", "speed_in")
-FOLDED = ("days", "accumulation", "chunks", "optimizer", "lora", "attention", "offload", "allowance", "gpu_bandwidth", "pairs")
+FOLDED = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "norms", "offload", "allowance", "gpu_bandwidth", "pairs")
 SHORT = ("model", "gpu", "gpus", "context", "tokens")
 DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
@@ -68,20 +70,22 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"page": ["answer"]})
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer"]})
 
 
 @cache
-def script() -> str:
+def script(stamp: int) -> str:
     whole = engine() + "\n" + (PLANNER / "form.js").read_text(encoding="utf-8")
     return re.sub(r"\n\s*\n*", "\n", COMMENT.sub("", whole))
 
 
 def write_script() -> None:
     """At once, since both languages may be built at a time; left alone if it has not changed."""
-    if not SCRIPT.exists() or SCRIPT.read_text(encoding="utf-8") != script():
+    sources = [*PLANNER.iterdir(), *SNIPPETS.glob("*.py")]
+    text = script(max(path.stat().st_mtime_ns for path in sources))
+    if not SCRIPT.exists() or SCRIPT.read_text(encoding="utf-8") != text:
         unfinished = SCRIPT.with_name(f".{os.getpid()}.unfinished")
-        unfinished.write_text(script(), encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(SCRIPT)
 
 
@@ -120,9 +124,9 @@ def field(name: str, told: dict[str, Any]) -> str:
     start = f'name="{name}" id="planner-{name}"'
     choices = dict(told["choices"].get(name, {}))
     if name == "model":
-        choices = {each: each for each in MODELS.findall((SNIPPETS / "shapes.py").read_text(encoding="utf-8"))} | choices
+        choices = {each: each for each in plan_options.SHAPES} | choices
     if name == "gpu":
-        choices = {each: each for each in ROWS.findall((SNIPPETS / "gpus.py").read_text(encoding="utf-8"))} | choices
+        choices = {each: each for each in plan_options.ROWS} | choices
     if choices:
         options = "".join(
             f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>' for key, text in choices.items()
