@@ -9,7 +9,20 @@ const element = (name, attributes = {}, ...children) => {
 };
 
 function start() {
+  for (const form of document.querySelectorAll("form.planner-memory")) explain(form);
   for (const form of document.querySelectorAll("form.planner:not([data-started])")) new Planner(form);
+}
+
+/* An out-of-memory message, number by number. */
+function explain(form) {
+  const words = JSON.parse(form.dataset.words), place = form.querySelector(".planner-answer");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", (event) => {
+    const text = event.target.value, found = decode(text);
+    if (!found) return place.replaceChildren(...(text.trim() ? [element("p", {}, words.none)] : []));
+    const rows = found.get("rows").map(([name, size]) => element("tr", {}, element("td", {}, size), element("td", {}, words.rows[name])));
+    place.replaceChildren(element("p", { class: "planner-first" }, words.first[found.get("first")]), element("table", {}, element("tbody", {}, ...rows)));
+  });
 }
 
 class Planner {
@@ -17,7 +30,7 @@ class Planner {
     this.form = form;
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
-    this.place = document.querySelector(".planner-answer");
+    this.place = document.querySelector("form.planner + .planner-answer");
     this.first = this.state();
     form.dataset.started = "";
     form.removeAttribute("hidden");
@@ -149,7 +162,7 @@ class Planner {
     const rows = [];
     for (const [name, [text, template, chapter]] of Object.entries(this.words.details)) {
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
-      else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values)]);
+      else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values[name] instanceof Map ? Object.fromEntries(values[name]) : values)]);
     }
     return this.table(this.words.limits, rows);
   }

@@ -201,7 +201,7 @@ function $repr(x) {
   return Array.isArray(x) ? `[${x.map($repr).join(", ")}]` : `${x}`;
 }
 const $re = { ASCII: 0 };
-const $re_compile = (pattern) => new RegExp(`^(?:${pattern})$`);
+const $re_compile = (pattern) => ({ whole: new RegExp(`^(?:${pattern})$`), part: new RegExp(pattern) });
 const $Path = (text) => text; // on a page a file is the text that was pasted
 function $json_loads(text) {
   const exact = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
@@ -236,6 +236,7 @@ const $m = {
   startswith: (text, start) => text.startsWith(start),
   endswith: (text, end) => text.endsWith(end),
   translate: (text, table) => [...text].map((c) => ((to) => (typeof to === "bigint" ? String.fromCodePoint(Number(to)) : to))(table.get(BigInt(c.codePointAt(0))) ?? c)).join(""),
-  fullmatch: (pattern, text) => pattern.exec(text),
+  fullmatch: (pattern, text) => pattern.whole.exec(text),
+  search: (pattern, text) => pattern.part.exec(text),
   read_text: (text) => text,
 };

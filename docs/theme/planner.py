@@ -70,7 +70,7 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer"]})
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer"], "out_of_memory": ["decode"]})
 
 
 @cache
@@ -101,6 +101,13 @@ def words(language: str) -> dict[str, Any]:
 def form(kind: str, language: str) -> str:
     """The form as it stands before the script fills in the answer; without scripts it is hidden."""
     told = words(language)
+    if kind == "memory":
+        return (
+            f'<form class="planner-memory" data-words="{data_of(told["memory"])}" aria-label="{told["memory"]["label"]}">'
+            f'<label for="planner-message">{told["memory"]["label"]} '
+            f'<textarea id="planner-message" rows="4" spellcheck="false" placeholder="{told["memory"]["placeholder"]}"></textarea></label>'
+            '<div class="planner-answer" role="status"></div></form>'
+        )
     fields = SHORT if kind == "short" else SHOWN
     inner = "".join(field(name, told) for name in fields)
     if kind == "short":
@@ -111,12 +118,15 @@ def form(kind: str, language: str) -> str:
     else:
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
-    data = html.escape(json.dumps(told, ensure_ascii=False), quote=True)
     return (
-        f'<form class="planner" data-kind="{kind}" data-words="{data}" aria-label="{told["form"]}" hidden>'
+        f'<form class="planner" data-kind="{kind}" data-words="{data_of(told)}" aria-label="{told["form"]}" hidden>'
         f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
         + ('<div class="planner-answer"></div>' if kind == "full" else "")
     )
+
+
+def data_of(told: dict[str, Any]) -> str:
+    return html.escape(json.dumps(told, ensure_ascii=False), quote=True)
 
 
 def field(name: str, told: dict[str, Any]) -> str:
