@@ -79,26 +79,39 @@ class Planner {
       label.hidden = name.startsWith("gpu") ? chosen !== "other" : chosen !== name;
     }
     for (const control of this.controls) control.removeAttribute("aria-invalid");
-    let text = "";
+    let text = "", later = () => {};
     try {
-      const said = answer(new Map(Object.entries(this.state())));
+      const fields = new Map(Object.entries(this.state())), said = answer(fields);
       this.fill(said.get("found"), said.get("shown"), said.get("command"));
+      later = () => this.place && this.recompute(recomputing(fields));
     } catch (error) {
       text = this.refused(error);
     }
     this.strip.classList.toggle("wrong", text !== "");
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     this.place?.classList.toggle("stale", text !== "");
-    if (typed) {
-      clearTimeout(this.waiting);
-      this.waiting = setTimeout(() => { if (this.form.isConnected) { this.remember(); this.link(); } }, 200);
-    } else this.link();
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      if (!this.form.isConnected) return;
+      later();
+      if (typed) this.remember();
+      this.link();
+    }, 200);
+  }
+
+  /* What takes two plans more waits until nobody types. */
+  recompute(values) {
+    const [text, template, chapter] = this.words.recomputing;
+    this.place.querySelector("section:nth-of-type(2) tbody").append(this.row([this.to(text, chapter), this.write(template, Object.fromEntries(values))]));
   }
 
   /* An error says the field by the name that the page gives it, in the page's language. */
   refused(error) {
     const parts = /^--([\w-]+): ([^]*)$/.exec(error.message);
-    if (!(error instanceof ValueError) || !parts) return this.words.unexpected;
+    if (!(error instanceof ValueError) || !parts) {
+      console.error(error);
+      return this.words.unexpected;
+    }
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     const control = this.form.elements[name];
@@ -143,9 +156,10 @@ class Planner {
   }
 
   to(text, chapter) { return element("a", { href: `../${chapter}` }, text); }
+  row(cells) { return element("tr", {}, ...cells.map((cell, n) => (n ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))); }
   table(title, rows, head) {
-    const row = (cells, kind) => element("tr", {}, ...cells.map((cell, n) => element(kind ?? (n ? "td" : "th"), kind ? {} : n ? {} : { scope: "row" }, cell)));
-    const table = element("table", {}, ...(head ? [element("thead", {}, row(head, "th"))] : []), element("tbody", {}, ...rows.map((cells) => row(cells))));
+    const heads = head && element("thead", {}, element("tr", {}, ...head.map((cell) => element("th", { scope: "col" }, cell))));
+    const table = element("table", {}, heads, element("tbody", {}, ...rows.map((cells) => this.row(cells))));
     return element("section", {}, element("p", { class: "planner-title" }, title), element("div", { class: "table-frame" }, table));
   }
 
@@ -155,14 +169,14 @@ class Planner {
       const [text, chapter] = this.words.lines[line] ?? [line, "formulas/"];
       return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
     });
-    return this.table(this.write(this.words.memory, { moment }), [...rows, [this.words.total, shown.get("total")]]);
+    return this.table(this.write(this.words.memory_title, { moment }), [...rows, [this.words.total, shown.get("total")]]);
   }
 
   limits(values, shown) {
     const rows = [];
     for (const [name, [text, template, chapter]] of Object.entries(this.words.details)) {
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
-      else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values[name] instanceof Map ? Object.fromEntries(values[name]) : values)]);
+      else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values)]);
     }
     return this.table(this.words.limits, rows);
   }
@@ -187,6 +201,16 @@ class Planner {
       element("p", { class: "planner-title" }, this.words.command), element("pre", { tabindex: "0" }, element("code", {}, command)));
   }
 }
+
+/* The theme would fetch the page anew for a link within it, and forget what the address holds. */
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link?.hash || !location.search || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!document.querySelector("form.planner")) return;
+  event.preventDefault();
+  event.stopPropagation();
+  location.hash = link.hash;
+}, true);
 
 if (globalThis.document$) document$.subscribe(start);
 else start();

@@ -45,12 +45,12 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same."""
     options = asked(fields)
     found = plan(**options)
-    written = shown(found) | {"recomputing": recomputing(options)}
-    return {"found": found, "shown": written, "command": command(options)}
+    return {"found": found, "shown": shown(found), "command": command(options)}
 
 
-def recomputing(options: dict[str, Any]) -> dict[str, str]:
+def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
+    options = asked(fields)
     same = {name: value for name, value in options.items() if name not in SPEEDS}
     without, full = (plan(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
     work = full["flops_a_token"][options.get("pairs", "all")]

@@ -16,9 +16,11 @@ const $mixed = (f) => (a, b) => {
 };
 const $plus = $mixed((a, b) => a + b), $minus = $mixed((a, b) => a - b), $times = $mixed((a, b) => a * b);
 const $ints = (a, b) => ([a, b] = [$number(a), $number(b)]).every((x) => typeof x === "bigint") ? [a, b] : $refuse("for ints alone");
-const $add = (a, b) => (typeof a === "string" || Array.isArray(a) ? a.concat(b) : $plus(a, b));
-const $sub = (a, b) => (a instanceof Set ? new Set([...a].filter((x) => !b.has(x))) : $minus(a, b));
+const $big = (a, b) => typeof a === "bigint" && typeof b === "bigint"; // by far the most, so asked first
+const $add = (a, b) => ($big(a, b) ? a + b : typeof a === "string" || Array.isArray(a) ? a.concat(b) : $plus(a, b));
+const $sub = (a, b) => ($big(a, b) ? a - b : a instanceof Set ? new Set([...a].filter((x) => !b.has(x))) : $minus(a, b));
 function $mul(a, b) {
+  if ($big(a, b)) return a * b;
   if (!(a instanceof $Number10)) return $times(a, b);
   let c = a.coefficient * b, e = a.exponent;
   const over = c.toString().length - 28; // Decimal's digits
@@ -27,8 +29,9 @@ function $mul(a, b) {
 }
 const $neg = (a) => -$number(a);
 function $floordiv(a, b) {
-  [a, b] = $ints(a, b);
-  return a / b - BigInt(a % b !== 0n && a < 0n !== b < 0n);
+  if (!$big(a, b)) [a, b] = $ints(a, b);
+  const q = a / b;
+  return a < 0n !== b < 0n && q * b !== a ? q - 1n : q;
 }
 function $mod(a, b) {
   if (a instanceof $Number10) return a.exponent < 0 ? new $Number10(a.coefficient % (b * 10n ** BigInt(-a.exponent)), a.exponent) : new $Number10(0n, 0);
@@ -64,7 +67,7 @@ const $float = (x) => Number(x instanceof $Number10 ? `${x.coefficient}e${x.expo
 const $bool = (x) => $t(x);
 const $abs = (x) => ($lt(x, 0n) ? $neg(x) : x);
 const $round = (x) => (typeof x === "bigint" ? x : x < 0 ? -$scaled(-x, 0) : $scaled(x, 0));
-const $sum = (all) => $list(all).reduce($add, 0n);
+const $sum = (all) => $list(all).reduce((a, b) => $add(a, b), 0n);
 function $Decimal(text) {
   const [, whole, part = "", power = "0"] = /^(\d*)\.?(\d*)(?:e(.*))?$/i.exec(text);
   return new $Number10(BigInt(whole + part), Number(power) - part.length);
@@ -83,6 +86,7 @@ const $order = (a, b) => { // negative, 0 or positive
 const $lt = (a, b) => $order(a, b) < 0, $le = (a, b) => $order(a, b) <= 0;
 const $gt = (a, b) => $order(a, b) > 0, $ge = (a, b) => $order(a, b) >= 0;
 function $eq(a, b) {
+  if ($big(a, b)) return a === b;
   if (a === b || (a == null && b == null)) return true;
   if (a == null || b == null || typeof a === "string" || typeof b === "string") return false;
   if (typeof a !== "object" || typeof b !== "object") return typeof a !== "object" && typeof b !== "object" && a == b;
@@ -90,7 +94,7 @@ function $eq(a, b) {
   const [x, y] = [a, b].map((o) => (o instanceof Map ? [...o.keys(), ...o.values()] : Array.isArray(o) ? o : Object.values(o)));
   return a.constructor === b.constructor && x.length === y.length && x.every((each, n) => $eq(each, y[n]));
 }
-const $in = (x, all) => (typeof all === "string" ? all.includes(x) : all instanceof Map || all instanceof Set ? all.has(x) : all.some((each) => $eq(each, x)));
+const $in = (x, all) => (typeof x === "string" && (Array.isArray(all) || typeof all === "string") ? all.includes(x) : all instanceof Map || all instanceof Set ? all.has(x) : all.some((each) => $eq(each, x)));
 
 /* Containers */
 const $list = (all) => (Array.isArray(all) ? all : all instanceof Map ? [...all.keys()] : [...all]);
@@ -140,7 +144,7 @@ const $isinstance = (x, type) => $TYPES.get(type)(x);
 const $named = (f, names, rest = false) => Object.assign(f, { $names: names, $rest: rest });
 const $own = Object.fromEntries.bind(Object);
 function $call(f, given, named) {
-  const names = f.$rest ? f.$names.slice(0, -1) : f.$names, all = names.map((name, n) => (n < given.length ? given[n] : named[name]));
+  const names = f.$rest ? f.$names.slice(0, -1) : f.$names, all = given.concat(names.slice(given.length).map((name) => named[name]));
   const others = Object.keys(named).filter((name) => !names.includes(name));
   if (others.length && !f.$rest) $refuse(`${f.name} takes no ${others}`);
   return f(...all, ...(f.$rest ? [new Map(others.map((name) => [name, named[name]]))] : []));

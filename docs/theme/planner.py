@@ -70,12 +70,13 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer"], "out_of_memory": ["decode"]})
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]})
 
 
 @cache
 def script(stamp: int) -> str:
-    whole = engine() + "\n" + (PLANNER / "form.js").read_text(encoding="utf-8")
+    inside = f"const {{ answer, recomputing, decode, ValueError }} = (() => {{\n{engine()}\nreturn {{ answer, recomputing, decode, ValueError }};\n}})();\n"
+    whole = inside + (PLANNER / "form.js").read_text(encoding="utf-8")
     return re.sub(r"\n\s*\n*", "\n", COMMENT.sub("", whole))
 
 

@@ -96,7 +96,9 @@
 
   /* A line that is led to inside a folded part must be seen. */
   function unfold() {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let name = location.hash.slice(1);
+    try { name = decodeURIComponent(name) } catch { /* an address may hold anything */ }
+    const target = name && document.getElementById(name);
     for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     if (target) target.scrollIntoView({ block: "center" });
   }
