@@ -32,7 +32,11 @@ allocated; 354.88 MiB free; 2.46 GiB reserved in total by PyTorch) If reserved m
 CASES = {
     "larger than the card": (NEWEST, "one_tensor", {"asked": "500.0 GiB", "free": "134.9 GiB", "held": "5.0 GiB"}),
     "a share of the card": (LIMITED, "fraction", {"asked": "5.0 GiB", "allowed": "7.0 GiB"}),
-    "other processes": (SHARED, "others", {"total": "47.5 GiB", "graphs": "1.5 GiB", "idle": "57.8 MiB", "other": "21.4 GiB"}),
+    "other processes": (
+        SHARED,
+        "others",
+        {"total": "47.5 GiB", "graphs": "1.5 GiB", "idle": "57.8 MiB", "other": "21.4 GiB"},
+    ),
     "tensors": (FULL, "tensors", {"held": "90.6 GiB", "other": "1.1 GiB"}),
     "fragments, long ago": (OLD, "fragments", {"idle": "757.8 MiB", "held": "1.7 GiB", "other": "1.1 GiB"}),
 }

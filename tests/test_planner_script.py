@@ -76,7 +76,11 @@ def answered(fields: dict[str, str]) -> Any:
 
 
 NUMBERS = [name for name, option in OPTIONS.items() if option.kind in ("count", "length", "bytes", "number", "share")]
-SIZES = [name for name in NUMBERS if name in ("gpus", "micro_batch", "accumulation", "chunks", "allowance", "tokens", "price")]
+SIZES = [
+    name
+    for name in NUMBERS
+    if name in ("gpus", "micro_batch", "accumulation", "chunks", "allowance", "tokens", "price")
+]
 ENDS = ["", "", "", "k", "M", "B", "T", "GB", "GiB", " GiB", "MB", "mib", "e3", "E-2", "%", "元"]
 
 
@@ -88,7 +92,9 @@ def number(drawn: random.Random, kind: str) -> str:
     text = str(int(value)) if whole else repr(value) if drawn.random() < 0.5 else f"{value:.{drawn.randint(0, 6)}f}"
     if drawn.random() < 0.1:
         text = text.translate({ord("0") + digit: 0xFF10 + digit for digit in range(10)})  # as Chinese keyboards may
-    return text + (drawn.choice(["B", "kB", "GiB"]) if kind == "bytes" else drawn.choice(ENDS) if drawn.random() < 0.07 else "")
+    return text + (
+        drawn.choice(["B", "kB", "GiB"]) if kind == "bytes" else drawn.choice(ENDS) if drawn.random() < 0.07 else ""
+    )
 
 
 CONFIG = {
@@ -122,7 +128,9 @@ def draw(drawn: random.Random) -> dict[str, str]:
     if drawn.random() < 0.3:
         fields |= {"trained": drawn.choice(["all", "lora", "qlora"]), "lora": number(drawn, "count")}
     if drawn.random() < 0.2:
-        changed = CONFIG | {drawn.choice(list(CONFIG)): drawn.choice([None, 0, 64, 4096, 2**60, 1.5, "x'y", True, {"a": [1]}])}
+        changed = CONFIG | {
+            drawn.choice(list(CONFIG)): drawn.choice([None, 0, 64, 4096, 2**60, 1.5, "x'y", True, {"a": [1]}])
+        }
         fields |= {"model": "config", "config": drawn.choice([json.dumps(changed), json.dumps(CONFIG), "{", "[1]"])}
     if drawn.random() < 0.1:
         fields |= {"model": "shape"}
@@ -157,7 +165,9 @@ def test_the_page_answers_what_plan_py_answers(script: MiniRacer, monkeypatch: p
 
 def test_numbers_are_written_as_python_writes_them(script: MiniRacer) -> None:
     drawn = random.Random(16)
-    numbers: list[float] = [n + 0.5 for n in range(20)] + [n / 8 for n in range(40)] + [2.675, 0.15, 1e23, 99.95, 0, 1e-7]
+    numbers: list[float] = (
+        [n + 0.5 for n in range(20)] + [n / 8 for n in range(40)] + [2.675, 0.15, 1e23, 99.95, 0, 1e-7]
+    )
     numbers += [9.5, 99.5, 999.5, 0.0009995, 123456789.5, 2.0**60, 1e22 + 2**22]
     numbers += [10 ** drawn.uniform(-9, 24) for _ in range(2000)]
     specs = [",.0f", ",.1f", ".1f", ".0f", ",.2f", ".3g", ".4g", ",.4g", ".1%", ".2f"]
@@ -169,7 +179,9 @@ def test_numbers_are_written_as_python_writes_them(script: MiniRacer) -> None:
 
 def test_large_ints_are_divided_to_the_nearest_float(script: MiniRacer) -> None:
     drawn = random.Random(17)
-    pairs = [[int(10 ** drawn.uniform(0, 50)), int(10 ** drawn.uniform(0, 50)) * drawn.choice([1, -1])] for _ in range(1000)]
+    pairs = [
+        [int(10 ** drawn.uniform(0, 50)), int(10 ** drawn.uniform(0, 50)) * drawn.choice([1, -1])] for _ in range(1000)
+    ]
     pairs += [[(2**53 + odd) * by, by] for odd in (1, 3, 5) for by in (3, 2**80, 7**30)]  # ties
     assert json.loads(str(script.call("quotients", json.dumps(pairs)))) == [repr(a / b) for a, b in pairs]
 
@@ -201,7 +213,7 @@ def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:
 
 
 PYTHON: dict[str, Callable[..., Any]] = {}
-SAMPLE = '''
+SAMPLE = """
 from typing import NamedTuple
 
 
@@ -229,7 +241,7 @@ def f(n):
     point = Point(n)._replace(y=b)
     both = max(c, key=lambda x: -x), min(3, 2), any(c), all(c), abs(-b), round(2.5), round(3.5), int(-2.7)
     return [text, square, point._asdict(), point == Point(n, 2.5), point is None, both, (n or 7) and "end", c[-1]]
-'''.replace('f"{n:>3}"[:0] + ', "")
+""".replace('f"{n:>3}"[:0] + ', "")
 
 
 def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
@@ -240,7 +252,9 @@ def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
     context.eval(engine([tmp_path], {"sample": ["f"]}) + BRIDGE)
     for n in (0, 1, 4, 9, 2**64):
         if n < 2**64:
-            assert json.loads(context.eval(f"JSON.stringify(tell(f({n}n)))")) == json.loads(json.dumps(tell(namespace["f"](n))))
+            assert json.loads(context.eval(f"JSON.stringify(tell(f({n}n)))")) == json.loads(
+                json.dumps(tell(namespace["f"](n)))
+            )
     context.close()
 
 

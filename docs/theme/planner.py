@@ -34,10 +34,35 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
-SHOWN = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "micro_batch", "trained", "recipe")
+SHOWN = (
+    "model",
+    "config",
+    "shape",
+    "gpu",
+    "gpu_memory",
+    "gpu_peak",
+    "gpus",
+    "context",
+    "micro_batch",
+    "trained",
+    "recipe",
+)
 SHOWN += ("checkpointing", "zero", "tokens", "price", "speed", "speed_in")
-FOLDED = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "norms", "offload", "allowance", "gpu_bandwidth", "pairs")
-SHORT = ("model", "gpu", "gpus", "context", "tokens")
+FOLDED = (
+    "days",
+    "accumulation",
+    "chunks",
+    "optimizer",
+    "lora",
+    "lora_on",
+    "attention",
+    "norms",
+    "offload",
+    "allowance",
+    "gpu_bandwidth",
+    "pairs",
+)
+SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
 
@@ -70,7 +95,9 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]})
+    return RUNTIME.read_text(encoding="utf-8") + translate(
+        list(folders), wanted or {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
+    )
 
 
 @cache
@@ -140,7 +167,8 @@ def field(name: str, told: dict[str, Any]) -> str:
         choices = {each: each for each in plan_options.ROWS} | choices
     if choices:
         options = "".join(
-            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>' for key, text in choices.items()
+            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
+            for key, text in choices.items()
         )
         control = f"<select {start}>{options}</select>"
     elif name == "config":

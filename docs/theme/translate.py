@@ -18,8 +18,12 @@ BINARY = {
     ast.Pow: "$pow", ast.BitOr: "$union",
 }  # fmt: skip
 COMPARED = {ast.Lt: "$lt", ast.LtE: "$le", ast.Gt: "$gt", ast.GtE: "$ge", ast.Eq: "$eq", ast.In: "$in"}
-RESERVED = set("case catch const debugger default delete do enum export extends function instanceof let new null".split())
-RESERVED |= set("package private protected public static super switch this throw typeof var void eval arguments".split())
+RESERVED = set(
+    "case catch const debugger default delete do enum export extends function instanceof let new null".split()
+)
+RESERVED |= set(
+    "package private protected public static super switch this throw typeof var void eval arguments".split()
+)
 
 
 class TranslationError(ValueError):
@@ -122,7 +126,9 @@ class Writer:
 
     def refuse(self, node: ast.AST, what: str = "") -> TranslationError:
         line = getattr(node, "lineno", 0)
-        return TranslationError(f"{self.of.path}:{line}: {what or type(node).__name__} is not translated; write it plainer")
+        return TranslationError(
+            f"{self.of.path}:{line}: {what or type(node).__name__} is not translated; write it plainer"
+        )
 
     def module(self) -> str:
         lines = []
@@ -215,14 +221,18 @@ class Writer:
         """A NamedTuple or a frozen dataclass of fields alone."""
         kinds = {node.id for node in ast.walk(s) if isinstance(node, ast.Name)}
         fields = [field for field in s.body if isinstance(field, ast.AnnAssign)]
-        others = [o for o in s.body if o not in fields and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))]
+        others = [
+            o for o in s.body if o not in fields and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
+        ]
         if not kinds & {"NamedTuple", "dataclass"} or others:
             raise self.refuse(s, "a class that is more than fields")
         parts = []
         for field in fields:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
             kind = f"${kind}" if kind in ("int", "bool", "float", "str") else "null"
-            parts.append(f"[{json.dumps(ast.unparse(field.target))}, {kind}{f', {self.expr(field.value)}' if field.value else ''}]")
+            parts.append(
+                f"[{json.dumps(ast.unparse(field.target))}, {kind}{f', {self.expr(field.value)}' if field.value else ''}]"
+            )
         return f"const {s.name} = $record({json.dumps(s.name)}, [{', '.join(parts)}]);"
 
     # Expressions
