@@ -217,7 +217,7 @@ COMPILE_RATIO = 250 / 135
 # --8<-- [end:lecture]
 
 
-# --8<-- [start:others_measured]
+# --8<-- [start:published]
 # GPT-2 124M: the card and how many, tokens and seconds of a step
 OTHERS = {
     "nanogpt": ("A100 80GB SXM", 1, 100 * CONTEXT, 0.755),
@@ -231,8 +231,10 @@ THEIR_FLOPS = {
     "llmc_a100": llmc_flops,
     "llmc_h100": llmc_flops,
 }
+# --8<-- [end:published]
 
 
+# --8<-- [start:others_measured]
 def mfu(name: str, flops: float) -> float:
     """Of a step of OTHERS, with so many FLOPs a token."""
     card, cards, tokens, seconds = OTHERS[name]
