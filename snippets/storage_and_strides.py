@@ -314,6 +314,24 @@ print(f"transposed takes {measured_slowdown_ratio:.2f} times as long")
 # --8<-- [end:compare]
 
 
+# --8<-- [start:cause]
+def time_both(side: int) -> dict[str, float]:
+    """Seconds an element of a copy in order and of a transposed one."""
+    source = torch.rand(side, side, device=get_device())
+    target = torch.empty_like(source)
+    order = time_call(lambda: target.copy_(source), 10, 0.05).median_seconds
+    transposed = time_call(lambda: target.copy_(source.t()), 10, 0.05).median_seconds
+    return {"order": order / side**2, "transposed": transposed / side**2}
+
+
+# in the cache; rows of 2,000 elements; rows of a power of two
+measured_causes = {side: time_both(side) for side in (480, 2_000, 2_048)}
+for side, seconds in measured_causes.items():
+    print(f"{side:5}:", *(f"{name} {1e9 * t:.2f} ns" for name, t in seconds.items()), end=", ")
+    print(f"ratio {seconds['transposed'] / seconds['order']:.1f}")
+# --8<-- [end:cause]
+
+
 # --8<-- [start:exercise_1]
 cube = torch.arange(24).view(2, 3, 4)
 turned = cube.permute(2, 0, 1)
