@@ -5,6 +5,7 @@
 """A whole training step, predicted line by line from what was timed alone, then run, then compared."""
 
 # --8<-- [start:setup]
+import itertools
 import statistics
 import time
 from dataclasses import replace
@@ -22,7 +23,14 @@ from formulas import (
 )
 from gpus import GPUS
 from models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
-from step_lines import Step, device, matrices, predict_lines, step_seconds, time_products
+from step_lines import (
+    Step,
+    device,
+    matrices,
+    predict_lines,
+    step_seconds,
+    time_products,
+)
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 # --8<-- [end:setup]
@@ -111,7 +119,8 @@ predicted_step_flops = sum(
     sum(flops(SHAPE, measured_len, measured_batch).values())
     for flops in (forward_flops, partial(backward_flops, fused=False))
 )
-print(f"{predicted_step_flops / 1e9:.4g} GFLOPs a step, {measured_batch * measured_len:,} tokens")
+print(f"{predicted_step_flops / 1e9:.4g} GFLOPs a step", end=", ")
+print(f"{measured_batch * measured_len:,} tokens")
 # --8<-- [end:step]
 
 
@@ -156,7 +165,8 @@ def step() -> float:
 
 measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
-measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
+spread_seconds = measured_runs_seconds[-2] - measured_runs_seconds[1]
+measured_spread_share = spread_seconds / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms")
 print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [end:run]
@@ -209,9 +219,8 @@ LECTURE = {
     "padded": 93,
     "optimizer": 90,
 }
-times = list(LECTURE.values())
-lecture_ratio = {rung: before / after for rung, before, after in zip(list(LECTURE)[1:], times, times[1:], strict=False)}
-lecture_best_tokens_per_second = 16 * CONTEXT / (times[-1] / 1e3)
+pairs = itertools.pairwise(LECTURE)
+lecture_ratio = {rung: LECTURE[before] / LECTURE[rung] for before, rung in pairs}
 # milliseconds an iteration, without compile and with it, by nanoGPT's README
 COMPILE_RATIO = 250 / 135
 # --8<-- [end:lecture]
@@ -253,7 +262,7 @@ others = {
     for name, (_, _, tokens, seconds) in OTHERS.items()
 }
 for name, row in others.items():
-    print(f"{name:10}{row['their_share']:7.1%} by theirs, {row['our_share']:7.1%} by ours")
+    print(f"{name:10}{row['their_share']:7.1%} and {row['our_share']:7.1%}")
 assert abs(others["nanogpt"]["their_share"] - 0.3714) < 1e-4  # as its notebook prints
 assert all(0.3 < row["our_share"] < 0.7 for row in others.values())
 # --8<-- [end:others_measured]

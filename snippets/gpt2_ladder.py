@@ -76,7 +76,7 @@ predicted_rungs_seconds = {name: predict(rung) for name, rung in RUNGS.items()}
 
 # --8<-- [start:climb]
 def climb(name: str) -> dict[str, Any]:
-    """A step's time, MFU and peak beside what was predicted; None where this device has none."""
+    """A step's time, MFU and peak, and predictions; None where this device has none."""
     rung, step = RUNGS[name], describe(RUNGS[name])
     torch.set_float32_matmul_precision(rung.precision)
     before = torch.cuda.memory_allocated() if measured_on_gpu else 0
@@ -86,7 +86,8 @@ def climb(name: str) -> dict[str, Any]:
         fused=step.fused_optimizer,
         foreach=not step.fused_optimizer,
     )
-    text = torch.randint(LADDER_SHAPE.vocab, (step.batch, step.seq_len + 1), device=get_device())
+    sizes = (step.batch, step.seq_len + 1)
+    text = torch.randint(LADDER_SHAPE.vocab, sizes, device=get_device())
     compute = torch.compile(loss) if rung.compiled and measured_on_gpu else loss
 
     def run() -> None:

@@ -123,19 +123,20 @@ def time_others(step: Step) -> dict[str, float]:
         return F.cross_entropy(logits.float(), words)
 
     gelu = partial(F.gelu, approximate="tanh")
+    random_as = partial(random, dtype=step.dtype)
     norms = 2 * shape.layers + 1
     return {
         "norms": norms * alone(norm, random(tokens, d), random(d), random(d)),
-        "gelu": shape.layers * alone(gelu, random(tokens, shape.d_ff, dtype=step.dtype)),
-        "loss": alone(cross_entropy, random(tokens, shape.vocab, dtype=step.dtype)),
+        "gelu": shape.layers * alone(gelu, random_as(tokens, shape.d_ff)),
+        "loss": alone(cross_entropy, random_as(tokens, shape.vocab)),
         "embedding": alone(partial(F.embedding, words), random(shape.vocab, d)),
     }
 
 
 def time_update(step: Step) -> float:
     """AdamW, on as many weights of the same sizes."""
-    model = build(step.shape)
-    weights = [torch.randn(weight.shape, device=device) for weight in model.parameters()]
+    of_model = build(step.shape).parameters()
+    weights = [torch.randn(weight.shape, device=device) for weight in of_model]
     for weight in weights:
         weight.grad = torch.randn_like(weight)
     fused, foreach = step.fused_optimizer, not step.fused_optimizer
@@ -147,6 +148,11 @@ def time_update(step: Step) -> float:
 
 
 # --8<-- [start:bytes]
+def weights_in_products(shape: Decoder) -> int:
+    each = matrices(shape).values()
+    return sum(rows * columns * times for rows, columns, times in each)
+
+
 def added_and_cast_bytes(step: Step) -> dict[str, int]:
     """Bytes that sums and casts move; the residual path is float32."""
     shape, width = step.shape, step.dtype.itemsize
@@ -154,10 +160,9 @@ def added_and_cast_bytes(step: Step) -> dict[str, int]:
     forward = 2 * (4 + width + 4)  # the path and a branch are read, the path is written
     backward = 2 * (4 + 4 + 4)  # two gradients are read, their sum is written
     tied = 3 * 4 * shape.vocab * shape.d_model  # two gradients of one matrix
-    sizes = [rows * columns * times for rows, columns, times in matrices(shape).values()]
     # of each norm's output, forward and backward, and of each branch's gradient
     of_activations = (2 * (2 * layers + 1) + 2 * layers) * (4 + 2) * row
-    of_weights = 2 * (4 + 2) * sum(sizes)  # there and, of their gradients, back
+    of_weights = 2 * (4 + 2) * weights_in_products(shape)  # and of their gradients
     return {
         "added": layers * (forward + backward) * row + tied,
         "cast": of_activations + of_weights if step.autocast else 0,
@@ -183,13 +188,12 @@ def compiled_bytes(step: Step) -> int:
     shape, width = step.shape, step.dtype.itemsize
     row, inner = step.tokens * shape.d_model, step.tokens * shape.d_ff
     forward = 4 + width + 4 + width  # path and branch in; path and normed out
-    gradients = (width + 4 + 4) + (4 + width)  # of normed, path and sum; their sum twice
+    gradients = (width + 4 + 4) + (4 + width)  # normed, path, sum; the new sum, cast
     reductions = width + 4  # gradients of scale and shift
     norms = (2 * shape.layers + 1) * (forward + gradients + reductions) * row
     gelu = shape.layers * (2 + 3) * width * inner
     loss = (2 + 2) * width * step.tokens * shape.vocab  # read twice; read and written
-    sizes = [rows * columns * times for rows, columns, times in matrices(shape).values()]
-    weights = 2 * (4 + 2) * sum(sizes) if step.autocast else 0
+    weights = 2 * (4 + 2) * weights_in_products(shape) if step.autocast else 0
     return norms + gelu + loss + weights + 3 * 4 * shape.vocab * shape.d_model
 
 

@@ -114,8 +114,9 @@ print(same_storage(x, x[1]), same_storage(x, x.clone()))
 print(message_of(lambda: same_storage(*two_empty)))
 print(message_of(lambda: same_storage(*two_meta)))
 
-slices = torch.from_numpy(array), torch.from_numpy(array[1:])  # NumPy's memory, taken in twice
-assert slices[0][1, 0] == slices[1][0, 0] and not same_storage(*slices)  # shared, and not seen
+# NumPy's memory, taken in twice: shared, and not seen
+slices = torch.from_numpy(array), torch.from_numpy(array[1:])
+assert slices[0][1, 0] == slices[1][0, 0] and not same_storage(*slices)
 # --8<-- [end:refuse]
 
 
@@ -327,8 +328,8 @@ def time_both(side: int) -> dict[str, float]:
 # in the cache; rows of 2,000 elements; rows of a power of two
 measured_causes = {side: time_both(side) for side in (480, 2_000, 2_048)}
 for side, seconds in measured_causes.items():
-    print(f"{side:5}:", *(f"{name} {1e9 * t:.2f} ns" for name, t in seconds.items()), end=", ")
-    print(f"ratio {seconds['transposed'] / seconds['order']:.1f}")
+    each = (f"{name} {1e9 * t:.2f} ns" for name, t in seconds.items())
+    print(f"{side:5}:", *each, f"ratio {seconds['transposed'] / seconds['order']:.1f}")
 # --8<-- [end:cause]
 
 
