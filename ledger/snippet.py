@@ -89,7 +89,7 @@ class Snippet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on; `data`; `slow`."""
+        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it; `slow`."""
         settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
         return settings
 
@@ -109,12 +109,16 @@ class Snippet:
                 message = f"[tool.ledger] knows no {key!r}; it knows {', '.join(SETTINGS)}"
             elif not isinstance(value, SETTINGS[key]):
                 message = f"[tool.ledger]: {key!r} is a {type(value).__name__}, not a {SETTINGS[key].__name__}"
-            elif key == "data" and (missing := [str(name) for name in value if not self._has_beside_it(str(name))]):
+            elif missing := [name for name in self._data if key == "data" and not self._has_beside_it(name)]:
                 message = f"[tool.ledger]: there is no file {missing[0]!r} beside it"
             else:
                 continue
             written = re.search(rf"^#\s*[\"']?{re.escape(key)}[\"']?\s*=", self.source, re.M)
             yield Problem(self.path, self.source.count("\n", 0, written.start()) + 1 if written else 0, message)
+
+    @property
+    def _data(self) -> list[str]:
+        return [str(name) for name in self.settings.get("data", [])]
 
     def _has_beside_it(self, name: str) -> bool:
         return Path(name).name == name and self.path.with_name(name).is_file()
@@ -126,7 +130,7 @@ class Snippet:
         for script in (self, *self._neighbours()):
             if problems := list(script._settings_problems()):
                 raise LedgerError(problems)
-            files += [script.path.with_name(name) for name in script.settings.get("data", [])]
+            files += [script.path.with_name(name) for name in script._data]
         return sorted(files)
 
     # Sections
