@@ -9,18 +9,17 @@ import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 MARKS = r"!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f\uff00-\uffef"  # also 。，“”
 WORD = re.compile(f" ?[^ \t\r\n0-9{MARKS}]+| ?[0-9]+| ?[{MARKS}]+|[ \t\r\n]+")
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTES = VISIBLE + [byte for byte in range(256) if byte not in VISIBLE]
-TOKEN = {byte: chr(token) for token, byte in enumerate(BYTES)}  # in GPT-2's order
+NUMBER = {byte: token for token, byte in enumerate(BYTES)}  # in GPT-2's order
 
 
 def spell(word: str) -> str:
     """A word as tokens of one byte. Token n is written chr(n): Python can search it."""
-    return "".join(TOKEN[byte] for byte in word.encode())
+    return word.encode().decode("latin-1").translate(NUMBER)
 
 
 def pairs(word: str) -> Iterator[str]:
@@ -38,7 +37,6 @@ class Tokenizer:
         self.tokens = [bytes([byte]) for byte in BYTES]
         self.numbers = {token: number for number, token in enumerate(self.tokens)}
         self.ranks: dict[str, int] = {}  # of pairs, in the order learned
-        self.word = cache(self._word)
         for pair in merges:
             self.add(pair)
 
@@ -55,23 +53,28 @@ class Tokenizer:
         """Bytes, not text: a token may end within a character."""
         return b"".join(self.tokens[token] for token in tokens)
 
-    # --8<-- [end:tokenizer]
 
-    # --8<-- [start:encode]
-    def encode(self, data: bytes) -> list[int]:
-        """Raises UnicodeDecodeError, with the position, where data is not UTF-8."""
-        words = WORD.findall(data.decode("utf-8"))
-        return [token for word in words for token in self.word(word)]
+# --8<-- [end:tokenizer]
 
-    def _word(self, word: str) -> list[int]:
-        """Of the pairs in a word, the one learned first is merged first."""
-        tokens = spell(word)
-        while known := [pair for pair in pairs(tokens) if pair in self.ranks]:
-            pair = min(known, key=self.ranks.__getitem__)
-            tokens = tokens.replace(pair, self.add(pair), 1)
-        return [*map(ord, tokens)]
 
-    # --8<-- [end:encode]
+# --8<-- [start:encode]
+def encode_word(learned: Tokenizer, word: str) -> list[int]:
+    """Of the pairs in a word, the one learned first is merged first."""
+    tokens = spell(word)
+    while known := [pair for pair in pairs(tokens) if pair in learned.ranks]:
+        pair = min(known, key=learned.ranks.__getitem__)
+        tokens = tokens.replace(pair, learned.add(pair), 1)
+    return [*map(ord, tokens)]
+
+
+def encode(learned: Tokenizer, data: bytes) -> list[int]:
+    """Raises UnicodeDecodeError, with the position, where data is not UTF-8."""
+    words = WORD.findall(data.decode("utf-8"))
+    known = {word: encode_word(learned, word) for word in set(words)}
+    return [token for word in words for token in known[word]]
+
+
+# --8<-- [end:encode]
 
 
 # --8<-- [start:plain]

@@ -24,7 +24,7 @@ def paragraphs(language: str) -> list[str]:
 
 
 def split(language: str) -> tuple[str, str]:
-    """The text to train on, and the text to measure on: the same paragraphs in both languages."""
+    """To train on, and to measure on: the same paragraphs in both languages."""
     lines = paragraphs(language)
     held_out = lines[HELD_OUT - 1 :: HELD_OUT]
     del lines[HELD_OUT - 1 :: HELD_OUT]

@@ -15,7 +15,7 @@ from math import fsum, log
 
 import tokenizers
 from accounting import time_call
-from bpe import WORD, Tokenizer, learn, learn_plainly
+from bpe import WORD, Tokenizer, encode, learn, learn_plainly
 from formulas import (
     Decoder,
     forward_flops,
@@ -68,7 +68,7 @@ train_text = {lang: split(lang)[0] for lang in LANGUAGES}
 train_text["both"] = train_text["en"] + train_text["zh"]
 learned = {name: learn(text, SIZE) for name, text in train_text.items()}
 vocabulary_size = {name: len(each.tokens) for name, each in learned.items()}
-print(vocabulary_size)
+print("tokens learned:", vocabulary_size)
 # --8<-- [end:train]
 
 
@@ -104,8 +104,8 @@ assert library_merges(theirs) == [*both.ranks]
 
 HARD = "👩‍👩‍👧 naïve 모델 λόγος\t中English文  \r\n １２３ \u200b\0".encode()
 for data in (*(text.encode() for text in held_out.values()), HARD, b""):
-    assert theirs.encode(data.decode()).ids == both.encode(data)
-    assert both.decode(both.encode(data)) == data
+    assert theirs.encode(data.decode()).ids == encode(both, data)
+    assert both.decode(encode(both, data)) == data
 merge_count = len(both.ranks)
 print(f"{merge_count:,} merges and four texts: all equal")
 # --8<-- [end:equal]
@@ -114,7 +114,7 @@ print(f"{merge_count:,} merges and four texts: all equal")
 # --8<-- [start:invalid]
 whole = "显存".encode()
 try:
-    both.encode(whole[:-1])
+    encode(both, whole[:-1])
 except UnicodeDecodeError as error:
     invalid_at = error.start
     print(error)
@@ -123,20 +123,25 @@ except UnicodeDecodeError as error:
 
 # --8<-- [start:speed]
 SAMPLE_PARAGRAPHS, SAMPLE_SIZE = 40, 384
-beginning = "".join(paragraphs("en")[:SAMPLE_PARAGRAPHS])
+
+
+def beginning() -> str:
+    return "".join(paragraphs("en")[:SAMPLE_PARAGRAPHS])
+
+
 learn_timing = {
-    "plain": time_call(lambda: learn_plainly(beginning, SAMPLE_SIZE), 2),
-    "heap": time_call(lambda: learn(beginning, SAMPLE_SIZE), 2),
-    "library": time_call(lambda: library_learn(beginning, SAMPLE_SIZE), 2),
+    "plain": time_call(lambda: learn_plainly(beginning(), SAMPLE_SIZE), 2),
+    "heap": time_call(lambda: learn(beginning(), SAMPLE_SIZE), 2),
+    "library": time_call(lambda: library_learn(beginning(), SAMPLE_SIZE), 2),
 }
 whole_timing = {
     "heap": time_call(lambda: learn(train_text["en"], SIZE), 2),
     "library": time_call(lambda: library_learn(train_text["en"], SIZE), 2),
 }
-for name, timing in learn_timing.items():
-    print(f"{name:8}{timing.median_seconds * 1e3:8.1f} ms")
-for name, timing in whole_timing.items():
-    print(f"{name:8}{timing.median_seconds * 1e3:8.1f} ms, all of the training text")
+measured_seconds = {name: each.median_seconds for name, each in learn_timing.items()}
+measured_heap_ratio = measured_seconds["plain"] / measured_seconds["heap"]
+whole_seconds = {name: each.median_seconds for name, each in whole_timing.items()}
+measured_library_ratio = whole_seconds["heap"] / whole_seconds["library"]
 # --8<-- [end:speed]
 
 
@@ -154,7 +159,7 @@ def measure(name: str, size: int) -> dict[str, float]:
     tokenizer = of_size(learned[name], size)
     found = {}
     for lang, text in held_out.items():
-        found[lang] = len(text.encode()) / len(tokenizer.encode(text.encode()))
+        found[lang] = len(text.encode()) / len(encode(tokenizer, text.encode()))
     return found
 
 
@@ -168,7 +173,7 @@ for name, rate in rates.items():
 # --8<-- [end:curve]
 
 
-# --8<-- [start:bill]
+# --8<-- [start:costs]
 CONTENT_BYTES = 1e12  # of English; the same content in Chinese has other bytes
 SHAPE, CONTEXT = replace(LLAMA_3_8B, vocab=SIZE), 8_192
 GPUS_USED, MFU, DOLLARS = 64, 0.4, 3.0  # an hour of one H100: put in your own
@@ -189,14 +194,20 @@ def costs(lang: str, rate: float) -> dict[str, float]:
     }
 
 
+# --8<-- [end:costs]
+
+
+# --8<-- [start:bill]
 def bill_of(rate: dict[str, float]) -> dict[str, dict[str, float]]:
     return {lang: costs(lang, rate[lang]) for lang in LANGUAGES}
 
 
 bill = {name: bill_of(rate) for name, rate in rates.items()}
 english_over_chinese = {name: rate["en"] / rate["zh"] for name, rate in rates.items()}
+english_run_flops = bill["both"]["en"]["run_flops"]
 chinese_ratio = {name: content_ratio * r for name, r in english_over_chinese.items()}
-print(chinese_ratio)
+for name, ratio in chinese_ratio.items():
+    print(f"trained on {name}: Chinese takes {ratio:.2f} × the tokens of English")
 # --8<-- [end:bill]
 
 
@@ -252,27 +263,30 @@ byte_flops = {
     for name, shape in {"tiny": TINY, "gpt2": GPT2_SMALL}.items()
 }
 for V in english_rate:
-    print(f"{V:5}", *(f"{name} {each[V] / 1e6:6.1f}" for name, each in byte_flops.items()))
+    millions = (f"{name} {each[V] / 1e6:6.1f}" for name, each in byte_flops.items())
+    print(f"{V:5} tokens:", *millions, "MFLOPs a byte")
 best_size = {name: min(each, key=each.__getitem__) for name, each in byte_flops.items()}
-print(best_size)
 # --8<-- [end:best]
 
 
 # --8<-- [start:bits]
-def loss_of(tokenizer: Tokenizer) -> float:
-    """Nats a token of the simplest model: how often each token stood in training."""
-    seen = Counter(tokenizer.encode(train_text["en"].encode()))
+def surprise(tokenizer: Tokenizer) -> tuple[float, int]:
+    """Nats of the held-out text, and its tokens: the model is how often each was seen."""
+    seen = Counter(encode(tokenizer, train_text["en"].encode()))
     total = seen.total() + len(tokenizer.tokens)  # each once more: none is impossible
-    tokens = tokenizer.encode(held_out["en"].encode())
-    return -fsum(log((seen[token] + 1) / total) for token in tokens) / len(tokens)
+    tokens = encode(tokenizer, held_out["en"].encode())
+    return -fsum(log((seen[token] + 1) / total) for token in tokens), len(tokens)
 
 
 LOSS_SIZES = (256, 1_024, 3_525)
-losses = {size: loss_of(of_size(learned["en"], size)) for size in LOSS_SIZES}
+nats = {size: surprise(of_size(learned["en"], size)) for size in LOSS_SIZES}
+losses = {size: total / tokens for size, (total, tokens) in nats.items()}
 own_rate = {size: bytes_a_token["en"][size]["en"] for size in LOSS_SIZES}
 bits = {size: bits_a_byte(losses[size], own_rate[size]) for size in LOSS_SIZES}
 for size, loss in losses.items():
     print(f"{size:5} tokens: {loss:.3f} nats a token, {bits[size]:.3f} bits a byte")
+foretold_bits = bits[1_024]
+counted_bits = nats[1_024][0] / log(2) / len(held_out["en"].encode())
 # --8<-- [end:bits]
 
 
@@ -290,9 +304,9 @@ def of_parts(text: str) -> tuple[bytes, bytes]:
 
 
 sample, rest = of_parts(held_out["zh"])
-sample_rate = len(sample) / len(both.encode(sample))
+sample_rate = len(sample) / len(encode(both, sample))
 foretold_tokens = text_tokens(len(rest), sample_rate)
-counted_tokens = len(both.encode(rest))
+counted_tokens = len(encode(both, rest))
 print(f"{foretold_tokens:,.0f} tokens foretold, {counted_tokens:,} counted")
 # --8<-- [end:yours]
 
