@@ -1,0 +1,157 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+#
+# [tool.ledger]
+# slow = true # steps that read all weights of a model, for one user and for many
+# ///
+"""Prefill and decoding, timed under the bound of what a step reads."""
+
+# --8<-- [start:setup]
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from accounting import divide, get_peak_bytes_per_second, time_call
+from formulas import cache_bytes
+from generate import Cached
+from models import LLAMA_3_8B, LLAMA_3_2_1B, build
+from serving import (
+    decode_bytes,
+    decode_seconds,
+    equal_tokens,
+    prefill_flops,
+    prefill_seconds,
+)
+from torch import Tensor
+
+torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
+measured_on_gpu = torch.cuda.is_available()
+device = "cuda" if measured_on_gpu else "cpu"
+# --8<-- [end:setup]
+
+
+# --8<-- [start:model]
+# on a CPU two layers, still larger than its caches
+SHAPE = LLAMA_3_8B if measured_on_gpu else replace(LLAMA_3_2_1B, layers=2, vocab=4_096)
+dtype = torch.bfloat16 if measured_on_gpu else torch.float32
+BITS, WIDTH = 8 * dtype.itemsize, dtype.itemsize
+measured_context = 1_024 if measured_on_gpu else 128  # tokens that each user has
+
+torch.manual_seed(0)
+model = build(SHAPE, dtype=dtype).to_empty(device=device).eval()
+with torch.no_grad():
+    for weight in model.parameters():
+        weight.normal_(std=0.02)
+measured_weight_bytes = round(decode_bytes(SHAPE, 1, 0, BITS))
+print(f"a step reads {measured_weight_bytes / 1e9:.2f} GB of weights")
+# --8<-- [end:model]
+
+
+# --8<-- [start:rates]
+@torch.no_grad()
+def seconds(function: Callable[[], Any]) -> float:
+    return time_call(function, 5, 0.2 if measured_on_gpu else 1.0).median_seconds
+
+
+# a matrix of its own, as large as the weights, read once
+columns = SHAPE.d_model
+matrix = torch.randn(measured_weight_bytes // WIDTH // columns, columns, dtype=dtype, device=device)
+vector, block = matrix[0].clone(), matrix[:columns].clone()
+predicted_bytes_per_second = matrix.nbytes / seconds(partial(torch.mv, matrix, vector))
+predicted_flop_per_second = 2 * columns**3 / seconds(partial(torch.mm, block, block))
+copied = matrix[: len(matrix) // 2]
+copy_bytes_per_second = 2 * copied.nbytes / seconds(copied.clone)
+del matrix, copied
+print(f"reads {predicted_bytes_per_second / 1e9:.1f} GB/s, ", end="")
+print(f"multiplies {predicted_flop_per_second / 1e9:.0f} GFLOP/s")
+# --8<-- [end:rates]
+
+
+# --8<-- [start:step]
+def at(users: int, context: int) -> Callable[[], Tensor]:
+    """A decoding step of so many users, whose caches hold `context` - 1 tokens."""
+    cached = Cached(model, context)
+    token = torch.zeros(users, 1, dtype=torch.int64, device=device)
+    with torch.no_grad():
+        cached.feed(token)  # makes room
+    for cache in cached.caches:
+        cache.keys.normal_(), cache.values.normal_()
+
+    def step() -> Tensor:
+        for one in (cached, *cached.caches):
+            one.length = context - 1  # the same token again
+        return cached.feed(token)
+
+    return step
+
+
+def bound(users: int, context: int) -> float:
+    rates = predicted_bytes_per_second, predicted_flop_per_second
+    return decode_seconds(SHAPE, users, context, *rates, BITS, WIDTH)
+
+
+# --8<-- [end:step]
+
+
+# --8<-- [start:one]
+predicted_one_seconds = bound(1, measured_context)
+one_seconds = seconds(at(1, measured_context))
+measured_one_ratio = one_seconds / predicted_one_seconds
+one_bytes = decode_bytes(SHAPE, 1, measured_context, BITS, WIDTH)
+one_bytes_per_second = one_bytes / one_seconds
+sheet_bytes_per_second = get_peak_bytes_per_second()
+measured_sheet_share = divide(one_bytes_per_second, sheet_bytes_per_second)
+measured_bandwidth_share = one_bytes_per_second / predicted_bytes_per_second
+print(f"predicted {predicted_one_seconds * 1e3:7.2f} ms a token")
+print(f"measured  {one_seconds * 1e3:7.2f} ms, {measured_one_ratio:.2f} of it")
+print(f"MBU {measured_bandwidth_share:.0%} of the measured bandwidth")
+# --8<-- [end:one]
+
+
+# --8<-- [start:prefill]
+prompt = torch.randint(SHAPE.vocab, (1, measured_context), device=device)
+rates = predicted_bytes_per_second, predicted_flop_per_second
+predicted_prefill_seconds = prefill_seconds(SHAPE, measured_context, *rates, 1, BITS)
+whole_seconds = seconds(lambda: Cached(model, measured_context).feed(prompt))
+measured_prefill_ratio = whole_seconds / predicted_prefill_seconds
+prefill_flop_per_second = prefill_flops(SHAPE, measured_context) / whole_seconds
+measured_phase_ratio = one_seconds * measured_context / whole_seconds
+print(f"prefill of {measured_context} tokens {whole_seconds * 1e3:8.1f} ms, ", end="")
+print(f"{measured_prefill_ratio:.2f} of the bound")
+print(f"one by one they would take {measured_phase_ratio:.1f} times as long")
+# --8<-- [end:prefill]
+
+
+# --8<-- [start:cached]
+measured_equal_tokens = int(equal_tokens(SHAPE, BITS, WIDTH))  # as many bytes as the weights
+measured_contexts = [measured_context, measured_equal_tokens // 4, measured_equal_tokens]
+predicted_context_seconds = {T: bound(1, T) for T in measured_contexts}
+context_seconds = {T: seconds(at(1, T)) for T in measured_contexts}
+measured_context_ratio = {T: context_seconds[T] / predicted_context_seconds[T] for T in measured_contexts}
+for T, taken in context_seconds.items():
+    print(f"{T:7,} tokens {taken * 1e3:8.1f} ms, {measured_context_ratio[T]:.2f} of the bound")
+# --8<-- [end:cached]
+
+
+# --8<-- [start:sweep]
+def try_users(users: int) -> float | None:
+    """Seconds of a step; None where the caches do not fit."""
+    try:
+        return seconds(at(users, measured_context))
+    except torch.OutOfMemoryError:
+        return None
+
+
+measured_users = [2**n for n in range(10 if measured_on_gpu else 7)]
+sweep_seconds = {users: try_users(users) for users in measured_users}
+predicted_sweep_seconds = {users: bound(users, measured_context) for users in measured_users}
+sweep_per_second = {users: taken and users / taken for users, taken in sweep_seconds.items()}
+predicted_sweep_per_second = {users: users / taken for users, taken in predicted_sweep_seconds.items()}
+measured_sweep_ratio = {users: divide(sweep_seconds[users], predicted_sweep_seconds[users]) for users in measured_users}
+for users, rate in sweep_per_second.items():
+    told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}"
+    print(f"{users:4} users", told if rate else "do not fit")
+# --8<-- [end:sweep]
