@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from accounting import divide, get_peak_bytes_per_second, time_call
-from formulas import cache_bytes
+from formulas import Decoder
 from generate import Cached
-from models import LLAMA_3_8B, LLAMA_3_2_1B, build
+from models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
 from serving import (
     decode_bytes,
     decode_seconds,
@@ -40,11 +40,16 @@ dtype = torch.bfloat16 if measured_on_gpu else torch.float32
 BITS, WIDTH = 8 * dtype.itemsize, dtype.itemsize
 measured_context = 1_024 if measured_on_gpu else 128  # tokens that each user has
 
-torch.manual_seed(0)
-model = build(SHAPE, dtype=dtype).to_empty(device=device).eval()
-with torch.no_grad():
-    for weight in model.parameters():
+
+@torch.no_grad()
+def random_model(shape: Decoder) -> Model:
+    made = build(shape, dtype=dtype).to_empty(device=device)
+    for weight in made.parameters():
         weight.normal_(std=0.02)
+    return made
+
+
+model = random_model(SHAPE)
 measured_weight_bytes = round(decode_bytes(SHAPE, 1, 0, BITS))
 print(f"a step reads {measured_weight_bytes / 1e9:.2f} GB of weights")
 # --8<-- [end:model]
@@ -53,12 +58,13 @@ print(f"a step reads {measured_weight_bytes / 1e9:.2f} GB of weights")
 # --8<-- [start:rates]
 @torch.no_grad()
 def seconds(function: Callable[[], Any]) -> float:
-    return time_call(function, 5, 0.2 if measured_on_gpu else 1.0).median_seconds
+    return time_call(function, 3, 0.2).median_seconds
 
 
 # a matrix of its own, as large as the weights, read once
 columns = SHAPE.d_model
-matrix = torch.randn(measured_weight_bytes // WIDTH // columns, columns, dtype=dtype, device=device)
+rows = measured_weight_bytes // WIDTH // columns
+matrix = torch.randn(rows, columns, dtype=dtype, device=device)
 vector, block = matrix[0].clone(), matrix[:columns].clone()
 predicted_bytes_per_second = matrix.nbytes / seconds(partial(torch.mv, matrix, vector))
 predicted_flop_per_second = 2 * columns**3 / seconds(partial(torch.mm, block, block))
@@ -71,18 +77,20 @@ print(f"multiplies {predicted_flop_per_second / 1e9:.0f} GFLOP/s")
 
 
 # --8<-- [start:step]
-def at(users: int, context: int) -> Callable[[], Tensor]:
-    """A decoding step of so many users, whose caches hold `context` - 1 tokens."""
+def at(users: int, context: int, model: Model = model) -> Callable[[], Tensor]:
+    """A decoding step of so many users: each one's token number `context`."""
     cached = Cached(model, context)
     token = torch.zeros(users, 1, dtype=torch.int64, device=device)
     with torch.no_grad():
         cached.feed(token)  # makes room
     for cache in cached.caches:
-        cache.keys.normal_(), cache.values.normal_()
+        cache.keys.normal_()
+        cache.values.normal_()
 
     def step() -> Tensor:
-        for one in (cached, *cached.caches):
-            one.length = context - 1  # the same token again
+        cached.length = context - 1
+        for cache in cached.caches:
+            cache.length = context - 1
         return cached.feed(token)
 
     return step
@@ -126,13 +134,19 @@ print(f"one by one they would take {measured_phase_ratio:.1f} times as long")
 
 
 # --8<-- [start:cached]
-measured_equal_tokens = int(equal_tokens(SHAPE, BITS, WIDTH))  # as many bytes as the weights
-measured_contexts = [measured_context, measured_equal_tokens // 4, measured_equal_tokens]
+# as many bytes as the weights
+measured_equal_tokens = int(equal_tokens(SHAPE, BITS, WIDTH))
+measured_contexts = [
+    measured_context,
+    measured_equal_tokens // 4,
+    measured_equal_tokens,
+]
 predicted_context_seconds = {T: bound(1, T) for T in measured_contexts}
 context_seconds = {T: seconds(at(1, T)) for T in measured_contexts}
-measured_context_ratio = {T: context_seconds[T] / predicted_context_seconds[T] for T in measured_contexts}
+measured_context_ratio = {T: context_seconds[T] / bound(1, T) for T in context_seconds}
 for T, taken in context_seconds.items():
-    print(f"{T:7,} tokens {taken * 1e3:8.1f} ms, {measured_context_ratio[T]:.2f} of the bound")
+    times = measured_context_ratio[T]
+    print(f"{T:7,} tokens {taken * 1e3:8.1f} ms, {times:.2f} of the bound")
 # --8<-- [end:cached]
 
 
@@ -147,11 +161,48 @@ def try_users(users: int) -> float | None:
 
 measured_users = [2**n for n in range(10 if measured_on_gpu else 7)]
 sweep_seconds = {users: try_users(users) for users in measured_users}
-predicted_sweep_seconds = {users: bound(users, measured_context) for users in measured_users}
-sweep_per_second = {users: taken and users / taken for users, taken in sweep_seconds.items()}
-predicted_sweep_per_second = {users: users / taken for users, taken in predicted_sweep_seconds.items()}
-measured_sweep_ratio = {users: divide(sweep_seconds[users], predicted_sweep_seconds[users]) for users in measured_users}
+predicted_sweep_seconds = {b: bound(b, measured_context) for b in measured_users}
+sweep_per_second = {b: divide(b, taken) for b, taken in sweep_seconds.items()}
+predicted_sweep_per_second = {b: b / s for b, s in predicted_sweep_seconds.items()}
+measured_sweep_ratio = {b: divide(s, bound(b, measured_context)) for b, s in sweep_seconds.items()}
 for users, rate in sweep_per_second.items():
     told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}"
     print(f"{users:4} users", told if rate else "do not fit")
 # --8<-- [end:sweep]
+
+
+# --8<-- [start:graphs]
+@torch.no_grad()
+def replay(step: Callable[[], Tensor]) -> Callable[[], None]:
+    """The step's kernels in a CUDA graph, which Python launches as one."""
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def compare(step: Callable[[], Tensor], read_bytes: float) -> dict[str, float] | None:
+    """Seconds of a step by Python and from a graph, and by the bound; None on a CPU."""
+    if not measured_on_gpu:
+        return None
+    eager, graph = seconds(step), seconds(replay(step))
+    predicted = read_bytes / predicted_bytes_per_second
+    return {
+        "eager_seconds": eager,
+        "graph_seconds": graph,
+        "bound_seconds": predicted,
+        "eager_ratio": eager / predicted,
+        "graph_ratio": graph / predicted,
+    }
+
+
+measured_graphs = {"llama": compare(at(1, measured_context), one_bytes), "gpt2": None}
+if measured_on_gpu:
+    small = at(1, measured_context, random_model(GPT2_SMALL))
+    small_bytes = decode_bytes(GPT2_SMALL, 1, measured_context)
+    measured_graphs["gpt2"] = compare(small, small_bytes)
+print("eager and graph:", measured_graphs["llama"] or "no graphs here")
+# --8<-- [end:graphs]

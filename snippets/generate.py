@@ -32,7 +32,7 @@ class Cache:
         if not start:
             return fused(q, k, v)
         k, v = self.keys[:, :, : self.length], self.values[:, :, : self.length]
-        group = q.unflatten(1, (k.shape[1], -1)).squeeze(3)  # the queries of a key, (b, G, H/G, Q)
+        group = q.unflatten(1, (k.shape[1], -1)).squeeze(3)  # (b, G, H/G, Q)
         return F.scaled_dot_product_attention(group, k, v).flatten(1, 2).unsqueeze(2)
 
 
@@ -46,11 +46,13 @@ class Cached:
     def __init__(self, model: Model, capacity: int) -> None:
         self.model, self.length = model, 0
         self.caches = [Cache(capacity) for _ in model.blocks]
-        like = model.embedding.weight
-        self.turns = () if isinstance(model, GPT2) else rotary(capacity, model.shape.head_dim, like)
+        self.turns: tuple[Tensor, ...] = ()
+        if not isinstance(model, GPT2):
+            like = model.embedding.weight
+            self.turns = rotary(capacity, model.shape.head_dim, like)
 
     def feed(self, tokens: Tensor) -> Tensor:
-        """A prompt (b, T), or a token after it (b, 1) → logits after the last, (b, V)."""
+        """A prompt (b, T), or a token after it (b, 1) → its last logits, (b, V)."""
         start, self.length = self.length, self.length + tokens.shape[1]
         x = self.model.embedding(tokens)
         if isinstance(self.model, GPT2):

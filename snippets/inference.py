@@ -88,7 +88,7 @@ mine = generate(ours, prompt, 100)
 theirs = library.generate(prompt, max_new_tokens=100, do_sample=False)
 equal_count = int((mine == theirs)[:, 20:].sum())
 different_tokens = len(set(mine[:, 20:].flatten().tolist()))
-print(f"{equal_count} of 200 tokens equal, {different_tokens} different ones among them")
+print(f"{equal_count} of 200 tokens equal, {different_tokens} different ones")
 assert equal_count == 200
 # --8<-- [end:equal]
 
@@ -104,7 +104,8 @@ for name, shape in MODELS.items():
     kept = [t for cache in cached.caches for t in (cache.keys, cache.values)]
     stored = sum(tensor.untyped_storage().nbytes() for tensor in kept)
     counted_bytes[name] = stored // CAPACITY
-    print(f"{name:10}{token_bytes[name]:9,} B a token, counted {counted_bytes[name]:9,}")
+    counted = counted_bytes[name]
+    print(f"{name:10}{token_bytes[name]:9,} B a token, counted {counted:9,}")
     assert stored == cache_bytes(shape, CAPACITY)
 # --8<-- [end:counted]
 
@@ -114,20 +115,34 @@ LATENT, TURNED = 512, 64  # numbers a token and layer
 HEADS, HEAD_DIM, LAYERS = 128, 128, 61  # of DeepSeek-V3
 
 
-def expanded(q: Tensor, turned_q: Tensor, cache: Tensor, up_k: Tensor, up_v: Tensor) -> Tensor:
-    """One token's q (H, Q) and the cache (T, 576) → (H, Q), with each head's k and v."""
+def expanded(
+    q: Tensor,
+    turned_q: Tensor,
+    cache: Tensor,
+    up_k: Tensor,
+    up_v: Tensor,
+) -> Tensor:
+    """One token's q (H, Q), and the cache (T, 576) → (H, Q), by each head's k and v."""
     latent, turned = cache.split((LATENT, TURNED), dim=-1)
     k, v = latent @ up_k, latent @ up_v  # (H, T, Q), from (H, 512, Q)
     scores = (q[:, None] @ k.mT).squeeze(1) + turned_q @ turned.mT
     weights = (scores / (HEAD_DIM + TURNED) ** 0.5).softmax(-1)
-    return (weights[:, None] @ v).squeeze(1)
+    result: Tensor = (weights[:, None] @ v).squeeze(1)
+    return result
 
 
-def absorbed(q: Tensor, turned_q: Tensor, cache: Tensor, up_k: Tensor, up_v: Tensor) -> Tensor:
+def absorbed(
+    q: Tensor,
+    turned_q: Tensor,
+    cache: Tensor,
+    up_k: Tensor,
+    up_v: Tensor,
+) -> Tensor:
     """The same, and the cache is the only key and value: no head has its own."""
     query = torch.cat(((q[:, None] @ up_k.mT).squeeze(1), turned_q), dim=-1)  # (H, 576)
     weights = (query @ cache.mT / (HEAD_DIM + TURNED) ** 0.5).softmax(-1)
-    return ((weights @ cache[:, :LATENT])[:, None] @ up_v).squeeze(1)
+    result: Tensor = ((weights @ cache[:, :LATENT])[:, None] @ up_v).squeeze(1)
+    return result
 
 
 # --8<-- [end:latent]
@@ -135,7 +150,8 @@ def absorbed(q: Tensor, turned_q: Tensor, cache: Tensor, up_k: Tensor, up_v: Ten
 
 # --8<-- [start:absorb]
 def random(*size: int) -> Tensor:
-    return torch.randn(size, dtype=torch.float64) / size[-1] ** 0.5
+    numbers: Tensor = torch.randn(size, dtype=torch.float64) / size[-1] ** 0.5
+    return numbers
 
 
 remembered = random(CAPACITY, LATENT + TURNED)
@@ -146,9 +162,11 @@ torch.testing.assert_close(expanded(*inputs, *up), absorbed(*inputs, *up))
 stored = LAYERS * remembered.to(torch.bfloat16).untyped_storage().nbytes()
 token_bytes["deepseek"] = latent_cache_bytes(LAYERS, LATENT, TURNED, 1)
 counted_bytes["deepseek"] = stored // CAPACITY
-plain_bytes = LAYERS * HEADS * (HEAD_DIM + TURNED + HEAD_DIM) * 2  # k and v of each head
+# k and v of each head, in bf16
+plain_bytes = LAYERS * HEADS * (HEAD_DIM + TURNED + HEAD_DIM) * 2
 latent_ratio = plain_bytes / token_bytes["deepseek"]
-print(f"latent    {token_bytes['deepseek']:9,} B a token, counted {counted_bytes['deepseek']:9,}")
+print(f"deepseek  {token_bytes['deepseek']:9,} B a token, ", end="")
+print(f"counted {counted_bytes['deepseek']:9,}")
 print(f"as keys and values of all heads {plain_bytes:,} B")
 assert stored == latent_cache_bytes(LAYERS, LATENT, TURNED, CAPACITY)
 # --8<-- [end:absorb]
@@ -200,14 +218,15 @@ print(f"at the ridge up to {longest_at_ridge} tokens each")
 
 # --8<-- [start:bits]
 BITS = {"bf16": 16, "int8": 8, "int4": bits_per_weight(4, group=32, group_bits=32)}
-quantized_bytes = {name: round(decode_bytes(LLAMA_3_8B, 1, 0, bits)) for name, bits in BITS.items()}
-one_user = {}  # tokens a second on an H100, by context
+LENGTHS = (1, 131_072)
+quantized_bytes, one_user = {}, {}  # tokens a second on an H100, by context
 for name, bits in BITS.items():
-    step = {T: decode_seconds(LLAMA_3_8B, 1, T, BANDWIDTH, PEAK, bits) for T in (1, 131_072)}
-    one_user[name] = {context: 1 / seconds for context, seconds in step.items()}
+    quantized_bytes[name] = round(decode_bytes(LLAMA_3_8B, 1, 0, bits))
+    last = BANDWIDTH, PEAK, bits
+    one_user[name] = {T: 1 / decode_seconds(LLAMA_3_8B, 1, T, *last) for T in LENGTHS}
     short, long = one_user[name].values()
     print(f"{name}: {BITS[name]:4.1f} bits, {short:5.0f} tokens/s, at 128k {long:4.0f}")
-quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in (1, 131_072)}
+quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS}
 # --8<-- [end:bits]
 
 
@@ -266,7 +285,9 @@ print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
 # --8<-- [start:exercise_1]
 H200 = GPUS["H200 SXM"]
 large_bytes = 2 * sum(parameters(LLAMA_3_70B).values())
-large_fit = {bits: tokens_that_fit(LLAMA_3_70B, H200.memory_bytes - RESERVED, bits) // 8_192 for bits in (16, 8)}
+large_room = H200.memory_bytes - RESERVED
+large_tokens = {bits: tokens_that_fit(LLAMA_3_70B, large_room, bits) for bits in (16, 8)}
+large_fit = {bits: tokens // 8_192 for bits, tokens in large_tokens.items()}
 print(f"weights {large_bytes / 1e9:.1f} GB; users that fit: {large_fit}")
 assert large_bytes > H200.memory_bytes and large_fit[16] == 0
 # --8<-- [end:exercise_1]
