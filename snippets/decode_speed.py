@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from accounting import divide, get_peak_bytes_per_second, time_call
+from accounting import divide, get_device, get_peak_bytes_per_second, time_call
 from formulas import Decoder
 from generate import Cached
 from models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
@@ -29,7 +29,7 @@ from torch import Tensor
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()
-device = "cuda" if measured_on_gpu else "cpu"
+device = get_device()
 # --8<-- [end:setup]
 
 
@@ -37,7 +37,7 @@ device = "cuda" if measured_on_gpu else "cpu"
 # on a CPU two layers, still larger than its caches
 SHAPE = LLAMA_3_8B if measured_on_gpu else replace(LLAMA_3_2_1B, layers=2, vocab=4_096)
 dtype = torch.bfloat16 if measured_on_gpu else torch.float32
-BITS, WIDTH = 8 * dtype.itemsize, dtype.itemsize
+measured_bits, measured_width = 8 * dtype.itemsize, dtype.itemsize
 measured_context = 1_024 if measured_on_gpu else 128  # tokens that each user has
 
 
@@ -50,7 +50,7 @@ def random_model(shape: Decoder) -> Model:
 
 
 model = random_model(SHAPE)
-measured_weight_bytes = round(decode_bytes(SHAPE, 1, 0, BITS))
+measured_weight_bytes = round(decode_bytes(SHAPE, 1, 0, measured_bits))
 print(f"a step reads {measured_weight_bytes / 1e9:.2f} GB of weights")
 # --8<-- [end:model]
 
@@ -62,15 +62,12 @@ def seconds(function: Callable[[], Any]) -> float:
 
 
 # a matrix of its own, as large as the weights, read once
-columns = SHAPE.d_model
-rows = measured_weight_bytes // WIDTH // columns
-matrix = torch.randn(rows, columns, dtype=dtype, device=device)
-vector, block = matrix[0].clone(), matrix[:columns].clone()
+measured_numbers = measured_weight_bytes // measured_width
+matrix = torch.randn(measured_numbers, dtype=dtype, device=device).view(-1, 2_048)
+vector, block = matrix[0].clone(), matrix[:2_048].clone()
 predicted_bytes_per_second = matrix.nbytes / seconds(partial(torch.mv, matrix, vector))
-predicted_flop_per_second = 2 * columns**3 / seconds(partial(torch.mm, block, block))
-copied = matrix[: len(matrix) // 2]
-copy_bytes_per_second = 2 * copied.nbytes / seconds(copied.clone)
-del matrix, copied
+predicted_flop_per_second = 2 * 2_048**3 / seconds(partial(torch.mm, block, block))
+del matrix
 print(f"reads {predicted_bytes_per_second / 1e9:.1f} GB/s, ", end="")
 print(f"multiplies {predicted_flop_per_second / 1e9:.0f} GFLOP/s")
 # --8<-- [end:rates]
@@ -98,7 +95,7 @@ def at(users: int, context: int, model: Model = model) -> Callable[[], Tensor]:
 
 def bound(users: int, context: int) -> float:
     rates = predicted_bytes_per_second, predicted_flop_per_second
-    return decode_seconds(SHAPE, users, context, *rates, BITS, WIDTH)
+    return decode_seconds(SHAPE, users, context, *rates, measured_bits, measured_width)
 
 
 # --8<-- [end:step]
@@ -108,8 +105,9 @@ def bound(users: int, context: int) -> float:
 predicted_one_seconds = bound(1, measured_context)
 one_seconds = seconds(at(1, measured_context))
 measured_one_ratio = one_seconds / predicted_one_seconds
-one_bytes = decode_bytes(SHAPE, 1, measured_context, BITS, WIDTH)
-one_bytes_per_second = one_bytes / one_seconds
+measured_precision = measured_bits, measured_width
+measured_one_bytes = decode_bytes(SHAPE, 1, measured_context, *measured_precision)
+one_bytes_per_second = measured_one_bytes / one_seconds
 sheet_bytes_per_second = get_peak_bytes_per_second()
 measured_sheet_share = divide(one_bytes_per_second, sheet_bytes_per_second)
 measured_bandwidth_share = one_bytes_per_second / predicted_bytes_per_second
@@ -121,8 +119,8 @@ print(f"MBU {measured_bandwidth_share:.0%} of the measured bandwidth")
 
 # --8<-- [start:prefill]
 prompt = torch.randint(SHAPE.vocab, (1, measured_context), device=device)
-rates = predicted_bytes_per_second, predicted_flop_per_second
-predicted_prefill_seconds = prefill_seconds(SHAPE, measured_context, *rates, 1, BITS)
+predicted_rates = predicted_bytes_per_second, predicted_flop_per_second
+predicted_prefill_seconds = prefill_seconds(SHAPE, measured_context, *predicted_rates)
 whole_seconds = seconds(lambda: Cached(model, measured_context).feed(prompt))
 measured_prefill_ratio = whole_seconds / predicted_prefill_seconds
 prefill_flop_per_second = prefill_flops(SHAPE, measured_context) / whole_seconds
@@ -135,7 +133,7 @@ print(f"one by one they would take {measured_phase_ratio:.1f} times as long")
 
 # --8<-- [start:cached]
 # as many bytes as the weights
-measured_equal_tokens = int(equal_tokens(SHAPE, BITS, WIDTH))
+measured_equal_tokens = int(equal_tokens(SHAPE, measured_bits, measured_width))
 measured_contexts = [
     measured_context,
     measured_equal_tokens // 4,
@@ -164,7 +162,9 @@ sweep_seconds = {users: try_users(users) for users in measured_users}
 predicted_sweep_seconds = {b: bound(b, measured_context) for b in measured_users}
 sweep_per_second = {b: divide(b, taken) for b, taken in sweep_seconds.items()}
 predicted_sweep_per_second = {b: b / s for b, s in predicted_sweep_seconds.items()}
-measured_sweep_ratio = {b: divide(s, bound(b, measured_context)) for b, s in sweep_seconds.items()}
+measured_sweep_ratio = {}
+for users, taken in sweep_seconds.items():
+    measured_sweep_ratio[users] = divide(taken, predicted_sweep_seconds[users])
 for users, rate in sweep_per_second.items():
     told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}"
     print(f"{users:4} users", told if rate else "do not fit")
@@ -199,7 +199,10 @@ def compare(step: Callable[[], Tensor], read_bytes: float) -> dict[str, float] |
     }
 
 
-measured_graphs = {"llama": compare(at(1, measured_context), one_bytes), "gpt2": None}
+measured_graphs = {
+    "llama": compare(at(1, measured_context), measured_one_bytes),
+    "gpt2": None,
+}
 if measured_on_gpu:
     small = at(1, measured_context, random_model(GPT2_SMALL))
     small_bytes = decode_bytes(GPT2_SMALL, 1, measured_context)

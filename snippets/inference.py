@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11", "transformers>=5"]
 # ///
-"""What a decoding step reads: keys and values counted, tokens compared, bounds beside what others measured."""
+"""What a decoding step reads: caches counted, tokens compared, bounds, and others' rates."""
 
 # --8<-- [start:setup]
 from dataclasses import replace
@@ -122,7 +122,7 @@ def expanded(
     up_k: Tensor,
     up_v: Tensor,
 ) -> Tensor:
-    """One token's q (H, Q), and the cache (T, 576) → (H, Q), by each head's k and v."""
+    """One token's q (H, Q), the cache (T, 576) → (H, Q), by each head's k and v."""
     latent, turned = cache.split((LATENT, TURNED), dim=-1)
     k, v = latent @ up_k, latent @ up_v  # (H, T, Q), from (H, 512, Q)
     scores = (q[:, None] @ k.mT).squeeze(1) + turned_q @ turned.mT
@@ -173,8 +173,8 @@ assert stored == latent_cache_bytes(LAYERS, LATENT, TURNED, CAPACITY)
 
 
 # --8<-- [start:phases]
-H100 = GPUS["H100 SXM"]
-BANDWIDTH, PEAK = H100.bandwidth_bytes_per_second, H100.peak_flop_per_second["bfloat16"]
+BANDWIDTH = GPUS["H100 SXM"].bandwidth_bytes_per_second
+PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 PROMPT = 1_024
 prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, BANDWIDTH, PEAK)
 decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, BANDWIDTH, PEAK)
@@ -233,7 +233,7 @@ quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS
 # --8<-- [start:others]
 LLAMA_2_7B = replace(llama(4_096, 32, 32, 11_008), kv_heads=32, vocab=32_000)
 LLAMA_2_70B = replace(LLAMA_3_70B, vocab=32_000)
-A100, RTX_4090 = GPUS["A100 80GB SXM"], GPUS["RTX 4090"]
+A100, RTX_4090 = "A100 80GB SXM", "RTX 4090"
 OTHERS = {  # GPU, shape, bits of a weight, tokens a second that were measured
     "fast_7b": (A100, LLAMA_2_7B, 16, 104.9),
     "fast_7b_int8": (A100, LLAMA_2_7B, 8, 155.58),
@@ -248,7 +248,8 @@ OTHERS = {  # GPU, shape, bits of a weight, tokens a second that were measured
 }
 others = {}
 for name, (gpu, shape, bits, rate) in OTHERS.items():
-    bound = gpu.bandwidth_bytes_per_second / decode_bytes(shape, 1, 5, bits)
+    bandwidth = GPUS[gpu].bandwidth_bytes_per_second
+    bound = bandwidth / decode_bytes(shape, 1, 5, bits)
     others[name] = {"bound": bound, "reported": rate, "ratio": rate / bound}
     assert 0.35 < rate / bound < 1, name
 # --8<-- [end:others]
@@ -273,7 +274,7 @@ for name, (tokens, reported) in CACHES.items():
 # --8<-- [start:plan]
 RESERVED = 2 * 2**30  # the CUDA context, workspaces, activations
 LATENCY = 0.02  # seconds a token, 50 tokens a second for each user
-room = H100.memory_bytes - RESERVED
+room = GPUS["H100 SXM"].memory_bytes - RESERVED
 answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, 8_192, LATENCY)
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
@@ -283,13 +284,14 @@ print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
 
 
 # --8<-- [start:exercise_1]
-H200 = GPUS["H200 SXM"]
+H200_BYTES = GPUS["H200 SXM"].memory_bytes
 large_bytes = 2 * sum(parameters(LLAMA_3_70B).values())
-large_room = H200.memory_bytes - RESERVED
-large_tokens = {bits: tokens_that_fit(LLAMA_3_70B, large_room, bits) for bits in (16, 8)}
-large_fit = {bits: tokens // 8_192 for bits, tokens in large_tokens.items()}
+large_room = H200_BYTES - RESERVED
+large_fit = {}
+for bits in (16, 8):
+    large_fit[bits] = tokens_that_fit(LLAMA_3_70B, large_room, bits) // 8_192
 print(f"weights {large_bytes / 1e9:.1f} GB; users that fit: {large_fit}")
-assert large_bytes > H200.memory_bytes and large_fit[16] == 0
+assert large_bytes > H200_BYTES and large_fit[16] == 0
 # --8<-- [end:exercise_1]
 
 
