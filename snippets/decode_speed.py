@@ -93,17 +93,44 @@ def at(users: int, context: int, model: Model = model) -> Callable[[], Tensor]:
     return step
 
 
+# --8<-- [end:step]
+
+
+# --8<-- [start:graph]
+@torch.no_grad()
+def replay(step: Callable[[], Tensor]) -> Callable[[], object]:
+    """On a GPU, the step's kernels as a CUDA graph, which Python launches as one."""
+    if not measured_on_gpu:
+        return step
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+
+    def replayed() -> object:
+        graph.replay()
+        return step  # keeps alive what the graph reads
+
+    return replayed
+
+
+def step_seconds(users: int, context: int) -> float:
+    return seconds(replay(at(users, context)))
+
+
 def bound(users: int, context: int) -> float:
     rates = predicted_bytes_per_second, predicted_flop_per_second
     return decode_seconds(SHAPE, users, context, *rates, measured_bits, measured_width)
 
 
-# --8<-- [end:step]
+# --8<-- [end:graph]
 
 
 # --8<-- [start:one]
 predicted_one_seconds = bound(1, measured_context)
-one_seconds = seconds(at(1, measured_context))
+one_seconds = step_seconds(1, measured_context)
 measured_one_ratio = one_seconds / predicted_one_seconds
 measured_precision = measured_bits, measured_width
 measured_one_bytes = decode_bytes(SHAPE, 1, measured_context, *measured_precision)
@@ -140,7 +167,7 @@ measured_contexts = [
     measured_equal_tokens,
 ]
 predicted_context_seconds = {T: bound(1, T) for T in measured_contexts}
-context_seconds = {T: seconds(at(1, T)) for T in measured_contexts}
+context_seconds = {T: step_seconds(1, T) for T in measured_contexts}
 measured_context_ratio = {T: context_seconds[T] / bound(1, T) for T in context_seconds}
 for T, taken in context_seconds.items():
     times = measured_context_ratio[T]
@@ -152,7 +179,7 @@ for T, taken in context_seconds.items():
 def try_users(users: int) -> float | None:
     """Seconds of a step; None where the caches do not fit."""
     try:
-        return seconds(at(users, measured_context))
+        return step_seconds(users, measured_context)
     except torch.OutOfMemoryError:
         return None
 
@@ -172,18 +199,6 @@ for users, rate in sweep_per_second.items():
 
 
 # --8<-- [start:graphs]
-@torch.no_grad()
-def replay(step: Callable[[], Tensor]) -> Callable[[], None]:
-    """The step's kernels in a CUDA graph, which Python launches as one."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
 def compare(step: Callable[[], Tensor], read_bytes: float) -> dict[str, float] | None:
     """Seconds of a step by Python and from a graph, and by the bound; None on a CPU."""
     if not measured_on_gpu:
