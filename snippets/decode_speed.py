@@ -190,8 +190,8 @@ predicted_sweep_seconds = {b: bound(b, measured_context) for b in measured_users
 sweep_per_second = {b: divide(b, taken) for b, taken in sweep_seconds.items()}
 predicted_sweep_per_second = {b: b / s for b, s in predicted_sweep_seconds.items()}
 measured_sweep_ratio = {}
-for users, taken in sweep_seconds.items():
-    measured_sweep_ratio[users] = divide(taken, predicted_sweep_seconds[users])
+for users, found in sweep_seconds.items():
+    measured_sweep_ratio[users] = divide(found, predicted_sweep_seconds[users])
 for users, rate in sweep_per_second.items():
     told = f"{rate:8.1f} tokens/s, bound {predicted_sweep_per_second[users]:8.1f}"
     print(f"{users:4} users", told if rate else "do not fit")

@@ -8,7 +8,7 @@
 from dataclasses import replace
 
 import torch
-from accounting import get_device
+from accounting import Trace, get_device
 from formulas import cache_bytes, parameters
 from generate import Cached, generate
 from gpus import GPUS
@@ -94,6 +94,7 @@ assert equal_count == 200
 
 
 # --8<-- [start:counted]
+GROUPS = LLAMA_3_8B.heads // LLAMA_3_8B.kv_heads
 MODELS = {"gpt2": GPT2_SMALL, "llama_8b": LLAMA_3_8B, "llama_70b": LLAMA_3_70B}
 CAPACITY = 1_024
 token_bytes = {name: cache_bytes(shape, 1) for name, shape in MODELS.items()}
@@ -271,11 +272,28 @@ for name, (tokens, reported) in CACHES.items():
 # --8<-- [end:caches]
 
 
+# --8<-- [start:small]
+cached = Cached(build(GPT2_SMALL, dtype=torch.bfloat16), PROMPT)  # on meta
+token = torch.zeros(1, 1, dtype=torch.int64, device="meta")
+cached.feed(token)
+with torch.no_grad(), Trace() as trace:
+    cached.feed(token)
+measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
+small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, BANDWIDTH, PEAK)
+measured_operation_us = small_us / measured_operations
+eager_ratio = 25.5 / others["fast_7b"]["bound"]  # as PyTorch's authors began
+print(f"GPT-2 small: {small_us:.0f} µs, {measured_operations} tensors made")
+print(f"{measured_operation_us:.2f} µs for each")
+# --8<-- [end:small]
+
+
 # --8<-- [start:plan]
 RESERVED = 2 * 2**30  # the CUDA context, workspaces, activations
-LATENCY = 0.02  # seconds a token, 50 tokens a second for each user
+latency_ms = 20  # a token: 50 tokens a second for each user
+exercise_context = 8_192
 room = GPUS["H100 SXM"].memory_bytes - RESERVED
-answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, 8_192, LATENCY)
+latency = latency_ms / 1e3
+answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, exercise_context, latency)
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
 print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")
@@ -296,8 +314,8 @@ assert large_bytes > H200_BYTES and large_fit[16] == 0
 
 
 # --8<-- [start:exercise_2]
-narrow_users = users_within(LLAMA_3_8B, LATENCY, 8_192, BANDWIDTH, PEAK, width=1)
-int8_users = users_within(LLAMA_3_8B, LATENCY, 8_192, BANDWIDTH, PEAK, bits=8)
+narrow_users = users_within(LLAMA_3_8B, latency, 8_192, BANDWIDTH, PEAK, width=1)
+int8_users = users_within(LLAMA_3_8B, latency, 8_192, BANDWIDTH, PEAK, bits=8)
 print(f"8-bit cache: {narrow_users} users in time; 8-bit weights: {int8_users}")
 assert narrow_users > int8_users > users["in_time"]
 # --8<-- [end:exercise_2]

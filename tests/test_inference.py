@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -72,9 +73,9 @@ def test_the_cache_holds_what_the_formula_says(shape: Decoder, a_token: int) -> 
 def test_a_latent_cache_holds_what_transformers_keeps() -> None:
     config = DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=2)
     with torch.device("meta"):
-        model = DeepseekV3Model(config).to(torch.bfloat16)
-        cache = DynamicCache(config=config)
-        model(torch.zeros(1, 10, dtype=torch.int64), past_key_values=cache, use_cache=True)
+        model: Any = DeepseekV3Model(config)
+        cache: Any = DynamicCache(config=config)
+        model.to(torch.bfloat16)(torch.zeros(1, 10, dtype=torch.int64), past_key_values=cache, use_cache=True)
     held = sum(t.nbytes for layer in cache.layers for t in (layer.keys, layer.values))
     assert held == latent_cache_bytes(2, config.kv_lora_rank, config.qk_rope_head_dim, 10)
     assert latent_cache_bytes(61, 512, 64, 1) == 70_272
