@@ -23,7 +23,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from wire import (
-    Wire,
     ddp_payload,
     fit,
     fsdp_payload,
@@ -173,19 +172,18 @@ def time_wire() -> dict[str, Any]:
 
 
 measured_wire = time_wire()
-measured_ranks = measured_wire.get("ranks")
-wire_seconds = measured_wire.get("seconds")
 # --8<-- [end:wire]
 
 
 # --8<-- [start:fit]
-def fit_all(ranks: int, seconds: dict[str, dict[str, float]]) -> dict[str, Wire]:
-    """Latency and bandwidth of each collective."""
+def sent_by_a_rank(found: dict[str, Any]) -> dict[str, dict[int, float]]:
+    """Seconds by collective and by the bytes that each rank sends."""
     return {
-        collective: fit({ring_bytes(int(n), ranks, collective): t for n, t in times.items()})
-        for collective, times in seconds.items()
+        collective: {int(ring_bytes(int(n), found["ranks"], collective)): t for n, t in times.items()}
+        for collective, times in found["seconds"].items()
     }
 
 
-measured_fits = fit_all(measured_wire["ranks"], wire_seconds) if wire_seconds else None
+measured_sent = sent_by_a_rank(measured_wire) if measured_wire else None
+measured_fits = {name: fit(times) for name, times in measured_sent.items()} if measured_sent else None
 # --8<-- [end:fit]

@@ -24,22 +24,23 @@ from wire import (
 
 
 # --8<-- [start:stages]
-RANKS = (1, 2, 4, 8, 16, 32, 64)
 llama = build(LLAMA_3_8B)
 llama_parameters = sum(weight.numel() for weight in llama.parameters())
 
 
-def all_stages(ranks: int) -> dict[str, float]:
-    """Bytes of Llama 3 8B on a rank, by stage."""
-    found = {}
+def all_stages(ranks: int) -> dict[str, dict[str, float]]:
+    """Bytes of Llama 3 8B on a rank, by stage and by what they are."""
+    sizes = {}
     for stage, name in enumerate(STAGES):
-        found[name] = sum(stage_bytes(llama_parameters, ranks, stage).values())
-    return found
+        sizes[name] = stage_bytes(llama_parameters, ranks, stage)
+    return sizes
 
 
-rank_bytes = {ranks: all_stages(ranks) for ranks in RANKS}
-for name, size in rank_bytes[8].items():
-    print(f"{name:8}{size / 2**30:8.1f} GiB on each of 8")
+parts_bytes = {ranks: all_stages(ranks) for ranks in (8, 64)}
+for ranks, stages in parts_bytes.items():
+    for name, parts in stages.items():
+        print(f"{ranks:2} ranks, {name:7}{sum(parts.values()) / 2**30:7.1f} GiB each")
+replicated_bytes = sum(parts_bytes[64]["DDP"].values())
 # --8<-- [end:stages]
 
 
@@ -91,8 +92,8 @@ for link, rate in LINK_BYTES_PER_SECOND.items():
 HALF = 0.5 * GPUS["H100 SXM"].memory_bytes
 smallest: dict[str, int | None] = {}
 for name in STAGES:
-    enough = (ranks for ranks in range(1, 1_025) if all_stages(ranks)[name] <= HALF)
-    smallest[name] = next(enough, None)
+    sizes = {n: sum(all_stages(n)[name].values()) for n in range(1, 1_025)}
+    smallest[name] = next((n for n in sizes if sizes[n] <= HALF), None)
 print(smallest)
 assert smallest == {"DDP": None, "ZeRO-1": None, "ZeRO-2": 13, "ZeRO-3": 4}
 # --8<-- [end:exercise_1]

@@ -5,7 +5,7 @@
 # [tool.ledger]
 # slow = true
 # ///
-"""One of two ranks of the trainer is killed, or stopped: how long the other waits, and what is left of the run."""
+"""One of two ranks is killed, or stopped: how long the other waits, and what is left."""
 
 # --8<-- [start:setup]
 import inspect
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from train_sharded import main, whole
@@ -35,9 +36,8 @@ def start(ranks: int, folder: Path, *options: str) -> Run:
     command = [*launcher, f"--nproc-per-node={ranks}", script, *toy, *options]
     command += ["--checkpoints", str(folder)]
     hidden = {"CUDA_VISIBLE_DEVICES": ""}  # any machine has two CPUs' worth of ranks
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, env=os.environ | hidden
-    )
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, text=True, env=os.environ | hidden)
 
 
 def ranks_of(run: Run) -> dict[int, int]:
@@ -81,7 +81,8 @@ def lose(folder: Path, how: signal.Signals) -> float:
     while not ended(processes[0]):
         time.sleep(0.01)
     seconds = time.perf_counter() - began
-    os.kill(processes[1], signal.SIGKILL)  # one that was stopped
+    with suppress(ProcessLookupError):
+        os.kill(processes[1], signal.SIGKILL)  # one that was stopped
     run.wait()
     return seconds
 

@@ -76,7 +76,7 @@ def make(options: argparse.Namespace, vocab: int) -> Sharded:
 def train(options: argparse.Namespace) -> list[float]:
     """The losses of the steps that this call made, each the mean over all ranks."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    if options.pieces % ranks:
+    if options.pieces < 1 or options.pieces % ranks:
         raise ValueError(f"{options.pieces} pieces cannot be dealt to {ranks} ranks")
     tokens, vocab = read_tokens(options.data, options.context)
     sharded = model, optimizer = make(options, vocab)

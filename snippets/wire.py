@@ -110,8 +110,8 @@ def fsdp_peak_bytes(
 ) -> dict[str, float]:
     """FSDP2's bytes a rank when the root's gradients are reduced, without activations.
 
-    Weights and state are in float32. The root's gradients are there twice, whole: as they
-    were made, in the type of the products, and as they are sent.
+    Weights and state are in float32. The root's gradients are there twice, whole: as
+    they were made, in the type of the products, and as they are sent.
     """
     return {
         "state": (WEIGHT_BYTES + STATE_BYTES) * (blocks + root) / ranks,
@@ -135,7 +135,7 @@ class Wire(NamedTuple):
         return self.latency_seconds + sent_bytes / self.bytes_per_second
 
 
-def fit(seconds: Mapping[float, float]) -> Wire:
+def fit(seconds: Mapping[int, float]) -> Wire:
     """Latency and bandwidth from times by bytes sent: least squares of relative errors.
 
     t = a + b·x is divided by t, or the largest message would decide alone.
