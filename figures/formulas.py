@@ -233,6 +233,18 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("run_time", r"3CD / (T P \cdot \mathrm{MFU})",
             "full-ledger.md#cost", "full_ledger:cost",
             "run_hours:.1f"),
+        Formula("stage_2", r"4N + 12N/n",
+            "many-gpus.md#memory", "many_gpus:stages",
+            "stage_2_bytes"),
+        Formula("ring", r"2S\,(n - 1)/n",
+            "many-gpus.md#wire", "many_gpus:ring",
+            "sent_bytes.8"),
+        Formula("gathered", r"12N/n + 4(N - R)/n + 6R",
+            "many-gpus.md#gathered", "many_gpus:peak",
+            "peak_bytes.64"),
+        Formula("hide", r"(n - 1)/n \cdot uP/B",
+            "many-gpus.md#time", "many_gpus:hide",
+            "hiding_tokens.NVLink:.0f"),
     ),
 }
 # fmt: on

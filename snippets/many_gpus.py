@@ -41,6 +41,7 @@ for ranks, stages in parts_bytes.items():
     for name, parts in stages.items():
         print(f"{ranks:2} ranks, {name:7}{sum(parts.values()) / 2**30:7.1f} GiB each")
 replicated_bytes = sum(parts_bytes[64]["DDP"].values())
+stage_2_bytes = sum(parts_bytes[8]["ZeRO-2"].values())
 # --8<-- [end:stages]
 
 

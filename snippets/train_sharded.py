@@ -138,13 +138,15 @@ def resume(options: argparse.Namespace, sharded: Sharded) -> int:
     if not found:
         return 0
     state = state_of(options, sharded)
-    read_shards(state, checkpoint_id=found[-1])  # a rank reads what its shards need
-    for name, theirs in state["fixed"].items():
+    facts = {"fixed": state.pop("fixed"), "step": state.pop("step")}
+    read_shards(facts, checkpoint_id=found[-1])
+    for name, theirs in facts["fixed"].items():
         if theirs != (ours := getattr(options, name)):
             raise ValueError(f"{found[-1]} has {name} {theirs}, this run {ours}")
+    read_shards(state, checkpoint_id=found[-1])  # a rank reads what its shards need
     weights, optimizer = state["model"], state["optimizer"]
     set_state_dict(*sharded, model_state_dict=weights, optim_state_dict=optimizer)
-    return int(state["step"])
+    return int(facts["step"])
 
 
 # --8<-- [end:checkpoint]

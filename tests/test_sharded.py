@@ -15,7 +15,7 @@ import pytest
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 KILLS = int(os.environ.get("KILLS", "3"))  # each costs the seconds in which torchrun starts; ten on request
-STEPS, REPORT = 60, 2
+STEPS, REPORT = 40, 2
 ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
