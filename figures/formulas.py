@@ -268,9 +268,9 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "token_bytes.llama_8b:full", "counted_bytes.llama_8b:full"),
         Formula("latent_cache", r"L\,(c + r) \cdot 2",
             "inference.md#bytes", "inference:absorb",
-            "token_bytes.deepseek:full", "counted_bytes.deepseek:full"),
+            "token_bytes.deepseek:full", "latent_counted_bytes:full"),
         Formula("decode", r"(W + TK) / B",
-            "inference.md#measured", "decode_speed:one",
+            "inference.md#bound", "decode_speed:one",
             "predicted_one_seconds", "one_seconds"),
     ),
 }

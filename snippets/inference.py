@@ -162,7 +162,8 @@ torch.testing.assert_close(expanded(*inputs, *up), absorbed(*inputs, *up))
 
 stored = LAYERS * remembered.to(torch.bfloat16).untyped_storage().nbytes()
 token_bytes["deepseek"] = latent_cache_bytes(LAYERS, LATENT, TURNED, 1)
-counted_bytes["deepseek"] = stored // CAPACITY
+latent_counted_bytes = stored // CAPACITY
+counted_bytes["deepseek"] = latent_counted_bytes
 # k and v of each head, in bf16
 plain_bytes = LAYERS * HEADS * (HEAD_DIM + TURNED + HEAD_DIM) * 2
 latent_ratio = plain_bytes / token_bytes["deepseek"]
@@ -288,10 +289,10 @@ print(f"{measured_operation_us:.2f} µs for each")
 
 
 # --8<-- [start:plan]
-RESERVED = 2 * 2**30  # the CUDA context, workspaces, activations
+RESERVED_BYTES = 2 * 2**30  # the CUDA context, workspaces, activations
 latency_ms = 20  # a token: 50 tokens a second for each user
 exercise_context = 8_192
-room = GPUS["H100 SXM"].memory_bytes - RESERVED
+room = GPUS["H100 SXM"].memory_bytes - RESERVED_BYTES
 latency = latency_ms / 1e3
 answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, exercise_context, latency)
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
@@ -304,7 +305,7 @@ print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
 # --8<-- [start:exercise_1]
 H200_BYTES = GPUS["H200 SXM"].memory_bytes
 large_bytes = 2 * sum(parameters(LLAMA_3_70B).values())
-large_room = H200_BYTES - RESERVED
+large_room = H200_BYTES - RESERVED_BYTES
 large_fit = {}
 for bits in (16, 8):
     large_fit[bits] = tokens_that_fit(LLAMA_3_70B, large_room, bits) // 8_192

@@ -77,6 +77,10 @@ def decode_flops(shape: Decoder, users: int, context: int) -> int:
     return users * (sum(one.values()) + (context - 1) * (one["scores"] + one["values"]))
 
 
+# --8<-- [end:decode]
+
+
+# --8<-- [start:bound]
 def decode_seconds(
     shape: Decoder,
     users: int,
@@ -91,7 +95,7 @@ def decode_seconds(
     return max(moving, decode_flops(shape, users, context) / peak)
 
 
-# --8<-- [end:decode]
+# --8<-- [end:bound]
 
 
 # --8<-- [start:prefill]
