@@ -101,9 +101,8 @@ def ladder_lines(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[l
 def lecture(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """A published ladder: milliseconds of a step, and how many times as fast as the rung before."""
     rows = [[labels[column] for column in ("rung", "time", "ratio")]]
-    ratios = values["full_ledger.lecture_ratio"] or {}
     for rung in LECTURE:
-        ratio = f"{{{{ full_ledger.lecture_ratio.{rung} }}}}" if rung in ratios else ""
+        ratio = f"{{{{ full_ledger.lecture_ratio.{rung} }}}}" if rung != LECTURE[0] else ""
         rows.append([labels[rung], f"{{{{ full_ledger.LECTURE.{rung} }}}} ms", ratio])
     return rows
 
