@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from figures import activations, full_ledger, how_numbers_are_made, mfu, roofline, timing, two_questions
+from figures import activations, how_numbers_are_made, inference, mfu, roofline, timing, two_questions
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
@@ -377,6 +378,19 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
     assert foot[0] == top[0] == pytest.approx(chart.place("1024")[0], abs=0.1)
     (bar,) = chart.bars("1")
     assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
+
+
+def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
+    made = {
+        "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
+        "predicted_sweep_seconds": {"1": 0.001, "10": 0.01, "100": 0.1},
+    }
+    chart = Chart(inference.latency(Values({f"decode_speed.{name}": made[name] for name in made}), Words()))
+    bound, measured = (chart.dots(chart.colours[name]) for name in ("bound", "measured"))
+    assert [len(bound), len(measured)] == [3, 2]
+    assert measured[0][0] == pytest.approx(bound[1][0], abs=0.1)  # 10 ms for one user is the bound of ten
+    assert measured[0][1] == pytest.approx(measured[1][1], abs=0.1)  # as many tokens a second
+    assert chart.place("10")[0] > measured[1][0] and chart.place("1")[0] > measured[0][0]
 
 
 # Figures of the book, with the values of its records
