@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +116,46 @@ while True:
         run(Snippet.read(write_snippet(source)), time_limit=1)
     size = alive.stat().st_size
     time.sleep(0.3)
+    assert alive.stat().st_size == size
+
+
+STARTS_ITS_OWN_SESSIONS = """\
+import subprocess, time
+inner = "while true; do date >> {alive}; sleep 0.05; done"
+outer = ["sh", "-c", f"setsid sh -c '{{inner}}' & setsid sh -c '{{inner}}'"]
+subprocess.Popen(outer, start_new_session=True)
+while not subprocess.os.path.exists("{alive}"):
+    time.sleep(0.01)
+{then}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process above them")
+@pytest.mark.parametrize("then", ["x = 1", "1 / 0", "subprocess.os._exit(3)", "time.sleep(60)"])
+def test_whatever_a_snippet_started_ends_with_it(write_snippet: Write, tmp_path: Path, then: str) -> None:
+    alive = tmp_path / "alive"
+    path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then=then))
+    with suppress(LedgerError):
+        run(Snippet.read(path), time_limit=2)
+    size = alive.stat().st_size
+    time.sleep(0.3)
+    assert alive.stat().st_size == size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_a_snippet_ends_with_the_runner(write_snippet: Write, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then="time.sleep(60)"))
+    code = f"from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) as runner:
+        while not alive.exists():
+            time.sleep(0.01)
+        runner.kill()
+    until = time.monotonic() + 5
+    size = -1
+    while size != alive.stat().st_size and time.monotonic() < until:
+        size = alive.stat().st_size
+        time.sleep(0.3)
     assert alive.stat().st_size == size
 
 

@@ -24,7 +24,15 @@ from ledger.fill.chapter import INCLUDE
 from ledger.fill.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
-CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/**/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
+CODE = (
+    "mkdocs*.yml",
+    "pyproject.toml",
+    "ledger/**/*.py",
+    "figures/*.py",
+    "docs/theme/*.py",
+    "docs/planner/*",
+    "docs/*/glossary.md",
+)
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 last_build: Reuse | None = None
