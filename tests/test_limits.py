@@ -25,7 +25,6 @@ MAX_WORDS, MAX_SECTIONS, MAX_SECTION_LINES, MAX_FILE_LINES = 1800, 12, 25, 450
 WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word moved is a change of the list
 
 WORDS = {
-    "gpu-memory": 1900,
     "mfu": 1900,
     "mixed-precision": 1900,
     "optimizers": 1900,
@@ -36,7 +35,6 @@ SECTIONS = {
     "data-loading": 17,
     "errata": 54,
     "gpt2-parameters": 13,
-    "gpu-memory": 20,
     "gradients": 20,
     "mfu": 19,
     "mixed-precision": 22,
@@ -56,7 +54,6 @@ SECTION_LINES = {
     "data-loading": 52,
     "errata": 26,
     "gpt2-parameters": 34,
-    "gpu-memory": 33,
     "gradients": 28,
     "hardware": 29,
     "mfu": 36,
@@ -73,7 +70,6 @@ SECTION_LINES = {
 FILE_LINES = {
     "data_loading": 550,
     "errata": 800,
-    "gpu_memory": 700,
     "gradients": 550,
     "mfu": 550,
     "mixed_precision": 700,
