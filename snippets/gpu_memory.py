@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import Trace, divide, get_device
+from accounting import Trace, divide, get_device, get_memory_usage
 from gpus import GPUS
 
 MIB = 2**20
@@ -72,8 +72,8 @@ def segment_size(block: int) -> int:
 
 
 # --8<-- [start:luck]
-pair_bytes = 2 * 32 * 32 * 4  # two of 32 × 32, float32
-lone_bytes = 4 * 8 * 4
+pair_bytes = 2 * get_memory_usage(torch.empty(32, 32, device="meta"))
+lone_bytes = get_memory_usage(torch.empty(4, 8, device="meta"))
 pair_allocated_bytes = 2 * round_up(pair_bytes // 2, MIN_BLOCK_BYTES)
 lone_allocated_bytes = round_up(lone_bytes, MIN_BLOCK_BYTES)
 print("two 32 × 32:", pair_bytes, "requested,", pair_allocated_bytes, "allocated")
