@@ -196,6 +196,14 @@ STATIC_MISTAKES = {
         '# /// script\n# [tool.ledger]\n# unhashed = []\n# slow = "yes"\n# ///\n',
         r"broken\.py:4: \[tool\.ledger\]: 'slow' is a str, not a bool",
     ),
+    "data that is not there": (
+        '# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\n',
+        r"broken\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it",
+    ),
+    "data elsewhere": (
+        '# /// script\n# [tool.ledger]\n# data = ["../broken/broken.py"]\n# ///\n',
+        r"broken\.py:3: \[tool\.ledger\]: there is no file '\.\./broken/broken\.py' beside it",
+    ),
     "a null byte": ("x = 1\0\n", r"broken\.py(:1)?: not Python: .*null bytes"),
     "nested too deeply": (f"x = {'-' * 100_000}1\n", r"broken\.py(:1)?: not Python: .*(too|depth|overflow)"),
     "not UTF-8": ("x = 1\ny = '\udcff'\n", r"broken\.py:2: not UTF-8"),
@@ -211,6 +219,13 @@ def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> N
     with pytest.raises(LedgerError) as caught:
         Snippet.read(path)
     assert re.search(message, str(caught.value)), caught.value
+
+
+def test_a_neighbours_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("import helper\nx = helper.x\n")
+    path.with_name("helper.py").write_text('# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
+    with pytest.raises(LedgerError, match=r"helper\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
+        Snippet.read(path)
 
 
 def test_a_mistake_in_a_neighbour_is_named_there(write_snippet: Write) -> None:

@@ -33,14 +33,14 @@ def snippets_of(source: Path, page: Path) -> set[str]:
 
 
 def with_neighbours(book: Book, names: set[str]) -> list[Path]:
-    """The files of these snippets, and of the modules beside them without which they would not run.
+    """The files of these snippets, and of the modules and data beside them without which they would not run.
 
     A file of the same name with another ending, such as a script that starts a snippet on a cluster, comes along.
     """
-    files = [path for name in names if (path := book.snippets / f"{name}.py").is_file()]
-    reached = {neighbour for file in files for neighbour in Snippet.read(file).neighbours}
-    stems = {*(file.stem for file in files), *reached}
-    return sorted(path for stem in stems for path in book.snippets.glob(f"{stem}.*"))
+    snippets = [Snippet.read(path) for name in names if (path := book.snippets / f"{name}.py").is_file()]
+    reached = {name for snippet in snippets for name in (snippet.name, *snippet.neighbours)}
+    data = {path for snippet in snippets for path in snippet.data}
+    return sorted(data.union(*(book.snippets.glob(f"{name}.*") for name in reached)))
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:
