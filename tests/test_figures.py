@@ -14,8 +14,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from figures import activations, full_ledger, how_numbers_are_made, mfu, roofline, timing, two_questions
-from figures import activations, how_numbers_are_made, inference, mfu, roofline, timing, two_questions
+from figures import (
+    activations,
+    full_ledger,
+    how_far_off,
+    how_numbers_are_made,
+    inference,
+    mfu,
+    roofline,
+    timing,
+    two_questions,
+)
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
@@ -407,6 +416,25 @@ def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     by_line = dict(zip(header, fp32, strict=True))
     assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
     assert by_line["norms"] == "—" and last[0] == "adamw"
+
+
+def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> None:
+    theirs = [
+        {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
+        {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
+    ]
+    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_theirs.step_cases": theirs}
+    chart = Chart(how_far_off.ratios(Values(made), Words()))
+    for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
+        dots = chart.dots(chart.colours[ratio])
+        rows = ["ours", "llama", "mixtral"][-len(expected) :]
+        assert len(dots) == len(expected)
+        for (x, y), number, row in zip(dots, expected, rows, strict=True):
+            low, high = chart.place("0.75")[0], chart.place("1.00")[0]
+            assert x == pytest.approx(low + (number - 0.75) / 0.25 * (high - low), abs=1.5)
+            others = [name for name in ("ours", *how_far_off.MODELS) if name != row]
+            here = abs(chart.place(row)[1] - 5 - y)
+            assert all(here < abs(chart.place(other)[1] - 5 - y) for other in others)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
