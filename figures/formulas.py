@@ -234,6 +234,45 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "full-ledger.md#cost", "full_ledger:cost",
             "run_hours:.1f"),
     ),
+    "tokens": (
+        Formula("added", r"(V' - V)\,d",
+            "tokens.md#vocabulary", "tokens:grown",
+            "added_parameters:full", "counted_added_parameters:full"),
+        Formula("text_tokens", r"S / \beta",
+            "tokens.md#yours", "tokens:yours",
+            "foretold_tokens:.0f", "counted_tokens:full"),
+        Formula("text_flops", r"C_1 S / \beta",
+            "tokens.md#bill", "tokens:bill",
+            "english_run_flops"),
+        Formula("bits", r"\ell / (\beta \ln 2)",
+            "tokens.md#bits", "tokens:bits",
+            "foretold_bits:.3f", "counted_bits:.3f"),
+    ),
+    "parallel": (
+        Formula("stage_2", r"4N + 12N/n",
+            "many-gpus.md#memory", "many_gpus:stages",
+            "stage_2_bytes"),
+        Formula("ring", r"2S\,(n - 1)/n",
+            "many-gpus.md#wire", "many_gpus:ring",
+            "sent_bytes.8"),
+        Formula("gathered", r"12N/n + 4(N - R)/n + 6R",
+            "many-gpus.md#gathered", "many_gpus:peak",
+            "peak_bytes.64"),
+        Formula("hide", r"(n - 1)/n \cdot uP/B",
+            "many-gpus.md#time", "many_gpus:hide",
+            "hiding_tokens.NVLink:.0f"),
+    ),
+    "serving": (
+        Formula("cache", r"2LGQ \cdot 2",
+            "inference.md#bytes", "inference:counted",
+            "token_bytes.llama_8b:full", "counted_bytes.llama_8b:full"),
+        Formula("latent_cache", r"L\,(c + r) \cdot 2",
+            "inference.md#bytes", "inference:absorb",
+            "token_bytes.deepseek:full", "latent_counted_bytes:full"),
+        Formula("decode", r"(W + TK) / B",
+            "inference.md#bound", "decode_speed:one",
+            "predicted_one_seconds", "one_seconds"),
+    ),
 }
 # fmt: on
 
@@ -268,3 +307,6 @@ flops: Table = partial(_rows, "flops")
 time: Table = partial(_rows, "time")
 training: Table = partial(_rows, "training")
 transformers: Table = partial(_rows, "transformers")
+tokens: Table = partial(_rows, "tokens")
+parallel: Table = partial(_rows, "parallel")
+serving: Table = partial(_rows, "serving")

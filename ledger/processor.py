@@ -27,8 +27,10 @@ def name_processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux
         text = ""
-    model = platform.processor() or platform.machine() or "CPU"
-    return describe(text) or f"{model}, {_cores(os.cpu_count() or 1)}"
+    if name := describe(text):
+        return name
+    model = platform.processor() or platform.machine() or "CPU"  # asked last: it starts a process
+    return f"{model}, {_cores(os.cpu_count() or 1)}"
 
 
 def describe(cpuinfo: str) -> str:

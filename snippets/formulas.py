@@ -43,8 +43,7 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     """Parameters by component; with `active`, those that one token passes through."""
     d, f, L, V = shape.d_model, shape.d_ff, shape.layers, shape.vocab
     wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    bias, norm = int(shape.biases), d * (1 + shape.norm_shift)
-    matrices = 3 if shape.gated else 2
+    bias, norm, matrices = int(shape.biases), d * (1 + shape.norm_shift), 2 + shape.gated
     expert = matrices * d * f + bias * ((matrices - 1) * f + d)
     return {
         "embedding": V * d,
@@ -168,11 +167,13 @@ def state_bytes(parameters: int, recipe: Recipe) -> dict[str, int]:
     return {part: each * parameters for part, each in recipe._asdict().items()}
 
 
+# --8<-- [start:serving]
 def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
     """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head."""
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * tokens * width
 
 
+# --8<-- [end:serving]
 # --8<-- [end:state]
 
 
@@ -219,11 +220,10 @@ def activation_bytes(
     """
     tokens = batch * seq_len
     kept = layer_bytes(shape, seq_len, batch, width, fused, checkpointing)
-    statistics = 4 * tokens * (2 if shape.norm_shift else 1)
     return {
         "layers": shape.layers * sum(kept.values()),
         "rotary": 0 if shape.positions else 2 * width * seq_len * shape.head_dim,  # cosines and sines
-        "norm": width * tokens * shape.d_model + statistics,
+        "norm": width * tokens * shape.d_model + 4 * tokens * (1 + shape.norm_shift),
         "head_input": width * tokens * shape.d_model,
         "log_probabilities": 4 * tokens * shape.vocab + 4,
     }

@@ -31,7 +31,7 @@ class Setup(NamedTuple):
     micro_batch: int
     accumulation: int
     fused: bool
-    norms: str
+    layers: str
     checkpointing: str
     chunks: int
     gpus: int
@@ -49,8 +49,9 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     tokens, full = setup.context * setup.micro_batch, setup.checkpointing == "full"
     step = (setup.shape, setup.context, setup.micro_batch, setup.recipe, setup.fused, setup.checkpointing)
     at = formulas.peak_bytes(*step, min(setup.chunks, tokens), accumulated=setup.accumulation > 1)
-    if setup.norms == "composed":
-        at = savings.composed_norm_bytes(setup.shape, at, tokens, full)
+    if setup.layers == "composed":
+        kinds = (setup.recipe, setup.context, setup.micro_batch, setup.fused, setup.checkpointing)
+        at = savings.composed_bytes(setup.shape, at, *kinds)
     if setup.rank:
         adapters = (setup.rank, setup.lora_on, setup.four_bit)
         at = savings.frozen_bytes(setup.shape, at, setup.recipe, tokens, *adapters, full)
@@ -145,7 +146,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if 0 < shape.positions < a["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
-    same = ("context", "micro_batch", "accumulation", "norms", "checkpointing", "chunks", "gpus", "lora_on")
+    same = ("context", "micro_batch", "accumulation", "layers", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
         recipe=recipe,

@@ -46,9 +46,7 @@ OPTIONS = {
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
     "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
-    "norms": Option(
-        ("fused", "composed"), "fused", "composed: of PyTorch's operations, as transformers writes RMSNorm"
-    ),
+    "layers": Option(("fused", "composed"), "fused", "composed: norms of PyTorch's operations, as in transformers"),
     "checkpointing": Option(("none", "selective", "full"), "none", "what is computed again instead of kept"),
     "chunks": Option("count", 1, "parts in which head and loss are computed"),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),

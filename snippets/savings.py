@@ -49,31 +49,38 @@ def sharded_bytes(
 # --8<-- [end:sharding]
 
 
-# --8<-- [start:norms]
-def composed_norm_bytes(
-    shape: Decoder, at: dict[str, dict[str, int]], tokens: int, full: bool = False
+# --8<-- [start:composed]
+def composed_bytes(
+    shape: Decoder,
+    at: dict[str, dict[str, int]],
+    recipe: str,
+    seq_len: int,
+    batch: int,
+    fused: bool,
+    checkpointing: str,
 ) -> dict[str, dict[str, int]]:
-    """What peak_bytes() gives, where RMSNorms are composed of PyTorch's operations, as transformers writes them.
+    """What peak_bytes() gives, for layers composed of PyTorch's operations as transformers 5 writes its RMSNorms.
 
-    Instead of its input, each keeps a float32 copy of it, and its output before the weights: four bytes a feature more,
-    in 16 bits as in 32. LayerNorm is one operation anyway.
+    Instead of its input, each norm keeps a float32 copy of it, and its output before the weights: four bytes a feature
+    more, in 16 bits as in 32. Eager attention keeps its probabilities in float32 too. GPT-2 has neither.
     """
     if shape.norm_shift:
         return at
-    of_heads = (shape.heads + shape.kv_heads) * shape.head_dim if shape.head_norms else 0
+    tokens, of_heads = batch * seq_len, (shape.heads + shape.kv_heads) * shape.head_dim if shape.head_norms else 0
     layer, last = 4 * tokens * (2 * shape.d_model + of_heads), 4 * tokens * shape.d_model
-    others = 0 if full else layer
-    kept = dict.fromkeys(("forward", "loss", "head"), others * shape.layers + last)
-    kept["last_layer"] = others * (shape.layers - 1)
+    scores = 4 * batch * shape.heads * seq_len**2 if not fused and recipe in ("bf16", "bf16_master") else 0
+    each = {"none": layer + scores, "selective": layer, "full": 0}[checkpointing]  # kept of a layer that waits
+    kept = dict.fromkeys(("forward", "loss", "head"), each * shape.layers + last)
+    kept["last_layer"] = each * (shape.layers - 1)
     found = {}
     for moment, lines in at.items():
-        inside = layer if moment in ("last_layer", "first_layer") else 0
+        inside = layer + scores if moment in ("last_layer", "first_layer") else 0
         more = {"activations": lines["activations"] + kept.get(moment, 0), "layer": lines["layer"] + inside}
         found[moment] = lines | more
     return found
 
 
-# --8<-- [end:norms]
+# --8<-- [end:composed]
 
 
 # --8<-- [start:frozen]

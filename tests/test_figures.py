@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from figures import activations, how_numbers_are_made, mfu, roofline, timing, two_questions
+from figures import activations, full_ledger, how_numbers_are_made, mfu, roofline, timing, two_questions
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
@@ -380,6 +380,19 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
 
 
 # Figures of the book, with the values of its records
+
+
+def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
+    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
+    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
+    header, fp32, *_ = full_ledger.ladder(values, Words())
+    assert header[:4] == ["rung", "predicted", "seconds", "ratio"]
+    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
+    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
+    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
+    by_line = dict(zip(header, fp32, strict=True))
+    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
+    assert by_line["norms"] == "—" and last[0] == "adamw"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

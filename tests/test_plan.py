@@ -286,13 +286,19 @@ def test_adapters_stand_beside_the_matrices_that_were_asked_for() -> None:
     assert needs == sorted(needs) and len(set(needs)) == 3
 
 
-def test_composed_norms_keep_four_bytes_a_feature_more() -> None:
-    of_gpt2 = [plan(**SMALL, norms=norms)["memory_bytes"] for norms in ("fused", "composed")]
+def test_composed_layers_keep_four_bytes_a_feature_more() -> None:
+    of_gpt2 = [plan(**SMALL, layers=layers)["memory_bytes"] for layers in ("fused", "composed")]
     assert of_gpt2[0] == of_gpt2[1], "LayerNorm is one operation"
     asked = LARGE | {"recipe": "bf16", "micro_batch": 2, "chunks": 1}
-    fused, composed = (plan(**asked, norms=norms)["memory_bytes"] for norms in ("fused", "composed"))
+    fused, composed = (plan(**asked, layers=layers)["memory_bytes"] for layers in ("fused", "composed"))
     norms = 2 * LLAMA_3_8B.layers + 1
     assert composed["activations"] - fused["activations"] == 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model
+    fused, composed = (
+        plan(**asked, attention="eager", layers=layers)["memory_bytes"] for layers in ("fused", "composed")
+    )
+    scores = LLAMA_3_8B.layers * LLAMA_3_8B.heads * 2 * 8192**2
+    more = 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model + 4 * scores
+    assert composed["activations"] - fused["activations"] == more
 
 
 def test_formulas_and_planner_stay_short() -> None:

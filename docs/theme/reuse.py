@@ -64,6 +64,7 @@ class Reuse:
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
             *((book.snippets / f"{name}.py").read_bytes() for name in sorted(imported(book))),
+            *(path.read_bytes() for path in sorted(book.snippets.glob("*.*")) if path.suffix != ".py"),  # data
             code_at_start(book.root),
             code(book.root),
         )

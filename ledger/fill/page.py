@@ -81,6 +81,7 @@ class Page:
         self.chapter = Chapter.parse(text, self.source.book.docs)
         self.quoted: dict[str, Quote] = {}  # by what the element's data-quote says
         self.printed: list[str] = []  # snippets whose output is shown
+        self.anchors: dict[tuple[str, int], str] | None = None  # by a snippet's name and line
 
     # What stands in the text
 
@@ -274,14 +275,20 @@ class Page:
             spread = self.words["trials"].format(
                 spread=format_value(widest[0], "share", language=self.language), trials=widest[1]
             )
-        stale = record.hash != self.source.snippet(record.snippet).hash
+        stale = self.source.is_stale(record)
         return [self._perhaps_stale(record.measured_at[:10], stale), self.words["comma"].join(software), spread]
 
     def _place(self, quote: Quote) -> tuple[str, str]:
         """The line that binds a value, and its anchor on this page if the page shows it."""
-        snippet = self.source.snippet(quote.snippet)
-        line = snippet.bindings[quote.path[0]].line
+        line = self.source.snippet(quote.snippet).bindings[quote.path[0]].line
         place = self.words["comma"].join((f"snippets/{quote.snippet}.py", self.words["line"].format(line=line)))
+        if self.anchors is None:
+            self.anchors = self._find_anchors()
+        return place, self.anchors.get((quote.snippet, line), "")
+
+    def _find_anchors(self) -> dict[tuple[str, int], str]:
+        """Where the page first shows a line of a snippet."""
+        anchors: dict[tuple[str, int], str] = {}
         for number, fence in enumerate(self.chapter.fences):
             shown = 0
             for text in fence.lines:
@@ -289,13 +296,20 @@ class Page:
                 if not include:
                     shown += 1
                     continue
-                if Path(include["path"]).stem != quote.snippet:
-                    break  # how long another file's part is does not matter: no page mixes two in one block
-                section = snippet.sections.get(include["section"] or "")
-                if section and section.first_line <= line <= section.last_line:
-                    lines = snippet.source.splitlines()[section.first_line - 1 : line]
-                    return place, f"#__span-{number}-{shown + sum('8<' not in each for each in lines)}"
-        return place, ""
+                name = Path(include["path"]).stem
+                for line in self._included(name, include["section"]):
+                    shown += 1
+                    anchors.setdefault((name, line), f"#__span-{number}-{shown}")
+        return anchors
+
+    def _included(self, name: str, section: str | None) -> list[int]:
+        """The lines of a snippet that a block of code shows: a section's, or all, without markers."""
+        snippet = self.source.snippet(name)
+        lines = snippet.source.splitlines()
+        first, last = 1, len(lines)
+        if section:
+            first, last = snippet.sections[section].first_line, snippet.sections[section].last_line
+        return [number for number in range(first, last + 1) if "8<" not in lines[number - 1]]
 
     def page_data(self) -> str:
         """What the page's script needs to show another device: every device value's text on every device."""

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.record import LOCAL, Record, Records, is_stale, local_folder
+from ledger.record import LOCAL, Record, Records, local_folder
 from ledger.snippet import Snippet
 from ledger.units import FORMAT, FORMATS, Plain, format_value, is_device_value, unit_of_path
 
@@ -114,6 +114,10 @@ class Source:
     def _snippets(self) -> dict[str, Snippet]:
         return {}
 
+    @cached_property
+    def _hashes(self) -> dict[str, str]:
+        return {}
+
     def name(self, device: str) -> str:
         """What a device calls itself."""
         return str(next(iter(self.records.by_device[device].values())).device["name"])
@@ -130,6 +134,13 @@ class Source:
             except LedgerError as error:
                 raise BrokenSnippet(str(error)) from None
         return self._snippets[name]
+
+    def is_stale(self, record: Record) -> bool:
+        """Whether a record does not tell what its snippet gives, as it was when the book was opened."""
+        snippet = self.snippet(record.snippet)
+        if snippet.name not in self._hashes:
+            self._hashes[snippet.name] = snippet.hash
+        return record.hash != self._hashes[snippet.name]
 
     def find(self, quote: Quote, device: str | None = None) -> Found:
         """A value on a device (the shown one if None); an exact value from whichever record is freshest.
@@ -203,7 +214,7 @@ class Source:
     def freshest(self, snippet: str, devices: list[str]) -> tuple[Record | None, bool]:
         """The first fresh record among the devices, else the first stale one; and whether it is stale."""
         found = [record for device in devices if (record := self.records.get(device, snippet))]
-        fresh = [record for record in found if not is_stale(record, self.snippet(snippet))]
+        fresh = [record for record in found if not self.is_stale(record)]
         return (fresh[0], False) if fresh else (found[0] if found else None, bool(found))
 
 
