@@ -56,7 +56,7 @@ FOLDED = (
     "lora",
     "lora_on",
     "attention",
-    "norms",
+    "layers",
     "offload",
     "allowance",
     "gpu_bandwidth",
