@@ -11,16 +11,18 @@ Line n of one file says what line n of the other says. Code, tables, displayed f
 paragraphs that repeat an earlier one; numbers are those that the pages showed.
 """
 
-# --8<-- [start:text]
 from pathlib import Path
 
 LANGUAGES = ("en", "zh")
-HELD_OUT = 5  # every fifth paragraph is kept from training
 
 
 def paragraphs(language: str) -> list[str]:
     file = Path(__file__).with_name(f"parallel_text.{language}.txt")
     return file.read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+# --8<-- [start:split]
+HELD_OUT = 5  # every fifth paragraph is kept from training
 
 
 def split(language: str) -> tuple[str, str]:
@@ -31,4 +33,4 @@ def split(language: str) -> tuple[str, str]:
     return "".join(lines), "".join(held_out)
 
 
-# --8<-- [end:text]
+# --8<-- [end:split]
