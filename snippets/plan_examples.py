@@ -26,16 +26,22 @@ h200_has_bytes = int(whole.gpu_bytes)
 h200_missing_bytes = h200_needs_bytes - h200_has_bytes
 rungs = {rung["try"]: rung["fits"] for rung in whole.ladder}
 h200_first_that_fits = next(name for name, fits in rungs.items() if fits)
-print(f"one H200: {h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
+print(f"{h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
 assert not whole.fits and h200_first_that_fits == "8-bit AdamW"
 # --8<-- [end:fits]
 
 
 # --8<-- [start:eight]
 EIGHT = LLAMA | {"gpu": "H100 SXM", "gpus": 8, "zero": 3}
-kept, again = (ask(**EIGHT, checkpointing=checkpointing) for checkpointing in ("none", "full"))
-eight_micro_batch = {"none": kept.largest_micro_batch, "full": again.largest_micro_batch}
-eight_needs_bytes = {"none": kept.memory_bytes["total"], "full": again.memory_bytes["total"]}
+kept, again = ask(**EIGHT, checkpointing="none"), ask(**EIGHT, checkpointing="full")
+eight_micro_batch = {
+    "none": kept.largest_micro_batch,
+    "full": again.largest_micro_batch,
+}
+eight_needs_bytes = {
+    "none": kept.memory_bytes["total"],
+    "full": again.memory_bytes["total"],
+}
 eight_has_bytes = int(kept.gpu_bytes)
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
 work = again.flops_a_token["all"]
@@ -50,18 +56,19 @@ run = ask(**EIGHT, tokens=TOKENS, price=PRICE, mfu=MFU)
 days_for_tokens = run.days
 money_for_tokens = run.money
 implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu
-print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f} to pay; MFU {implied_share:.1%}")
+print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f}; MFU {implied_share:.1%}")
 # --8<-- [end:time]
 
 
 # --8<-- [start:qlora]
-QLORA = {"model": "llama-3-70b", "gpu": "L40S", "lora": 16, "base": "4bit", "checkpointing": "full"}
+QLORA = {"model": "llama-3-70b", "gpu": "L40S", "checkpointing": "full"}
+QLORA |= {"lora": 16, "base": "4bit"}
 QLORA_CONTEXT = 1_024
 qlora = ask(**QLORA, context=QLORA_CONTEXT)
 qlora_needs_bytes = qlora.memory_bytes["total"]
 qlora_has_bytes = int(qlora.gpu_bytes)
 qlora_longest_tokens = qlora.longest_context
-print(f"70B QLoRA: {qlora_needs_bytes / 2**30:.1f} of {qlora_has_bytes / 2**30:.1f} GiB")
+print(f"{qlora_needs_bytes / 2**30:.1f} of {qlora_has_bytes / 2**30:.1f} GiB")
 # --8<-- [end:qlora]
 
 
