@@ -23,10 +23,11 @@ from accounting import divide, get_device, get_memory_usage
 # --8<-- [start:ways]
 zeros = torch.zeros(4, 8)
 ones = torch.ones(4, 8)
-normal = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))  # mean 0, variance 1
+normal = torch.randn(4, 8)  # mean 0, variance 1
 shape_only = torch.empty(4, 8)  # not zero: whatever the memory held before
 from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
-assert {x.dtype for x in (zeros, ones, normal, shape_only, from_data)} == {torch.float32}
+made = (zeros, ones, normal, shape_only, from_data)
+assert {x.dtype for x in made} == {torch.float32}
 
 token_ids = torch.tensor([50256, 11, 198])  # integers
 mask = torch.tensor([True, True, False])
@@ -49,7 +50,7 @@ assert filled.isnan().all()
 
 # --8<-- [start:formats]
 class Format(NamedTuple):
-    """A floating-point format: the widths of its fields in bits; the sign takes one more."""
+    """A floating-point format: the widths of its fields in bits, the sign's one aside."""
 
     exponent_bits: int  # k
     fraction_bits: int  # m
@@ -63,22 +64,22 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "fp64": Format(11, 52, 2**52, torch.float64),  # IEEE 754: the topmost exponent is reserved
+    "fp64": Format(11, 52, 2**52, torch.float64),  # the topmost exponent is reserved
     "fp32": Format(8, 23, 2**23, torch.float32),
     "fp16": Format(5, 10, 2**10, torch.float16),
     "bf16": Format(8, 7, 2**7, torch.bfloat16),
-    "fp8_e4m3": Format(4, 3, 1, torch.float8_e4m3fn),  # one NaN, no infinity
+    "fp8_e4m3": Format(4, 3, 1, torch.float8_e4m3fn),  # one NaN a sign, no infinity
     "fp8_e5m2": Format(5, 2, 2**2, torch.float8_e5m2),
     "fp4_e2m1": Format(2, 1, 0, torch.float4_e2m1fn_x2, packed=2),  # neither
 }
 for fmt in FORMATS.values():
-    assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize  # fields are bits, an element is bytes
+    assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize
 # --8<-- [end:formats]
 
 
 # --8<-- [start:decode]
 def decode(pattern: int, fmt: Format) -> float:
-    """The number that a pattern of bits means, if it is finite (IEEE 754-2019, section 3.4)."""
+    """The finite number that a pattern of bits means (IEEE 754-2019, section 3.4)."""
     k, m = fmt.exponent_bits, fmt.fraction_bits
     bias: int = 2 ** (k - 1) - 1
     sign = -1 if pattern >> (k + m) else 1
@@ -144,7 +145,8 @@ for name, fmt in FORMATS.items():
         assert info.max == ours["largest"]
         assert info.smallest_normal == ours["smallest_normal"]
         assert info.eps == ours["eps"]
-        print(f"{name:9}max {info.max:<12.4g}eps {info.eps:<12.4g}resolution {info.resolution:g}")
+        print(f"{name:9}max {info.max:<12.4g}", end="")
+        print(f"eps {info.eps:<12.4g}resolution {info.resolution:g}")
 # --8<-- [end:finfo]
 
 
@@ -204,18 +206,19 @@ STEPS, STEP_SIZE = 1000, 1e-3
 
 
 def walk(dtype: torch.dtype) -> float:
-    """Where a number ends that starts at 1 and takes all steps; 2, if nothing is lost."""
+    """Where a number ends that starts at 1 and takes all steps; without loss, at 2."""
     total = torch.ones((), dtype=dtype)
     for _ in range(STEPS):
         total += STEP_SIZE
     return total.item()
 
 
-walked = {name: walk(FORMATS[name].dtype) for name in ("fp64", "fp32", "fp16", "bf16")}
+WIDE = ("fp64", "fp32", "fp16", "bf16")
+walked = {name: walk(FORMATS[name].dtype) for name in WIDE}
 for name, end in walked.items():
     print(f"{name:6}{end}")
 assert walked["bf16"] == 1  # exactly
-assert limits["bf16"]["error_share"] > STEP_SIZE  # not half a step: each sum rounds back
+assert limits["bf16"]["error_share"] > STEP_SIZE  # each sum rounds back
 # --8<-- [end:resolution]
 
 
@@ -290,7 +293,7 @@ SCALE = 2**15
 
 
 def gradient(scale: int) -> float:
-    """d loss / d weight = 1e-4 · 1e-4 in fp16, as backward makes it, the loss scaled up before."""
+    """d loss / d weight = 1e-4 · 1e-4, by backward in fp16 from a scaled loss."""
     weight = torch.ones((), dtype=torch.float16, requires_grad=True)
     loss = weight * 1e-4 * 1e-4
     (scaled,) = torch.autograd.grad(loss * scale, weight)
@@ -322,11 +325,11 @@ assert fnuz_largest == 240 != limits["fp8_e4m3"]["largest"]
 
 # --8<-- [start:memory]
 D_MODEL = 12288  # GPT-3 175B: Brown et al., 2020, table 2.1
-D_FF = 4 * D_MODEL  # section 2.1
+D_FF = 4 * D_MODEL  # its section 2.1
 
 
 def matrix_in(fmt: Format) -> torch.Tensor:
-    """The first feed-forward matrix of one GPT-3 layer; on "meta" it has a size but no memory."""
+    """The first feed-forward matrix of a GPT-3 layer: a size, no memory."""
     return torch.empty(D_MODEL, D_FF // fmt.packed, dtype=fmt.dtype, device="meta")
 
 
