@@ -19,10 +19,12 @@ PARTS = {  # of a moment, and the lines that each adds up
 }
 COLOURS: tuple[Colour, ...] = ("muted", 3, 4, 0, 5, 1, 2)
 MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", "update")
-LINES = ("products", "attention", "norms", "gelu", "loss", "embedding", "elementwise", "optimizer", "views")
+LINES = ("products", "attention", "norms", "gelu", "loss", "embedding", "elementwise", "optimizer")
 MODELS = ("gpt2", "llama")
 WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
 RUNGS = ("fp32", "tf32", "bf16", "attention", "compile", "padded", "optimizer")
+LECTURE = ("fp32", "tf32", "bf16", "compile", "attention", "padded", "optimizer")
+OTHERS = ("nanogpt", "llmc_a100", "llmc_h100")
 CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}
 
 
@@ -74,9 +76,44 @@ def batches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
 
 
 def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Time, MFU and peak of a step, rung by rung."""
-    rows = [[labels[column] for column in ("rung", "seconds", "mfu", "peak", "formula")]]
+    """Time, predicted and measured, MFU and peak of a step, rung by rung."""
+    rows = [[labels[column] for column in ("rung", "predicted", "seconds", "ratio", "mfu", "peak", "formula")]]
     for rung in RUNGS:
-        cells = ("seconds", "mfu", "peak_bytes", "formula_bytes")
-        rows.append([labels[rung], *(f"{{{{ gpt2_ladder.measured_rungs.{rung}.{cell} }}}}" for cell in cells)])
+        cells = ("seconds", "ratio", "mfu", "peak_bytes", "formula_bytes")
+        predicted = f"{{{{ gpt2_ladder.predicted_rungs_seconds.{rung}.step }}}}"
+        measured = [f"{{{{ gpt2_ladder.measured_rungs.{rung}.{cell} }}}}" for cell in cells]
+        rows.append([labels[rung], predicted, *measured])
+    return rows
+
+
+def ladder_lines(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The predicted lines of a step, rung by rung; — where a line is part of another."""
+    found = values["gpt2_ladder.predicted_rungs_seconds"] or {}
+    names = {"attention": "fused", "optimizer": "adamw"}  # rungs that are called as a line is
+    rows = [[labels[column] for column in ("rung", *LINES)]]
+    for rung in RUNGS:
+        lines = found.get(rung, {})
+        quotes = {line: f"{{{{ gpt2_ladder.predicted_rungs_seconds.{rung}.{line} }}}}" for line in lines}
+        rows.append([labels[names.get(rung, rung)], *(quotes.get(line, "—") for line in LINES)])
+    return rows
+
+
+def lecture(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """A published ladder: milliseconds of a step, and how many times as fast as the rung before."""
+    rows = [[labels[column] for column in ("rung", "time", "ratio")]]
+    for rung in LECTURE:
+        ratio = f"{{{{ full_ledger.lecture_ratio.{rung} }}}}" if rung != LECTURE[0] else ""
+        rows.append([labels[rung], f"{{{{ full_ledger.LECTURE.{rung} }}}} ms", ratio])
+    return rows
+
+
+def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Published times of a step, and the MFU that follows by two formulas."""
+    rows = [[labels[column] for column in ("name", "time", "theirs", "ours", "ratio")]]
+    for name in OTHERS:
+        quotes = [
+            f"{{{{ full_ledger.others.{name}.{cell} }}}}" for cell in ("milliseconds:.0f", "their_share", "our_share")
+        ]
+        ratio = f"{{{{ full_ledger.others.{name}.ratio:.2f }}}}"
+        rows.append([labels[name], f"{quotes[0]} ms", *quotes[1:], ratio])
     return rows

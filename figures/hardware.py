@@ -17,7 +17,9 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     rows = [[labels[key] for key in ("gpu", "memory", "float32", "tf32", "bfloat16", "float8", "ridge")]]
     sources, teraflops = values["hardware.SOURCES"] or {}, values["hardware.PEAK_TERAFLOPS"] or {}
     for name in values["hardware.NAMES"] or []:
-        memory = ", ".join(_quote(f"{part}.{name}", values[f"hardware.{part}.{name}"]) for part in MEMORY)
+        memory = labels["separator"].join(
+            _quote(f"{part}.{name}", values[f"hardware.{part}.{name}"]) for part in MEMORY
+        )
         dense = {dtype: _quote(f"PEAK_TERAFLOPS.{name}.{dtype}", peak) for dtype, peak in teraflops[name].items()}
         sixteen = dense.get("bfloat16", f"{dense['float16']}{labels['fp16_only']}")  # where both are, they are equal
         cells = [dense["float32"], dense.get("tf32", "—"), sixteen, dense.get("float8", "—")]

@@ -97,7 +97,7 @@ def _compare(book: Book, options: argparse.Namespace) -> int:
 def _check(book: Book, options: argparse.Namespace) -> int:
     what = "checked-committed" if options.committed else "checked"
     sources = (
-        "snippets/*.py",
+        "snippets/*.*",
         "figures/*.py",
         "ledger/**/*.py",
         "docs/??/**/*.md",

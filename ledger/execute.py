@@ -15,12 +15,14 @@ import sys
 import time
 import traceback
 import types
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ledger.device import describe_device, describe_peak, describe_software
 from ledger.snippet import Snippet
+from ledger.tree import run_and_end_all
 from ledger.units import Plain, unit_of
 
 MAX_VALUE_BYTES = 64 * 1024  # of one value as JSON; what is larger belongs on no page
@@ -31,8 +33,12 @@ def execute(path: Path, mark: str, report: Connection, output: Connection, error
 
     The report holds values, device, software and seconds, or an error with its line and section.
     In the output, `mark` followed by a section's name and a newline says where a section's output begins.
+    Whatever the snippet has started ends with it.
     """
-    os.setsid()  # so that a time limit ends the snippet's own children too
+    run_and_end_all(partial(_execute, path, mark, report, output, errors))
+
+
+def _execute(path: Path, mark: str, report: Connection, output: Connection, errors: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # DataLoader's workers
     for stream, descriptor in ((output, 1), (errors, 2)):
         os.dup2(stream.fileno(), descriptor)

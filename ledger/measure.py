@@ -101,10 +101,10 @@ class Measurement:
 
     def _times(self) -> dict[str, int]:
         """When each snippet was last written."""
-        return {path.name: path.stat().st_mtime_ns for path in self.book.snippets.glob("*.py")}
+        return {path.name: path.stat().st_mtime_ns for path in self.book.snippets.glob("*.*")}
 
     def _stamp(self) -> str:
-        return self.book.stamp("snippets/*.py", str(self.folder.relative_to(self.book.root) / "*.json"))
+        return self.book.stamp("snippets/*.*", str(self.folder.relative_to(self.book.root) / "*.json"))
 
     def _todo(self, gave_up: dict[str, str], failed: dict[str, str]) -> list[Snippet]:
         """What has to be run; snippets that cannot even be read are added to `failed`."""

@@ -8,7 +8,6 @@ import multiprocessing.forkserver
 import os
 import secrets
 import selectors
-import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,8 +69,7 @@ def run(snippet: Snippet, time_limit: float | None = None) -> Run:
     try:
         raw, printed, warnings = _collect(snippet, (report, output, errors), mark.encode(), time_limit)
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid or 0, signal.SIGKILL)
+        child.terminate()  # and all that it has started
         child.join()
         for reader, _ in ends:
             reader.close()

@@ -19,7 +19,7 @@ from ledger.units import unit_of
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
-SETTINGS = {"slow": bool, "unhashed": list}  # what [tool.ledger] may say, and as what
+SETTINGS = {"slow": bool, "unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
 TIME_LIMIT_SECONDS = 120.0
 SLOW_TIME_LIMIT_SECONDS = 600.0
 
@@ -58,7 +58,7 @@ class Snippet:
             raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
         if problems := snippet.all_problems:
             raise LedgerError(problems)
-        snippet._neighbours()
+        _ = snippet.data
         return snippet
 
     @property
@@ -89,7 +89,7 @@ class Snippet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The metadata's [tool.ledger]: `unhashed`, names of definitions that records do not depend on; `slow`."""
+        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it; `slow`."""
         settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
         return settings
 
@@ -109,10 +109,29 @@ class Snippet:
                 message = f"[tool.ledger] knows no {key!r}; it knows {', '.join(SETTINGS)}"
             elif not isinstance(value, SETTINGS[key]):
                 message = f"[tool.ledger]: {key!r} is a {type(value).__name__}, not a {SETTINGS[key].__name__}"
+            elif missing := [name for name in self._data if key == "data" and not self._has_beside_it(name)]:
+                message = f"[tool.ledger]: there is no file {missing[0]!r} beside it"
             else:
                 continue
             written = re.search(rf"^#\s*[\"']?{re.escape(key)}[\"']?\s*=", self.source, re.M)
             yield Problem(self.path, self.source.count("\n", 0, written.start()) + 1 if written else 0, message)
+
+    @property
+    def _data(self) -> list[str]:
+        return [str(name) for name in self.settings.get("data", [])]
+
+    def _has_beside_it(self, name: str) -> bool:
+        return Path(name).name == name and self.path.with_name(name).is_file()
+
+    @property
+    def data(self) -> list[Path]:
+        """The files beside it that it or a module that it imports says it reads: [tool.ledger] data."""
+        files = []
+        for script in (self, *self._neighbours()):
+            if problems := list(script._settings_problems()):
+                raise LedgerError(problems)
+            files += [script.path.with_name(name) for name in script._data]
+        return sorted(files)
 
     # Sections
 
@@ -195,12 +214,13 @@ class Snippet:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the code that a record depends on: this source and what it reaches in its neighbours.
+        """SHA-256 of what a record depends on: this source, what it reaches in its neighbours, and the data they read.
 
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        return _hash(self, tuple(self._neighbours()))
+        digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in self.data]
+        return _hash(self, tuple(self._neighbours()), tuple(digests))
 
     @property
     def neighbours(self) -> set[str]:
@@ -258,7 +278,7 @@ def _parse(path: Path, modified: int) -> Snippet:
 
 
 @lru_cache(maxsize=256)
-def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...]) -> str:
+def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...], data: tuple[str, ...]) -> str:
     used: dict[str, set[str]] = {}  # by module
     for script in (snippet, *neighbours):
         for module, names in script._imports.items():
@@ -266,7 +286,7 @@ def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...]) -> str:
     parts = [_code_only(snippet.source)]
     for neighbour in neighbours:
         parts += [f"# {neighbour.name}", *neighbour.definitions(used[neighbour.name])]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return hashlib.sha256("\n".join([*parts, *data]).encode()).hexdigest()
 
 
 def _first_line(node: ast.stmt) -> int:

@@ -43,8 +43,7 @@ def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
     """Parameters by component; with `active`, those that one token passes through."""
     d, f, L, V = shape.d_model, shape.d_ff, shape.layers, shape.vocab
     wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    bias, norm = int(shape.biases), d * (1 + shape.norm_shift)
-    matrices = 3 if shape.gated else 2
+    bias, norm, matrices = int(shape.biases), d * (1 + shape.norm_shift), 2 + shape.gated
     expert = matrices * d * f + bias * ((matrices - 1) * f + d)
     return {
         "embedding": V * d,
@@ -98,8 +97,7 @@ def backward_flops(
 ) -> dict[str, int]:
     """FLOPs of one backward pass by component: each product needs two, for the gradients of its two factors.
 
-    Fused attention kept no scores and makes them again: five products where the forward pass has two
-    (Dao et al. 2022). They stand with the scores: three there, two with the values.
+    Fused attention makes its scores again (Dao et al. 2022): three products stand there, two with the values.
     """
     forward = forward_flops(shape, seq_len, batch, causal)
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}
@@ -133,12 +131,14 @@ def palm_flops(shape: Decoder, parameters: float, tokens: float, seq_len: int) -
 
 
 def megatron_flops(shape: Decoder, tokens: float, seq_len: int) -> float:
-    """FLOPs of training without recomputation: 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022, appendix A).
-
-    Of GPT-3's shape: as many key-value heads as query heads, HQ = d, an ungated MLP of f = 4d.
-    """
+    """FLOPs of GPT-3's shape (G = H, HQ = d, f = 4d): 72BsLh²(1 + s/6h + V/12Lh) (Korthikanti et al. 2022)."""
     L, h = shape.layers, shape.d_model
     return 72 * tokens * L * h**2 * (1 + seq_len / (6 * h) + shape.vocab / (12 * L * h))
+
+
+def training_seconds(flops: float, gpus: int, peak_flop_per_second: float, mfu: float) -> float:
+    """Seconds for so many FLOPs on so many GPUs, each at the share `mfu` of its peak."""
+    return flops / (gpus * peak_flop_per_second * mfu)
 
 
 # --8<-- [end:papers]
@@ -167,6 +167,13 @@ def state_bytes(parameters: int, recipe: Recipe) -> dict[str, int]:
     return {part: each * parameters for part, each in recipe._asdict().items()}
 
 
+# --8<-- [start:serving]
+def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
+    """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head."""
+    return 2 * shape.layers * shape.kv_heads * shape.head_dim * tokens * width
+
+
+# --8<-- [end:serving]
 # --8<-- [end:state]
 
 
@@ -213,11 +220,10 @@ def activation_bytes(
     """
     tokens = batch * seq_len
     kept = layer_bytes(shape, seq_len, batch, width, fused, checkpointing)
-    statistics = 4 * tokens * (2 if shape.norm_shift else 1)
     return {
         "layers": shape.layers * sum(kept.values()),
         "rotary": 0 if shape.positions else 2 * width * seq_len * shape.head_dim,  # cosines and sines
-        "norm": width * tokens * shape.d_model + statistics,
+        "norm": width * tokens * shape.d_model + 4 * tokens * (1 + shape.norm_shift),
         "head_input": width * tokens * shape.d_model,
         "log_probabilities": 4 * tokens * shape.vocab + 4,
     }
@@ -292,21 +298,3 @@ def peak_bytes(
 
 
 # --8<-- [end:peak]
-
-
-# --8<-- [start:serving]
-def cache_bytes(shape: Decoder, tokens: int, width: int = 2) -> int:
-    """Bytes of the keys and values of so many tokens: a key and a value a layer and key-value head."""
-    return 2 * shape.layers * shape.kv_heads * shape.head_dim * tokens * width
-
-
-# --8<-- [end:serving]
-
-
-# --8<-- [start:time]
-def training_seconds(flops: float, gpus: int, peak_flop_per_second: float, mfu: float) -> float:
-    """Seconds for so many FLOPs on so many GPUs, each at the share `mfu` of its peak."""
-    return flops / (gpus * peak_flop_per_second * mfu)
-
-
-# --8<-- [end:time]

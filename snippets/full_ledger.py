@@ -5,16 +5,14 @@
 """A whole training step, predicted line by line from what was timed alone, then run, then compared."""
 
 # --8<-- [start:setup]
+import itertools
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from accounting import Trace, get_device, time_call
 from formulas import (
     Decoder,
     backward_flops,
@@ -24,11 +22,17 @@ from formulas import (
     training_seconds,
 )
 from gpus import GPUS
-from models import GPT2_SMALL, LLAMA_3_8B, build, fused, gpt2, loss
-from torch import Tensor
+from models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
+from step_lines import (
+    Step,
+    device,
+    matrices,
+    predict_lines,
+    step_seconds,
+    time_products,
+)
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
-device = get_device()
 # --8<-- [end:setup]
 
 
@@ -115,134 +119,24 @@ predicted_step_flops = sum(
     sum(flops(SHAPE, measured_len, measured_batch).values())
     for flops in (forward_flops, partial(backward_flops, fused=False))
 )
-print(f"{predicted_step_flops / 1e9:.4g} GFLOPs a step, {measured_batch * measured_len:,} tokens")
+print(f"{predicted_step_flops / 1e9:.4g} GFLOPs a step", end=", ")
+print(f"{measured_batch * measured_len:,} tokens")
 # --8<-- [end:step]
 
 
-# --8<-- [start:alone]
-def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(shape, dtype=dtype, device=device).requires_grad_()
-
-
-def alone(
-    function: Callable[..., Tensor],
-    *inputs: Tensor,
-    cold: bool = False,
-) -> float:
-    """Seconds of a function and its backward pass, on tensors of its own.
-
-    `cold`: these are not in the cache.
-    """
-    gradient = torch.ones_like(function(*inputs))
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-
-    def once() -> None:
-        torch.autograd.grad(function(*inputs), wanted, gradient)
-
-    return time_call(once, 5, 0.05, flush_l2=cold).median_seconds
-
-
-# --8<-- [end:alone]
-
-
 # --8<-- [start:products]
-measured_width, measured_inner = SHAPE.d_model, SHAPE.d_ff
-measured_vocab, measured_layers = SHAPE.vocab, SHAPE.layers
-measured_tokens = measured_batch * measured_len
-measured_matrices = {  # rows, columns, how often
-    "qkv": (measured_width, 3 * measured_width, measured_layers),
-    "out": (measured_width, measured_width, measured_layers),
-    "up": (measured_width, measured_inner, measured_layers),
-    "down": (measured_inner, measured_width, measured_layers),
-    "head": (measured_width, measured_vocab, 1),
-}
-
-
-def time_products(cold: bool = False) -> dict[str, float]:
-    seconds = {}
-    for name, (rows, columns, times) in measured_matrices.items():
-        inputs = random(measured_tokens, rows, dtype=dtype), random(columns, rows, dtype=dtype)
-        seconds[name] = times * alone(F.linear, *inputs, cold=cold)
-    return seconds
-
-
-product_seconds = time_products()
-for name, (rows, columns, times) in measured_matrices.items():
+STEP = Step(SHAPE, measured_len, measured_batch, dtype)
+measured_tokens = STEP.tokens
+product_seconds = time_products(STEP)
+for name, (rows, columns, times) in matrices(SHAPE).items():
     rate = 6 * measured_tokens * rows * columns * times / product_seconds[name]
     print(f"{name:5}{rate / 1e9:11,.1f} GFLOP/s")
 # --8<-- [end:products]
 
 
-# --8<-- [start:others]
-def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    return F.layer_norm(x, (measured_width,), scale, shift)
-
-
-def cross_entropy(logits: Tensor) -> Tensor:
-    return F.cross_entropy(logits.float(), words)
-
-
-x, words = random(measured_tokens, measured_width), torch.randint(measured_vocab, (measured_tokens,), device=device)
-queries = [random(measured_batch, SHAPE.heads, measured_len, SHAPE.head_dim, dtype=dtype) for _ in range(3)]
-attention_seconds = measured_layers * alone(fused, *queries)
-norms_seconds = (2 * measured_layers + 1) * alone(norm, x, random(measured_width), random(measured_width))
-gelu_seconds = measured_layers * alone(
-    partial(F.gelu, approximate="tanh"), random(measured_tokens, measured_inner, dtype=dtype)
-)
-loss_seconds = alone(cross_entropy, random(measured_tokens, measured_vocab, dtype=dtype))
-embedding_seconds = alone(lambda table: F.embedding(words, table), random(measured_vocab, measured_width))
-# --8<-- [end:others]
-
-
-# --8<-- [start:bytes]
-model = build(SHAPE, device=device.type)
-weights = [torch.randn_like(weight) for weight in model.parameters()]
-for weight in weights:
-    weight.grad = torch.randn_like(weight)
-update = torch.optim.AdamW(weights, fused=True).step
-optimizer_seconds = time_call(update, 5, 0.05).median_seconds
-
-copy_seconds = time_call(lambda: torch.neg(x.detach()), 5, 0.05).median_seconds
-bytes_per_second = 2 * x.nbytes / copy_seconds
-# sums of the residual path, forward and backward: two read, one written
-predicted_added_bytes = (2 + 2) * measured_layers * 3 * x.nbytes
-# heads side by side, there and back; the gradients of q, k, v
-predicted_copied_bytes = measured_layers * (2 + 2 + 6) * measured_tokens * measured_width * dtype.itemsize
-# autocast's copies of the matrices, and their gradients
-predicted_numbers = sum(rows * columns * times for rows, columns, times in measured_matrices.values())
-predicted_cast_bytes = 2 * (4 + 2) * predicted_numbers if measured_on_gpu else 0
-elementwise_seconds = (predicted_added_bytes + predicted_copied_bytes + predicted_cast_bytes) / bytes_per_second
-# --8<-- [end:bytes]
-
-
-# --8<-- [start:launches]
-meta_model = build(SHAPE)
-meta_words = torch.zeros(measured_batch, measured_len, dtype=torch.int64, device="meta")
-with Trace() as trace:
-    loss(meta_model, meta_words, meta_words).backward()
-# they make no tensor, yet cost a call
-measured_views = sum(operation.taken_bytes == 0 for operation in trace.operations)
-tiny = random(1)
-launch_seconds = time_call(lambda: tiny.view(1), 20, 0.02).median_seconds
-# a GPU works on meanwhile
-views_seconds = 0.0 if measured_on_gpu else measured_views * launch_seconds
-print(f"{len(trace.operations)} operations, {measured_views} of them make nothing")
-# --8<-- [end:launches]
-
-
 # --8<-- [start:predict]
-predicted_lines_seconds = {
-    "products": sum(product_seconds.values()),
-    "attention": attention_seconds,
-    "norms": norms_seconds,
-    "gelu": gelu_seconds,
-    "loss": loss_seconds,
-    "embedding": embedding_seconds,
-    "elementwise": elementwise_seconds,
-    "optimizer": optimizer_seconds,
-    "views": views_seconds,
-}
-predicted_step_seconds = sum(predicted_lines_seconds.values())
+predicted_lines_seconds = predict_lines(STEP, product_seconds)
+predicted_step_seconds = step_seconds(STEP, predicted_lines_seconds)
 predicted_products_share = predicted_lines_seconds["products"] / predicted_step_seconds
 for line, seconds in predicted_lines_seconds.items():
     print(f"{line:12}{seconds * 1e3:9.2f} ms")
@@ -251,8 +145,9 @@ print(f"predicted   {predicted_step_seconds * 1e3:9.2f} ms")
 
 
 # --8<-- [start:run]
+model = build(SHAPE, device=device.type)
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-text = torch.randint(measured_vocab, (measured_batch, measured_len + 1), device=device)
+text = torch.randint(SHAPE.vocab, (measured_batch, measured_len + 1), device=device)
 
 
 def step() -> float:
@@ -270,7 +165,8 @@ def step() -> float:
 
 measured_runs_seconds = sorted([step() for _ in range(7)][2:])  # two to warm up
 measured_step_seconds = statistics.median(measured_runs_seconds)
-measured_spread_share = (measured_runs_seconds[-2] - measured_runs_seconds[1]) / measured_step_seconds
+spread_seconds = measured_runs_seconds[-2] - measured_runs_seconds[1]
+measured_spread_share = spread_seconds / measured_step_seconds
 print(f"measured    {measured_step_seconds * 1e3:9.2f} ms")
 print(f"the middle three within {measured_spread_share:.1%}")
 # --8<-- [end:run]
@@ -288,7 +184,7 @@ print(f"measured / predicted {measured_to_predicted_ratio:.3f}")
 
 
 # --8<-- [start:name]
-cold_seconds = sum(time_products(cold=True).values())
+cold_seconds = sum(time_products(STEP, cold=True).values())
 warm_seconds = predicted_lines_seconds["products"]
 measured_cold_ratio = cold_seconds / warm_seconds
 with_cold_seconds = predicted_step_seconds - warm_seconds + cold_seconds
@@ -312,17 +208,63 @@ print(f"{run_dollars:.0f} dollars")
 # --8<-- [end:cost]
 
 
-# --8<-- [start:others_measured]
+# --8<-- [start:lecture]
+# milliseconds of a step of 16 sequences, rung by rung, by its chapters' titles
+LECTURE = {
+    "fp32": 1_000,
+    "tf32": 333,
+    "bf16": 300,
+    "compile": 130,
+    "attention": 96,
+    "padded": 93,
+    "optimizer": 90,
+}
+pairs = itertools.pairwise(LECTURE)
+lecture_ratio = {rung: LECTURE[before] / LECTURE[rung] for before, rung in pairs}
 # milliseconds an iteration, without compile and with it, by nanoGPT's README
 COMPILE_RATIO = 250 / 135
-# 10 billion tokens, GPT-2 124M
-OTHERS_GPUS, OTHERS_MINUTES = 8, {"H100 SXM": 45, "A100 80GB SXM": 90}
-others_mfu = {}
-for card, minutes in OTHERS_MINUTES.items():
-    rate = OTHERS_GPUS * GPUS[card].peak_flop_per_second["bfloat16"]
-    others_mfu[card] = run_flops / (rate * minutes * 60)
-    print(f"{card:14}{others_mfu[card]:7.1%}")
-assert all(0.3 < share < 0.7 for share in others_mfu.values())
+# --8<-- [end:lecture]
+
+
+# --8<-- [start:published]
+# GPT-2 124M: the card and how many, tokens and seconds of a step
+OTHERS = {
+    "nanogpt": ("A100 80GB SXM", 1, 100 * CONTEXT, 0.755),
+    "llmc_a100": ("A100 80GB SXM", 8, 2**19, 0.300),
+    "llmc_h100": ("H100 SXM", 8, 2**19, 0.139),
+}
+# FLOPs a token by their own formulas: nanoGPT's notebook and llm.c's estimate
+llmc_flops = 6 * sum(parameters(GPT2_SMALL).values()) + 6 * 12 * 768 * CONTEXT
+THEIR_FLOPS = {
+    "nanogpt": 874_944_921_600 / CONTEXT,
+    "llmc_a100": llmc_flops,
+    "llmc_h100": llmc_flops,
+}
+# --8<-- [end:published]
+
+
+# --8<-- [start:others_measured]
+def mfu(name: str, flops: float) -> float:
+    """Of a step of OTHERS, with so many FLOPs a token."""
+    card, cards, tokens, seconds = OTHERS[name]
+    peak_rate = cards * GPUS[card].peak_flop_per_second["bfloat16"]
+    return flops * tokens / (peak_rate * seconds)
+
+
+others = {
+    name: {
+        "tokens": tokens,
+        "milliseconds": 1e3 * seconds,
+        "their_share": mfu(name, THEIR_FLOPS[name]),
+        "our_share": mfu(name, token_flops),
+        "ratio": token_flops / THEIR_FLOPS[name],
+    }
+    for name, (_, _, tokens, seconds) in OTHERS.items()
+}
+for name, row in others.items():
+    print(f"{name:10}{row['their_share']:7.1%} and {row['our_share']:7.1%}")
+assert abs(others["nanogpt"]["their_share"] - 0.3714) < 1e-4  # as its notebook prints
+assert all(0.3 < row["our_share"] < 0.7 for row in others.values())
 # --8<-- [end:others_measured]
 
 

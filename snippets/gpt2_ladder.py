@@ -5,7 +5,7 @@
 # [tool.ledger]
 # slow = true # seven ways to take one step, three of them compiled
 # ///
-"""One step of GPT-2, rung by rung from fp32 to a compiled step in bf16: its time, its share of the peak, its memory."""
+"""One step of GPT-2, rung by rung from fp32 to a compiled step in bf16: time, share of the peak, memory."""
 
 # --8<-- [start:setup]
 import gc
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 from accounting import divide, get_device, get_peak_flop_per_second, time_call
-from formulas import backward_flops, forward_flops, peak_bytes
+from formulas import forward_flops, peak_bytes
 from models import GPT2_SMALL, build, eager, fused, gpt2, loss
+from step_lines import Step, predict_lines, step_seconds, time_products
 
 measured_on_gpu = torch.cuda.is_available()
 LADDER_SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(32, 1, 2), vocab=255)
@@ -47,57 +48,105 @@ RUNGS = {
 # --8<-- [end:rungs]
 
 
+# --8<-- [start:predict]
+def describe(rung: Rung) -> Step:
+    vocab = -(-LADDER_SHAPE.vocab // 128) * 128 if rung.padded else LADDER_SHAPE.vocab
+    return Step(
+        replace(LADDER_SHAPE, vocab=vocab),
+        measured_context,
+        measured_batch,
+        torch.bfloat16 if rung.autocast else torch.float32,
+        fused if rung.fused_attention else eager,
+        rung.fused_optimizer,
+    )
+
+
+def predict(rung: Rung) -> dict[str, float]:
+    """Seconds of each line, and of the whole step, before any step has run."""
+    step, compiled = describe(rung), rung.compiled and measured_on_gpu
+    torch.set_float32_matmul_precision(rung.precision)
+    lines = predict_lines(step, time_products(step), compiled)
+    whole = sum(lines.values()) if compiled else step_seconds(step, lines)
+    return lines | {"step": whole}
+
+
+predicted_rungs_seconds = {name: predict(rung) for name, rung in RUNGS.items()}
+# --8<-- [end:predict]
+
+
 # --8<-- [start:climb]
-def climb(rung: Rung) -> dict[str, Any]:
-    """Seconds of a step, its MFU, its peak in bytes beside the formula's; None where this device has none."""
-    shape = replace(LADDER_SHAPE, vocab=-(-LADDER_SHAPE.vocab // 128) * 128) if rung.padded else LADDER_SHAPE
+def climb(name: str) -> dict[str, Any]:
+    """A step's time, MFU and peak, and predictions; None where this device has none."""
+    rung, step = RUNGS[name], describe(RUNGS[name])
     torch.set_float32_matmul_precision(rung.precision)
     before = torch.cuda.memory_allocated() if measured_on_gpu else 0
-    model = build(shape, fused if rung.fused_attention else eager, device=get_device().type)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=rung.fused_optimizer, foreach=not rung.fused_optimizer)
-    text = torch.randint(LADDER_SHAPE.vocab, (measured_batch, measured_context + 1), device=get_device())
+    model = build(step.shape, step.attend, device=get_device().type)
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        fused=step.fused_optimizer,
+        foreach=not step.fused_optimizer,
+    )
+    sizes = (step.batch, step.seq_len + 1)
+    text = torch.randint(LADDER_SHAPE.vocab, sizes, device=get_device())
     compute = torch.compile(loss) if rung.compiled and measured_on_gpu else loss
 
-    def step() -> None:
+    def run() -> None:
         with torch.autocast(get_device().type, torch.bfloat16, enabled=rung.autocast):
             value = compute(model, text[:, :-1], text[:, 1:])
         value.backward()
         optimizer.step()
         optimizer.zero_grad()
 
-    seconds = time_call(step, 5, min_seconds=1.0 if measured_on_gpu else 0.01).median_seconds
+    min_seconds = 1.0 if measured_on_gpu else 0.01
+    seconds = time_call(run, 5, min_seconds).median_seconds
     if measured_on_gpu:
         torch.cuda.reset_peak_memory_stats()
-        step()
+        run()
     peak = torch.cuda.max_memory_allocated() - before if measured_on_gpu else None
-    moments = peak_bytes(
-        shape,
-        measured_context,
-        measured_batch,
-        "autocast" if rung.autocast else "fp32",
-        fused=rung.fused_attention,
-        foreach=not rung.fused_optimizer,
-    )
-    flops = sum(forward_flops(shape, measured_context, measured_batch).values())
-    flops += sum(backward_flops(shape, measured_context, measured_batch, fused=False).values())
     return {
         "seconds": seconds,
-        "mfu": divide(flops / seconds, get_peak_flop_per_second("bfloat16")),
+        "ratio": seconds / predicted_rungs_seconds[name]["step"],
+        "mfu": divide(count(step) / seconds, get_peak_flop_per_second("bfloat16")),
         "peak_bytes": peak,
-        "formula_bytes": None if rung.compiled else max(sum(lines.values()) for lines in moments.values()),
+        "formula_bytes": None if rung.compiled else formula(step),
     }
 
 
 # --8<-- [end:climb]
 
 
+# --8<-- [start:formulas]
+def count(step: Step) -> int:
+    """FLOPs of a step, attention's over all pairs."""
+    forward = forward_flops(step.shape, step.seq_len, step.batch)
+    return 3 * sum(forward.values())
+
+
+def formula(step: Step) -> int:
+    """Bytes of the largest of the step's moments."""
+    moments = peak_bytes(
+        step.shape,
+        step.seq_len,
+        step.batch,
+        "autocast" if step.autocast else "fp32",
+        fused=step.attend is fused,
+        foreach=not step.fused_optimizer,
+    )
+    return max(sum(lines.values()) for lines in moments.values())
+
+
+# --8<-- [end:formulas]
+
+
 # --8<-- [start:measure]
 measured_rungs = {}
-for name, rung in RUNGS.items():
-    measured_rungs[name] = climb(rung)
+for name in RUNGS:
+    measured_rungs[name] = climb(name)
     torch.compiler.reset()
     gc.collect()
-    print(f"{name:10}{measured_rungs[name]['seconds'] * 1e3:9.2f} ms")
+    predicted_ms = 1e3 * predicted_rungs_seconds[name]["step"]
+    measured_ms = 1e3 * measured_rungs[name]["seconds"]
+    print(f"{name:10}{predicted_ms:9.2f} ms predicted, {measured_ms:9.2f} ms measured")
 torch.set_float32_matmul_precision("highest")
 measured_best_mfu = measured_rungs["optimizer"]["mfu"]
 # --8<-- [end:measure]

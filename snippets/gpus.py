@@ -3,7 +3,7 @@
 # dependencies = []
 #
 # [tool.ledger]
-# unhashed = ["GPUS", "TPUS"] # a record keeps the peak it used: it is not stale when the table grows
+# unhashed = ["GPUS", "THIRD_PARTY", "TPUS"] # a record keeps the peak it used: it is not stale when the table grows
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 
@@ -94,6 +94,35 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
 }
 # fmt: on
 # --8<-- [end:gpu]
+
+
+# --8<-- [start:third_party]
+# To plan with: cards of which we opened no sheet of their maker's. What no source gives is left out.
+# fmt: off
+THIRD_PARTY: dict[str, Gpu] = {
+    "A800 80GB SXM": Gpu((),  # an A100 whose links are slower, it says
+        80e9, 2.039e12, dense(19.5, 156, 312, 312, 0), "https://aiwiki.ai/wiki/nvidia_a800"),
+    "H800 SXM": Gpu((),  # an H100 whose links and float64 are slower, it says
+        80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), "https://aiwiki.ai/wiki/nvidia_h800"),
+    "H20": Gpu((),  # float8 and memory from http://1cnz.cn/d/2353773.html; others give float8 no unit
+        96e9, 4.000e12, dense(44, 74, 148, 148, 296), "https://zangshuxian.com/new/674733024499207168"),
+    "L20": Gpu((),  # bfloat16 from volcengine/verl, verl/utils/flops_counter.py at 02cf355
+        48e9, 0.864e12, dense(59.35, 0, 119.5, 119.5, 0), "https://www.topcpu.net/en/gpu-c/a40-pcie-vs-l20"),
+    "RTX 3090": Gpu((),  # its 142 in float16 add up in float16: half of them in float32
+        24e9, 0.936e12, dense(35.6, 0, 71, 71, 0),
+        "https://holynerdvana.blogspot.com/2022/10/nvidia-geforce-rtx-3090-specifications.html"),
+    "RTX 4090 D": Gpu((),
+        24e9, 1.008e12, dense(73.5, 73.5, 147.1, 147.1, 294.2), "https://hmc-tech.com/gpu/nvidia-geforce-rtx-4090-d"),
+    "RTX PRO 6000": Gpu((),  # the Workstation Edition; bandwidth from hardware-corner.net
+        96e9, 1.792e12, dense(126, 251.9, 503.8, 503.8, 1007.6),
+        "https://hmc-tech.com/gpu/nvidia-rtx-pro-6000-blackwell-vs-amd-radeon-pro-duo-polaris"),
+    "B300": Gpu((),  # in an HGX; copies of NVIDIA's own table have "up to 2.3 TB" for eight
+        288e9, 8.000e12, dense(75, 1125, 2250, 2250, 4500), "https://glennklockwood.com/garden/processors/B300"),
+    "MI325X": Gpu((),
+        256e9, 6.000e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), "https://awesomeagents.ai/hardware/amd-mi325x"),
+}
+# fmt: on
+# --8<-- [end:third_party]
 
 
 # --8<-- [start:tpu]

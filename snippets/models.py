@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from formulas import Decoder  # the shape of a model, and the book's arithmetic; it lies beside this file
-from shapes import GPT2_LARGE as GPT2_LARGE  # and the shapes of known models, which need no torch
+
+# the shape of a model, and the shapes of known models: files beside this one
+from formulas import Decoder
+from shapes import GPT2_LARGE as GPT2_LARGE
 from shapes import GPT2_MEDIUM as GPT2_MEDIUM
 from shapes import GPT2_SMALL as GPT2_SMALL
 from shapes import GPT2_XL as GPT2_XL
@@ -33,22 +35,31 @@ from torch.utils.checkpoint import checkpoint
 
 
 # --8<-- [start:attention]
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (b, H, T, Q), k and v (b, G, T, Q) → (b, H, T, Q)
+# q (b, H, T, Q), k and v (b, G, T, Q) → (b, H, T, Q)
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention by the kernel that PyTorch chooses: on meta a mathematical one, which keeps T × T tensors."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    """Causal attention by the kernel that PyTorch chooses.
+
+    On meta it is a mathematical one, which keeps T × T tensors.
+    """
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The flash kernel by its name, which on meta keeps no T × T tensor either. 16-bit on a GPU, anything on meta."""
-    output: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+    """The flash kernel by its name, which on meta keeps no T × T tensor either.
+
+    16-bit on a GPU, anything on meta.
+    """
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention
+    output: Tensor = kernel(q, k, v, 0.0, True)[0]
     return output
 
 
 def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """With as many keys as queries: as many FLOPs, and torch 2.11 can count no others."""
+    """With as many keys as queries: as many FLOPs; torch 2.11 can count no others."""
     groups = q.shape[1] // k.shape[1]
     return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
 
@@ -56,8 +67,10 @@ def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention spelled out: two products, and the T × T scores between them."""
     groups = q.shape[1] // k.shape[1]  # query heads to a key
-    q, k, v = q.contiguous(), k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-    future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    q = q.contiguous()
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+    T = q.shape[2]
+    future = torch.full((T, T), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
     scores: Tensor = q @ k.mT / q.shape[3] ** 0.5 + future  # (b, H, T, T)
     return scores.softmax(-1) @ v
 
@@ -77,10 +90,12 @@ class GPT2Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, T, d) → (b, T, d)."""
-        heads = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.shape.heads, self.shape.head_dim))
+        sizes = (3, self.shape.heads, self.shape.head_dim)
+        heads = self.qkv(self.attention_norm(x)).unflatten(-1, sizes)
         q, k, v = heads.permute(2, 0, 3, 1, 4)  # each (b, H, T, Q)
         x = x + self.out(self.attend(q, k, v).transpose(1, 2).flatten(2))
-        change: Tensor = self.down(F.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
+        inner = F.gelu(self.up(self.mlp_norm(x)), approximate="tanh")
+        change: Tensor = self.down(inner)
         return x + change
 
 
@@ -89,7 +104,8 @@ class GPT2(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(shape.vocab, shape.d_model)
         self.positions = nn.Embedding(shape.positions, shape.d_model)
-        self.blocks = nn.ModuleList(GPT2Block(shape, attend) for _ in range(shape.layers))
+        blocks = (GPT2Block(shape, attend) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(shape.d_model)
         self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
         self.head.weight = self.embedding.weight  # tied: one matrix in two places
@@ -113,9 +129,11 @@ class GPT2(nn.Module):
 
 # --8<-- [start:norm]
 class NormOnMeta(torch.autograd.Function):
-    """RMSNorm where tensors have no data: what a GPU's one kernel makes and keeps, without the numbers.
+    """RMSNorm where tensors have no data.
 
-    PyTorch 2.13 has that kernel on GPUs alone. Elsewhere it takes the norm to pieces, which keep float32 copies.
+    It makes and keeps what a GPU's one kernel does, without the numbers. PyTorch 2.13
+    has that kernel on GPUs alone. Elsewhere it takes the norm to pieces, which keep
+    float32 copies.
     """
 
     @staticmethod
@@ -134,8 +152,8 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_meta:
             return super().forward(x)
-        normed: Tensor = NormOnMeta.apply(x, self.weight)  # type: ignore[no-untyped-call]
-        return normed
+        on_meta: Callable[..., Tensor] = NormOnMeta.apply
+        return on_meta(x, self.weight)
 
 
 # --8<-- [end:norm]
@@ -146,7 +164,7 @@ ROTARY_BASE = 500_000.0  # of Llama 3
 
 
 def rotary(seq_len: int, head_dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the angles by which positions turn pairs of features, each (T, Q)."""
+    """Cosines and sines, each (T, Q), of the angles by which positions turn."""
     pairs = torch.arange(0, head_dim, 2, device=like.device) / head_dim
     angles = torch.arange(seq_len, device=like.device)[:, None] / ROTARY_BASE**pairs
     angles = angles.repeat(1, 2)  # feature i is paired with feature i + Q/2
@@ -169,7 +187,8 @@ class LlamaBlock(nn.Module):
         d, f = shape.d_model, shape.d_ff
         wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         self.attention_norm, self.mlp_norm = RMSNorm(d, eps=1e-5), RMSNorm(d, eps=1e-5)
-        self.q, self.k, self.v = (nn.Linear(d, width, bias=False) for width in (wide, narrow, narrow))
+        self.q = nn.Linear(d, wide, bias=False)
+        self.k, self.v = (nn.Linear(d, narrow, bias=False) for _ in range(2))
         self.out = nn.Linear(wide, d, bias=False)
         self.gate, self.up = nn.Linear(d, f, bias=False), nn.Linear(d, f, bias=False)
         self.down = nn.Linear(f, d, bias=False)
@@ -177,9 +196,8 @@ class LlamaBlock(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """(b, T, d) → (b, T, d)."""
         h = self.attention_norm(x)
-        q, k, v = (
-            part(h).unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        parts, sizes = (self.q, self.k, self.v), (-1, self.shape.head_dim)
+        q, k, v = (part(h).unflatten(-1, sizes).transpose(1, 2) for part in parts)
         heads = self.attend(rotate(q, cos, sin), rotate(k, cos, sin), v)  # (b, H, T, Q)
         x = x + self.out(heads.transpose(1, 2).flatten(2))
         h = self.mlp_norm(x)
@@ -192,7 +210,8 @@ class Llama(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.vocab, shape.d_model)
-        self.blocks = nn.ModuleList(LlamaBlock(shape, attend) for _ in range(shape.layers))
+        blocks = (LlamaBlock(shape, attend) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = RMSNorm(shape.d_model, eps=1e-5)
         self.head = nn.Linear(shape.d_model, shape.vocab, bias=False)
         if shape.tied:
@@ -220,15 +239,25 @@ class Llama(nn.Module):
 Model = GPT2 | Llama
 
 
-def build(shape: Decoder, attend: Attend = fused, dtype: torch.dtype | None = None, device: str = "meta") -> Model:
-    """The model of a shape: learned positions make it a GPT-2. On meta it takes no memory."""
+def build(
+    shape: Decoder,
+    attend: Attend = fused,
+    dtype: torch.dtype | None = None,
+    device: str = "meta",
+) -> Model:
+    """The model of a shape: learned positions make it a GPT-2.
+
+    On meta it takes no memory.
+    """
     with torch.device(device):
         model = GPT2(shape, attend) if shape.positions else Llama(shape, attend)
     return model.to(dtype)
 
 
 def again(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keeps only its inputs: an `attend` (selective checkpointing), or a block's forward (full)."""
+    """Keeps only its inputs: of an `attend` (selective checkpointing), or of a block's
+    forward (full).
+    """
     return partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -237,13 +266,22 @@ def loss(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(model(tokens).flatten(0, 1).float(), targets.flatten())
 
 
-def chunked_backward(model: Model, tokens: Tensor, targets: Tensor, chunks: int) -> Tensor:
-    """The loss, and its gradients added to .grad: the head and its backward pass for one chunk of tokens at a time."""
+def chunked_backward(
+    model: Model,
+    tokens: Tensor,
+    targets: Tensor,
+    chunks: int,
+) -> Tensor:
+    """The loss, and its gradients added to .grad.
+
+    The head and its backward pass, for one chunk of tokens at a time.
+    """
     hidden = model.hidden(tokens).flatten(0, 1)
     pieces = [piece.detach().requires_grad_() for piece in hidden.chunk(chunks)]
     losses = []
     for piece, words in zip(pieces, targets.flatten().chunk(chunks), strict=True):
-        part = F.cross_entropy(model.head(piece).float(), words, reduction="sum") / targets.numel()
+        part = F.cross_entropy(model.head(piece).float(), words, reduction="sum")
+        part = part / targets.numel()
         part.backward()
         losses.append(part.detach())
     gradient = torch.cat([piece.grad for piece in pieces if piece.grad is not None])

@@ -31,11 +31,13 @@ class Setup(NamedTuple):
     micro_batch: int
     accumulation: int
     fused: bool
+    layers: str
     checkpointing: str
     chunks: int
     gpus: int
     zero: int
     rank: int  # of adapters; 0: all weights are trained
+    lora_on: str
     four_bit: bool
     eight_bit: bool
     offload: bool
@@ -44,21 +46,17 @@ class Setup(NamedTuple):
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    at = formulas.peak_bytes(
-        setup.shape,
-        setup.context,
-        setup.micro_batch,
-        setup.recipe,
-        setup.fused,
-        setup.checkpointing,
-        min(setup.chunks, setup.context * setup.micro_batch),
-        accumulated=setup.accumulation > 1,
-    )
+    tokens, full = setup.context * setup.micro_batch, setup.checkpointing == "full"
+    step = (setup.shape, setup.context, setup.micro_batch, setup.recipe, setup.fused, setup.checkpointing)
+    at = formulas.peak_bytes(*step, min(setup.chunks, tokens), accumulated=setup.accumulation > 1)
+    if setup.layers == "composed":
+        kinds = (setup.recipe, setup.context, setup.micro_batch, setup.fused, setup.checkpointing)
+        at = savings.composed_bytes(setup.shape, at, *kinds)
     if setup.rank:
-        kept = 0 if setup.checkpointing == "full" else setup.context * setup.micro_batch
-        at = savings.frozen_bytes(setup.shape, at, setup.recipe, setup.rank, setup.four_bit, kept)
+        adapters = (setup.rank, setup.lora_on, setup.four_bit)
+        at = savings.frozen_bytes(setup.shape, at, setup.recipe, tokens, *adapters, full)
     if setup.eight_bit:
-        trained = savings.trained_parameters(setup.shape, setup.rank)
+        trained = savings.trained_parameters(setup.shape, setup.rank, setup.lora_on)
         moments = savings.quantized_bytes(2 * trained, 8, 256)  # blocks of bitsandbytes since 0.44
         at = {moment: lines | {"optimizer": moments} for moment, lines in at.items()}
     at = savings.sharded_bytes(setup.shape, at, setup.recipe, setup.gpus, setup.zero, frozen=setup.rank > 0)
@@ -88,26 +86,32 @@ def largest(holds: Callable[[int], bool], limit: int) -> int:
 
 
 # --8<-- [start:work]
-def ladder(setup: Setup, memory_bytes: float, flops: dict[str, float], step_seconds: float) -> Iterator[dict[str, Any]]:
+def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
+    """FLOPs a token: the model's, the device's, those again."""
+    adapters = (setup.rank, setup.lora_on)
+    return savings.token_flops(setup.shape, setup.context, causal, setup.fused, checkpointing, *adapters)
+
+
+def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs."""
-    parameters = savings.trained_parameters(setup.shape)
-    full = formulas.recompute_flops(setup.shape, setup.context)
-    again = (sum(full.values()) / setup.context - flops["again"]) / flops["device"] * step_seconds
-    width = 4 if setup.recipe == "fp32" else 2
+    every = ("none", "selective", "full")
+    kinds = every[every.index(setup.checkpointing) :]  # what is done now, and what keeps less
+    flops = {kind: work(setup, causal, kind) for kind in kinds}
+    again = [found["again"] / flops[kinds[0]]["device"] * step_seconds for found in flops.values()]
+    parameters, width = savings.trained_parameters(setup.shape), 4 if setup.recipe == "fp32" else 2
     rungs: list[tuple[str, dict[str, Any], float, float]] = [  # its name, what it changes, seconds, bytes a step
         ("fused attention", {"fused": True}, 0, 0),
         ("loss in 8 chunks", {"chunks": max(8, setup.chunks)}, 0, 0),
         ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0, 0),
-        ("full checkpointing", {"checkpointing": "full"}, again, 0),
     ]
-    stages = range(setup.zero + 1, 4) if setup.gpus > 1 else ()
-    rungs += [
-        (f"ZeRO {stage}", {"zero": stage}, 0, width * parameters * setup.accumulation if stage == 3 else 0)
-        for stage in stages
-    ]
+    for kind, before, after in zip(kinds[1:], again, again[1:], strict=False):
+        rungs.append((f"{kind} checkpointing", {"checkpointing": kind}, after - before, 0))
+    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 else 0):
+        gathered = width * parameters * setup.accumulation if stage == 3 else 0
+        rungs.append((f"ZeRO {stage}", {"zero": stage}, 0, gathered))
     rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
-    trained = savings.trained_parameters(setup.shape, setup.rank)
-    rungs.append(("state in the host's memory", {"offload": True}, 0, 2 * width * trained / setup.gpus))
+    moved = 2 * width * savings.trained_parameters(setup.shape, setup.rank, setup.lora_on) / setup.gpus
+    rungs.append(("state in the host's memory", {"offload": True}, 0, moved))
     now = needed_bytes(setup)
     for name, change, seconds, moved_bytes in rungs:
         tried = setup._replace(**change)
@@ -142,7 +146,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if 0 < shape.positions < a["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
-    same = ("context", "micro_batch", "accumulation", "checkpointing", "chunks", "gpus")
+    same = ("context", "micro_batch", "accumulation", "layers", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
         recipe=recipe,
@@ -164,8 +168,7 @@ def plan(**asked: Any) -> dict[str, Any]:
     fewest_gpus = 1 if fits(gpus=1, zero=0) else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in range(4)} if setup.gpus > 1 else {}
 
-    work = (setup.fused, setup.checkpointing, setup.rank)
-    pairs = {name: savings.token_flops(shape, setup.context, name == "causal", *work) for name in ("all", "causal")}
+    pairs = {name: work(setup, name == "causal", setup.checkpointing) for name in ("all", "causal")}
     flops = pairs[a["pairs"]]
     step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
     at_the_peak = 1 / formulas.training_seconds(flops["model"], setup.gpus, peak_flop_per_second, mfu=1)  # tokens/s
@@ -177,16 +180,15 @@ def plan(**asked: Any) -> dict[str, Any]:
     mfu = tokens_per_second / at_the_peak
     hfu = mfu * flops["device"] / flops["model"]
     if hfu > 1:
-        raise ValueError(
-            f"--{(told or 'mfu').replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it"
-        )
+        option = (told or "mfu").replace("_", "-")
+        raise ValueError(f"--{option}: the GPUs would do {hfu:.3g} times their peak; check it")
     tokens = a["tokens"] or (int(a["days"] * 86_400 * tokens_per_second) if a["days"] else None)
     seconds = tokens / tokens_per_second if tokens else None
     gpu_hours = setup.gpus * seconds / 3_600 if seconds else None
 
     counts, active = formulas.parameters(shape), formulas.parameters(shape, active=True)
     total = sum(counts.values())
-    trained = savings.trained_parameters(shape, setup.rank)
+    trained = savings.trained_parameters(shape, setup.rank, setup.lora_on)
     each = RECIPES["fp32" if setup.rank else recipe]
     optimizer_bytes = savings.quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
     cache = formulas.cache_bytes(shape, setup.context)
@@ -226,7 +228,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         "checkpoint_weights_bytes": 2 * total,
         "cache_bytes": cache,
         "decode_tokens_per_second": gpu.bandwidth_bytes_per_second / read_bytes if alone else None,
-        "ladder": list(ladder(setup, gpu.memory_bytes, flops, step_tokens / tokens_per_second)),
+        "ladder": list(ladder(setup, gpu.memory_bytes, a["pairs"] == "causal", step_tokens / tokens_per_second)),
         "estimated": [name for name, is_so in estimated.items() if is_so],
     }
 
@@ -256,22 +258,16 @@ def table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
     assumed = ", assumed" if found["mfu_is_assumed"] else ""
     yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
-    yield (
-        "a step",
-        f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s",
-    )
+    rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
+    yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
     if found["tokens"]:
         price = f", {found['money']:,.0f} to pay" if found["money"] else ""
-        yield (
-            "training",
-            f"{found['tokens']:,} tokens, {found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours{price}",
-        )
-    yield (
-        "checkpoint",
-        f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {gib(found['checkpoint_weights_bytes'])}",
-    )
-    rate = found["decode_tokens_per_second"]
-    decoding = f"; one GPU decodes at most {rate:,.0f} tokens/s of it" if rate else ""
+        days = f"{found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours"
+        yield "training", f"{found['tokens']:,} tokens, {days}{price}"
+    alone = gib(found["checkpoint_weights_bytes"])
+    yield "checkpoint", f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
+    bound = found["decode_tokens_per_second"]
+    decoding = f"; one GPU decodes at most {bound:,.0f} tokens/s of it" if bound else ""
     yield "keys and values", f"{gib(found['cache_bytes'])} a sequence{decoding}"
     for rung in [] if found["fits"] else found["ladder"]:
         cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
@@ -292,7 +288,7 @@ def main(arguments: list[str]) -> None:
     except ValueError as error:
         sys.exit(f"plan.py: {error}")
     for what, how_much in lines:
-        print(f"{what:30}{how_much}")
+        print(f"{what:32}{how_much}")
 
 
 if __name__ == "__main__":

@@ -106,12 +106,14 @@ models = ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-3.2-1b", "llama
 
 def draw() -> dict[str, Any]:
     """One thing to plan, of all that can be counted on meta, where autocast does nothing."""
+    model = drawn.choice(models)
+    contexts = [128, 256, 512, 1_024] if SHAPES[model].positions else [128, 512, 1_024, 2_048, 4_096, 8_192]
     return {
-        "model": drawn.choice(models),
+        "model": model,
         "recipe": drawn.choice(["fp32", "bf16", "bf16-master"]),
         "attention": drawn.choice(["fused", "eager"]),
         "checkpointing": drawn.choice(["none", "selective", "full"]),
-        "context": drawn.choice([128, 256, 512, 1_024]),
+        "context": drawn.choice(contexts),
         "micro_batch": drawn.choice([1, 2, 4, 8, 16]),
         "chunks": drawn.choice([1, 1, 8]),
         "accumulation": drawn.choice([1, 1, 2]),

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
-from gpus import GPUS, TPUS, Gpu
+from gpus import GPUS, THIRD_PARTY, TPUS, Gpu
+from savings import ADAPTED
 from shapes import SHAPES, from_config, window
 
 # --8<-- [end:setup]
@@ -29,11 +30,12 @@ class Option(NamedTuple):
     meaning: str
 
 
+ROWS = GPUS | THIRD_PARTY | TPUS
 OPTIONS = {
     "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
     "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
     "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
-    "gpu": Option("text", None, f"one of {', '.join(GPUS | TPUS)}"),
+    "gpu": Option("text", None, f"one of {', '.join(ROWS)}"),
     "gpu_memory": Option("bytes", None, "instead, with --gpu-peak: a GPU's memory, such as 80GB"),
     "gpu_peak": Option("number", None, "FLOP/s of the type that the recipe multiplies in, dense, such as 989T"),
     "gpu_bandwidth": Option("bytes", None, "bytes a second of its memory, such as 3.35TB"),
@@ -44,9 +46,11 @@ OPTIONS = {
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
     "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
+    "layers": Option(("fused", "composed"), "fused", "composed: norms of PyTorch's operations, as in transformers"),
     "checkpointing": Option(("none", "selective", "full"), "none", "what is computed again instead of kept"),
     "chunks": Option("count", 1, "parts in which head and loss are computed"),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
+    "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
     "base": Option(("as-recipe", "4bit"), "as-recipe", "the frozen matrices; 4bit: QLoRA"),
     "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
@@ -134,6 +138,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
     if a["base"] == "4bit" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
+    if a["lora_on"] != "all" and not a["lora"]:
+        raise ValueError("--lora-on: there are no adapters; give --lora a rank, or leave --lora-on out")
     if len(given := [name for name in SPEEDS if a[name]]) > 1:
         raise ValueError(f"--{given[1].replace('_', '-')}: --{given[0].replace('_', '-')} tells the speed; give one")
     if a["tokens"] and a["days"]:
@@ -186,13 +192,13 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
-    rows = {name.lower().replace(" ", ""): name for name in GPUS | TPUS}
+    rows = {name.lower().replace(" ", ""): name for name in ROWS}
     name = (asked["gpu"] or "").lower().replace(" ", "")
     if name not in rows:
         near = [row for short, row in rows.items() if name and name in short] or rows.values()
         ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
         raise ValueError(f"--gpu: {asked['gpu'] or ''!r} is not a row of the table of peaks; {ask}")
-    return (GPUS | TPUS)[rows[name]]
+    return ROWS[rows[name]]
 
 
 # --8<-- [end:asked]

@@ -49,17 +49,57 @@ def sharded_bytes(
 # --8<-- [end:sharding]
 
 
+# --8<-- [start:composed]
+def composed_bytes(
+    shape: Decoder,
+    at: dict[str, dict[str, int]],
+    recipe: str,
+    seq_len: int,
+    batch: int,
+    fused: bool,
+    checkpointing: str,
+) -> dict[str, dict[str, int]]:
+    """What peak_bytes() gives, for layers composed of PyTorch's operations as transformers 5 writes its RMSNorms.
+
+    Instead of its input, each norm keeps a float32 copy of it, and its output before the weights: four bytes a feature
+    more, in 16 bits as in 32. Eager attention keeps its probabilities in float32 too. GPT-2 has neither.
+    """
+    if shape.norm_shift:
+        return at
+    tokens, of_heads = batch * seq_len, (shape.heads + shape.kv_heads) * shape.head_dim if shape.head_norms else 0
+    layer, last = 4 * tokens * (2 * shape.d_model + of_heads), 4 * tokens * shape.d_model
+    scores = 4 * batch * shape.heads * seq_len**2 if not fused and recipe in ("bf16", "bf16_master") else 0
+    each = {"none": layer + scores, "selective": layer, "full": 0}[checkpointing]  # kept of a layer that waits
+    kept = dict.fromkeys(("forward", "loss", "head"), each * shape.layers + last)
+    kept["last_layer"] = each * (shape.layers - 1)
+    found = {}
+    for moment, lines in at.items():
+        inside = layer + scores if moment in ("last_layer", "first_layer") else 0
+        more = {"activations": lines["activations"] + kept.get(moment, 0), "layer": lines["layer"] + inside}
+        found[moment] = lines | more
+    return found
+
+
+# --8<-- [end:composed]
+
+
 # --8<-- [start:frozen]
-def adapter_parameters(shape: Decoder, rank: int) -> int:
-    """Parameters of LoRA beside all matrices of the layers but the router: (inputs + outputs) times the rank each."""
+ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but the router, that LoRA stands beside
+
+
+def adapter_parameters(shape: Decoder, rank: int, adapted: str = "all") -> int:
+    """Parameters of LoRA: (inputs + outputs) times the rank for each matrix, which is all of them, those of
+    attention, or the queries' and values' alone (Hu et al. 2021)."""
     d, f, wide, narrow = shape.d_model, shape.d_ff, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     mlp = (3 if shape.gated else 2) * (d + f) * shape.experts
-    return shape.layers * rank * (3 * d + wide + 2 * narrow + wide + d + mlp)
+    sides = {"query-value": 2 * d + wide + narrow, "attention": 4 * d + 2 * wide + 2 * narrow}
+    sides["all"] = sides["attention"] + mlp
+    return shape.layers * rank * sides[adapted]
 
 
-def trained_parameters(shape: Decoder, rank: int = 0) -> int:
+def trained_parameters(shape: Decoder, rank: int = 0, adapted: str = "all") -> int:
     """All parameters of a model, or those of its adapters alone."""
-    return adapter_parameters(shape, rank) if rank else sum(parameters(shape).values())
+    return adapter_parameters(shape, rank, adapted) if rank else sum(parameters(shape).values())
 
 
 def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -> int:
@@ -68,17 +108,27 @@ def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -
 
 
 def frozen_bytes(
-    shape: Decoder, at: dict[str, dict[str, int]], recipe: str, rank: int, four_bit: bool, kept_tokens: int
+    shape: Decoder,
+    at: dict[str, dict[str, int]],
+    recipe: str,
+    tokens: int,
+    rank: int,
+    adapted: str = "all",
+    four_bit: bool = False,
+    full: bool = False,
 ) -> dict[str, dict[str, int]]:
     """What peak_bytes() gives, for adapters that are trained in float32 beside frozen weights without gradients.
 
-    Between an adapter's two matrices lie `rank` features of each token, kept of `kept_tokens`; a matrix in 4 bits is
-    unpacked when it is multiplied.
+    Between an adapter's two matrices lie `rank` features of each token, kept unless checkpointing is `full`; the input
+    of a frozen MLP's matrices is not. A matrix in 4 bits is unpacked when it is multiplied.
     """
-    counts, adapters, width = parameters(shape), adapter_parameters(shape, rank), 4 if recipe == "fp32" else 2
+    counts, adapters = parameters(shape), adapter_parameters(shape, rank, adapted)
+    width, active = 4 if recipe == "fp32" else 2, shape.active_experts
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] if four_bit else 0
     weights = RECIPES[recipe].weights * (sum(counts.values()) - matrices) + quantized_bytes(matrices, 4, 64)
-    products = 4 + (3 if shape.gated else 2) * shape.active_experts
+    beside = {"query-value": 2, "attention": 4, "all": 4 + (3 if shape.gated else 2) * active}[adapted]
+    spared = 0 if adapted == "all" else shape.d_model + shape.d_ff * active
+    layer = width * tokens * (rank * beside - spared)  # kept of one layer, beside what was kept before
     trained = state_bytes(adapters, RECIPES["fp32"])
     found = {}
     for moment in ("forward", "loss", "head", "last_layer", "first_layer", "update"):
@@ -87,8 +137,10 @@ def frozen_bytes(
             lines["temporaries"] += width * shape.d_model * shape.d_ff
         if moment == "head":
             lines["temporaries"] -= width * shape.vocab * shape.d_model  # the head's gradient
-        if moment in ("forward", "loss", "head", "last_layer"):
-            lines["activations"] += shape.layers * width * kept_tokens * rank * products
+        if moment in ("last_layer", "first_layer"):
+            lines["layer"] += layer
+        if moment in ("forward", "loss", "head", "last_layer") and not full:
+            lines["activations"] += (shape.layers - (moment == "last_layer")) * layer
         found[moment] = lines
     return found
 
@@ -98,7 +150,13 @@ def frozen_bytes(
 
 # --8<-- [start:token]
 def token_flops(
-    shape: Decoder, seq_len: int, causal: bool = False, fused: bool = True, checkpointing: str = "none", rank: int = 0
+    shape: Decoder,
+    seq_len: int,
+    causal: bool = False,
+    fused: bool = True,
+    checkpointing: str = "none",
+    rank: int = 0,
+    adapted: str = "all",
 ) -> dict[str, float]:
     """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again.
 
@@ -110,7 +168,7 @@ def token_flops(
     spared = 0
     if rank:
         spared = sum(flops for part, flops in forward.items() if part not in ATTENTION)
-        spared -= 6 * adapter_parameters(shape, rank) * seq_len
+        spared -= 6 * adapter_parameters(shape, rank, adapted) * seq_len
     model, device = (
         sum(forward.values()) + sum(backward_flops(shape, seq_len, 1, causal, twice).values()) - spared
         for twice in (False, fused)

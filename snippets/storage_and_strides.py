@@ -114,8 +114,9 @@ print(same_storage(x, x[1]), same_storage(x, x.clone()))
 print(message_of(lambda: same_storage(*two_empty)))
 print(message_of(lambda: same_storage(*two_meta)))
 
-slices = torch.from_numpy(array), torch.from_numpy(array[1:])  # NumPy's memory, taken in twice
-assert slices[0][1, 0] == slices[1][0, 0] and not same_storage(*slices)  # shared, and not seen
+# NumPy's memory, taken in twice: shared, and not seen
+slices = torch.from_numpy(array), torch.from_numpy(array[1:])
+assert slices[0][1, 0] == slices[1][0, 0] and not same_storage(*slices)
 # --8<-- [end:refuse]
 
 
@@ -312,6 +313,24 @@ measured_transposed_seconds = measured_copies["transposed"].median_seconds
 measured_slowdown_ratio = measured_transposed_seconds / measured_contiguous_seconds
 print(f"transposed takes {measured_slowdown_ratio:.2f} times as long")
 # --8<-- [end:compare]
+
+
+# --8<-- [start:cause]
+def time_both(side: int) -> dict[str, float]:
+    """Seconds an element of a copy in order and of a transposed one."""
+    source = torch.rand(side, side, device=get_device())
+    target = torch.empty_like(source)
+    order = time_call(lambda: target.copy_(source), 10, 0.05).median_seconds
+    transposed = time_call(lambda: target.copy_(source.t()), 10, 0.05).median_seconds
+    return {"order": order / side**2, "transposed": transposed / side**2}
+
+
+# in the cache; rows of 2,000 elements; rows of a power of two
+measured_causes = {side: time_both(side) for side in (480, 2_000, 2_048)}
+for side, seconds in measured_causes.items():
+    each = (f"{name} {1e9 * t:.2f} ns" for name, t in seconds.items())
+    print(f"{side:5}:", *each, f"ratio {seconds['transposed'] / seconds['order']:.1f}")
+# --8<-- [end:cause]
 
 
 # --8<-- [start:exercise_1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -143,55 +142,3 @@ def test_no_accessibility_violation(
     page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
     found = Axe().run(page).response["violations"]
     assert [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found] == []
-
-
-SETTINGS = [
-    {"parameters": "70e9", "tokens": "15e12", "gpus": "1024", "gpu": "H100 SXM", "mfu": "50"},
-    {"parameters": "124,439,808", "tokens": "1e10", "gpus": "1", "gpu": "H200 SXM", "mfu": "37.5"},
-    {"parameters": "8e9", "tokens": "1.5e13", "gpus": "16", "gpu": "A100 80GB SXM", "mfu": "41"},
-]
-
-
-def two_questions() -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parent.parent / "snippets" / "two_questions.py"))
-
-
-@pytest.mark.parametrize("language", ["", "zh/"])
-def test_the_calculators_give_what_the_snippet_gives(page: Page, address: str, language: str) -> None:
-    snippet = two_questions()
-    page.goto(address + language + "two-questions/")
-    for setting in SETTINGS:
-        time, model = page.locator("#training-time"), page.locator("#largest-model")
-        for name, value in setting.items():
-            field = time.locator(f"[name={name}]")
-            field.select_option(value) if name == "gpu" else field.fill(value)
-        numbers = {name: float(value.replace(",", "")) for name, value in setting.items() if name != "gpu"}
-        gpu = snippet["GPUS"][setting["gpu"]]
-        flops = snippet["training_flops"](numbers["parameters"], numbers["tokens"])
-        peak = gpu.peak_flop_per_second["bfloat16"]
-        days = snippet["training_days"](flops, numbers["gpus"], peak, numbers["mfu"] / 100)
-        expect(time.locator("output")).to_contain_text(f"{days:,.1f} ")
-        model.locator("[name=gpu]").select_option(setting["gpu"])
-        for recipe, sharded in (("16", True), ("12", True), ("18", False)):
-            model.locator("[name=recipe]").fill(recipe)
-            model.locator("[name=sharded]").set_checked(sharded)
-            largest = snippet["largest_model_parameters"](8, gpu.memory_bytes, int(recipe), sharded)
-            expect(model.locator("output")).to_contain_text(f"{largest / 1e9:,.1f}B")
-
-
-def test_a_calculators_answer_can_be_shared(page: Page, address: str) -> None:
-    page.goto(address + "two-questions/")
-    page.locator("#training-time [name=gpus]").fill("8")
-    page.locator("#training-time [name=gpu]").select_option("H200 SXM")
-    answer, shared = page.locator("#training-time output").inner_text(), page.url
-    page.goto(address)
-    page.goto(shared)
-    expect(page.locator("#training-time output")).to_have_text(answer)
-    expect(page.locator("#training-time [name=gpu]")).to_have_value("H200 SXM")
-
-
-def test_a_calculator_says_what_it_cannot_use(page: Page, address: str) -> None:
-    page.goto(address + "two-questions/")
-    page.locator("#training-time [name=tokens]").fill("many")
-    expect(page.locator("#training-time output")).to_have_text("Give positive numbers, such as 70e9.")
-    expect(page.locator("#training-time [name=tokens]")).to_have_attribute("aria-invalid", "true")

@@ -73,6 +73,17 @@ def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> Non
             watcher.kill()
 
 
+def test_a_snippet_whose_data_changed_is_run_again(small_book: Book) -> None:
+    declared = '# /// script\n# [tool.ledger]\n# data = ["table.txt"]\n# ///\n'
+    (small_book.snippets / "reader.py").write_text(
+        f"{declared}from pathlib import Path\nread_bytes = len(Path(__file__).with_name('table.txt').read_bytes())\n"
+    )
+    for text in ("one", "three"):
+        (small_book.snippets / "table.txt").write_text(text)
+        assert ledger(small_book, "run") == 0
+        assert Record.read(local_folder(small_book) / "reader.json").values == {"read_bytes": len(text)}
+
+
 def test_who_watches_sees_the_toolkit_change_and_survives_its_being_edited(small_book: Book) -> None:
     command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
     path = local_folder(small_book) / "user.json"
@@ -347,17 +358,19 @@ def test_a_bundle_holds_a_pages_snippets_and_all_that_they_import(small_book: Bo
     sources = {
         "quoted": "import torch\nfrom toolkit import peak\n",
         "toolkit": "from table import PEAKS\n\n\ndef peak():\n    return PEAKS[0]\n",
-        "table": "PEAKS = [1]\n",
+        "table": '# /// script\n# [tool.ledger]\n# data = ["table.txt"]\n# ///\nPEAKS = [1]\n',
         "neither": "from table import PEAKS\n",
     }
     for name, source in sources.items():
         (small_book.snippets / f"{name}.py").write_text(source)
+    (small_book.snippets / "table.txt").write_text("read by a module\n")
     site = small_book.root / "site"
     (site / "page").mkdir(parents=True)
     (site / "page" / "index.html").write_text('<a href="../snippets/quoted.py">quoted.py</a>')
     assert ledger(small_book, "bundle", str(site)) == 0
     with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
-        assert sorted(archive.namelist()) == [f"page/{name}.py" for name in ("good", "quoted", "table", "toolkit")]
+        names = ("good.py", "quoted.py", "table.py", "table.txt", "toolkit.py")
+        assert sorted(archive.namelist()) == [f"page/{name}" for name in names]
     with zipfile.ZipFile(site / "downloads" / "measurements.zip") as archive:
         (name,) = archive.namelist()
         assert json.loads(archive.read(name))["snippet"] == "good"

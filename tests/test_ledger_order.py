@@ -1,4 +1,4 @@
-"""The full ledger's prediction stands before its run, and nothing of the prediction reads what the run binds."""
+"""The predictions of the full ledger and of its ladder stand before what runs, and read nothing that a run binds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
-PATH = ROOT / "snippets" / "full_ledger.py"
+RUNS = {"full_ledger": "run", "gpt2_ladder": "measure"}  # the section in which steps are run
+PATHS = {name: ROOT / "snippets" / f"{name}.py" for name in RUNS}
 PAGES = [ROOT / "docs" / language / "full-ledger.md" for language in ("en", "zh")]
 
 
@@ -23,42 +24,46 @@ def names(code: str) -> tuple[set[str], set[str]]:
     return bound, {node.id for node in found if isinstance(node.ctx, ast.Load)}
 
 
-def parts(code: str) -> tuple[str, str]:
+def parts(code: str, run: str) -> tuple[str, str]:
     """The code before the run, and from the run to the end."""
-    before, marker, after = code.partition("# --8<-- [start:run]")
+    before, marker, after = code.partition(f"# --8<-- [start:{run}]")
     assert marker and "# --8<-- [start:predict]" in before
     return before, after
 
 
-def problems(code: str) -> set[str]:
+def problems(code: str, run: str) -> set[str]:
     """Names that the prediction reads, or the run changes."""
-    before, after = parts(code)
+    before, after = parts(code, run)
     (bound_before, read_before), (bound_after, _) = names(before), names(after)
     return (read_before & bound_after - bound_before) | {
         name for name in bound_after & bound_before if name.startswith(("predicted_", "measured_"))
     }
 
 
-def test_the_prediction_reads_nothing_of_the_run() -> None:
-    assert not problems(PATH.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("snippet", RUNS)
+def test_the_prediction_reads_nothing_of_the_run(snippet: str) -> None:
+    assert not problems(PATHS[snippet].read_text(encoding="utf-8"), RUNS[snippet])
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("snippet", "old", "new"),
     [
-        ("elementwise_seconds,", "measured_step_seconds,"),
-        ("measured_residual =", "predicted_step_seconds = measured_step_seconds\nmeasured_residual ="),
+        ("full_ledger", "step_seconds(STEP,", "measured_step_seconds * len("),
+        ("full_ledger", "measured_residual =", "predicted_step_seconds = measured_step_seconds\nmeasured_residual ="),
+        ("gpt2_ladder", 'lines | {"step": whole}', 'lines | {"step": measured_rungs[name]}'),
+        ("gpt2_ladder", "measured_best_mfu =", "predicted_rungs_seconds = measured_rungs\nmeasured_best_mfu ="),
     ],
 )
-def test_a_prediction_after_the_run_is_found(old: str, new: str) -> None:
-    code = PATH.read_text(encoding="utf-8")
+def test_a_prediction_after_the_run_is_found(snippet: str, old: str, new: str) -> None:
+    code = PATHS[snippet].read_text(encoding="utf-8")
     assert old in code
-    assert problems(code.replace(old, new))
+    assert problems(code.replace(old, new), RUNS[snippet])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=["en", "zh"])
-def test_the_page_predicts_first(page: Path) -> None:
+@pytest.mark.parametrize("snippet", RUNS)
+def test_the_page_predicts_first(page: Path, snippet: str) -> None:
     text = page.read_text(encoding="utf-8")
-    places = [text.index(f'full_ledger.py:{section}"') for section in ("predict", "run", "ledger")]
-    assert places == sorted(places)
-    assert set(Snippet.read(PATH).sections) >= {"predict", "run", "ledger"}
+    predict, run = (text.index(f'{snippet}.py:{section}"') for section in ("predict", RUNS[snippet]))
+    assert predict < run
+    assert set(Snippet.read(PATHS[snippet]).sections) >= {"predict", RUNS[snippet]}

@@ -41,7 +41,7 @@ MISTAKES = {
     ),
     "placeholder": ("docs/en/page.md", "size_bytes", "size", r"docs/en/page\.md:3: good\.size cannot be quoted"),
     "include": ("docs/en/page.md", "good.py:count", "good.py:nosuch", r"docs/en/page\.md:6: .*no section 'nosuch'"),
-    "formula": ("docs/en/page.md", "It takes", "$\\nosuch$", r"KaTeX cannot set \$\\nosuch\$: .*Undefined"),
+    "formula": ("docs/en/page.md", "It takes", "$\\nosuch$", r"docs/en/page\.md:3: KaTeX .*\\nosuch.*Undefined"),
     "figure": ("docs/en/page.md", "# Page {#page}", f"# Page {{#page}}\n{DRAWING}", r"figures/small\.py:2: not Python"),
     "record": ("measurements/*/good.json", '"format": 1', '"format": 2', r"good\.json: format 2; this ledger reads"),
 }

@@ -7,12 +7,13 @@ import random
 import resource
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from formulas import forward_flops, parameters, peak_bytes
-from gpus import GPUS, TPUS
+from gpus import GPUS, THIRD_PARTY, TPUS
 from plan import largest, plan
 from plan_options import OPTIONS, read
 from shapes import LLAMA_3_8B, SHAPES, from_config
@@ -48,7 +49,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "per cent in words": ({"mfu": "40%"}, "--mfu: '40%' is not a number above 0; write 0.4 for 40 %"),
     "more than the peak": ({"mfu": 0.9, "checkpointing": "full"}, "times their peak; check it"),
     "faster than the peak": ({"step_seconds": 1e-6}, "--step-seconds: the GPUs would do"),
-    "an unknown GPU": ({"gpu": "B300"}, "--gpu: 'B300' is not a row of the table of peaks; choose V100"),
+    "an unknown GPU": ({"gpu": "B400"}, "--gpu: 'B400' is not a row of the table of peaks; choose V100"),
     "one of several GPUs": ({"gpu": "H100"}, "choose H100 SXM, H100 PCIe, H100 NVL, or give --gpu-memory"),
     "an unknown model": ({"model": "gpt-5"}, "--model: 'gpt-5' is not known; choose gpt2"),
     "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
@@ -62,6 +63,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "an unknown stage": ({"zero": 4, "gpus": 8}, "--zero: '4' is not known; choose 0, 1, 2, 3"),
     "to share with nobody": ({"zero": 3}, "--zero: one GPU has none to share with; give --gpus 2"),
     "past the positions": ({"context": 2048}, "--context: the model has 1024 positions; ask for so many"),
+    "adapters on nothing": ({"lora_on": "attention"}, "--lora-on: there are no adapters; give --lora a rank"),
     "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
     "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
     "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
@@ -187,6 +189,7 @@ def test_each_rung_frees_what_it_says() -> None:
         "fused attention": {"attention": "fused"},
         "loss in 8 chunks": {"chunks": 8},
         "micro-batches of 1": {"micro_batch": 1, "accumulation": 4},
+        "selective checkpointing": {"checkpointing": "selective"},
         "full checkpointing": {"checkpointing": "full"},
         "ZeRO 1": {"zero": 1},
         "ZeRO 2": {"zero": 2},
@@ -204,13 +207,21 @@ def test_each_rung_frees_what_it_says() -> None:
         assert rung["frees_bytes"] == before["memory_bytes"]["total"] - after["memory_bytes"]["total"]
         assert rung["fits"] == after["fits"]
         before = after
-    work = plan(**(LARGE | {"checkpointing": "full"}))["flops_a_token"]["all"]
-    costs = {rung["try"]: rung["adds_seconds_a_step"] for rung in plan(**LARGE)["ladder"]}
-    device = plan(**LARGE)
-    assert costs["full checkpointing"] == pytest.approx(
-        device["step_seconds"] * work["again"] / device["flops_a_token"]["all"]["device"]
-    )
-    assert sum(costs.values()) == costs["full checkpointing"]
+
+
+@pytest.mark.parametrize("pairs", ["all", "causal"])
+def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
+    kinds = ("none", "selective", "full")
+    asked = LARGE | {"pairs": pairs}
+    again = {kind: plan(**asked, checkpointing=kind)["flops_a_token"][pairs]["again"] for kind in kinds}
+    assert 0 == again["none"] < again["selective"] < again["full"]
+    for now, kind in enumerate(kinds):
+        found = plan(**asked, checkpointing=kind)
+        costs = {rung["try"]: rung["adds_seconds_a_step"] for rung in found["ladder"] if rung["adds_seconds_a_step"]}
+        a_flop = found["step_seconds"] / found["flops_a_token"][pairs]["device"]
+        steps = zip(kinds[now:], kinds[now + 1 :], strict=False)
+        more = {f"{to} checkpointing": a_flop * (again[to] - again[before]) for before, to in steps}
+        assert costs == pytest.approx(more)
 
 
 def test_speed_time_and_money_tell_each_other() -> None:
@@ -239,6 +250,17 @@ def test_a_tpu_is_planned_with_but_not_looked_for() -> None:
         assert tpu.source.startswith("https://docs.cloud.google.com/tpu/")
 
 
+def test_a_card_of_which_third_parties_speak_is_planned_with_too() -> None:
+    assert not set(THIRD_PARTY) & set(GPUS | TPUS)
+    for name, card in THIRD_PARTY.items():
+        assert plan(**(SMALL | {"gpu": name}))["gpu_bytes"] == card.memory_bytes
+        assert not card.device_names, "no measurement is held against such a peak"
+        assert 20e9 < card.memory_bytes < 300e9 and 0.5e12 < card.bandwidth_bytes_per_second <= 8e12
+        peaks = [peak for dtype, peak in card.peak_flop_per_second.items() if dtype not in ("float32", "float16")]
+        assert all(wide == pytest.approx(narrow / 2, rel=0.03) for wide, narrow in pairwise(peaks))
+        assert card.source.startswith("https://")
+
+
 def test_adapters_train_little_and_hold_less() -> None:
     all_weights = plan(**LARGE)
     adapters = plan(**LARGE, lora=16)
@@ -252,6 +274,36 @@ def test_adapters_train_little_and_hold_less() -> None:
     frozen = sum(forward.values()) - attention  # once forward, once backward: no gradients of weights
     expected = (2 * frozen + 3 * attention) / 8192 + 6 * 41_943_040
     assert adapters["flops_a_token"]["all"]["model"] == pytest.approx(expected)
+
+
+def test_adapters_stand_beside_the_matrices_that_were_asked_for() -> None:
+    trained = {"query-value": 6_815_744, "attention": 13_631_488, "all": 41_943_040}  # of Llama 3 8B at rank 16
+    needs = []
+    for lora_on, expected in trained.items():
+        found = plan(**LARGE, lora=16, lora_on=lora_on)
+        assert found["parameters"]["trained"] == expected
+        needs.append(found["memory_bytes"]["total"])
+    assert needs == sorted(needs) and len(set(needs)) == 3
+
+
+def test_composed_layers_keep_four_bytes_a_feature_more() -> None:
+    of_gpt2 = [plan(**SMALL, layers=layers)["memory_bytes"] for layers in ("fused", "composed")]
+    assert of_gpt2[0] == of_gpt2[1], "LayerNorm is one operation"
+    asked = LARGE | {"recipe": "bf16", "micro_batch": 2, "chunks": 1}
+    fused, composed = (plan(**asked, layers=layers)["memory_bytes"] for layers in ("fused", "composed"))
+    norms = 2 * LLAMA_3_8B.layers + 1
+    assert composed["activations"] - fused["activations"] == 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model
+    fused, composed = (
+        plan(**asked, attention="eager", layers=layers)["memory_bytes"] for layers in ("fused", "composed")
+    )
+    scores = LLAMA_3_8B.layers * LLAMA_3_8B.heads * 2 * 8192**2
+    more = 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model + 4 * scores
+    assert composed["activations"] - fused["activations"] == more
+
+
+def test_formulas_and_planner_stay_short() -> None:
+    for name in ("formulas.py", "plan.py"):
+        assert len((SNIPPETS / name).read_text(encoding="utf-8").splitlines()) <= 300
 
 
 def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:

@@ -253,6 +253,23 @@ def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> 
     assert hash_with("PEAKS = {}\nWIDTH = 2") != first
 
 
+def test_the_hash_follows_the_data_that_is_read(tmp_path: Path) -> None:
+    """By the snippet, or by a module that it imports; bytes that are the same change nothing."""
+
+    def hash_with(data: str) -> str:
+        (tmp_path / "text.en.txt").write_text(data)
+        return Snippet.read(tmp_path / "it.py").hash
+
+    declared = '# /// script\n# [tool.ledger]\n# data = ["text.en.txt"]\n# ///\n'
+    (tmp_path / "it.py").write_text(f"{declared}x = 1\n")
+    first = hash_with("one")
+    assert hash_with("two") != first == hash_with("one")
+    (tmp_path / "text.py").write_text(f"{declared}x = 1\n")
+    (tmp_path / "it.py").write_text("import text\ny = text.x\n")
+    first = hash_with("one")
+    assert hash_with("two") != first == hash_with("one")
+
+
 def other_pythons() -> list[str]:
     """Other supported Pythons on this machine, by version."""
     import shutil

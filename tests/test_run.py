@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -116,6 +119,46 @@ while True:
     assert alive.stat().st_size == size
 
 
+STARTS_ITS_OWN_SESSIONS = """\
+import subprocess, time
+inner = "while true; do date >> {alive}; sleep 0.05; done"
+outer = ["sh", "-c", f"setsid sh -c '{{inner}}' & setsid sh -c '{{inner}}'"]
+subprocess.Popen(outer, start_new_session=True)
+while not subprocess.os.path.exists("{alive}"):
+    time.sleep(0.01)
+{then}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process above them")
+@pytest.mark.parametrize("then", ["x = 1", "1 / 0", "subprocess.os._exit(3)", "time.sleep(60)"])
+def test_whatever_a_snippet_started_ends_with_it(write_snippet: Write, tmp_path: Path, then: str) -> None:
+    alive = tmp_path / "alive"
+    path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then=then))
+    with suppress(LedgerError):
+        run(Snippet.read(path), time_limit=2)
+    size = alive.stat().st_size
+    time.sleep(0.3)
+    assert alive.stat().st_size == size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_a_snippet_ends_with_the_runner(write_snippet: Write, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then="time.sleep(60)"))
+    code = f"from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) as runner:
+        while not alive.exists():
+            time.sleep(0.01)
+        runner.kill()
+    until = time.monotonic() + 5
+    size = -1
+    while size != alive.stat().st_size and time.monotonic() < until:
+        size = alive.stat().st_size
+        time.sleep(0.3)
+    assert alive.stat().st_size == size
+
+
 def test_a_slow_snippet_has_a_time_limit_of_its_own(write_snippet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger.snippet.TIME_LIMIT_SECONDS", 0.3)
     sleeps = "import time\ntime.sleep(0.6)\nx = 1\n"
@@ -153,6 +196,14 @@ STATIC_MISTAKES = {
         '# /// script\n# [tool.ledger]\n# unhashed = []\n# slow = "yes"\n# ///\n',
         r"broken\.py:4: \[tool\.ledger\]: 'slow' is a str, not a bool",
     ),
+    "data that is not there": (
+        '# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\n',
+        r"broken\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it",
+    ),
+    "data elsewhere": (
+        '# /// script\n# [tool.ledger]\n# data = ["../broken/broken.py"]\n# ///\n',
+        r"broken\.py:3: \[tool\.ledger\]: there is no file '\.\./broken/broken\.py' beside it",
+    ),
     "a null byte": ("x = 1\0\n", r"broken\.py(:1)?: not Python: .*null bytes"),
     "nested too deeply": (f"x = {'-' * 100_000}1\n", r"broken\.py(:1)?: not Python: .*(too|depth|overflow)"),
     "not UTF-8": ("x = 1\ny = '\udcff'\n", r"broken\.py:2: not UTF-8"),
@@ -168,6 +219,13 @@ def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> N
     with pytest.raises(LedgerError) as caught:
         Snippet.read(path)
     assert re.search(message, str(caught.value)), caught.value
+
+
+def test_a_neighbours_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("import helper\nx = helper.x\n")
+    path.with_name("helper.py").write_text('# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
+    with pytest.raises(LedgerError, match=r"helper\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
+        Snippet.read(path)
 
 
 def test_a_mistake_in_a_neighbour_is_named_there(write_snippet: Write) -> None:

@@ -6,6 +6,7 @@ An MkDocs hook, for whoever writes with a live preview: the mistake is there wha
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ledger.book import Book, LedgerError
 from ledger.fill.check import check
 
 TYPESET: Any = importlib.import_module("docs.theme.typeset")  # mypy knows it by another name
-NAMED = (LedgerError, SnippetMissingError, TYPESET.FormulaError)  # whose own words are enough
+NAMED = (LedgerError, SnippetMissingError)  # whose own words are enough
 options: dict[str, object] = {}
 
 
@@ -33,5 +34,15 @@ def on_build_error(error: Exception) -> None:
     problems = check(book, str(options.get("default_device", "")), local=bool(options.get("local", True)))
     if problems:
         raise Abort("\n".join(map(str, problems))) from None
+    if isinstance(error, TYPESET.FormulaError):
+        raise Abort("\n".join(f"{place}: {error}" for place in _places(book, error.tex)) or str(error)) from None
     if isinstance(error, NAMED):
         raise Abort(str(error)) from None
+
+
+def _places(book: Book, tex: str) -> Iterator[str]:
+    """The files and lines at which the pages have a formula: an element of a page knows no line."""
+    for path in sorted(book.docs.glob("*/*.md")):
+        before, found, _ = path.read_text(encoding="utf-8").partition(tex)
+        if found:
+            yield f"{path.relative_to(book.root)}:{before.count(chr(10)) + 1}"

@@ -24,7 +24,15 @@ from ledger.fill.chapter import INCLUDE
 from ledger.fill.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
-CODE = ("mkdocs*.yml", "pyproject.toml", "ledger/**/*.py", "figures/*.py", "docs/theme/*.py", "docs/*/glossary.md")
+CODE = (
+    "mkdocs*.yml",
+    "pyproject.toml",
+    "ledger/**/*.py",
+    "figures/*.py",
+    "docs/theme/*.py",
+    "docs/planner/*",
+    "docs/*/glossary.md",
+)
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 last_build: Reuse | None = None
@@ -56,6 +64,7 @@ class Reuse:
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
             *((book.snippets / f"{name}.py").read_bytes() for name in sorted(imported(book))),
+            *(path.read_bytes() for path in sorted(book.snippets.glob("*.*")) if path.suffix != ".py"),  # data
             code_at_start(book.root),
             code(book.root),
         )

@@ -22,6 +22,10 @@ KATEX = Path(__file__).with_name("katex") / "katex.min.js"
 class FormulaError(ValueError):
     """What KaTeX says of a formula that it cannot set."""
 
+    def __init__(self, tex: str, reason: str) -> None:
+        super().__init__(f"KaTeX cannot set ${tex}$: {reason}")
+        self.tex = tex
+
 
 class FormulaExtension(Extension):
     """Goes with `pymdownx.arithmatex: {generic: true}`."""
@@ -49,7 +53,7 @@ def typeset(tex: str, display: bool) -> str:
         return str(_katex().call("katex.renderToString", tex, {"displayMode": display, "strict": "error"}))
     except JSEvalException as error:
         reason = str(error).strip().splitlines()[0]
-        raise FormulaError(f"KaTeX cannot set ${tex}$: {reason}") from None
+        raise FormulaError(tex, reason) from None
 
 
 @cache

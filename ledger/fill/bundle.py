@@ -33,10 +33,14 @@ def snippets_of(source: Path, page: Path) -> set[str]:
 
 
 def with_neighbours(book: Book, names: set[str]) -> list[Path]:
-    """The files of these snippets, and of the modules beside them without which they would not run."""
-    files = [path for name in names if (path := book.snippets / f"{name}.py").is_file()]
-    reached = {neighbour for file in files for neighbour in Snippet.read(file).neighbours}
-    return sorted({*files, *(book.snippets / f"{name}.py" for name in reached)})
+    """The files of these snippets, and of the modules and data beside them without which they would not run.
+
+    A file of the same name with another ending, such as a script that starts a snippet on a cluster, comes along.
+    """
+    snippets = [Snippet.read(path) for name in names if (path := book.snippets / f"{name}.py").is_file()]
+    reached = {name for snippet in snippets for name in (snippet.name, *snippet.neighbours)}
+    data = {path for snippet in snippets for path in snippet.data}
+    return sorted(data.union(*(book.snippets.glob(f"{name}.*") for name in reached)))
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:

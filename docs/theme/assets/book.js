@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const KEY = "flops-and-bytes.device";
+  const SCRIPT = document.currentScript.src;
   const store = {
     get() { try { return localStorage.getItem(KEY) } catch { return null } },
     set(device) { try { localStorage.setItem(KEY, device) } catch { /* a private window forgets */ } },
@@ -95,7 +96,9 @@
 
   /* A line that is led to inside a folded part must be seen. */
   function unfold() {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let name = location.hash.slice(1);
+    try { name = decodeURIComponent(name) } catch { /* an address may hold anything */ }
+    const target = name && document.getElementById(name);
     for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     if (target) target.scrollIntoView({ block: "center" });
   }
@@ -170,7 +173,18 @@
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
-  const ready = () => { start(); unfold(); reachCode(); };
+  /* The planner's script is fetched where its form waits for it. */
+  const plan = () => { if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT)) };
+
+  /* The theme's navigation leaves the header alone: the language switch would go on to lead to where it led before. */
+  function lead() {
+    for (const link of document.querySelectorAll(".language-switch")) {
+      const other = document.head.querySelector(`link[hreflang="${link.lang === "zh" ? "zh-Hans" : "en"}"]`);
+      if (other) link.href = new URL(other.href).pathname;
+    }
+  }
+
+  const ready = () => { start(); unfold(); reachCode(); lead(); plan(); };
   if (window.document$) window.document$.subscribe(ready); // also after instant navigation
   else addEventListener("DOMContentLoaded", ready);
 })();

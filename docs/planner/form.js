@@ -1,0 +1,216 @@
+/* The planner's form: asks answer() at every key, shows what it says, keeps what was asked in the address. */
+const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4 };
+const DEFAULTS = { zero: "0", recipe: "bf16-master", checkpointing: "none", attention: "fused", optimizer: "adamw", offload: "no", pairs: "all", trained: "all", lora_on: "all", layers: "fused", speed_in: "mfu" };
+const element = (name, attributes = {}, ...children) => {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) value != null && made.setAttribute(key, value);
+  made.append(...children.filter((child) => child != null));
+  return made;
+};
+
+function start() {
+  for (const form of document.querySelectorAll("form.planner-memory")) explain(form);
+  for (const form of document.querySelectorAll("form.planner:not([data-started])")) new Planner(form);
+}
+
+/* An out-of-memory message, number by number. */
+function explain(form) {
+  const words = JSON.parse(form.dataset.words), place = form.querySelector(".planner-answer");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", (event) => {
+    const text = event.target.value, found = decode(text);
+    if (!found) return place.replaceChildren(...(text.trim() ? [element("p", {}, words.none)] : []));
+    const rows = found.get("rows").map(([name, size]) => element("tr", {}, element("td", {}, size), element("td", {}, words.rows[name])));
+    place.replaceChildren(element("p", { class: "planner-first" }, words.first[found.get("first")]), element("table", {}, element("tbody", {}, ...rows)));
+  });
+}
+
+class Planner {
+  constructor(form) {
+    this.form = form;
+    this.words = JSON.parse(form.dataset.words);
+    this.strip = form.querySelector(".planner-strip");
+    this.place = document.querySelector("form.planner + .planner-answer");
+    this.first = this.state();
+    form.dataset.started = "";
+    form.removeAttribute("hidden");
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", () => this.show(true));
+    this.restore();
+    this.show(false);
+  }
+
+  get controls() { return [...this.form.elements].filter((control) => control.name); }
+  state() { return Object.fromEntries(this.controls.map((control) => [control.name, control.value])); }
+
+  /* The address holds what is not left as it is: then it says everything that was asked. */
+  query() {
+    const told = this.controls.filter(({ name, value }) => value.trim() && value !== DEFAULTS[name]);
+    return new URLSearchParams(told.map(({ name, value }) => [name, value])).toString();
+  }
+  restore() {
+    const query = new URLSearchParams(location.search);
+    if (!this.controls.some(({ name }) => query.has(name))) return;
+    for (const control of this.controls) {
+      const value = (query.get(control.name) ?? DEFAULTS[control.name] ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
+      if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
+      control.value = value;
+    }
+    const folded = this.form.querySelector("details");
+    if (folded) folded.open = [...folded.querySelectorAll("[name]")].some(({ name, value }) => value && value !== DEFAULTS[name]);
+  }
+  remember() {
+    const address = new URL(location.href);
+    address.search = this.query();
+    history.replaceState(history.state, "", address);
+  }
+  link() { // to the other language, and from the front page to the whole form
+    const query = location.search || this.form.dataset.kind === "short" ? this.query() : "";
+    for (const link of document.querySelectorAll(".language-switch, .planner-all")) {
+      const to = new URL(link.href);
+      to.search = link.matches(".planner-all") || location.search ? query : "";
+      link.href = to.href;
+    }
+  }
+
+  show(typed) {
+    for (const label of this.form.querySelectorAll("[data-of]")) {
+      const name = label.getAttribute("for").replace("planner-", ""), chosen = this.form.elements[label.dataset.of].value;
+      label.hidden = name.startsWith("gpu") ? chosen !== "other" : chosen !== name;
+    }
+    for (const control of this.controls) control.removeAttribute("aria-invalid");
+    let text = "", later = () => {};
+    try {
+      const fields = new Map(Object.entries(this.state())), said = answer(fields);
+      this.fill(said.get("found"), said.get("shown"), said.get("command"));
+      later = () => this.place && this.recompute(recomputing(fields));
+    } catch (error) {
+      text = this.refused(error);
+    }
+    this.strip.classList.toggle("wrong", text !== "");
+    if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
+    this.place?.classList.toggle("stale", text !== "");
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      if (!this.form.isConnected) return;
+      later();
+      if (typed) this.remember();
+      this.link();
+    }, 200);
+  }
+
+  /* What takes two plans more waits until nobody types. */
+  recompute(values) {
+    const [text, template, chapter] = this.words.recomputing;
+    this.place.querySelector("section:nth-of-type(2) tbody").append(this.row([this.to(text, chapter), this.write(template, Object.fromEntries(values))]));
+  }
+
+  /* An error says the field by the name that the page gives it, in the page's language. */
+  refused(error) {
+    const parts = /^--([\w-]+): ([^]*)$/.exec(error.message);
+    if (!(error instanceof ValueError) || !parts) {
+      console.error(error);
+      return this.words.unexpected;
+    }
+    let name = parts[1].replaceAll("-", "_");
+    if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
+    const control = this.form.elements[name];
+    control?.setAttribute("aria-invalid", "true");
+    control?.setAttribute("aria-describedby", "planner-error");
+    const known = this.words.errors.find(([pattern]) => new RegExp(pattern).test(parts[2]));
+    const text = known ? parts[2].replace(new RegExp(known[0]), known[1]) : parts[2];
+    const label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
+    return this.write(this.words.error, { field: label(name), text: text.replace(/--([\w-]+)/g, (_, option) => `“${label(option)}”`) });
+  }
+
+  write(template, values) {
+    return template.replace(/\{(\w+)\}/g, (_, name) => {
+      const value = values[name];
+      return Array.isArray(value) ? `${value[0]} ${this.words.units[value[1]]}` : value;
+    });
+  }
+
+  fill(found, shown, command) {
+    const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits");
+    const fact = (name) => this.write(words.facts[name], values);
+    const facts = [
+      fact(found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
+      fact(found.get("mfu_is_assumed") ? "assumed" : "mfu"),
+      values.time ? fact("time") : fact("speed"),
+      values.money && fact("money"),
+    ];
+    this.strip.replaceChildren(
+      element("p", { class: `planner-verdict ${fits ? "fits" : "misses"}` }, this.write(fits ? words.fits : words.misses, values)),
+      this.bar(found, values),
+      element("p", { class: "planner-facts" }, ...facts.filter(Boolean).map((text) => element("span", {}, text))),
+    );
+    if (this.place) this.place.replaceChildren(this.memory(found, shown), this.limits(values, shown), this.ladder(shown, fits), this.notes(found, command));
+  }
+
+  bar(found, values) {
+    const lines = [...found.get("memory_bytes")].filter(([line]) => line !== "total").map(([line, size]) => [GROUPS[line] ?? 5, Number(size)]);
+    const card = Number(found.get("gpu_bytes")), total = Number(found.get("memory_bytes").get("total")), whole = Math.max(card, total);
+    const sizes = [0, 1, 2, 3, 4, 5].map((group) => lines.reduce((sum, [of, size]) => sum + (of === group ? size : 0), 0));
+    const parts = sizes.map((size, group) => element("i", { class: `part-${group}`, style: `width:${(100 * size) / whole}%` }));
+    return element("div", { class: "planner-bar", role: "img", "aria-label": this.write(this.words.bar, values) }, ...parts, element("b", { style: `left:${(100 * card) / whole}%` }));
+  }
+
+  to(text, chapter) { return element("a", { href: `../${chapter}` }, text); }
+  row(cells) { return element("tr", {}, ...cells.map((cell, n) => (n ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))); }
+  table(title, rows, head) {
+    const heads = head && element("thead", {}, element("tr", {}, ...head.map((cell) => element("th", { scope: "col" }, cell))));
+    const table = element("table", {}, heads, element("tbody", {}, ...rows.map((cells) => this.row(cells))));
+    return element("section", {}, element("p", { class: "planner-title" }, title), element("div", { class: "table-frame" }, table));
+  }
+
+  memory(found, shown) {
+    const moment = this.words.moments[found.get("peaks_at")];
+    const rows = [...shown.get("lines")].map(([line, size]) => {
+      const [text, chapter] = this.words.lines[line] ?? [line, "formulas/"];
+      return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
+    });
+    return this.table(this.write(this.words.memory_title, { moment }), [...rows, [this.words.total, shown.get("total")]]);
+  }
+
+  limits(values, shown) {
+    const rows = [];
+    for (const [name, [text, template, chapter]] of Object.entries(this.words.details)) {
+      if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
+      else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values)]);
+    }
+    return this.table(this.words.limits, rows);
+  }
+
+  ladder(shown) {
+    const { rungs, rung } = this.words;
+    const rows = shown.get("ladder").map((step) => {
+      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "full-ledger/"];
+      const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
+      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, values.needs + (values.fits ? ` ✓ ${this.words.it_fits}` : "")];
+    });
+    if (!rows.length) return null;
+    const made = this.table(this.words.ladder, rows, [rung.try, rung.frees, rung.cost, rung.needs]);
+    made.append(element("p", { class: "planner-note" }, this.words.ladder_note));
+    return made;
+  }
+
+  notes(found, command) {
+    const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
+    return element("section", {},
+      names ? element("p", { class: "planner-note" }, this.write(this.words.estimated, { names })) : null,
+      element("p", { class: "planner-title" }, this.words.command), element("pre", { tabindex: "0" }, element("code", {}, command)));
+  }
+}
+
+/* The theme would fetch the page anew for a link within it, and forget what the address holds. */
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link?.hash || !location.search || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!document.querySelector("form.planner")) return;
+  event.preventDefault();
+  event.stopPropagation();
+  location.hash = link.hash;
+}, true);
+
+if (globalThis.document$) document$.subscribe(start);
+else start();

@@ -1,0 +1,137 @@
+"""What the planner's form asks of plan.py, and how a page writes the answer.
+
+Translated to JavaScript with plan.py, so that a test can hold the page's numbers against these, to the last digit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plan import plan
+from plan_options import OPTIONS, SPEEDS, read
+
+RANK = "16"  # of adapters, if nobody says
+
+
+def asked(fields: dict[str, str]) -> dict[str, Any]:
+    """Options of plan.py from the fields of the form; an empty field is not asked."""
+    told = {name: text.strip() for name, text in fields.items() if text.strip()}
+    options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS}
+    for own in ("config", "shape"):  # written out instead of a name
+        if told.get("model") == own:
+            options |= {"model": None, own: told.get(own, " ")}
+        else:
+            options[own] = None
+    if told.get("gpu") == "other":
+        options |= {"gpu": None, "gpu_memory": told.get("gpu_memory", " "), "gpu_peak": told.get("gpu_peak", " ")}
+    else:
+        options |= {"gpu_memory": None, "gpu_peak": None, "gpu_bandwidth": None}
+    gpus = read("gpus", told.get("gpus", "1"))
+    if gpus == 1:
+        options["zero"] = None  # nobody to share with
+    options["lora"] = told.get("lora", RANK) if told.get("trained") in ("lora", "qlora") else None
+    if not options["lora"]:
+        options["lora_on"] = None
+    options["base"] = "4bit" if told.get("trained") == "qlora" else None
+    speed = told.get("speed")
+    if speed:
+        kind = told.get("speed_in", "mfu")
+        if kind == "each":
+            options["tokens_per_second"] = read("tokens_per_second", speed) * gpus
+        else:
+            options[kind] = speed
+    return options
+
+
+def answer(fields: dict[str, str]) -> dict[str, Any]:
+    """What was found, beside it each number as it is written, and the command that gives the same."""
+    options = asked(fields)
+    found = plan(**options)
+    return {"found": found, "shown": shown(found), "command": command(options)}
+
+
+def recomputing(fields: dict[str, str]) -> dict[str, str]:
+    """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
+    options = asked(fields)
+    same = {name: value for name, value in options.items() if name not in SPEEDS}
+    without, full = (plan(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
+    work = full["flops_a_token"][options.get("pairs", "all")]
+    return {
+        "frees": gib(without["memory_bytes"]["total"] - full["memory_bytes"]["total"]),
+        "costs": f"{100 * work['again'] / (work['device'] - work['again']):.0f}",
+    }
+
+
+def command(options: dict[str, Any]) -> str:
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    if "config" in given:
+        given["config"] = "config.json"
+    quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
+    words = [f"--{name.replace('_', '-')} {text}" for name, text in quoted.items()]
+    return " ".join(["python plan.py", *words])
+
+
+def gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
+
+
+def significant(number: float) -> str:
+    """Three digits at least; no digit before the point is dropped."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
+
+
+def duration(seconds: float) -> list[str]:
+    """A number and its unit: the largest of which there is at least one."""
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
+        if seconds >= size:
+            return [significant(seconds / size), unit]
+    return [f"{1000 * seconds:.3g}", "milliseconds"]
+
+
+def shown(found: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of an answer as text, but for words, which each language has of its own."""
+    count = found["parameters"]
+    return {
+        "parameters": f"{count['total']:,}",
+        "active": f"{count['active']:,}",
+        "trained": f"{count['trained']:,}",
+        "lines": {line: gib(size) for line, size in found["memory_bytes"].items() if size and line != "total"},
+        "total": gib(found["memory_bytes"]["total"]),
+        "card": gib(found["gpu_bytes"]),
+        "headroom": gib(abs(found["headroom_bytes"])),
+        "micro_batch": f"{found['largest_micro_batch']:,}",
+        "context": f"{found['longest_context']:,}",
+        "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
+        "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
+        "step_tokens": f"{found['step_tokens']:,}",
+        "step": duration(found["step_seconds"]),
+        "speed": significant(found["tokens_per_second"]),
+        "mfu": f"{100 * found['mfu']:.1f}",
+        "hfu": f"{100 * found['hfu']:.1f}",
+        "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
+        "time": duration(86_400 * found["days"]) if found["days"] else None,
+        "gpu_hours": significant(found["gpu_hours"]) if found["gpu_hours"] else None,
+        "money": significant(found["money"]) if found["money"] else None,
+        "checkpoint": gib(found["checkpoint_bytes"]),
+        "weights": gib(found["checkpoint_weights_bytes"]),
+        "cache": gib(found["cache_bytes"]),
+        "decode": significant(found["decode_tokens_per_second"]) if found["decode_tokens_per_second"] else None,
+        "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
+    }
+
+
+def rung(step: dict[str, Any], step_seconds: float) -> dict[str, Any]:
+    """A line of the ladder: what it frees, or with a minus what it takes, and what it costs."""
+    frees = step["frees_bytes"]
+    adds, moves = step["adds_seconds_a_step"], step["moves_bytes_a_step"]
+    return {
+        "try": step["try"],
+        "frees": gib(frees) if frees >= 0 else f"−{gib(-frees)}",
+        "needs": gib(step["needs_bytes"]),
+        "fits": step["fits"],
+        "adds": duration(adds) if adds else None,
+        "adds_share": f"{100 * adds / step_seconds:.0f}" if adds else None,
+        "moves": gib(moves) if moves else None,
+    }

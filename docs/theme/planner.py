@@ -1,0 +1,188 @@
+"""The planner's page: its form, and its script, for which the snippets' own Python is translated to JavaScript.
+
+`<div data-planner="full"></div>` in a page becomes the form, `short` the few fields of the front page. The script is
+written where the theme's files lie, and a page that has a form fetches it.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.postprocessors import Postprocessor
+
+SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
+sys.path.append(str(SNIPPETS))
+TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
+import plan_options  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+
+PLANNER = Path(__file__).parent.parent / "planner"
+SCRIPT = Path(__file__).parent / "assets" / "planner.js"
+COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MULTILINE)
+PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
+
+FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
+FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
+SHOWN = (
+    "model",
+    "config",
+    "shape",
+    "gpu",
+    "gpu_memory",
+    "gpu_peak",
+    "gpus",
+    "context",
+    "micro_batch",
+    "trained",
+    "recipe",
+)
+SHOWN += ("checkpointing", "zero", "tokens", "price", "speed", "speed_in")
+FOLDED = (
+    "days",
+    "accumulation",
+    "chunks",
+    "optimizer",
+    "lora",
+    "lora_on",
+    "attention",
+    "layers",
+    "offload",
+    "allowance",
+    "gpu_bandwidth",
+    "pairs",
+)
+WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
+SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
+DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
+WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
+
+
+class PlannerExtension(Extension):
+    def __init__(self, **options: Any) -> None:
+        self.config = {"language": ["en", "en or zh"]}
+        super().__init__(**options)
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        write_script()
+        md.postprocessors.register(PlannerPostprocessor(md, self.getConfig("language")), "planner", 4)
+
+
+def makeExtension(**options: Any) -> PlannerExtension:
+    return PlannerExtension(**options)
+
+
+class PlannerPostprocessor(Postprocessor):
+    def __init__(self, md: Markdown, language: str) -> None:
+        super().__init__(md)
+        self.language = language
+
+    def run(self, text: str) -> str:
+        return PLACE.sub(lambda match: form(match[1], self.language), text)
+
+
+# The script
+
+
+def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
+    """The planner in JavaScript: answer(), and what Python gives it to stand on."""
+    return str(TRANSLATE.RUNTIME.read_text(encoding="utf-8")) + str(
+        TRANSLATE.translate(list(folders), wanted or WANTED)
+    )
+
+
+@cache
+def script(stamp: int) -> str:
+    names = f"{{ {', '.join(name for names in WANTED.values() for name in names)}, ValueError }}"
+    inside = f"const {names} = (() => {{\n{engine()}\nreturn {names};\n}})();\n"
+    whole = inside + (PLANNER / "form.js").read_text(encoding="utf-8")
+    return re.sub(r"\n\s*\n*", "\n", COMMENT.sub("", whole))
+
+
+def write_script() -> None:
+    """At once, since both languages may be built at a time; left alone if it has not changed."""
+    sources = [*PLANNER.iterdir(), *SNIPPETS.glob("*.py")]
+    text = script(max(path.stat().st_mtime_ns for path in sources))
+    if not SCRIPT.exists() or SCRIPT.read_text(encoding="utf-8") != text:
+        unfinished = SCRIPT.with_name(f".{os.getpid()}.unfinished")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(SCRIPT)
+
+
+# The form
+
+
+@cache
+def words(language: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((PLANNER / f"{language}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def form(kind: str, language: str) -> str:
+    """The form as it stands before the script fills in the answer; without scripts it is hidden."""
+    told = words(language)
+    if kind == "memory":
+        label, placeholder = told["memory"]["label"], told["memory"]["placeholder"]
+        return (
+            f'<form class="planner-memory" data-words="{data_of(told["memory"])}" aria-label="{label}">'
+            f'<label for="planner-message">{label} <textarea id="planner-message" rows="4" spellcheck="false" '
+            f'placeholder="{placeholder}"></textarea></label>'
+            '<div class="planner-answer" role="status"></div></form>'
+        )
+    fields = SHORT if kind == "short" else SHOWN
+    inner = "".join(field(name, told) for name in fields)
+    if kind == "short":
+        inner += "".join(
+            f'<input type="hidden" name="{name}" value="{value}">' for name, value in FIRST.items() if name not in SHORT
+        )
+        inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
+    else:
+        folded = "".join(field(name, told) for name in FOLDED)
+        inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
+    return (
+        f'<form class="planner" data-kind="{kind}" data-words="{data_of(told)}" aria-label="{told["form"]}" hidden>'
+        f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
+        + ('<div class="planner-answer"></div>' if kind == "full" else "")
+    )
+
+
+def data_of(told: dict[str, Any]) -> str:
+    return html.escape(json.dumps(told, ensure_ascii=False), quote=True)
+
+
+def field(name: str, told: dict[str, Any]) -> str:
+    label, value = told["fields"][name], FIRST.get(name, "")
+    start = f'name="{name}" id="planner-{name}"'
+    choices = dict(told["choices"].get(name, {}))
+    if name == "model":
+        choices = {each: each for each in plan_options.SHAPES} | choices
+    if name == "gpu":
+        choices = {each: each for each in plan_options.ROWS} | choices
+    if choices:
+        options = "".join(
+            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
+            for key, text in choices.items()
+        )
+        control = f"<select {start}>{options}</select>"
+    elif name == "config":
+        control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"
+    else:
+        mode = "numeric" if name in DIGITS else "text"
+        hint = told["placeholders"][name]
+        control = (
+            f'<input {start} value="{value}" placeholder="{hint}" inputmode="{mode}" autocomplete="off" '
+            'autocapitalize="off" spellcheck="false">'
+        )
+    belongs = f' data-of="{WRITTEN_OUT[name]}" hidden' if name in WRITTEN_OUT else ""
+    wide = ' class="wide"' if name in ("config", "shape") else ""
+    return f'<label for="planner-{name}"{wide}{belongs}>{label} {control}</label>'

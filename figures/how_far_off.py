@@ -1,0 +1,99 @@
+"""Figures and tables of the chapter on how far off the planner is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from figures.axes import Axes, Names, Scale
+
+MODELS = ("llama", "qwen2", "qwen3", "mixtral")
+TOOLS = ("plan", "tracker", "eleuther", "deepspeed", "accelerate")
+STEPS = ("gpt2", "gpt2-medium", "llama", "eager")
+PUBLISHED = {  # by kind: the part of a value's name, and its format
+    "parameters": ("parameters", "full"),
+    "share": ("share", "percent"),
+    "hours": ("hours", ".0f"),
+    "gb": ("bytes", "gb"),
+    "bytes": ("bytes", ""),
+}
+
+
+def ratios(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Planned over counted of each step, a row for our modules and one for each of transformers' models."""
+    ours, theirs = values["plan_check.step_cases"] or [], values["plan_theirs.step_cases"] or []
+    rows = {"ours": ours} | {model: [case for case in theirs if case["model"] == model] for model in MODELS}
+    axes = Axes(Scale(labels["axis"], ticks=(0.75, 0.8, 0.85, 0.9, 0.95, 1)), Names([labels[name] for name in rows]))
+    for colour, ratio in enumerate(("planned_ratio", "composed_ratio")):
+        points = _beside_each_other(list(rows.values()), ratio, 0.16 * (2 * colour - 1))
+        axes.scatter([x for x, _ in points], [y for _, y in points], colour, labels[ratio], size=3)
+    return str(axes)
+
+
+def _beside_each_other(
+    rows: Sequence[Sequence[Mapping[str, Any]]], ratio: str, shift: float
+) -> list[tuple[float, float]]:
+    """Each case that has the ratio, at its row, the cases of a row a little apart."""
+    return [
+        (case[ratio], row + shift + 0.02 * (number % 8 - 3.5))
+        for row, cases in enumerate(rows)
+        for number, case in enumerate(cases)
+        if ratio in case
+    ]
+
+
+def models(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """By model of transformers: how far off its worst step is, planned as if norms were fused, and as composed."""
+    rows = [[labels[key] for key in ("model", "planned", "composed")]]
+    for model in MODELS:
+        cells = (f"{{{{ plan_theirs.{part}_off_share.{model}:.2f% }}}}" for part in ("planned", "composed"))
+        rows.append([labels[model], *cells])
+    return rows
+
+
+def _steps(snippet: str, cases: Sequence[Mapping[str, Any]], ratios: Sequence[str], head: list[str]) -> list[list[str]]:
+    """The cases of a snippet, the farthest off first."""
+    order = sorted(range(len(cases)), key=lambda n: -abs(cases[n]["planned_ratio"] - 1))
+    rows = [head]
+    for n in order:
+        case, quote = cases[n], f"{snippet}.step_cases.{n}"
+        sizes = f"{case['micro_batch']} × {case['context']:,}"
+        told = f"{case['recipe']}, {case['attention']}, {case['checkpointing']}, {sizes}"
+        more = [f"{case['chunks']}"] if "chunks" in case else []
+        cells = [f"{{{{ {quote}.{ratio}:.4f }}}}" for ratio in ratios]
+        rows.append([case["model"], told, *more, str(case["accumulation"]), f"{{{{ {quote}.counted_bytes }}}}", *cells])
+    return rows
+
+
+def ours(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """All steps of our modules."""
+    head = [labels[key] for key in ("model", "step", "chunks", "accumulation", "counted", "ratio")]
+    return _steps("plan_check", values["plan_check.step_cases"] or [], ["planned_ratio"], head)
+
+
+def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """All steps of transformers' modules."""
+    head = [labels[key] for key in ("model", "step", "accumulation", "counted", "ratio", "composed")]
+    return _steps("plan_theirs", values["plan_theirs.step_cases"] or [], ["planned_ratio", "composed_ratio"], head)
+
+
+def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """What each estimator says over the count, and what it leaves out."""
+    rows = [[labels["tool"], *(labels[step] for step in STEPS), labels["without"]]]
+    rows.append([labels["count"], *(f"{{{{ plan_others.counted_bytes.{step} }}}}" for step in STEPS), ""])
+    for tool in TOOLS:
+        cells = (f"{{{{ plan_others.said_ratio.{tool}.{step}:.3f }}}}" for step in STEPS)
+        rows.append([labels[tool], *cells, labels[f"without_{tool}"]])
+    return rows
+
+
+def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """Each published figure, linked to its source, ours, and the ratio."""
+    rows = [[labels[key] for key in ("what", "published", "planned", "ratio")]]
+    for n, case in enumerate(values["plan_cases.cases"] or []):
+        unit, style = PUBLISHED[case["kind"]]
+        style = f":{style}" if style else ""
+        said, planned = (f"{{{{ plan_cases.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
+        what = f"{labels[case['kind']]}: {case['model']}, {labels.get(case['part'], case['part'])}"
+        rows.append([what, f"{said} [↗]({case['source']})", planned, f"{{{{ plan_cases.cases.{n}.ratio:.3f }}}}"])
+    return rows

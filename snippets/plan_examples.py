@@ -1,0 +1,75 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# ///
+"""Six questions that people ask first, answered by the planner; and one run, beside what its makers report."""
+
+# --8<-- [start:setup]
+from types import SimpleNamespace
+from typing import Any
+
+from plan import plan  # it lies beside this file
+
+
+def ask(**options: Any) -> SimpleNamespace:
+    return SimpleNamespace(**plan(**options))
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:fits]
+LLAMA = {"model": "llama-3-8b", "context": 8_192}
+whole = ask(**LLAMA, gpu="H200 SXM", checkpointing="full")
+h200_needs_bytes = whole.memory_bytes["total"]
+h200_has_bytes = int(whole.gpu_bytes)
+h200_missing_bytes = h200_needs_bytes - h200_has_bytes
+rungs = {rung["try"]: rung["fits"] for rung in whole.ladder}
+h200_first_that_fits = next(name for name, fits in rungs.items() if fits)
+print(f"one H200: {h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
+assert not whole.fits and h200_first_that_fits == "8-bit AdamW"
+# --8<-- [end:fits]
+
+
+# --8<-- [start:eight]
+EIGHT = LLAMA | {"gpu": "H100 SXM", "gpus": 8, "zero": 3}
+kept, again = (ask(**EIGHT, checkpointing=checkpointing) for checkpointing in ("none", "full"))
+eight_micro_batch = {"none": kept.largest_micro_batch, "full": again.largest_micro_batch}
+eight_needs_bytes = {"none": kept.memory_bytes["total"], "full": again.memory_bytes["total"]}
+eight_has_bytes = int(kept.gpu_bytes)
+recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
+work = again.flops_a_token["all"]
+recomputing_costs_share = work["again"] / (work["device"] - work["again"])
+print(f"eight H100s: micro-batches of {eight_micro_batch}")
+# --8<-- [end:eight]
+
+
+# --8<-- [start:time]
+TOKENS, PRICE, MFU, TOKENS_A_GPU = 100 * 10**9, 2.5, 0.4, 12_000  # these in a second
+run = ask(**EIGHT, tokens=TOKENS, price=PRICE, mfu=MFU)
+days_for_tokens = run.days
+money_for_tokens = run.money
+implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu
+print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f} to pay; MFU {implied_share:.1%}")
+# --8<-- [end:time]
+
+
+# --8<-- [start:qlora]
+QLORA = {"model": "llama-3-70b", "gpu": "L40S", "lora": 16, "base": "4bit", "checkpointing": "full"}
+QLORA_CONTEXT = 1_024
+qlora = ask(**QLORA, context=QLORA_CONTEXT)
+qlora_needs_bytes = qlora.memory_bytes["total"]
+qlora_has_bytes = int(qlora.gpu_bytes)
+qlora_longest_tokens = qlora.longest_context
+print(f"70B QLoRA: {qlora_needs_bytes / 2**30:.1f} of {qlora_has_bytes / 2**30:.1f} GiB")
+# --8<-- [end:qlora]
+
+
+# --8<-- [start:reported]
+REPORTED_GPU_HOURS, REPORTED_TOKENS = 1_300_000, 15 * 10**12  # Llama 3 8B's model card
+planned_gpu_hours = ask(**EIGHT, tokens=REPORTED_TOKENS, mfu=MFU).gpu_hours
+reported_to_planned_ratio = REPORTED_GPU_HOURS / planned_gpu_hours
+reported_share_of_peak = MFU / reported_to_planned_ratio
+fifteen_trillion_days = planned_gpu_hours / 8 / 24
+print(f"{planned_gpu_hours:,.0f} GPU-hours planned, {REPORTED_GPU_HOURS:,} reported")
+# --8<-- [end:reported]

@@ -1,0 +1,290 @@
+"""The planner's page answers on a phone what people ask first, keeps what was asked, and says which field to mend."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.conftest import ROOT, serve
+from tests.test_plan import REFUSED
+
+PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
+words = PLANNER.words
+EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan_examples.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def served(site: Path, address: str) -> Iterator[None]:
+    with serve(site, urlparse(address).port or 0):
+        yield
+
+
+@pytest.fixture
+def phone(page: Page) -> Page:
+    page.set_viewport_size({"width": 390, "height": 844})
+    return page
+
+
+def put(page: Page, **fields: str) -> None:
+    """Fills in fields by their names; a question may need five of them."""
+    assert len(fields) <= 5
+    for name, value in fields.items():
+        field = page.locator(f".planner [name={name}]")
+        if field.evaluate("field => field.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+
+
+def gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+LADDER = ".planner-answer section:nth-of-type(3) tr"
+QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is filled in, and what stands where then
+    "does Llama 3 8B train on one H200?": (
+        {"gpu": "H200 SXM", "gpus": "1"},
+        {".planner-verdict": f"Does not fit: {gib(EXAMPLES['h200_missing_bytes'])} too many", LADDER: "8-bit AdamW"},
+    ),
+    "with which micro-batch on eight 80 GB cards at 8k?": (
+        {"gpu": "H100 SXM", "gpus": "8", "context": "8192", "zero": "3", "checkpointing": "none"},
+        {".planner-facts": f"micro-batch up to {EXAMPLES['eight_micro_batch']['none']}"},
+    ),
+    "how many days for 100B tokens, how much money?": (
+        {"tokens": "100B", "price": "2.5"},
+        {".planner-facts": f"{EXAMPLES['days_for_tokens']:.1f} days{EXAMPLES['money_for_tokens']:,.0f} to pay"},
+    ),
+    "what does full checkpointing free and cost?": (
+        {},
+        {
+            ".planner-answer section:nth-of-type(2)": f"frees {gib(EXAMPLES['recomputing_frees_bytes'])}, a step takes"
+            f" {100 * EXAMPLES['recomputing_costs_share']:.0f} % longer"
+        },
+    ),
+    "what MFU is 12,000 tokens/s a GPU?": (
+        {"speed": "12000", "speed_in": "each", "checkpointing": "none"},
+        {".planner-facts": f"MFU {100 * EXAMPLES['implied_share']:.1f} %"},
+    ),
+    "does a 70B QLoRA fit on 48 GB?": (
+        {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora"},
+        {".planner-verdict": "Does not fit", ".planner-bar": ""},
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "answers"), QUESTIONS.values(), ids=QUESTIONS)
+def test_what_people_ask_first_is_answered_on_a_phone(
+    phone: Page, address: str, fields: dict[str, str], answers: dict[str, str]
+) -> None:
+    phone.goto(address + "plan/")
+    phone.locator(".planner-verdict").wait_for()
+    put(phone, **fields)
+    for place, text in answers.items():
+        expect(phone.locator(place).filter(has_text=text).first).to_be_attached()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("path", ["plan/", "zh/plan/", "", "zh/"])
+def test_the_answer_stays_in_sight_while_one_types(phone: Page, address: str, path: str) -> None:
+    phone.goto(address + path)
+    phone.locator(".planner-verdict").wait_for()
+    for field in phone.locator(".planner-fields > label:not([hidden]) > [name]").all():
+        field.focus()
+        strip, box = phone.locator(".planner-strip").bounding_box(), field.bounding_box()
+        assert strip and box
+        assert strip["y"] >= 0 and strip["y"] + strip["height"] <= box["y"] < 844
+
+
+def test_by_keyboard_alone(page: Page, address: str) -> None:
+    page.goto(address + "plan/")
+    page.locator(".planner-verdict").wait_for()
+    page.locator("#planner-gpus").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("16")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "context"
+    expect(page.locator(".planner-answer section").nth(1)).to_contain_text("131,072 tokens")
+
+
+def asked(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlparse(page.url).query)
+
+
+def test_what_was_asked_survives_links_language_and_back(page: Page, address: str) -> None:
+    page.goto(address + "plan/")
+    page.locator(".planner-verdict").wait_for()
+    put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
+    verdict = page.locator(".planner-verdict").inner_text()
+    page.wait_for_function("location.search.includes('gpus=96')")
+
+    def same() -> None:
+        expect(page.locator("#planner-gpus")).to_have_value("96")
+        expect(page.locator("#planner-model")).to_have_value("llama-3-70b")
+        assert asked(page)["gpus"] == ["96"] and asked(page)["tokens"] == ["２Ｔ"]
+
+    page.locator(".md-nav--secondary a[href$='#examples']").locator("visible=true").click()
+    expect(page).to_have_url(re.compile("#examples$"))
+    same()
+    page.locator(".footnote-ref").first.click()
+    expect(page).to_have_url(re.compile("#fn"))
+    same()
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    page.locator(".planner-verdict").wait_for()
+    same()
+    page.get_by_role("link", name="English").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+    page.locator(".planner-answer a", has_text="logits").click()
+    expect(page).to_have_url(address + "full-ledger/")
+    expect(page.locator(".language-switch")).to_have_attribute("href", "/zh/full-ledger/")
+    page.go_back()
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+    same()
+    page.reload()
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+
+
+def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None:
+    phone.goto(address)
+    phone.locator(".planner-verdict").wait_for()
+    put(phone, model="gpt2-xl", gpu="L4", gpus="2", context="1024")
+    verdict = phone.locator(".planner-verdict").inner_text()
+    phone.wait_for_function("document.querySelector('.planner-all').href.includes('gpt2-xl')")
+    phone.locator(".planner-all").click()
+    expect(phone).to_have_url(re.compile("/plan/.*gpt2-xl"))
+    expect(phone.locator(".planner-verdict")).to_have_text(verdict)
+
+
+def test_an_address_may_hold_anything(page: Page, address: str) -> None:
+    for query, text in (
+        ("?model=llama-3-8b&gpu=B999", "GPU: 'B999' is not known"),
+        ("?model=llama-3-8b&gpu=L4&tokens=7e+10#%E0%A4%A", "Does not fit"),
+        ("?model=%3Cb%3E&gpu=L4", "Model: '<b>' is not known"),
+    ):
+        page.goto("about:blank")
+        page.goto(address + "plan/" + query)
+        expect(page.locator(".planner-verdict")).to_contain_text(text)
+
+
+ERRORS = [  # as it was asked before: each was taken, or refused without a name
+    ({"tokens": "1,5"}, "tokens", "Tokens to train on: in '1,5' the comma", "训练词元数：'1,5' 里的逗号"),
+    ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
+    ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每 GPU 小时的价格：'1e308' 不在"),
+    ({"context": "8k"}, "context", "Context, tokens: '8k' can be thousands", "上下文（词元）：'8k' 可能是 1000"),
+    ({"gpu": "T4"}, "recipe", "Weights and state: T4 multiplies no bfloat16", "权重与状态的精度：T4 没有 bfloat16"),
+    ({"model": "config", "config": "{"}, "config", "config.json: this is not JSON", "config.json：这不是 JSON"),
+    ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give layers", "形状：d_model="),
+]
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_an_error_names_the_field_in_the_pages_language(page: Page, address: str, language: str) -> None:
+    page.goto(address + language + "plan/")
+    for fields, name, english, chinese in ERRORS:
+        before = {field: page.locator(f"#planner-{field}").input_value() for field in fields}
+        put(page, **fields)
+        expect(page.locator(".planner-verdict")).to_contain_text(chinese if language else english)
+        field = page.locator(f"#planner-{name}")
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_attribute("aria-describedby", "planner-error")
+        put(page, **dict(reversed(before.items())))  # a field is there while it is chosen
+        expect(page.locator("[aria-invalid]")).to_have_count(0)
+
+
+def test_every_error_of_the_planner_has_its_chinese() -> None:
+    told = words("zh")
+    sentences = [sentence for sentence in said_by_plan() if not re.match("--(tensor|pipeline|zeor)", sentence)]
+    assert len(sentences) > 30
+    for sentence in sentences:
+        name, text = re.fullmatch(r"--([\w-]+): (.*)", sentence, re.DOTALL).groups()  # type: ignore[union-attr]
+        assert name.replace("-", "_") in told["fields"] or name in ("mfu", "tokens-per-second", "step-seconds", "base")
+        known = [pattern for pattern, _ in told["errors"] if re.search(pattern.replace("[^]", r"[\s\S]"), text)]
+        assert known, sentence
+
+
+def said_by_plan() -> Iterator[str]:
+    """What plan() says of each thing that it refuses."""
+    from plan import plan
+
+    from tests.test_plan import CONFIG, SMALL
+
+    for asked, _ in REFUSED.values():
+        try:
+            plan(**(SMALL | asked))
+        except ValueError as error:
+            yield str(error)
+    changes: list[dict[str, Any]] = [{"model_type": "mamba"}, {"hidden_size": None}, {"hidden_size": 66}]
+    changes += [
+        {"attention_bias": True},
+        {"mlp_bias": True},
+        {"tie_word_embeddings": "no"},
+        {"quantization_config": {}},
+    ]
+    changes += [
+        {"quantization_config": {"bits": 4}},
+        {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 9},
+    ]
+    for change in changes:
+        try:
+            plan(gpu="L4", context=1024, config=CONFIG | change)
+        except ValueError as error:
+            yield str(error)
+
+
+def test_both_languages_have_the_same_words() -> None:
+    def keys(value: Any) -> Any:
+        return {key: keys(each) for key, each in value.items()} if isinstance(value, dict) else None
+
+    english, chinese = ({**words(language), "errors": None} for language in ("en", "zh"))
+    assert keys(english) == keys(chinese)
+    held = [re.findall(r"\{\w+\}", json.dumps(told, ensure_ascii=False)) for told in (english, chinese)]
+    assert sorted(held[0]) == sorted(held[1])
+
+
+def test_each_line_leads_to_a_page_that_is_there(site: Path) -> None:
+    told = words("en")
+    targets = [entry[-1] for part in ("lines", "details", "rungs") for entry in told[part].values()]
+    for target in [*targets, told["recomputing"][-1]]:
+        path, _, anchor = target.partition("#")
+        page = (site / path / "index.html").read_text(encoding="utf-8")
+        assert not anchor or f'id="{anchor}"' in page
+
+
+@pytest.mark.parametrize("path", ["plan/", "zh/plan/"])
+def test_without_scripts_there_are_worked_examples(browser: Browser, address: str, path: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + path)
+    expect(page.locator("form.planner")).to_be_hidden()
+    expect(page.locator("h2#examples ~ div table tbody tr, h2#examples ~ table tbody tr").first).to_be_visible()
+    expect(page.locator("tbody tr", has_text=gib(EXAMPLES["recomputing_frees_bytes"]))).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize(("path", "text"), [("plan/", "Try first: nvidia-smi"), ("zh/plan/", "先试：nvidia-smi")])
+def test_an_out_of_memory_message_is_explained(phone: Page, address: str, path: str, text: str) -> None:
+    from tests.test_planner_memory import SHARED
+
+    phone.goto(address + path)
+    phone.locator("#planner-message").fill(SHARED)
+    expect(phone.locator(".planner-first")).to_contain_text(text)
+    expect(phone.locator(".planner-memory tr")).to_have_count(7)
+    phone.locator("#planner-message").fill("a segmentation fault")
+    expect(phone.locator(".planner-memory tr")).to_have_count(0)
+
+
+def test_who_has_no_form_before_him_does_not_load_the_planner(page: Page, address: str) -> None:
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(urlparse(request.url).path))
+    page.goto(address + "gradients/", wait_until="networkidle")
+    assert "/assets/book.js" in fetched and "/assets/planner.js" not in fetched

@@ -1,0 +1,261 @@
+"""The planner's page computes and writes, to the last digit, what plan.py does: its script is translated from it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import plan_options
+import plan_page
+import pytest
+from gpus import GPUS, TPUS
+from plan_options import OPTIONS
+from py_mini_racer import MiniRacer
+from shapes import SHAPES
+
+PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
+TRANSLATE: Any = importlib.import_module("docs.theme.translate")
+engine, translate, TranslationError = PLANNER.engine, TRANSLATE.translate, TRANSLATE.TranslationError
+
+# What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost.
+BRIDGE = """
+const tell = (x) => x instanceof Map ? Object.fromEntries([...x].map(([key, each]) => [key, tell(each)]))
+  : Array.isArray(x) ? x.map(tell) 
+  : typeof x === "bigint" ? `${x}n` : typeof x === "number" ? `${$repr(x)}f` : x ?? null;
+const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
+  try { return [answer, recomputing].map((f) => tell(f(new Map(Object.entries(fields))))) } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    return error.message;
+  }
+}));
+const formatted = (text) => JSON.stringify($json_loads(text).map(([x, spec]) => $format(x, spec)));
+const quotients = (text) => JSON.stringify($json_loads(text).map(([a, b]) => $repr($div(a, b))));
+"""
+
+
+class Pasted:
+    """A path on a page: the text that was pasted is what it holds."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def read_text(self, encoding: str) -> str:
+        return self.text
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[MiniRacer]:
+    context = MiniRacer()
+    context.eval(engine() + BRIDGE)
+    yield context
+    context.close()
+
+
+def tell(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): tell(each) for key, each in value.items()}
+        case list() | tuple():
+            return [tell(each) for each in value]
+        case bool() | None | str():
+            return value
+    return f"{value}{'n' if isinstance(value, int) else 'f'}"
+
+
+def answered(fields: dict[str, str]) -> Any:
+    try:
+        return [tell(plan_page.answer(fields)), tell(plan_page.recomputing(fields))]
+    except ValueError as error:
+        return str(error)
+
+
+NUMBERS = [name for name, option in OPTIONS.items() if option.kind in ("count", "length", "bytes", "number", "share")]
+SIZES = [
+    name
+    for name in NUMBERS
+    if name in ("gpus", "micro_batch", "accumulation", "chunks", "allowance", "tokens", "price")
+]
+ENDS = ["", "", "", "k", "M", "B", "T", "GB", "GiB", " GiB", "MB", "mib", "e3", "E-2", "%", "元"]
+
+
+def number(drawn: random.Random, kind: str) -> str:
+    """As somebody may write it, anywhere in the range of the field: log-uniform from its smallest to its largest."""
+    low = {"count": 0.0, "length": 0.0, "bytes": 3.0}.get(kind, -6.0)
+    value = 10 ** drawn.uniform(low, 0.0 if kind == "share" else 18.0)
+    whole = kind in ("count", "length") and drawn.random() < 0.95
+    text = str(int(value)) if whole else repr(value) if drawn.random() < 0.5 else f"{value:.{drawn.randint(0, 6)}f}"
+    if drawn.random() < 0.1:
+        text = text.translate({ord("0") + digit: 0xFF10 + digit for digit in range(10)})  # as Chinese keyboards may
+    return text + (
+        drawn.choice(["B", "kB", "GiB"]) if kind == "bytes" else drawn.choice(ENDS) if drawn.random() < 0.07 else ""
+    )
+
+
+CONFIG = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "rope_theta": 1000000.0,
+    "tie_word_embeddings": False,
+    "sliding_window": 131072,
+}
+
+
+def draw(drawn: random.Random) -> dict[str, str]:
+    """A form that somebody has filled in: most of it modest, some of it anything."""
+    fields = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
+    fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
+    for name, option in OPTIONS.items():
+        if isinstance(option.kind, tuple) and drawn.random() < 0.5:
+            fields[name] = drawn.choice(option.kind)
+    for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
+        fields[name] = number(drawn, str(OPTIONS[name].kind))
+    if drawn.random() < 0.3:
+        fields |= {"tokens": number(drawn, "count"), "price": number(drawn, "number")}
+    if drawn.random() < 0.15:
+        fields |= {"speed_in": drawn.choice(["mfu", "tokens_per_second", "each", "step_seconds"])}
+        fields["speed"] = number(drawn, "share" if fields["speed_in"] == "mfu" else "number")
+    if drawn.random() < 0.3:
+        fields |= {"trained": drawn.choice(["all", "lora", "qlora"]), "lora": number(drawn, "count")}
+    if drawn.random() < 0.2:
+        changed = CONFIG | {
+            drawn.choice(list(CONFIG)): drawn.choice([None, 0, 64, 4096, 2**60, 1.5, "x'y", True, {"a": [1]}])
+        }
+        fields |= {"model": "config", "config": drawn.choice([json.dumps(changed), json.dumps(CONFIG), "{", "[1]"])}
+    if drawn.random() < 0.1:
+        fields |= {"model": "shape"}
+        sizes = {name: int(10 ** drawn.uniform(0, 9.1)) for name in ("layers", "d_model", "heads", "kv_heads")}
+        sizes |= {name: int(10 ** drawn.uniform(0, 6)) for name in ("head_dim", "d_ff", "vocab", "experts", "tied")}
+        fields["shape"] = " ".join(f"{name}={size}" for name, size in sizes.items())
+    if drawn.random() < 0.1:
+        fields |= {"gpu": "other", "gpu_memory": number(drawn, "bytes"), "gpu_peak": number(drawn, "number")}
+    return fields
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Equal; but for what JSON.parse says of a text, which each language says in its own words."""
+    marks = ("cannot be read as JSON", "Python int too large")
+    if isinstance(ours, str) and any(mark in ours for mark in marks):
+        return isinstance(theirs, str) and ours[:15] == theirs[:15]
+    return bool(ours == theirs)
+
+
+def test_the_page_answers_what_plan_py_answers(script: MiniRacer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_options, "Path", Pasted)
+    drawn = random.Random(15)
+    forms = [draw(drawn) for _ in range(1000)]
+    texts = json.loads(str(script.call("ask", json.dumps(forms))))
+    ours = [json.loads(json.dumps(answered(fields))) for fields in forms]
+    different = [(f, a, b) for f, a, b in zip(forms, ours, texts, strict=True) if not same(a, b)]
+    assert not different, different[:3]
+    assert sum(isinstance(text, list) for text in ours) > 300 and sum(isinstance(text, str) for text in ours) > 200
+    large = [text for text in ours if isinstance(text, list) and len(text[0]["found"]["memory_bytes"]["total"]) > 17]
+    assert len(large) > 30  # beyond 2 ** 53, where a Number would drop digits
+
+
+def test_numbers_are_written_as_python_writes_them(script: MiniRacer) -> None:
+    drawn = random.Random(16)
+    numbers: list[float] = (
+        [n + 0.5 for n in range(20)] + [n / 8 for n in range(40)] + [2.675, 0.15, 1e23, 99.95, 0, 1e-7]
+    )
+    numbers += [9.5, 99.5, 999.5, 0.0009995, 123456789.5, 2.0**60, 1e22 + 2**22]
+    numbers += [10 ** drawn.uniform(-9, 24) for _ in range(2000)]
+    specs = [",.0f", ",.1f", ".1f", ".0f", ",.2f", ".3g", ".4g", ",.4g", ".1%", ".2f"]
+    cases: list[list[Any]] = [[x, drawn.choice(specs)] for x in numbers for _ in range(3)]
+    cases += [[int(10 ** drawn.uniform(0, 40)), ","] for _ in range(200)]
+    written = json.loads(str(script.call("formatted", json.dumps(cases))))
+    assert written == [format(x, spec) for x, spec in cases]
+
+
+def test_large_ints_are_divided_to_the_nearest_float(script: MiniRacer) -> None:
+    drawn = random.Random(17)
+    pairs = [
+        [int(10 ** drawn.uniform(0, 50)), int(10 ** drawn.uniform(0, 50)) * drawn.choice([1, -1])] for _ in range(1000)
+    ]
+    pairs += [[(2**53 + odd) * by, by] for odd in (1, 3, 5) for by in (3, 2**80, 7**30)]  # ties
+    assert json.loads(str(script.call("quotients", json.dumps(pairs)))) == [repr(a / b) for a, b in pairs]
+
+
+REFUSED = {
+    "a loop's else": "def f():\n    for x in [1]:\n        pass\n    else:\n        return 2",
+    "with": "def f():\n    with open('x'):\n        pass",
+    "an unknown function": "def f():\n    return open('x')",
+    "an unknown method": "def f():\n    return 'x'.swapcase()",
+    "a matrix product": "def f(a, b):\n    return a @ b",
+    "a class with a method": "class f:\n    def g(self):\n        return 1",
+    "any arguments": "def f(*a):\n    return a",
+    "a global": "def f():\n    global x\n    x = 1",
+}
+
+
+@pytest.mark.parametrize("source", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_translated_is_named_by_file_and_line(tmp_path: Path, source: str) -> None:
+    (tmp_path / "it.py").write_text(f"# a line\n{source}\n")
+    with pytest.raises(TranslationError, match=r"it\.py:[234]: .* is not translated; write it plainer"):
+        translate([tmp_path], {"it": ["f"]})
+
+
+def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("x = 1\n")
+    (tmp_path / "two.py").write_text("import one\nx = 2\ny = one.x + x\n")
+    with pytest.raises(TranslationError, match="more than one binds x"):
+        translate([tmp_path], {"two": ["y"]})
+
+
+PYTHON: dict[str, Callable[..., Any]] = {}
+SAMPLE = """
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.5
+
+
+def numbers(limit: int, *, step: int = 3):
+    n = 0
+    while n < limit:
+        if n % 2 == 0 and n != 4:
+            yield n
+        elif not n - 5:
+            yield from (-n, n // 2, -n // 2, n / 2, 2**n)
+        n += 1 if step > 3 or limit < step else 2 - 1
+
+
+def f(n):
+    a, (b, c) = 1, (2.5, [n, *range(2)])
+    text = "".join(sorted({"b", "a"})) + f"{n:>3}"[:0] + f"{a!r} {b} {c} {n:,} {'q' if a in c else 1e-7}"
+    square = {k: v for k, v in enumerate(numbers(n, step=4)) if v or k}
+    square |= {"last": [x * y for x in range(3) for y in range(x)]}
+    square["sum"] = sum(square["last"]) + True
+    point = Point(n)._replace(y=b)
+    both = max(c, key=lambda x: -x), min(3, 2), any(c), all(c), abs(-b), round(2.5), round(3.5), int(-2.7)
+    return [text, square, point._asdict(), point == Point(n, 2.5), point is None, both, (n or 7) and "end", c[-1]]
+""".replace('f"{n:>3}"[:0] + ', "")
+
+
+def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    namespace: dict[str, Any] = {}
+    exec(compile(SAMPLE, "sample", "exec"), namespace)
+    context = MiniRacer()
+    context.eval(engine([tmp_path], {"sample": ["f"]}) + BRIDGE)
+    for n in (0, 1, 4, 9, 2**64):
+        if n < 2**64:
+            assert json.loads(context.eval(f"JSON.stringify(tell(f({n}n)))")) == json.loads(
+                json.dumps(tell(namespace["f"](n)))
+            )
+    context.close()
+
+
+def test_the_script_is_light() -> None:
+    assert len(engine()) < 80_000 and not math.isnan(len(engine()))
