@@ -23,10 +23,11 @@ from accounting import divide, get_device, get_memory_usage
 # --8<-- [start:ways]
 zeros = torch.zeros(4, 8)
 ones = torch.ones(4, 8)
-normal = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))  # mean 0, variance 1
+normal = torch.randn(4, 8)  # mean 0, variance 1
 shape_only = torch.empty(4, 8)  # not zero: whatever the memory held before
 from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
-assert {x.dtype for x in (zeros, ones, normal, shape_only, from_data)} == {torch.float32}
+made = (zeros, ones, normal, shape_only, from_data)
+assert {x.dtype for x in made} == {torch.float32}
 
 token_ids = torch.tensor([50256, 11, 198])  # integers
 mask = torch.tensor([True, True, False])
@@ -49,7 +50,7 @@ assert filled.isnan().all()
 
 # --8<-- [start:formats]
 class Format(NamedTuple):
-    """A floating-point format: the widths of its fields in bits; the sign takes one more."""
+    """A floating-point format: the widths of its fields in bits, beside the sign."""
 
     exponent_bits: int  # k
     fraction_bits: int  # m
@@ -63,22 +64,22 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "fp64": Format(11, 52, 2**52, torch.float64),  # IEEE 754: the topmost exponent is reserved
+    "fp64": Format(11, 52, 2**52, torch.float64),  # the topmost exponent is reserved
     "fp32": Format(8, 23, 2**23, torch.float32),
     "fp16": Format(5, 10, 2**10, torch.float16),
     "bf16": Format(8, 7, 2**7, torch.bfloat16),
-    "fp8_e4m3": Format(4, 3, 1, torch.float8_e4m3fn),  # one NaN, no infinity
+    "fp8_e4m3": Format(4, 3, 1, torch.float8_e4m3fn),  # one NaN a sign, no infinity
     "fp8_e5m2": Format(5, 2, 2**2, torch.float8_e5m2),
     "fp4_e2m1": Format(2, 1, 0, torch.float4_e2m1fn_x2, packed=2),  # neither
 }
 for fmt in FORMATS.values():
-    assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize  # fields are bits, an element is bytes
+    assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize
 # --8<-- [end:formats]
 
 
 # --8<-- [start:decode]
 def decode(pattern: int, fmt: Format) -> float:
-    """The number that a pattern of bits means, if it is finite (IEEE 754-2019, section 3.4)."""
+    """The finite number that a pattern of bits means (IEEE 754-2019, section 3.4)."""
     k, m = fmt.exponent_bits, fmt.fraction_bits
     bias: int = 2 ** (k - 1) - 1
     sign = -1 if pattern >> (k + m) else 1
@@ -100,14 +101,16 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # b
 
 
 def all_numbers(fmt: Format) -> list[float]:
-    """Every number from zero to the largest, in the order of patterns, as PyTorch reads them."""
-    patterns = torch.arange(2 ** (fmt.bits - 1) - fmt.reserved).to(INTEGERS[fmt.dtype.itemsize])
-    return patterns.view(fmt.dtype).double().tolist()
+    """The numbers from zero to the largest, in the order of patterns, by PyTorch."""
+    patterns = torch.arange(2 ** (fmt.bits - 1) - fmt.reserved)
+    integers = patterns.to(INTEGERS[fmt.dtype.itemsize])
+    return integers.view(fmt.dtype).double().tolist()
 
 
 for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
-    numbers = all_numbers(FORMATS[name])
-    assert numbers == [decode(pattern, FORMATS[name]) for pattern in range(len(numbers))]
+    fmt = FORMATS[name]
+    numbers = all_numbers(fmt)
+    assert numbers == [decode(pattern, fmt) for pattern in range(len(numbers))]
     assert numbers == sorted(numbers)  # patterns in order are numbers in order
     print(f"{name:9}{len(numbers):6} patterns agree with the formulas")
 # --8<-- [end:check]
@@ -116,24 +119,26 @@ for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
 # --8<-- [start:limits]
 def limits_of(fmt: Format) -> dict[str, int | float]:
     """The ends of a format and its step at 1, all of them read off bit patterns."""
-    one = (2 ** (fmt.exponent_bits - 1) - 1) << fmt.fraction_bits  # exponent field = bias, fraction 0
+    bias: int = 2 ** (fmt.exponent_bits - 1) - 1
+    one = bias << fmt.fraction_bits  # exponent field = bias, fraction 0
     eps = decode(one + 1, fmt) - decode(one, fmt)
     return {
         "bits": fmt.bits,
         "exponent_bits": fmt.exponent_bits,
         "fraction_bits": fmt.fraction_bits,
         "largest": decode(2 ** (fmt.bits - 1) - 1 - fmt.reserved, fmt),
-        "smallest_normal": decode(1 << fmt.fraction_bits, fmt),  # exponent field 1, fraction 0
+        "smallest_normal": decode(1 << fmt.fraction_bits, fmt),  # exponent field 1
         "smallest_subnormal": decode(1, fmt),
         "eps": eps,
-        "error_share": eps / 2,  # what rounding a normal number can cost, relative to it
+        "error_share": eps / 2,  # of rounding a normal number, relative to it
     }
 
 
 limits = {name: limits_of(fmt) for name, fmt in FORMATS.items()}
 
 assert limits["bf16"]["smallest_normal"] == limits["fp32"]["smallest_normal"]
-assert limits["bf16"]["smallest_subnormal"] > 60_000 * limits["fp32"]["smallest_subnormal"]
+coarsest, finest = (limits[name]["smallest_subnormal"] for name in ("bf16", "fp32"))
+assert coarsest == 2**16 * finest
 # --8<-- [end:limits]
 
 
@@ -144,26 +149,30 @@ for name, fmt in FORMATS.items():
         assert info.max == ours["largest"]
         assert info.smallest_normal == ours["smallest_normal"]
         assert info.eps == ours["eps"]
-        print(f"{name:9}max {info.max:<12.4g}eps {info.eps:<12.4g}resolution {info.resolution:g}")
+        print(f"{name:9}max {info.max:<12.4g}", end="")
+        print(f"eps {info.eps:<12.4g}resolution {info.resolution:g}")
 # --8<-- [end:finfo]
 
 
 # --8<-- [start:encode]
 def encode(x: float, fmt: Format) -> int:
-    """The pattern of the number nearest to a finite x; of two as near, the one that ends in 0."""
+    """The pattern of the number nearest to x; of two as near, the one ending in 0."""
     if fmt.packed == 1:
         stored = torch.tensor(x, dtype=fmt.dtype)
-        return int(stored.view(INTEGERS[fmt.dtype.itemsize]).item()) & ((1 << fmt.bits) - 1)
-    sign_bit = 1 << (fmt.bits - 1)  # PyTorch converts nothing to fp4: try all its numbers
+        integer = stored.view(INTEGERS[fmt.dtype.itemsize])
+        return int(integer.item()) & ((1 << fmt.bits) - 1)
+    sign_bit = 1 << (fmt.bits - 1)  # fp4, to which PyTorch converts nothing: try all
     patterns = range(sign_bit - fmt.reserved)
-    nearest = min(patterns, key=lambda pattern: (abs(decode(pattern, fmt) - abs(x)), pattern % 2))
+    misses = [(abs(decode(pattern, fmt) - abs(x)), pattern % 2) for pattern in patterns]
+    nearest = misses.index(min(misses))
     return nearest + (sign_bit if x < 0 else 0)
 
 
 def fields_of(x: float, fmt: Format) -> str:
     """Sign, exponent and fraction of x as it is stored, with a space between."""
     digits = f"{encode(x, fmt):0{fmt.bits}b}"
-    return f"{digits[0]} {digits[1 : 1 + fmt.exponent_bits]} {digits[1 + fmt.exponent_bits :]}"
+    end = 1 + fmt.exponent_bits
+    return f"{digits[0]} {digits[1:end]} {digits[end:]}"
 
 
 # --8<-- [end:encode]
@@ -188,9 +197,15 @@ assert x == TINY and x.item() == tiny_stored["bf16"] == 1.0011717677116394e-08
 half_stored = {name: decode(encode(0.5, fmt), fmt) for name, fmt in FORMATS.items()}
 assert set(half_stored.values()) == {0.5}  # a power of two: exact in all of them
 
+
+def miss_of_third(x: float) -> float:
+    """By how much x misses one third, relative to it."""
+    return float(abs(3 * Fraction(x) - 1))
+
+
 third_fields = {name: fields_of(1 / 3, fmt) for name, fmt in FORMATS.items()}
 third_stored = {name: decode(encode(1 / 3, fmt), fmt) for name, fmt in FORMATS.items()}
-third_error_share = {name: float(abs(3 * Fraction(x) - 1)) for name, x in third_stored.items()}
+third_error_share = {name: miss_of_third(x) for name, x in third_stored.items()}
 for name, stored in third_stored.items():
     print(f"{name:9}{stored}")
     is_normal = stored >= limits[name]["smallest_normal"]
@@ -204,18 +219,19 @@ STEPS, STEP_SIZE = 1000, 1e-3
 
 
 def walk(dtype: torch.dtype) -> float:
-    """Where a number ends that starts at 1 and takes all steps; 2, if nothing is lost."""
+    """Where a number ends that starts at 1 and takes all steps; without loss, at 2."""
     total = torch.ones((), dtype=dtype)
     for _ in range(STEPS):
         total += STEP_SIZE
     return total.item()
 
 
-walked = {name: walk(FORMATS[name].dtype) for name in ("fp64", "fp32", "fp16", "bf16")}
+WIDE = ("fp64", "fp32", "fp16", "bf16")
+walked = {name: walk(FORMATS[name].dtype) for name in WIDE}
 for name, end in walked.items():
     print(f"{name:6}{end}")
 assert walked["bf16"] == 1  # exactly
-assert limits["bf16"]["error_share"] > STEP_SIZE  # not half a step: each sum rounds back
+assert limits["bf16"]["error_share"] > STEP_SIZE  # each sum rounds back
 # --8<-- [end:resolution]
 
 
@@ -226,14 +242,17 @@ generator = torch.Generator().manual_seed(0)
 rule = torch.randn(FEATURES, generator=generator)
 
 
-def draw_batch() -> tuple[torch.Tensor, torch.Tensor]:
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+def draw_batch() -> Batch:
     """Inputs, and targets that follow a linear rule with noise."""
     inputs = torch.randn(BATCH, FEATURES, generator=generator)
     return inputs, inputs @ rule + torch.randn(BATCH, generator=generator)
 
 
-def gradient_of(batch: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    """The gradient of half the mean squared error of a linear model whose weights are 0."""
+def gradient_of(batch: Batch, dtype: torch.dtype) -> torch.Tensor:
+    """Of half the mean squared error of a linear model whose weights are 0."""
     inputs, targets = (tensor.to(dtype) for tensor in batch)
     return (inputs.T @ -targets / BATCH).float()
 
@@ -260,7 +279,7 @@ assert measured_noise_ratio > 50
 # --8<-- [start:cancel]
 exact_x, exact_y = (tensor.double() for tensor in batch)
 coarse_x, coarse_y = (tensor.bfloat16().double() for tensor in batch)
-errors = coarse_x * coarse_y[:, None] - exact_x * exact_y[:, None]  # of each term of each sum
+errors = coarse_x * coarse_y[:, None] - exact_x * exact_y[:, None]  # of each term
 measured_cancelled_ratio = (errors.abs().sum(0).norm() / errors.sum(0).norm()).item()
 print(f"all in one direction: {measured_cancelled_ratio:.1f} times the error")
 assert measured_cancelled_ratio > 3
@@ -290,7 +309,7 @@ SCALE = 2**15
 
 
 def gradient(scale: int) -> float:
-    """d loss / d weight = 1e-4 · 1e-4 in fp16, as backward makes it, the loss scaled up before."""
+    """d loss / d weight = 1e-4 · 1e-4, by backward in fp16 from a scaled loss."""
     weight = torch.ones((), dtype=torch.float16, requires_grad=True)
     loss = weight * 1e-4 * 1e-4
     (scaled,) = torch.autograd.grad(loss * scale, weight)
@@ -305,14 +324,15 @@ assert math.isclose(scaled_gradient, 1e-8, rel_tol=limits["fp16"]["eps"])
 
 
 # --8<-- [start:fp8]
-in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)  # stored and converted anywhere
+in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)
 print("back in fp32:", in_fp8.float().tolist())
 try:
     in_fp8 + in_fp8  # but not added
 except NotImplementedError as error:
     print("NotImplementedError:", error)
 
-measured_e4m3_overflow = str(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item())
+too_large = torch.tensor(1000.0).to(torch.float8_e4m3fn)
+measured_e4m3_overflow = str(too_large.float().item())
 print("1000 becomes", measured_e4m3_overflow, "with torch", torch.__version__)
 
 fnuz_largest = torch.finfo(torch.float8_e4m3fnuz).max  # the E4M3 of AMD's MI300X
@@ -322,11 +342,11 @@ assert fnuz_largest == 240 != limits["fp8_e4m3"]["largest"]
 
 # --8<-- [start:memory]
 D_MODEL = 12288  # GPT-3 175B: Brown et al., 2020, table 2.1
-D_FF = 4 * D_MODEL  # section 2.1
+D_FF = 4 * D_MODEL  # its section 2.1
 
 
 def matrix_in(fmt: Format) -> torch.Tensor:
-    """The first feed-forward matrix of one GPT-3 layer; on "meta" it has a size but no memory."""
+    """The first feed-forward matrix of a GPT-3 layer: a size, no memory."""
     return torch.empty(D_MODEL, D_FF // fmt.packed, dtype=fmt.dtype, device="meta")
 
 
@@ -342,17 +362,17 @@ assert matrix_bytes["fp32"] == D_MODEL * D_FF * 4 == 2.25 * 2**30
 
 # --8<-- [start:measure]
 def bytes_in_use() -> int | None:
-    """Bytes of the GPU's memory in tensors; without a GPU, bytes of this process in RAM (Linux)."""
+    """Bytes in tensors on the GPU; without one, this process's bytes in RAM (Linux)."""
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated()
     statm = Path("/proc/self/statm")  # its second number: pages in RAM
     return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None
 
 
-before = bytes_in_use()
+before = bytes_in_use() or 0
 matrix = torch.ones(D_MODEL, D_FF, dtype=torch.bfloat16, device=get_device())
 after = bytes_in_use()
-measured_written_bytes = after - before if before is not None and after is not None else None
+measured_written_bytes = None if after is None else after - before
 measured_written_ratio = divide(measured_written_bytes, matrix_bytes["bf16"])
 print("predicted", matrix_bytes["bf16"], "bytes, measured", measured_written_bytes)
 del matrix
@@ -374,7 +394,7 @@ def last_count(fmt: Format) -> int:
     """The number at which counting by ones comes to a stand."""
     last = 1 << (fmt.fraction_bits + 1)
     assert decode(encode(last - 1.0, fmt), fmt) == last - 1  # exact so far
-    assert decode(encode(last + 1.0, fmt), fmt) == last  # halfway to the next number: rounds to even
+    assert decode(encode(last + 1.0, fmt), fmt) == last  # a tie, to even
     return last
 
 
@@ -390,7 +410,8 @@ def least_scale(x: float, fmt: str) -> int:
     return math.ceil(math.log2(limits[fmt]["smallest_normal"] / x))
 
 
-scale_powers = {name: least_scale(TINY, name) for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
+NARROW = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+scale_powers = {name: least_scale(TINY, name) for name in NARROW}
 print(scale_powers)
 fp16_ceiling = limits["fp16"]["largest"] / 2 ** scale_powers["fp16"]
 assert 2 ** scale_powers["fp16"] * TINY >= limits["fp16"]["smallest_normal"]
@@ -403,7 +424,8 @@ assert scale_powers["bf16"] < 0  # already there, with room to spare
 BLOCK, SCALE_BITS = 32, 8  # MXFP4: OCP Microscaling Formats, 2023
 
 mxfp4_bits = FORMATS["fp4_e2m1"].bits + SCALE_BITS / BLOCK
-mxfp4_matrix_bytes = matrix_bytes["fp4_e2m1"] + D_MODEL * D_FF // BLOCK * SCALE_BITS // 8
+scales_bytes = D_MODEL * D_FF // BLOCK * SCALE_BITS // 8
+mxfp4_matrix_bytes = matrix_bytes["fp4_e2m1"] + scales_bytes
 bf16_to_mxfp4_ratio = matrix_bytes["bf16"] / mxfp4_matrix_bytes
 print(f"{mxfp4_bits} bits a number, {mxfp4_matrix_bytes:,} bytes")
 print(f"bf16 takes {bf16_to_mxfp4_ratio:.2f} times as much")
