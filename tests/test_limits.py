@@ -49,7 +49,6 @@ SECTIONS = {
     "number-formats": 21,
     "optimizers": 22,
     "roofline": 14,
-    "storage-and-strides": 17,
     "tensor-operations": 15,
     "timing": 19,
     "training-loop": 26,
