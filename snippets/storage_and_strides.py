@@ -14,6 +14,7 @@ import torch
 
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
+    Timing,
     divide,
     get_allocated_bytes,
     get_device,
@@ -278,8 +279,9 @@ for name, timing in measured_copies.items():
 
 
 # --8<-- [start:compare]
-def compare(seconds: float) -> dict[str, float | None]:
+def compare(timing: Timing) -> dict[str, float | None]:
     """A copy's rate, and its time over that of the first and over the prediction."""
+    seconds = timing.median_seconds
     rate = measured_moved_bytes / seconds
     return {
         "rate_bytes_per_second": rate,
@@ -292,9 +294,7 @@ def compare(seconds: float) -> dict[str, float | None]:
 measured_contiguous_seconds = measured_copies["contiguous"].median_seconds
 measured_transposed_seconds = measured_copies["transposed"].median_seconds
 measured_slowdown_ratio = measured_transposed_seconds / measured_contiguous_seconds
-measured_rates = {
-    name: compare(timing.median_seconds) for name, timing in measured_copies.items()
-}
+measured_rates = {name: compare(t) for name, t in measured_copies.items()}
 print(f"transposed takes {measured_slowdown_ratio:.2f} times as long")
 # --8<-- [end:compare]
 

@@ -61,7 +61,6 @@ SECTION_LINES = {
     "gpt2-parameters": 34,
     "gpu-memory": 33,
     "gradients": 28,
-    "hardware": 29,
     "mfu": 36,
     "mixed-precision": 44,
     "models-and-initialization": 43,
