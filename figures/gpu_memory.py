@@ -7,15 +7,46 @@ from typing import Any
 
 from figures.axes import Axes, Scale
 from figures.svg import Drawing
+from ledger.units import format_value
 
 WIDTH = 640
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 MIB = 2**20
 
 
+def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """A CPU and a GPU, each above its memory, and the link between these: connections as wide as their rates."""
+    rates = values["gpu_memory.PATHS_BYTES_PER_SECOND"] or {}
+    box, height, gap, top = 240, 44, 60, 26
+    drawing = Drawing(WIDTH, top + 2 * height + gap + 30)
+    bottom, scale = top + height + gap, 0.8 * box / max(rates.values(), default=1)
+
+    def rate(name: str) -> str:
+        return format_value(rates.get(name), "bytes_per_second", language=labels["language"])
+
+    for colour, (name, x) in enumerate({"cpu": 0, "gpu": WIDTH - box}.items()):
+        middle, width = x + box / 2, rates.get(name, 0) * scale
+        drawing.text(middle, top - 10, labels[name], anchor="middle")
+        drawing.add(
+            "rect", f"fill-{colour}", x=middle - width / 2, y=top + height, width=width, height=gap, fill_opacity=0.45
+        )
+        for y, label in ((top, labels[f"{name}_chip"]), (bottom, labels[f"{name}_memory"])):
+            drawing.rect(x + 1, y, box - 2, height, "faint", rx=4)
+            drawing.rect(x + 1, y, box - 2, height, "stroke-muted", rx=4)
+            drawing.text(middle, y + 27, label, anchor="middle")
+        beside = middle + width / 2 + 8 if width < box / 4 else middle
+        drawing.text(beside, top + height + 35, rate(name), anchor="start" if beside > middle else "middle")
+    thickness = rates.get("link", 0) * scale
+    level = bottom + height / 2
+    drawing.add("rect", "fill-2", x=box, y=level - thickness / 2, width=WIDTH - 2 * box, height=thickness)
+    drawing.text(WIDTH / 2, level - 12, labels["link"], anchor="middle")
+    drawing.text(WIDTH / 2, level + 24, rate("link"), anchor="middle")
+    return str(drawing)
+
+
 def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Two segments with their blocks, in use or free, and the request that no gap can hold, on one scale."""
-    rows = values["gpu_memory.fragmented_segments"] or []
+    rows = values["gpu_memory.in_use"] or []
     wanted = values["gpu_memory.NEXT_BYTES"] or 0
     left, height, pitch = 110, 40, 62
     longest = max((sum(size for size, _ in row) for row in rows), default=0) or 1
@@ -46,7 +77,12 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes after each allocation of a training step, stacked by kind; a dot where the allocator's history has them."""
-    stacks = values["gpu_memory.timeline"] or []
+    stacks: list[dict[str, int]] = []
+    held = dict.fromkeys(values["gpu_memory.KINDS"] or [], 0)
+    for kind, change in values["gpu_memory.changes"] or []:
+        held[kind] += change
+        if change > 0:
+            stacks.append(dict(held))
     measured = values["gpu_memory.measured_step.timeline_bytes"] or []
     num_forward = 1 + 3 * (values["gpu_memory.NUM_LAYERS"] or 0)  # the input; a weight and two results a layer
     axes = Axes(Scale(labels["allocations"]), Scale("MiB"))
@@ -64,22 +100,18 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each shape: what is requested, allocated and reserved, by the model and on the device."""
+    """For each case: what is requested, allocated and reserved, by the model and on the device."""
     columns = ("shape", "requested", "allocated", "reserved", "measured_allocated", "measured_reserved")
     rows = [[labels[column] for column in columns]]
-    for name in values["gpu_memory.SHAPES"] or {}:
+    cases, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
+    for name in sorted(cases, key=lambda name: int(counts[name]["requested_bytes"])):
+        number, *shape = cases[name]
+        sizes = " × ".join(map(str, shape)) or labels["scalar"]
         quotes = [f"requests.{name}.{count}" for count in COUNTS]
         quotes += [f"measured_requests.{name}.{count}" for count in COUNTS[1:]]
-        rows.append([name.replace("x", " × "), *(f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes)])
-    return [rows[0], *sorted(rows[1:], key=lambda row: _elements(row[0]))]
-
-
-def _elements(shape: str) -> int:
-    """The number of elements of "4 × 8": records keep their keys sorted as text."""
-    product = 1
-    for size in shape.split(" × "):
-        product *= int(size)
-    return product
+        cells = [f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes]
+        rows.append([sizes if number == 1 else f"{number} × ({sizes})", *cells])
+    return rows
 
 
 def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
@@ -88,18 +120,4 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     for count in COUNTS:
         quotes = (f"step_peaks.{count}", f"measured_peaks.{count}", f"measured_peaks_ratio.{count}:times")
         rows.append([labels[count], *(f"{{{{ gpu_memory.{quote} }}}}" for quote in quotes)])
-    return rows
-
-
-def transfers(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each way to the GPU: its time, its rate, the share of the link, and its time against the plain one."""
-    rows = [[labels[column] for column in ("way", "time", "rate", "share", "relative")]]
-    for name in ("pageable", "pinned_ahead", "pinned_in_line"):
-        quotes = (
-            f"measured_transfers.{name}.median_seconds",
-            f"measured_rates.{name}.bytes_per_second",
-            f"measured_rates.{name}.link_share",
-            f"measured_rates.{name}.to_pageable_ratio",
-        )
-        rows.append([labels[name], *(f"{{{{ gpu_memory.{quote} }}}}" for quote in quotes)])
     return rows

@@ -9,7 +9,7 @@ from figures.axes import Axes, Log
 from ledger.units import format_value
 
 FIRSTS = ("context", "tensor", "product_fp32", "product_bf16", "attention")
-WAYS = ("pageable_there", "pinned_there", "pinned_back", "both")
+WAYS = ("pageable_there", "pinned_there", "in_line_there", "pinned_back", "both")
 
 
 def stock(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

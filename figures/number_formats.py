@@ -96,23 +96,6 @@ def stored(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
     return _table(labels, columns)
 
 
-def measured(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each format: the matrix predicted, by the allocator's count and by the GPU's, and what came of it."""
-    columns = {
-        "predicted": "matrix_bytes.{}",
-        "allocator": "measured_matrix.{}.allocator_bytes",
-        "allocator_ratio": "measured_matrix_ratio.{}.allocator:.4f",
-        "gpu": "measured_matrix.{}.gpu_bytes",
-        "gpu_ratio": "measured_matrix_ratio.{}.gpu:.4f",
-    }
-    rows = _table(labels, columns)
-    rows[0].append(labels["outcome"])
-    outcomes = values["number_formats.measured_matrix"] or {}
-    for name, row in zip(FORMATS, rows[1:], strict=True):
-        row.append(labels[outcomes[name]["outcome"]] if name in outcomes else "—")
-    return rows
-
-
 def _table(labels: Mapping[str, str], columns: Mapping[str, str]) -> list[list[str]]:
     """A row for each format, a column for each quoted value."""
     rows = [[labels["format"], *(labels[column] for column in columns)]]

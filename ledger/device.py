@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.environment import describe_environment
+from ledger.gpu import read_links
 from ledger.processor import name_processor
 
 
@@ -24,15 +25,21 @@ def slug(name: str) -> str:
 
 
 def describe_device() -> dict[str, Any]:
-    """The device that torch computes on here: kind, name, memory and what else it tells."""
+    """The device that torch computes on here: kind, name, memory and what else it tells.
+
+    Several GPUs are another device than one: their snippets of many ranks have a wire. The rest speaks of the first.
+    """
     import torch
 
     if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
+        properties, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
+        name = properties.name if count == 1 else f"{count} x {properties.name}"
+        several: dict[str, Any] = {"gpus": count, "links": read_links()} if count > 1 else {}
         return {
-            "id": slug(properties.name),
+            "id": slug(name),
             "kind": "cuda",
-            "name": properties.name,
+            "name": name,
+            **several,
             "memory_bytes": properties.total_memory,
             "capability": f"{properties.major}.{properties.minor}",
             "multiprocessors": properties.multi_processor_count,

@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of the first visible GPU: its state, and its clock, power and temperature while it works."""
+"""What nvidia-smi tells: the first visible GPU's state, at rest and while it works, and how several are linked."""
 
 from __future__ import annotations
 
@@ -43,6 +43,32 @@ def read_gpu_state() -> State | None:
         return _parse(asked.stdout.strip().splitlines()[0], STATE) or None
     except (OSError, subprocess.SubprocessError, IndexError):
         return None
+
+
+def read_links() -> list[str] | None:
+    """How the visible GPUs are linked, each kind once: "NV18" is 18 NVLinks, "SYS" the way between two processors.
+
+    None where nvidia-smi does not tell.
+    """
+    try:
+        asked = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    numbers = {int(number) for number in visible.split(",") if number.isdigit()}
+    return parse_links(asked.stdout, numbers) or None
+
+
+def parse_links(topology: str, visible: set[int]) -> list[str]:
+    """The kinds of link in nvidia-smi's matrix between the GPUs of these numbers; between all if there are none."""
+    rows = [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in topology.splitlines()]
+    header: list[str] = next((row for row in rows if row and row[0] == "GPU0"), [])
+    columns = [name for name in header if re.fullmatch(r"GPU\d+", name)]
+    chosen = {f"GPU{number}" for number in visible} or set(columns)
+    kinds = set()
+    for name, *cells in (row for row in rows if row is not header and row and row[0] in chosen):
+        kinds |= {kind for other, kind in zip(columns, cells, strict=False) if other in chosen and other != name}
+    return sorted(kinds)
 
 
 @contextmanager

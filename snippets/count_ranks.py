@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from accounting import Trace
 from models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
-from ranks import main
+from ranks import WAYS, main
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -98,8 +98,8 @@ def local_shards(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> li
 
 
 # --8<-- [start:count]
-two = torchrun(2, "ddp", "ddp_views", "zero_1", "fsdp", "fsdp_whole", "gloo")
-four = torchrun(4, "ddp", "fsdp")
+_two = torchrun(2, *WAYS, "gloo")
+_four = torchrun(4, "ddp", "fsdp")
 # --8<-- [end:count]
 
 
@@ -119,10 +119,10 @@ predicted_payload = {
     "fsdp": fsdp_payload(*groups(gpt2, 2)),
     "fsdp_4": fsdp_payload(*groups(gpt2, 4)),
 }
-counted_payload = {way: two[way]["payload_bytes"] for way in predicted_payload if way in two}
-counted_payload["fsdp_4"] = four["fsdp"]["payload_bytes"]
+counted_payload = {way: _two[way]["payload_bytes"] for way in predicted_payload if way in _two}
+counted_payload["fsdp_4"] = _four["fsdp"]["payload_bytes"]
 assert counted_payload == predicted_payload
-assert four["ddp"]["payload_bytes"] == two["ddp"]["payload_bytes"]
+assert _four["ddp"]["payload_bytes"] == _two["ddp"]["payload_bytes"]
 payload_bytes = {way: sum(parts.values()) for way, parts in counted_payload.items()}
 formula_bytes = {way: sum(parts.values()) for way, parts in predicted_payload.items()}
 gathered_bytes = {way: parts.get("allgather", 0) for way, parts in counted_payload.items()}
@@ -133,12 +133,12 @@ reduced_bytes = {
 
 
 # --8<-- [start:held]
-held_bytes = {way: two[way]["held_bytes"][0] for way in ("ddp", "ddp_views", "zero_1", "fsdp")}
-held_bytes["fsdp_4"] = four["fsdp"]["held_bytes"][0]
+held_bytes = {way: _two[way]["held_bytes"][0] for way in WAYS}
+held_bytes["fsdp_4"] = _four["fsdp"]["held_bytes"][0]
 held_ratio = {way: size / numbers for way, size in held_bytes.items()}
-uneven_bytes = two["zero_1"]["held_bytes"][0] - two["zero_1"]["held_bytes"][1]
+uneven_bytes = _two["zero_1"]["held_bytes"][0] - _two["zero_1"]["held_bytes"][1]
 # from the forward to the backward pass: resharded, and whole
-between_bytes = {way: two[way]["between_bytes"] for way in ("fsdp", "fsdp_whole")}
+between_bytes = {way: _two[way]["between_bytes"] for way in ("fsdp", "fsdp_whole")}
 kept_whole_bytes = between_bytes["fsdp_whole"] - between_bytes["fsdp"]
 assert kept_whole_bytes == 4 * groups(gpt2, 2)[0]
 # --8<-- [end:held]
@@ -168,7 +168,7 @@ def time_wire() -> dict[str, Any]:
     gpus = torch.cuda.device_count()
     if gpus > 1:
         return torchrun(gpus, "nccl")
-    return {} if gpus else two
+    return {} if gpus else _two
 
 
 measured_wire = time_wire()

@@ -93,12 +93,33 @@ for timing in measured_again:
 # --8<-- [end:again]
 
 
+# --8<-- [start:rounds]
+ROUNDS, CALLS = 8, 5
+
+
+def rounds_won(first: Callable[[], Any], second: Callable[[], Any]) -> int:
+    """In how many rounds the first had the smaller median; who begins changes each time."""
+    won = 0
+    for number in range(ROUNDS):
+        order = (first, second) if number % 2 == 0 else (second, first)
+        medians = {f: statistics.median(seconds_of(f) for _ in range(CALLS)) for f in order}
+        won += medians[first] < medians[second]
+    return won
+
+
+half_a, half_b = torch.randn(2, N // 2, N // 2, device=get_device())
+measured_equal_won = rounds_won(lambda: half_a @ half_b, lambda: half_a @ half_b)
+measured_half_won = rounds_won(lambda: half_a @ half_b, lambda: half_a @ half_b @ half_b)
+chance_share = 2 * 0.5**ROUNDS  # that one of two equal things wins all rounds
+print(f"equal: {measured_equal_won} of {ROUNDS}, half the work: {measured_half_won} of {ROUNDS}")
+# --8<-- [end:rounds]
+
+
 # --8<-- [start:predict]
 half_flops = matmul_flops_of(N // 2)
 flops_ratio = matmul_flops / half_flops
 assert flops_ratio == 8
 
-half_a, half_b = torch.randn(2, N // 2, N // 2, device=get_device())
 half_seconds = time_call(lambda: half_a @ half_b).median_seconds
 predicted_seconds = half_seconds * flops_ratio
 full_seconds = statistics.median(medians_seconds)
@@ -153,9 +174,9 @@ print(*device_names)
 
 # --8<-- [start:exercise_2]
 TIMES_SECONDS = (0.0200, 0.0010, 0.0010, 0.0012, 0.0013)  # the first call loads a library
-middle = statistics.median(TIMES_SECONDS)
-mean_over_median_ratio = statistics.mean(TIMES_SECONDS) / middle
-warm_mean_over_median_ratio = statistics.mean(TIMES_SECONDS[1:]) / middle
+WARM_SECONDS = TIMES_SECONDS[1:]
+mean_over_median_ratio = statistics.mean(TIMES_SECONDS) / statistics.median(TIMES_SECONDS)
+warm_mean_over_median_ratio = statistics.mean(WARM_SECONDS) / statistics.median(WARM_SECONDS)
 
 assert mean_over_median_ratio > 4
 assert abs(warm_mean_over_median_ratio - 1) < 0.1

@@ -83,12 +83,12 @@ library = library.to(device, torch.float64)  # type: ignore[arg-type]
 ours = build(SHAPE, dtype=torch.float64, device=device.type)
 ours.load_state_dict({our_name(k): v for k, v in library.state_dict().items()})
 
-prompt = torch.randint(SHAPE.vocab, (2, 20), device=device)
+prompt = torch.randint(SHAPE.vocab, (2, 20)).to(device)
 mine = generate(ours, prompt, 100)
 theirs = library.generate(prompt, max_new_tokens=100, do_sample=False)
 equal_count = int((mine == theirs)[:, 20:].sum())
-different_tokens = len(set(mine[:, 20:].flatten().tolist()))
-print(f"{equal_count} of 200 tokens equal, {different_tokens} different ones")
+measured_different = len(set(mine[:, 20:].flatten().tolist()))
+print(f"{equal_count} of 200 tokens equal, {measured_different} different ones")
 assert equal_count == 200
 # --8<-- [end:equal]
 

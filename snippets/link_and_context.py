@@ -158,6 +158,7 @@ def make_ways(size: int) -> dict[str, Callable[[], object]]:
         "host": lambda: other.copy_(pageable),
         "pageable_there": lambda: there.copy_(pageable),
         "pinned_there": lambda: there.copy_(pinned, non_blocking=True),
+        "in_line_there": lambda: there.copy_(pageable.pin_memory(), non_blocking=True),
         "pinned_back": lambda: back.copy_(there, non_blocking=True),
         "both": both,  # twice the bytes
     }
@@ -183,7 +184,7 @@ measured_by_size = {size: time_ways(size) for size in measured_sizes}
 
 
 # --8<-- [start:rates]
-WAYS = ("host", "pageable_there", "pinned_there", "pinned_back", "both")
+WAYS = ("host", "pageable_there", "pinned_there", "in_line_there", "pinned_back", "both")
 
 
 def rate(way: str, size: int) -> float | None:
@@ -198,6 +199,11 @@ def half_size(way: str) -> float | None:
     return top and top * measured_by_size[measured_sizes[0]][way]
 
 
+def add(copy: float | None, link: float | None) -> float | None:
+    """Seconds of one after the other; None where one of them is not known."""
+    return copy + link if copy and link else None
+
+
 measured_ways_bytes_per_second = {way: {size: rate(way, size) for size in measured_sizes} for way in WAYS}
 measured_top_bytes_per_second = {way: rate(way, measured_sizes[-1]) for way in WAYS}
 measured_link_share = {
@@ -205,6 +211,10 @@ measured_link_share = {
 }
 measured_both_ratio = divide(measured_top_bytes_per_second["both"], measured_top_bytes_per_second["pinned_there"])
 predicted_half_bytes = {way: half_size(way) for way in WAYS}
+measured_largest_seconds = {way: measured_by_size[measured_sizes[-1]].get(way) for way in WAYS}
+predicted_link_seconds = divide(measured_sizes[-1], predicted_link_bytes_per_second)
+predicted_in_line_seconds = add(measured_largest_seconds["host"], measured_largest_seconds["pinned_there"])
+measured_in_line_ratio = divide(measured_largest_seconds["in_line_there"], measured_largest_seconds["pageable_there"])
 for way, top in measured_top_bytes_per_second.items():
     print(f"{way:15}", f"{top / 1e9:.1f} GB/s" if top else "no GPU here")
 # --8<-- [end:rates]

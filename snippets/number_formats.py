@@ -6,55 +6,44 @@
 
 # --8<-- [start:setup]
 import math
-import sys
-import textwrap
-from collections.abc import Callable
+import mmap
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import divide, get_memory_usage
-
-
-def message_of(call: Callable[[], object]) -> str:
-    """What the error of a call says that has to fail."""
-    try:
-        call()
-    except RuntimeError as error:
-        return textwrap.fill(f"{type(error).__name__}: {error}", width=80)
-    raise AssertionError("the call was expected to fail")
-
+from accounting import divide, get_device, get_memory_usage
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:ways]
-generator = torch.Generator().manual_seed(0)
-
 zeros = torch.zeros(4, 8)
 ones = torch.ones(4, 8)
-normal = torch.randn(4, 8, generator=generator)  # mean 0, variance 1
+normal = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))  # mean 0, variance 1
+shape_only = torch.empty(4, 8)  # not zero: whatever the memory held before
 from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
-shape_only = torch.empty(4, 8, device="meta")  # no memory at all
-assert {x.dtype for x in (zeros, ones, normal, from_data, shape_only)} == {torch.float32}
+assert {x.dtype for x in (zeros, ones, normal, shape_only, from_data)} == {torch.float32}
 
-integers = torch.tensor([1, 2, 3])  # Python's integers
-print(from_data.dtype, from_data.element_size(), "bytes an element")
-print(integers.dtype, integers.element_size(), "bytes an element")
-assert integers.dtype == torch.int64
+token_ids = torch.tensor([50256, 11, 198])  # integers
+mask = torch.tensor([True, True, False])
+from_numpy = torch.from_numpy(np.zeros(3))  # keeps NumPy's type
+float_bytes, integer_bytes = from_data.element_size(), token_ids.element_size()
+for x in (from_data, token_ids, mask, from_numpy):
+    print(f"{x.dtype!s:14}{x.element_size()} bytes an element")
 # --8<-- [end:ways]
 
 
 # --8<-- [start:empty]
-torch.use_deterministic_algorithms(True)  # fills what is not initialized, so that its use shows
-not_zero = torch.empty(2, 3)
-torch.use_deterministic_algorithms(False)  # back to the default: whatever the memory held before
+torch.use_deterministic_algorithms(True)
+filled = torch.empty(2, 3)
+torch.use_deterministic_algorithms(False)  # back to the default
 
-print(not_zero)
-assert not_zero.isnan().all()
+print(filled)
+assert filled.isnan().all()
 # --8<-- [end:empty]
 
 
@@ -120,32 +109,15 @@ for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
     numbers = all_numbers(FORMATS[name])
     assert numbers == [decode(pattern, FORMATS[name]) for pattern in range(len(numbers))]
     assert numbers == sorted(numbers)  # patterns in order are numbers in order
-    print(f"{name:9}{len(numbers):6} patterns agree with the formula")
+    print(f"{name:9}{len(numbers):6} patterns agree with the formulas")
 # --8<-- [end:check]
-
-
-# --8<-- [start:normal_only]
-def decode_as_normal(pattern: int, fmt: Format) -> float:
-    """The formula for normal numbers, used for all of them: wrong where the exponent field is 0."""
-    k, m = fmt.exponent_bits, fmt.fraction_bits
-    bias: int = 2 ** (k - 1) - 1
-    scale: float = 2.0 ** ((pattern >> m) - bias)
-    fraction: float = (pattern % 2**m) / 2**m
-    return scale * (1 + fraction)
-
-
-all_bits_zero = torch.zeros((), dtype=torch.int32).view(torch.float32).item()
-claimed_zero = decode_as_normal(0, FORMATS["fp32"])
-print("the normal formula says", claimed_zero, "and PyTorch", all_bits_zero)
-assert claimed_zero != 0
-assert decode(0, FORMATS["fp32"]) == all_bits_zero == 0
-# --8<-- [end:normal_only]
 
 
 # --8<-- [start:limits]
 def limits_of(fmt: Format) -> dict[str, int | float]:
     """The ends of a format and its step at 1, all of them read off bit patterns."""
     one = (2 ** (fmt.exponent_bits - 1) - 1) << fmt.fraction_bits  # exponent field = bias, fraction 0
+    eps = decode(one + 1, fmt) - decode(one, fmt)
     return {
         "bits": fmt.bits,
         "exponent_bits": fmt.exponent_bits,
@@ -153,39 +125,27 @@ def limits_of(fmt: Format) -> dict[str, int | float]:
         "largest": decode(2 ** (fmt.bits - 1) - 1 - fmt.reserved, fmt),
         "smallest_normal": decode(1 << fmt.fraction_bits, fmt),  # exponent field 1, fraction 0
         "smallest_subnormal": decode(1, fmt),
-        "eps": decode(one + 1, fmt) - decode(one, fmt),
+        "eps": eps,
+        "error_share": eps / 2,  # what rounding a normal number can cost, relative to it
     }
 
 
 limits = {name: limits_of(fmt) for name, fmt in FORMATS.items()}
-for name, fmt in FORMATS.items():
-    if fmt.packed == 1:  # torch.finfo knows all but fp4
-        info = torch.finfo(fmt.dtype)
-        ours = (limits[name]["largest"], limits[name]["smallest_normal"], limits[name]["eps"])
-        assert ours == (info.max, info.smallest_normal, info.eps)
-    print(f"{name:9}ends at {limits[name]['largest']}")
+
+assert limits["bf16"]["smallest_normal"] == limits["fp32"]["smallest_normal"]
+assert limits["bf16"]["smallest_subnormal"] > 60_000 * limits["fp32"]["smallest_subnormal"]
 # --8<-- [end:limits]
 
 
-# --8<-- [start:baseline]
-print("Python's largest float:", sys.float_info.max)
-print("NumPy's default:       ", np.zeros(1).dtype)
-print("PyTorch's default:     ", torch.zeros(1).dtype)
-assert sys.float_info.max == limits["fp64"]["largest"]
-assert np.zeros(1).dtype == np.float64 and torch.zeros(1).dtype == torch.float32
-# --8<-- [end:baseline]
-
-
-# --8<-- [start:same_range]
-bf16, fp32 = limits["bf16"], limits["fp32"]
-assert bf16["exponent_bits"] == fp32["exponent_bits"]
-assert bf16["smallest_normal"] == fp32["smallest_normal"]
-assert bf16["largest"] < fp32["largest"]
-assert bf16["smallest_subnormal"] > 60_000 * fp32["smallest_subnormal"]
-beyond_bf16 = str(torch.tensor(fp32["largest"]).bfloat16().item())
-print(f"the largest fp32, {fp32['largest']:.4e}, is {beyond_bf16} in bf16")
-assert beyond_bf16 == "inf"
-# --8<-- [end:same_range]
+# --8<-- [start:finfo]
+for name, fmt in FORMATS.items():
+    if fmt.packed == 1:  # torch.finfo knows all but fp4
+        info, ours = torch.finfo(fmt.dtype), limits[name]
+        assert info.max == ours["largest"]
+        assert info.smallest_normal == ours["smallest_normal"]
+        assert info.eps == ours["eps"]
+        print(f"{name:9}max {info.max:<12.4g}eps {info.eps:<12.4g}resolution {info.resolution:g}")
+# --8<-- [end:finfo]
 
 
 # --8<-- [start:encode]
@@ -209,43 +169,32 @@ def fields_of(x: float, fmt: Format) -> str:
 # --8<-- [end:encode]
 
 
-# --8<-- [start:half]
-half_fields = {name: fields_of(0.5, fmt) for name, fmt in FORMATS.items()}
-half_stored = {name: decode(encode(0.5, fmt), fmt) for name, fmt in FORMATS.items()}
-for name, fields in half_fields.items():
-    print(f"{name:9}{fields}")
-assert set(half_stored.values()) == {0.5}  # exact everywhere
-# --8<-- [end:half]
-
-
 # --8<-- [start:tiny]
 TINY = 1e-8
 
-tiny_fields = {name: fields_of(TINY, fmt) for name, fmt in FORMATS.items()}
 tiny_stored = {name: decode(encode(TINY, fmt), fmt) for name, fmt in FORMATS.items()}
-for name, fields in tiny_fields.items():
-    print(f"{name:9}{fields}")
+for name in ("fp32", "fp16", "bf16"):
+    fields = [fields_of(number, FORMATS[name]) for number in (0.5, TINY)]
+    print(f"{name:6}{fields[0]:36}{fields[1]}")
 assert tiny_stored["fp16"] == 0
-assert tiny_stored["bf16"] == 1.0011717677116394e-08
+
+x = torch.tensor(TINY, dtype=torch.bfloat16)
+print("x == 1e-8:", (x == TINY).item(), " x.item():", x.item())
+assert x == TINY and x.item() == tiny_stored["bf16"] == 1.0011717677116394e-08
 # --8<-- [end:tiny]
 
 
-# --8<-- [start:equal]
-x = torch.tensor(TINY, dtype=torch.bfloat16)
-print("x == 1e-8:       ", (x == TINY).item())
-print("x.item() == 1e-8:", x.item() == TINY, " it is", x.item())
-assert x == TINY and x.item() != TINY
-# --8<-- [end:equal]
-
-
 # --8<-- [start:third]
+half_stored = {name: decode(encode(0.5, fmt), fmt) for name, fmt in FORMATS.items()}
+assert set(half_stored.values()) == {0.5}  # a power of two: exact in all of them
+
 third_fields = {name: fields_of(1 / 3, fmt) for name, fmt in FORMATS.items()}
 third_stored = {name: decode(encode(1 / 3, fmt), fmt) for name, fmt in FORMATS.items()}
 third_error_share = {name: float(abs(3 * Fraction(x) - 1)) for name, x in third_stored.items()}
 for name, stored in third_stored.items():
     print(f"{name:9}{stored}")
     is_normal = stored >= limits[name]["smallest_normal"]
-    assert third_error_share[name] <= limits[name]["eps"] / 2 or not is_normal
+    assert third_error_share[name] <= limits[name]["error_share"] or not is_normal
 assert third_stored["fp4_e2m1"] < limits["fp4_e2m1"]["smallest_normal"]
 # --8<-- [end:third]
 
@@ -266,18 +215,73 @@ walked = {name: walk(FORMATS[name].dtype) for name in ("fp64", "fp32", "fp16", "
 for name, end in walked.items():
     print(f"{name:6}{end}")
 assert walked["bf16"] == 1  # exactly
-assert limits["bf16"]["eps"] / 2 > STEP_SIZE  # not half a step: each sum rounds back
+assert limits["bf16"]["error_share"] > STEP_SIZE  # not half a step: each sum rounds back
 # --8<-- [end:resolution]
+
+
+# --8<-- [start:tolerance]
+BATCH, FEATURES = 256, 64
+
+generator = torch.Generator().manual_seed(0)
+rule = torch.randn(FEATURES, generator=generator)
+
+
+def draw_batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs, and targets that follow a linear rule with noise."""
+    inputs = torch.randn(BATCH, FEATURES, generator=generator)
+    return inputs, inputs @ rule + torch.randn(BATCH, generator=generator)
+
+
+def gradient_of(batch: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+    """The gradient of half the mean squared error of a linear model whose weights are 0."""
+    inputs, targets = (tensor.to(dtype) for tensor in batch)
+    return (inputs.T @ -targets / BATCH).float()
+
+
+def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
+    return float((after - before).norm() / before.norm())
+
+
+# --8<-- [end:tolerance]
+
+
+# --8<-- [start:noise]
+batch, next_batch = draw_batch(), draw_batch()
+in_fp32 = gradient_of(batch, torch.float32)
+measured_batch_share = relative_change(in_fp32, gradient_of(next_batch, torch.float32))
+measured_bf16_share = relative_change(in_fp32, gradient_of(batch, torch.bfloat16))
+measured_noise_ratio = measured_batch_share / measured_bf16_share
+print(f"the next batch: {measured_batch_share:.1%}")
+print(f"the same in bf16: {measured_bf16_share:.2%}")
+assert measured_noise_ratio > 50
+# --8<-- [end:noise]
+
+
+# --8<-- [start:cancel]
+exact_x, exact_y = (tensor.double() for tensor in batch)
+coarse_x, coarse_y = (tensor.bfloat16().double() for tensor in batch)
+errors = coarse_x * coarse_y[:, None] - exact_x * exact_y[:, None]  # of each term of each sum
+measured_cancelled_ratio = (errors.abs().sum(0).norm() / errors.sum(0).norm()).item()
+print(f"all in one direction: {measured_cancelled_ratio:.1f} times the error")
+assert measured_cancelled_ratio > 3
+# --8<-- [end:cancel]
 
 
 # --8<-- [start:overflow]
 FACTOR = 300
 
-factors = {name: torch.tensor(FACTOR, dtype=FORMATS[name].dtype) for name in walked}
-squares = {name: str((factor * factor).item()) for name, factor in factors.items()}
-print(squares)
-assert squares["fp16"] == "inf"
-assert float(squares["bf16"]) != FACTOR**2  # in range, but rounded
+x = torch.full((8,), float(FACTOR), dtype=torch.float16)
+
+
+def root_mean_square(x: torch.Tensor) -> float:
+    return float(x.square().mean().sqrt())
+
+
+for name, values in (("fp16", x), ("bf16", x.bfloat16()), ("fp32", x.float())):
+    print(f"{name}: {root_mean_square(values)}")
+assert root_mean_square(x) == math.inf
+assert root_mean_square(x.float()) == FACTOR
+assert torch.nn.functional.rms_norm(x, x.shape).isfinite().all()  # squares in fp32
 # --8<-- [end:overflow]
 
 
@@ -303,7 +307,10 @@ assert math.isclose(scaled_gradient, 1e-8, rel_tol=limits["fp16"]["eps"])
 # --8<-- [start:fp8]
 in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)  # stored and converted anywhere
 print("back in fp32:", in_fp8.float().tolist())
-print(message_of(lambda: in_fp8 + in_fp8))  # but not added
+try:
+    in_fp8 + in_fp8  # but not added
+except NotImplementedError as error:
+    print("NotImplementedError:", error)
 
 measured_e4m3_overflow = str(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item())
 print("1000 becomes", measured_e4m3_overflow, "with torch", torch.__version__)
@@ -325,66 +332,31 @@ def matrix_in(fmt: Format) -> torch.Tensor:
 
 small_bytes = get_memory_usage(zeros)
 matrix_bytes = {name: get_memory_usage(matrix_in(fmt)) for name, fmt in FORMATS.items()}
+print(f"4 × 8    {small_bytes:14,} bytes")
 for name, held in matrix_bytes.items():
     print(f"{name:9}{held:14,} bytes")
 assert small_bytes == 4 * 8 * 4 == 128
 assert matrix_bytes["fp32"] == D_MODEL * D_FF * 4 == 2.25 * 2**30
-assert f"{matrix_bytes['fp32'] / 1e9:.1f}" == "2.4"  # not 2.3 GB
 # --8<-- [end:memory]
 
 
 # --8<-- [start:measure]
-class Measured(NamedTuple):
-    """What came of putting a tensor on the GPU: an outcome and, if it worked, two counts."""
-
-    outcome: str  # a key of OUTCOMES
-    allocator_bytes: int | None = None  # PyTorch's allocator: what its tensors hold
-    gpu_bytes: int | None = None  # the driver: how much less of the whole GPU is free
-
-
-def measure(like: torch.Tensor) -> Measured:
-    """GPU memory of a tensor of that shape and data type. What fails is an outcome too."""
-    if not torch.cuda.is_available():
-        return Measured("no_cuda")
-    torch.cuda.empty_cache()  # or the tensor may move into memory that is taken already
-    free, allocated = torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()
-    try:
-        matrix = torch.empty(like.shape, dtype=like.dtype, device="cuda")
-    except torch.OutOfMemoryError:
-        return Measured("out_of_memory")
-    except (NotImplementedError, TypeError):
-        return Measured("unsupported")
-    assert matrix.is_cuda
-    taken = free - torch.cuda.mem_get_info()[0]
-    return Measured("measured", torch.cuda.memory_allocated() - allocated, taken)
+def bytes_in_use() -> int | None:
+    """Bytes of the GPU's memory in tensors; without a GPU, bytes of this process in RAM (Linux)."""
+    if torch.cuda.is_available():
+        return torch.cuda.memory_allocated()
+    statm = Path("/proc/self/statm")  # its second number: pages in RAM
+    return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None
 
 
+before = bytes_in_use()
+matrix = torch.ones(D_MODEL, D_FF, dtype=torch.bfloat16, device=get_device())
+after = bytes_in_use()
+measured_written_bytes = after - before if before is not None and after is not None else None
+measured_written_ratio = divide(measured_written_bytes, matrix_bytes["bf16"])
+print("predicted", matrix_bytes["bf16"], "bytes, measured", measured_written_bytes)
+del matrix
 # --8<-- [end:measure]
-
-
-# --8<-- [start:compare]
-PAGE_BYTES = 2 * 2**20  # a GPU's memory is given out in pieces of this size
-assert all(held % PAGE_BYTES == 0 for held in matrix_bytes.values())  # nothing to round up
-
-OUTCOMES = {
-    "measured": "measured",
-    "no_cuda": "not measured: PyTorch finds no CUDA GPU on this machine",
-    "out_of_memory": "out of memory: the GPU is too small for it, or others use it",
-    "unsupported": "not measured: the GPU or this PyTorch lacks the data type",
-}
-
-
-measured_matrix = {name: measure(matrix_in(fmt)) for name, fmt in FORMATS.items()}
-measured_matrix_ratio = {
-    name: {
-        "allocator": divide(measured.allocator_bytes, matrix_bytes[name]),
-        "gpu": divide(measured.gpu_bytes, matrix_bytes[name]),
-    }
-    for name, measured in measured_matrix.items()
-}
-for name, measured in measured_matrix.items():
-    print(f"{name:9}{OUTCOMES[measured.outcome]}")
-# --8<-- [end:compare]
 
 
 # --8<-- [start:exercise_1]
@@ -428,28 +400,6 @@ assert scale_powers["bf16"] < 0  # already there, with room to spare
 
 
 # --8<-- [start:exercise_4]
-def worst_error(name: str) -> float:
-    """The largest relative error of a normal number: it lies halfway between 1 and the next one."""
-    middle = 1 + limits[name]["eps"] / 2
-    return (middle - decode(encode(middle, FORMATS[name]), FORMATS[name])) / middle
-
-
-def powers_of_two(name: str) -> int:
-    """How many powers of two a format holds, from its smallest subnormal on."""
-    top, bottom = math.log2(limits[name]["largest"]), math.log2(limits[name]["smallest_subnormal"])
-    return math.floor(top) - math.floor(bottom) + 1
-
-
-fp8_error_share = {name: worst_error(name) for name in ("fp8_e4m3", "fp8_e5m2")}
-fp8_powers = {name: powers_of_two(name) for name in fp8_error_share}
-for name, error in fp8_error_share.items():
-    print(f"{name}: errors up to {error:.1%}, {fp8_powers[name]} powers of two")
-assert fp8_error_share["fp8_e4m3"] < fp8_error_share["fp8_e5m2"]
-assert fp8_powers["fp8_e4m3"] < fp8_powers["fp8_e5m2"]
-# --8<-- [end:exercise_4]
-
-
-# --8<-- [start:exercise_5]
 BLOCK, SCALE_BITS = 32, 8  # MXFP4: OCP Microscaling Formats, 2023
 
 mxfp4_bits = FORMATS["fp4_e2m1"].bits + SCALE_BITS / BLOCK
@@ -458,4 +408,4 @@ bf16_to_mxfp4_ratio = matrix_bytes["bf16"] / mxfp4_matrix_bytes
 print(f"{mxfp4_bits} bits a number, {mxfp4_matrix_bytes:,} bytes")
 print(f"bf16 takes {bf16_to_mxfp4_ratio:.2f} times as much")
 assert mxfp4_matrix_bytes == D_MODEL * D_FF * mxfp4_bits / 8
-# --8<-- [end:exercise_5]
+# --8<-- [end:exercise_4]

@@ -91,8 +91,8 @@ def lose(folder: Path, how: signal.Signals) -> float:
 
 
 # --8<-- [start:measure]
-with tempfile.TemporaryDirectory() as temporary:
-    folder = Path(temporary)
+with tempfile.TemporaryDirectory() as _temporary:
+    folder = Path(_temporary)
     killed_seconds = lose(folder / "killed", signal.SIGKILL)
     stopped_seconds = lose(folder / "stopped", signal.SIGSTOP)
     newest = whole(folder / "killed")[-1]

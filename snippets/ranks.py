@@ -24,7 +24,6 @@ from accounting import Trace, tensors_in
 from models import GPT2, GPT2_SMALL, build, loss
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW, Optimizer
 
@@ -84,6 +83,9 @@ def ddp_views(model: GPT2) -> Shared:
 
 
 def zero_1(model: GPT2) -> Shared:
+    """The optimizer's state is split, tensor by tensor."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # warns when it loads
+
     shared = DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), AdamW, fused=True)
     return shared, optimizer

@@ -136,19 +136,13 @@ class Wire(NamedTuple):
 
 
 def fit(seconds: Mapping[int, float]) -> Wire:
-    """Latency and bandwidth from times by bytes sent: least squares of relative errors.
+    """Latency and bandwidth from times by bytes sent, both positive.
 
-    t = a + b·x is divided by t, or the largest message would decide alone.
+    Noise only ever slows: the fastest message tells the latency, the highest rate the
+    bandwidth.
     """
-    u, v = [1 / t for t in seconds.values()], [x / t for x, t in seconds.items()]
-    uu, uv, vv = sumprod(u, u), sumprod(u, v), sumprod(v, v)
-    determinant = uu * vv - uv * uv
-    latency = (vv * sum(u) - uv * sum(v)) / determinant
-    return Wire(latency, determinant / (uu * sum(v) - uv * sum(u)))
-
-
-def sumprod(p: list[float], q: list[float]) -> float:
-    return sum(a * b for a, b in zip(p, q, strict=True))
+    highest = max(size / time for size, time in seconds.items())
+    return Wire(min(seconds.values()), highest)
 
 
 # --8<-- [end:time]

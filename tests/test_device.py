@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.device import machine_key, slug
-from ledger.gpu import at_work, read_gpu_state, watch_gpu
+from ledger.device import describe_device, machine_key, slug
+from ledger.gpu import at_work, parse_links, read_gpu_state, read_links, watch_gpu
 from ledger.processor import describe, name_processor
 from ledger.record import Record
 
@@ -94,6 +95,62 @@ def pretend_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+SWITCHED = """\
+\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV18\tNV18\tPIX\t0-55\t0\t\tN/A
+GPU1\tNV18\t X \tNV18\tNODE\t0-55\t0\t\tN/A
+GPU2\tNV18\tNV18\t X \tSYS\t56-111\t1\t\tN/A
+NIC0\tPIX\tNODE\tSYS\t X \t\t\t\t
+
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""
+BRIDGED = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
+GPU0\t X \tNV4\tSYS\tSYS\t0-15
+GPU1\tNV4\t X \tSYS\tSYS\t0-15
+GPU2\tSYS\tSYS\t X \tNV4\t16-31
+GPU3\tSYS\tSYS\tNV4\t X \t16-31
+"""
+ALONE = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-15\t0\n"
+
+
+@pytest.mark.parametrize(
+    ("topology", "visible", "links"),
+    [
+        (SWITCHED, set(), ["NV18"]),
+        (BRIDGED, set(), ["NV4", "SYS"]),
+        (BRIDGED, {0, 1}, ["NV4"]),
+        (BRIDGED, {1, 2}, ["SYS"]),
+        (ALONE, set(), []),
+        ("no devices were found", set(), []),
+        ("", set(), []),
+    ],
+)
+def test_how_gpus_are_linked(topology: str, visible: set[int], links: list[str]) -> None:
+    assert parse_links(topology, visible) == links
+
+
+def test_several_gpus_are_another_device_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "topology").write_text(BRIDGED)
+    pretend_driver(tmp_path, monkeypatch, f"cat {tmp_path / 'topology'}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert read_links() == ["NV4"]
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=1, major=9, minor=0, multi_processor_count=132)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: properties)
+    found = {}
+    for count in (1, 2):
+        monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
+        found[count] = describe_device()
+    assert found[1]["id"] == "nvidia-h200" and "gpus" not in found[1]
+    assert found[2]["id"] == "2-x-nvidia-h200"
+    assert (found[2]["gpus"], found[2]["links"]) == (2, ["NV4"])
 
 
 WATCHED = """\

@@ -14,7 +14,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from figures import activations, full_ledger, how_numbers_are_made, mfu, roofline, timing, two_questions
+from figures import (
+    activations,
+    full_ledger,
+    how_far_off,
+    how_numbers_are_made,
+    inference,
+    mfu,
+    roofline,
+    timing,
+    two_questions,
+)
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
@@ -379,6 +389,19 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
     assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
 
 
+def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
+    made = {
+        "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
+        "predicted_sweep_seconds": {"1": 0.001, "10": 0.01, "100": 0.1},
+    }
+    chart = Chart(inference.latency(Values({f"decode_speed.{name}": made[name] for name in made}), Words()))
+    bound, measured = (chart.dots(chart.colours[name]) for name in ("bound", "measured"))
+    assert [len(bound), len(measured)] == [3, 2]
+    assert measured[0][0] == pytest.approx(bound[1][0], abs=0.1)  # 10 ms for one user is the bound of ten
+    assert measured[0][1] == pytest.approx(measured[1][1], abs=0.1)  # as many tokens a second
+    assert chart.place("10")[0] > measured[1][0] and chart.place("1")[0] > measured[0][0]
+
+
 # Figures of the book, with the values of its records
 
 
@@ -393,6 +416,25 @@ def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     by_line = dict(zip(header, fp32, strict=True))
     assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
     assert by_line["norms"] == "—" and last[0] == "adamw"
+
+
+def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> None:
+    theirs = [
+        {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
+        {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
+    ]
+    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_theirs.step_cases": theirs}
+    chart = Chart(how_far_off.ratios(Values(made), Words()))
+    for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
+        dots = chart.dots(chart.colours[ratio])
+        rows = ["ours", "llama", "mixtral"][-len(expected) :]
+        assert len(dots) == len(expected)
+        for (x, y), number, row in zip(dots, expected, rows, strict=True):
+            low, high = chart.place("0.75")[0], chart.place("1.00")[0]
+            assert x == pytest.approx(low + (number - 0.75) / 0.25 * (high - low), abs=1.5)
+            others = [name for name in ("ours", *how_far_off.MODELS) if name != row]
+            here = abs(chart.place(row)[1] - 5 - y)
+            assert all(here < abs(chart.place(other)[1] - 5 - y) for other in others)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

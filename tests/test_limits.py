@@ -29,7 +29,6 @@ MAX_COLUMNS = 88  # what a page shows without a scroll bar
 WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word moved is a change of the list
 
 WORDS = {
-    "gpu-memory": 1900,
     "mfu": 1900,
     "mixed-precision": 1900,
     "optimizers": 1900,
@@ -40,13 +39,11 @@ SECTIONS = {
     "data-loading": 17,
     "errata": 54,
     "gpt2-parameters": 13,
-    "gpu-memory": 20,
     "gradients": 20,
     "mfu": 19,
     "mixed-precision": 22,
     "models-and-initialization": 19,
     "named-dimensions": 17,
-    "number-formats": 21,
     "optimizers": 22,
     "roofline": 14,
     "tensor-operations": 15,
@@ -59,7 +56,6 @@ SECTION_LINES = {
     "data-loading": 52,
     "errata": 26,
     "gpt2-parameters": 34,
-    "gpu-memory": 33,
     "gradients": 28,
     "mfu": 36,
     "mixed-precision": 44,
@@ -75,13 +71,11 @@ SECTION_LINES = {
 FILE_LINES = {
     "data_loading": 550,
     "errata": 800,
-    "gpu_memory": 700,
     "gradients": 550,
     "mfu": 550,
     "mixed_precision": 700,
     "models_and_initialization": 550,
     "named_dimensions": 500,
-    "number_formats": 500,
     "optimizers": 800,
     "roofline": 550,
     "tensor_operations": 500,

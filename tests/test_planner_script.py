@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import plan_options
+import plan_page
 import pytest
 from gpus import GPUS, TPUS
 from plan_options import OPTIONS
 from py_mini_racer import MiniRacer
 from shapes import SHAPES
 
-from docs.theme.planner import PLANNER, engine
-from docs.theme.translate import TranslationError, translate
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(PLANNER))
-import plan_page  # noqa: E402
+PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
+TRANSLATE: Any = importlib.import_module("docs.theme.translate")
+engine, translate, TranslationError = PLANNER.engine, TRANSLATE.translate, TRANSLATE.TranslationError
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost.
 BRIDGE = """
-const tell = (x) => x instanceof Map ? Object.fromEntries([...x].map(([key, value]) => [key, tell(value)]))
-  : Array.isArray(x) ? x.map(tell) : typeof x === "bigint" ? `${x}n` : typeof x === "number" ? `${$repr(x)}f` : x ?? null;
+const tell = (x) => x instanceof Map ? Object.fromEntries([...x].map(([key, each]) => [key, tell(each)]))
+  : Array.isArray(x) ? x.map(tell) 
+  : typeof x === "bigint" ? `${x}n` : typeof x === "number" ? `${$repr(x)}f` : x ?? null;
 const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
   try { return [answer, recomputing].map((f) => tell(f(new Map(Object.entries(fields))))) } catch (error) {
     if (!(error instanceof ValueError)) throw error;

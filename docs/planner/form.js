@@ -1,6 +1,6 @@
 /* The planner's form: asks answer() at every key, shows what it says, keeps what was asked in the address. */
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4 };
-const DEFAULTS = { zero: "0", recipe: "bf16-master", checkpointing: "none", attention: "fused", optimizer: "adamw", offload: "no", pairs: "all", trained: "all", lora_on: "all", norms: "fused", speed_in: "mfu" };
+const DEFAULTS = { zero: "0", recipe: "bf16-master", checkpointing: "none", attention: "fused", optimizer: "adamw", offload: "no", pairs: "all", trained: "all", lora_on: "all", layers: "fused", speed_in: "mfu" };
 const element = (name, attributes = {}, ...children) => {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) value != null && made.setAttribute(key, value);

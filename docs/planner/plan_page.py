@@ -30,6 +30,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     if gpus == 1:
         options["zero"] = None  # nobody to share with
     options["lora"] = told.get("lora", RANK) if told.get("trained") in ("lora", "qlora") else None
+    if not options["lora"]:
+        options["lora_on"] = None
     options["base"] = "4bit" if told.get("trained") == "qlora" else None
     speed = told.get("speed")
     if speed:

@@ -7,6 +7,7 @@ written where the theme's files lie, and a page that has a form fetches it.
 from __future__ import annotations
 
 import html
+import importlib
 import json
 import os
 import re
@@ -21,10 +22,9 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-from docs.theme.translate import RUNTIME, translate
-
 SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
 sys.path.append(str(SNIPPETS))
+TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
 import plan_options  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
 
 PLANNER = Path(__file__).parent.parent / "planner"
@@ -56,12 +56,13 @@ FOLDED = (
     "lora",
     "lora_on",
     "attention",
-    "norms",
+    "layers",
     "offload",
     "allowance",
     "gpu_bandwidth",
     "pairs",
 )
+WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
@@ -95,14 +96,15 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(
-        list(folders), wanted or {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
+    return str(TRANSLATE.RUNTIME.read_text(encoding="utf-8")) + str(
+        TRANSLATE.translate(list(folders), wanted or WANTED)
     )
 
 
 @cache
 def script(stamp: int) -> str:
-    inside = f"const {{ answer, recomputing, decode, ValueError }} = (() => {{\n{engine()}\nreturn {{ answer, recomputing, decode, ValueError }};\n}})();\n"
+    names = f"{{ {', '.join(name for names in WANTED.values() for name in names)}, ValueError }}"
+    inside = f"const {names} = (() => {{\n{engine()}\nreturn {names};\n}})();\n"
     whole = inside + (PLANNER / "form.js").read_text(encoding="utf-8")
     return re.sub(r"\n\s*\n*", "\n", COMMENT.sub("", whole))
 
@@ -130,10 +132,11 @@ def form(kind: str, language: str) -> str:
     """The form as it stands before the script fills in the answer; without scripts it is hidden."""
     told = words(language)
     if kind == "memory":
+        label, placeholder = told["memory"]["label"], told["memory"]["placeholder"]
         return (
-            f'<form class="planner-memory" data-words="{data_of(told["memory"])}" aria-label="{told["memory"]["label"]}">'
-            f'<label for="planner-message">{told["memory"]["label"]} '
-            f'<textarea id="planner-message" rows="4" spellcheck="false" placeholder="{told["memory"]["placeholder"]}"></textarea></label>'
+            f'<form class="planner-memory" data-words="{data_of(told["memory"])}" aria-label="{label}">'
+            f'<label for="planner-message">{label} <textarea id="planner-message" rows="4" spellcheck="false" '
+            f'placeholder="{placeholder}"></textarea></label>'
             '<div class="planner-answer" role="status"></div></form>'
         )
     fields = SHORT if kind == "short" else SHOWN

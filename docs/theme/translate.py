@@ -18,12 +18,11 @@ BINARY = {
     ast.Pow: "$pow", ast.BitOr: "$union",
 }  # fmt: skip
 COMPARED = {ast.Lt: "$lt", ast.LtE: "$le", ast.Gt: "$gt", ast.GtE: "$ge", ast.Eq: "$eq", ast.In: "$in"}
-RESERVED = set(
-    "case catch const debugger default delete do enum export extends function instanceof let new null".split()
-)
-RESERVED |= set(
-    "package private protected public static super switch this throw typeof var void eval arguments".split()
-)
+RESERVED = {  # words of JavaScript that are names in Python
+    "arguments", "case", "catch", "const", "debugger", "default", "delete", "do", "enum", "eval", "export", "extends",
+    "function", "instanceof", "let", "new", "null", "package", "private", "protected", "public", "static", "super",
+    "switch", "this", "throw", "typeof", "var", "void",
+}  # fmt: skip
 
 
 class TranslationError(ValueError):
@@ -230,9 +229,8 @@ class Writer:
         for field in fields:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
             kind = f"${kind}" if kind in ("int", "bool", "float", "str") else "null"
-            parts.append(
-                f"[{json.dumps(ast.unparse(field.target))}, {kind}{f', {self.expr(field.value)}' if field.value else ''}]"
-            )
+            default = f", {self.expr(field.value)}" if field.value else ""
+            parts.append(f"[{json.dumps(ast.unparse(field.target))}, {kind}{default}]")
         return f"const {s.name} = $record({json.dumps(s.name)}, [{', '.join(parts)}]);"
 
     # Expressions

@@ -176,7 +176,15 @@
   /* The planner's script is fetched where its form waits for it. */
   const plan = () => { if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT)) };
 
-  const ready = () => { start(); unfold(); reachCode(); plan(); };
+  /* The theme's navigation leaves the header alone: the language switch would go on to lead to where it led before. */
+  function lead() {
+    for (const link of document.querySelectorAll(".language-switch")) {
+      const other = document.head.querySelector(`link[hreflang="${link.lang === "zh" ? "zh-Hans" : "en"}"]`);
+      if (other) link.href = new URL(other.href).pathname;
+    }
+  }
+
+  const ready = () => { start(); unfold(); reachCode(); lead(); plan(); };
   if (window.document$) window.document$.subscribe(ready); // also after instant navigation
   else addEventListener("DOMContentLoaded", ready);
 })();
