@@ -311,6 +311,8 @@ def time_both(side: int) -> dict[str, float]:
 
 # in the cache; rows of 2,000 elements; rows of a power of two
 measured_causes = {side: time_both(side) for side in (480, 2_000, 2_048)}
+measured_in_cache = measured_causes[480]
+measured_in_cache_ratio = measured_in_cache["transposed"] / measured_in_cache["order"]
 for side, seconds in measured_causes.items():
     each = (f"{name} {1e9 * t:.2f} ns" for name, t in seconds.items())
     print(f"{side:5}:", *each, f"ratio {seconds['transposed'] / seconds['order']:.1f}")
