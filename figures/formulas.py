@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "storage-and-strides.md#strides", "storage_and_strides:views",
             "position", "paths.row.2"),
         Formula("view", r"n_\text{storage} \cdot b",
-            "storage-and-strides.md#bytes", "storage_and_strides:keeps_alive",
+            "storage-and-strides.md#bytes", "storage_and_strides:allocator",
             "row_held_bytes", "measured_view_bytes"),
         Formula("chain", r"2 \cdot n\,b",
             "tensor-operations.md#count", "tensor_operations:measure",

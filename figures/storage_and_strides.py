@@ -96,12 +96,13 @@ def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[lis
 
 
 def copies(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each order of a copy: predicted, measured, their ratio, and the rate with its share of the peak."""
-    rows = [[labels[key] for key in ("order", "predicted", "measured", "ratio", "rate", "share")]]
+    """For each order of a copy: predicted, measured, over the first's, and the rate with its share of the peak."""
+    rows = [[labels[key] for key in ("order", "predicted", "measured", "slower", "ratio", "rate", "share")]]
     for name in COPIES:
         cells = (
             "predicted_copy_seconds",
             f"measured_copies.{name}.median_seconds",
+            f"measured_rates.{name}.to_contiguous_ratio:times",
             f"measured_rates.{name}.to_predicted_ratio",
             f"measured_rates.{name}.rate_bytes_per_second",
             f"measured_rates.{name}.peak_share",
