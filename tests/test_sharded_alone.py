@@ -1,4 +1,4 @@
-"""On one rank, the sharded trainer makes the losses of the trainer for one card."""
+"""On one rank of a CPU, the sharded trainer makes the losses of the trainer for one card."""
 
 from __future__ import annotations
 
