@@ -82,9 +82,10 @@ for ranks, lines in peaks.items():
 # --8<-- [start:hide]
 PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 MFU = 0.4
+RANKS = {"NVLink": 8, "400 Gb/s": 64}  # one machine, eight machines
 hiding_tokens = {}
 for link, rate in LINK_BYTES_PER_SECOND.items():
-    hiding_tokens[link] = tokens_to_hide(MFU * PEAK, rate, ranks=8)
+    hiding_tokens[link] = tokens_to_hide(MFU * PEAK, rate, RANKS[link])
     print(f"{link:9}{hiding_tokens[link]:8,.0f} tokens a GPU")
 # --8<-- [end:hide]
 
@@ -114,7 +115,7 @@ assert between_share < 1 / 8
 backward_tokens = {}
 for link, rate in LINK_BYTES_PER_SECOND.items():
     moved = {"bytes_a_parameter": 2 + 4, "flops_a_parameter": 4}
-    backward_tokens[link] = tokens_to_hide(MFU * PEAK, rate, ranks=8, **moved)
+    backward_tokens[link] = tokens_to_hide(MFU * PEAK, rate, RANKS[link], **moved)
     print(f"{link:9}{backward_tokens[link]:8,.0f} tokens a GPU")
     assert abs(backward_tokens[link] / hiding_tokens[link] - 1.5) < 1e-9
 # --8<-- [end:exercise_3]

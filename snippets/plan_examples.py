@@ -28,6 +28,7 @@ rungs = {rung["try"]: rung["fits"] for rung in whole.ladder}
 h200_first_that_fits = next(name for name, fits in rungs.items() if fits)
 print(f"{h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
 assert not whole.fits and h200_first_that_fits == "8-bit AdamW"
+assert ask(**LLAMA, gpu="H200 SXM", checkpointing="full", recipe="autocast").fits
 # --8<-- [end:fits]
 
 

@@ -58,17 +58,21 @@ def make(options: argparse.Namespace, vocab: int) -> Sharded:
     shape = gpt2(options.width, options.layers, options.heads)
     shape = replace(shape, vocab=vocab, positions=options.context)
     model = build(shape, device="cpu")  # a rank has all of it here, for a moment
-    for name, weight in model.named_parameters():
+    for name, weight in model.named_parameters():  # as on one card
         if "norm" not in name:
-            torch.nn.init.normal_(weight, std=0.02 * (weight.dim() > 1))
+            last = name.endswith(("out.weight", "down.weight"))
+            std = 0.02 * (2 * shape.layers) ** -0.5 if last else 0.02
+            torch.nn.init.normal_(weight, std=std * (weight.dim() > 1))
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     mesh = dist.device_mesh.init_device_mesh(device, (dist.get_world_size(),))
     products = torch.bfloat16 if device == "cuda" else None  # sums and state: float32
     policy = MixedPrecisionPolicy(products, torch.float32)
     for module in (*model.blocks, model):
         fully_shard(module, mesh=mesh, mp_policy=policy)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), fused=True)
-    return model, optimizer
+    groups: Any = [{"params": [], "weight_decay": decay} for decay in (0.0, 0.1)]
+    for weight in model.parameters():
+        groups[weight.dim() > 1]["params"].append(weight)  # matrices shrink
+    return model, torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 # --8<-- [end:shard]

@@ -1,0 +1,28 @@
+"""On one rank of a CPU, the sharded trainer makes the losses of the trainer for one card."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SNIPPETS = Path(__file__).parent.parent / "snippets"
+ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+
+
+def losses(script: str) -> list[float]:
+    """Of a toy run on the CPU, a step each, as the trainer prints them."""
+    command = [sys.executable, str(SNIPPETS / script), "--steps=8", "--report=1", "--rate=0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+),", done.stdout, re.M)]
+
+
+def test_one_rank_repeats_the_losses_of_one_card() -> None:
+    one_card = losses("train_gpt2.py")
+    assert len(one_card) == 8
+    assert losses("train_sharded.py") == pytest.approx(one_card, abs=2e-3)  # sums in another order
