@@ -147,7 +147,12 @@ print(f"MBU {measured_bandwidth_share:.0%} of the measured bandwidth")
 # --8<-- [start:prefill]
 prompt = torch.randint(SHAPE.vocab, (1, measured_context), device=device)
 predicted_rates = predicted_bytes_per_second, predicted_flop_per_second
-predicted_prefill_seconds = prefill_seconds(SHAPE, measured_context, *predicted_rates)
+predicted_prefill_seconds = prefill_seconds(
+    SHAPE,
+    measured_context,
+    *predicted_rates,
+    bits=measured_bits,
+)
 whole_seconds = seconds(lambda: Cached(model, measured_context).feed(prompt))
 measured_prefill_ratio = whole_seconds / predicted_prefill_seconds
 prefill_flop_per_second = prefill_flops(SHAPE, measured_context) / whole_seconds

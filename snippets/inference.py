@@ -297,8 +297,12 @@ latency = latency_ms / 1e3
 answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, exercise_context, latency)
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
+reached = others["fast_8b"]["ratio"]  # of an A100's bandwidth
+likely = reached * BANDWIDTH, PEAK
+likely_users = users_within(LLAMA_3_8B, latency, exercise_context, *likely)
 print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")
 print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
+print(f"at {reached:.0%} of the bandwidth, {likely_users} in time")
 # --8<-- [end:plan]
 
 

@@ -66,13 +66,13 @@ def decode_bytes(
     bits: float = 16,
     width: int = 2,
 ) -> float:
-    """Bytes that a step reads: the weights once, and each user's own keys and values."""
+    """Bytes that a step reads: the weights once, each user's own keys and values."""
     weights = read_parameters(shape, users) * bits / 8
     return weights + users * cache_bytes(shape, context, width)
 
 
 def decode_flops(shape: Decoder, users: int, context: int) -> int:
-    """FLOPs of a step: each user's new token attends to `context` tokens, itself too."""
+    """FLOPs of a step: each user's new token attends to `context`, itself too."""
     one = forward_flops(shape, 1)
     return users * (sum(one.values()) + (context - 1) * (one["scores"] + one["values"]))
 
@@ -90,7 +90,7 @@ def decode_seconds(
     bits: float = 16,
     width: int = 2,
 ) -> float:
-    """The bound of a step, by its bytes or its FLOPs (Williams et al. 2009, Roofline)."""
+    """The bound of a step, by its bytes or FLOPs (Williams et al. 2009, Roofline)."""
     moving = decode_bytes(shape, users, context, bits, width) / bandwidth
     return max(moving, decode_flops(shape, users, context) / peak)
 
@@ -187,7 +187,7 @@ def plan_serving(
     bits: float = 16,
     width: int = 2,
 ) -> dict[str, float]:
-    """Bounds of users, latency and tokens a second, if a token may take so many seconds.
+    """Bounds of users, latency and tokens a second, if a token may take `seconds`.
 
     Raises ValueError where one user does not fit, or is not served in time.
     """

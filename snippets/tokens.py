@@ -271,7 +271,7 @@ best_size = {name: min(each, key=each.__getitem__) for name, each in byte_flops.
 
 # --8<-- [start:bits]
 def surprise(tokenizer: Tokenizer) -> tuple[float, int]:
-    """Nats of the held-out text, and its tokens: the model is how often each was seen."""
+    """Nats of the held-out text, and its tokens; the model: how often each was seen."""
     seen = Counter(encode(tokenizer, train_text["en"].encode()))
     total = seen.total() + len(tokenizer.tokens)  # each once more: none is impossible
     tokens = encode(tokenizer, held_out["en"].encode())
