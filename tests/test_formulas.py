@@ -30,7 +30,7 @@ WITHOUT_A_ROW = {
     # part of a formula that has a row
     "counting-flops.md#count-or-speed",
     "gpt2-parameters.md#block",
-    "index.md#flops-and-bytes",
+    "index.md#first-measurement",
     "models-and-initialization.md#count",
     # its last term can be measured, not predicted
     "roofline.md#launch",
