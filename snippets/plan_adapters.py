@@ -32,8 +32,8 @@ class Adapted(nn.Module):
         self.up = nn.Linear(rank, frozen.out_features, bias=False, device="meta")
 
     def forward(self, x: Tensor) -> Tensor:
-        beside: Tensor = self.up(self.down(x))
-        return self.frozen(x) + beside
+        both: Tensor = self.frozen(x) + self.up(self.down(x))
+        return both
 
 
 # --8<-- [end:adapter]

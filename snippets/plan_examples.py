@@ -62,7 +62,7 @@ print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f}; MFU {implied_share:
 
 
 # --8<-- [start:qlora]
-QLORA = {"model": "llama-3-70b", "gpu": "L40S", "checkpointing": "full"}
+QLORA: dict[str, Any] = {"model": "llama-3-70b", "gpu": "L40S", "checkpointing": "full"}
 QLORA |= {"lora": 16, "base": "4bit"}
 QLORA_CONTEXT = 1_024
 qlora = ask(**QLORA, context=QLORA_CONTEXT)

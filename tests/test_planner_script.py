@@ -251,7 +251,7 @@ def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
     context.eval(engine([tmp_path], {"sample": ["f"]}) + BRIDGE)
     for n in (0, 1, 4, 9, 2**64):
         if n < 2**64:
-            assert json.loads(context.eval(f"JSON.stringify(tell(f({n}n)))")) == json.loads(
+            assert json.loads(str(context.eval(f"JSON.stringify(tell(f({n}n)))"))) == json.loads(
                 json.dumps(tell(namespace["f"](n)))
             )
     context.close()

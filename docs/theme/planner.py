@@ -25,7 +25,8 @@ from markdown.postprocessors import Postprocessor
 SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
 sys.path.append(str(SNIPPETS))
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
-import plan_options  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+import plan_options  # noqa: E402
+import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
 
 PLANNER = Path(__file__).parent.parent / "planner"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
@@ -34,7 +35,7 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
-SHOWN = (
+SHOWN: tuple[str, ...] = (
     "model",
     "config",
     "shape",
@@ -165,7 +166,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     start = f'name="{name}" id="planner-{name}"'
     choices = dict(told["choices"].get(name, {}))
     if name == "model":
-        choices = {each: each for each in plan_options.SHAPES} | choices
+        choices = {each: each for each in shapes.SHAPES} | choices
     if name == "gpu":
         choices = {each: each for each in plan_options.ROWS} | choices
     if choices:

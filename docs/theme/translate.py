@@ -162,8 +162,8 @@ class Writer:
                 name = self.name(target.id)
                 return f"{name} = {self.binary(s, op)}({name}, {self.expr(value)});"
             case ast.AugAssign(target=ast.Subscript(value=ast.Name() as whole, slice=ast.Constant() as at), op=op):
-                place, key = self.name(whole.id), self.expr(at)
-                return f"$set({place}, {key}, {self.binary(s, op)}($item({place}, {key}), {self.expr(s.value)}));"
+                holder, key = self.name(whole.id), self.expr(at)
+                return f"$set({holder}, {key}, {self.binary(s, op)}($item({holder}, {key}), {self.expr(s.value)}));"
             case ast.Expr(value=ast.Constant()):
                 return ""
             case ast.Expr(value=ast.Yield(value=value)):
@@ -315,11 +315,11 @@ class Writer:
             case ast.Set(elts=elts):
                 return f"new Set([{', '.join(map(self.element, elts))}])"
             case ast.Dict(keys=keys, values=values):
-                pairs = [
+                entries = [
                     f"[{self.expr(key)}, {self.expr(value)}]" if key else f"...{self.expr(value)}"
                     for key, value in zip(keys, values, strict=True)
                 ]
-                return f"new Map([{', '.join(pairs)}])"
+                return f"new Map([{', '.join(entries)}])"
             case ast.ListComp(elt=elt, generators=generators) | ast.GeneratorExp(elt=elt, generators=generators):
                 return self.comprehension(elt, generators)
             case ast.DictComp(key=key, value=value, generators=generators):
