@@ -369,10 +369,10 @@ def bytes_in_use() -> int | None:
     return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None
 
 
-before = bytes_in_use() or 0
+measured_before = bytes_in_use() or 0
 matrix = torch.ones(D_MODEL, D_FF, dtype=torch.bfloat16, device=get_device())
-after = bytes_in_use()
-measured_written_bytes = None if after is None else after - before
+measured_after = bytes_in_use()
+measured_written_bytes = measured_after and measured_after - measured_before
 measured_written_ratio = divide(measured_written_bytes, matrix_bytes["bf16"])
 print("predicted", matrix_bytes["bf16"], "bytes, measured", measured_written_bytes)
 del matrix

@@ -99,6 +99,7 @@ def test_no_link_and_no_anchor_is_broken(site: Path, pages: dict[Path, Page], ad
             location, anchor = urldefrag(link.replace(address, "/", 1))
             if urlparse(location).scheme:
                 continue
+            location = location.partition("?")[0]  # a plan's options, a search's words
             start = site if location.startswith("/") else path.parent
             target = start / unquote(location).lstrip("/") if location else path
             target = (target / "index.html" if target.is_dir() else target).resolve()
