@@ -32,7 +32,7 @@ def bill(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
     for name in TRAINED:
         for language in LANGUAGES:
             quote = f"tokens.bill.{name}.{language}"
-            cells = ("tokens:short", "run_flops", "days:.1f", "dollars:.0f", "context_bytes")
+            cells = ("tokens:wan", "run_flops", "days:.1f", "dollars:.0f", "context_bytes")
             rows.append([labels[name], labels[language], *(f"{{{{ {quote}.{cell} }}}}" for cell in cells)])
     return rows
 
