@@ -31,7 +31,6 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 WORDS = {
     "mfu": 1900,
     "mixed-precision": 1900,
-    "optimizers": 1900,
     "timing": 1900,
 }
 SECTIONS = {
@@ -44,7 +43,6 @@ SECTIONS = {
     "mixed-precision": 22,
     "models-and-initialization": 19,
     "named-dimensions": 17,
-    "optimizers": 22,
     "roofline": 14,
     "tensor-operations": 15,
     "timing": 19,
@@ -61,7 +59,6 @@ SECTION_LINES = {
     "mixed-precision": 44,
     "models-and-initialization": 43,
     "named-dimensions": 48,
-    "optimizers": 36,
     "roofline": 31,
     "tensor-operations": 27,
     "timing": 40,
@@ -76,7 +73,6 @@ FILE_LINES = {
     "mixed_precision": 700,
     "models_and_initialization": 550,
     "named_dimensions": 500,
-    "optimizers": 800,
     "roofline": 550,
     "tensor_operations": 500,
     "timing": 550,
@@ -103,7 +99,6 @@ WIDE_LINES = {
     "mfu_limits": 19,
     "mixed_precision": 2,
     "models_and_initialization": 3,
-    "optimizers": 6,
     "plan_adapters": 2,
     "plan_cases": 31,
     "plan_others": 9,
