@@ -35,7 +35,6 @@ WORDS = {
 }
 SECTIONS = {
     "counting-flops": 21,
-    "data-loading": 17,
     "errata": 54,
     "gpt2-parameters": 13,
     "gradients": 20,
@@ -51,7 +50,6 @@ SECTIONS = {
 }
 SECTION_LINES = {
     "counting-flops": 30,
-    "data-loading": 52,
     "errata": 26,
     "gpt2-parameters": 34,
     "gradients": 28,
@@ -66,7 +64,6 @@ SECTION_LINES = {
     "two-questions": 26,
 }
 FILE_LINES = {
-    "data_loading": 550,
     "errata": 800,
     "gradients": 550,
     "mfu": 550,
@@ -87,7 +84,6 @@ WIDE_LINES = {
     "count_ranks": 1,
     "counting_flops": 6,
     "counting_tools": 7,
-    "data_loading": 3,
     "errata": 4,
     "first_measurement": 1,
     "formulas": 18,
