@@ -9,7 +9,8 @@ from figures.svg import Drawing
 
 WIDTH = 640
 RESIDENT = ("mapped", "windows", "whole", "copy")
-SOURCES = ("raw_memmap", "npy_memmap", "npy_plain", "in_memory", "loader_0", "loader_2")
+SOURCES = ("memmap", "plain", "touched", "in_memory", "loader_0", "loader_2")
+SHARES = ("half", "equal", "double")
 
 
 def windows(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -55,4 +56,14 @@ def rates(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
             f"measured_supply_ratio.{name}",
         )
         rows.append([labels[name], *(f"{{{{ data_loading.{cell} }}}}" for cell in cells)])
+    return rows
+
+
+def overlap(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each length of the work: a step of a loop that loads and works in turn, and of one that overlaps both."""
+    columns = ("share", "work", "predicted_sum", "sum", "predicted_max", "max")
+    rows = [[labels[column] for column in columns]]
+    for name in SHARES:
+        cells = (f"data_overlap.measured_loops.{name}.{column}_seconds" for column in columns[1:])
+        rows.append([labels[name], *(f"{{{{ {cell} }}}}" for cell in cells)])
     return rows

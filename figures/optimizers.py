@@ -45,29 +45,30 @@ def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
-def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+def step_lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Length of the steps under a constant gradient, against the step's number; both axes logarithmic."""
     times = values["optimizers.TIMES"] or [1, 1000]
+    lengths = values["optimizers.lengths"] or {}
     axes = Axes(Log(labels["step"]), Log(labels["length"], low=0.03, high=14))
     names = {  # where each name stands, and on which side of that place
-        "adam": (8, 1, 0, 20, "start"),
-        "momentum": (max(times), 10, 0, -8, "end"),
-        "adagrad": (14, 0.27, 10, -4, "start"),
-        "rmsprop": (1.25, 10, 0, -8, "start"),
-        "uncorrected": (70, 3.84, 10, -4, "start"),
+        "Adam": (8, 1, 0, 20, "start"),
+        "Momentum": (max(times), 10, 0, -8, "end"),
+        "AdaGrad": (14, 0.27, 10, -4, "start"),
+        "RMSProp": (1.25, 10, 0, -8, "start"),
+        "UncorrectedAdam": (70, 3.84, 10, -4, "start"),
     }
     for colour, (name, (x, y, dx, dy, anchor)) in enumerate(names.items()):
-        series = values[f"optimizers.{name}_lengths"] or []
+        series = lengths.get(name) or []
         if series:
             axes.plot(times, series, colour)
             axes.scatter(times, series, colour, size=3)
-            axes.annotate(labels[name], x, y, dx=dx, dy=dy, anchor=anchor)
+            axes.annotate(labels[name.lower()], x, y, dx=dx, dy=dy, anchor=anchor)
     return str(axes)
 
 
 def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Bytes per parameter of each optimizer: parameter, gradient and state, stacked."""
-    state = values["optimizers.state"] or {}
+    state = values["optimizer_costs.state"] or {}
     names = [name for name in HELD if name in state]
     left, row = 190.0, 34.0
     totals = {name: 2 * state[name]["element_bytes"] + state[name]["per_parameter_bytes"] for name in names}
@@ -93,7 +94,7 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def memory(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """Bytes of state, and of what a step takes on top: predicted, measured."""
-    columns = ("case", "predicted_state", "state", "predicted_extra", "extra", "ratio")
+    columns = ("case", "predicted_state", "state", "predicted_extra", "extra")
     rows = [[labels[column] for column in columns]]
     for name in CASES:
         cells = (
@@ -101,9 +102,8 @@ def memory(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
             f"steps.{name}.measured_state_bytes",
             f"predicted_extra_bytes.{name}",
             f"steps.{name}.measured_extra_bytes",
-            f"measured_extra_ratio.{name}",
         )
-        rows.append([labels[name], *(f"{{{{ optimizers.{cell} }}}}" for cell in cells)])
+        rows.append([labels[name], *(f"{{{{ optimizer_costs.{cell} }}}}" for cell in cells)])
     return rows
 
 
@@ -118,5 +118,5 @@ def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
             f"steps.{name}.measured_step.median_seconds",
             f"measured_time_ratio.{name}",
         )
-        rows.append([labels[name], *(f"{{{{ optimizers.{cell} }}}}" for cell in cells)])
+        rows.append([labels[name], *(f"{{{{ optimizer_costs.{cell} }}}}" for cell in cells)])
     return rows

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, get_device, get_memory_usage
+from accounting import GPUS, get_device
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     Dataset,
@@ -30,6 +31,9 @@ from torch.utils.data import (
     RandomSampler,
     get_worker_info,
 )
+
+warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
+torch.set_num_threads(1)  # on a CPU; the workers below need the others
 
 VOCAB_SIZE, BATCH, SEQ_LEN = 50257, 32, 1024  # GPT-2's vocabulary and window
 
@@ -53,30 +57,26 @@ def message_of(call: Callable[[], object]) -> str:
 # --8<-- [start:sizes]
 LLAMA_TOKENS = 1.4e12  # Touvron et al. 2023
 DTYPES = ("uint16", "int32", "int64")
+LLAMA_3_VOCAB_SIZE = 128_256  # Grattafiori et al. 2024
 
 corpus_bytes = {name: LLAMA_TOKENS * np.dtype(name).itemsize for name in DTYPES}
 largest_id = {name: int(np.iinfo(name).max) for name in DTYPES}
 for name in DTYPES:
     size = corpus_bytes[name] / 1e12
     print(f"{name:7}{size:5.1f} TB, ids up to {largest_id[name]:,}")
-assert largest_id["uint16"] >= VOCAB_SIZE - 1
-# --8<-- [end:sizes]
-
-
-# --8<-- [start:wrap]
-LLAMA_3_VOCAB_SIZE = 128_256  # Grattafiori et al. 2024: does not fit in 16 bits
 
 last_id = np.array([LLAMA_3_VOCAB_SIZE - 1])
-wrapped_id = int(last_id.astype(np.uint16)[0])
+wrapped_id = int(last_id.astype(np.uint16)[0])  # the upper bits are dropped
 print(f"token {last_id[0]} in uint16: {wrapped_id}")
 assert wrapped_id == (LLAMA_3_VOCAB_SIZE - 1) % 2**16
-# --8<-- [end:wrap]
+# --8<-- [end:sizes]
 
 
 # --8<-- [start:not_npy]
 ten = np.arange(10, dtype=np.uint16)
 ten.tofile(folder / "data.npy")  # the wrong line: bytes alone, whatever the name
 print(message_of(lambda: np.load(folder / "data.npy")))
+print("read as int32:", np.memmap(folder / "data.npy", dtype=np.int32, mode="r"))
 
 np.save(folder / "saved.npy", ten)
 raw_bytes = (folder / "data.npy").stat().st_size
@@ -87,22 +87,11 @@ assert np.array_equal(np.load(folder / "saved.npy"), ten)
 # --8<-- [end:not_npy]
 
 
-# --8<-- [start:misread]
-as_uint16 = np.memmap(folder / "saved.npy", dtype=np.uint16, mode="r")
-as_int32 = np.memmap(folder / "data.npy", dtype=np.int32, mode="r")
-header_tokens = len(as_uint16) - len(ten)
-print("a .npy file read as raw:", header_tokens, "tokens of header first")
-print("uint16 read as int32:   ", as_int32)
-assert np.array_equal(as_uint16[header_tokens:], ten)
-# --8<-- [end:misread]
-
-
 # --8<-- [start:writable]
 tokens = np.memmap(folder / "data.npy", dtype=np.uint16)  # no mode
-default_mode = tokens.mode
 tokens[0] = 999  # a slip
 tokens.flush()
-print("mode", default_mode)
+print("mode", tokens.mode)
 print("on disk:", np.fromfile(folder / "data.npy", np.uint16))
 
 read_only = np.memmap(folder / "data.npy", dtype=np.uint16, mode="r")
@@ -111,16 +100,11 @@ print(message_of(lambda: read_only.__setitem__(0, 0)))
 
 
 # --8<-- [start:windows]
-def lecture_starts(n: int, seq_len: int, generator: torch.Generator) -> list[int]:
-    """Where the lecture's windows begin, which are inputs without targets."""
-    return torch.randint(n - seq_len, (1000,), generator=generator).tolist()
-
-
 LENGTH, WINDOW = 10, 4
 generator = torch.Generator().manual_seed(0)
-starts = sorted(set(lecture_starts(LENGTH, WINDOW, generator)))
+starts = torch.randint(LENGTH - WINDOW, (1000,), generator=generator).unique().tolist()
 inputs_seen = sorted({start + i for start in starts for i in range(WINDOW)})
-targets_seen = sorted({start + 1 + i for start in starts for i in range(WINDOW)})
+targets_seen = [token + 1 for token in inputs_seen]
 print("windows begin at", starts)
 print("inputs alone reach      ", inputs_seen)
 print("targets, one to the right", targets_seen)
@@ -133,14 +117,8 @@ class TokenFile:
     """Tokens in a .npy file, read-only, of which only what is touched is read."""
 
     def __init__(self, path: Path, vocab_size: int) -> None:
-        with path.open("rb") as file:
-            if file.read(6) != b"\x93NUMPY":
-                raise ValueError(f"{path} is no .npy file; np.save writes one")
-        try:
-            # as a plain array: np.memmap makes an object of its own for every slice
-            self.tokens: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r"))
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged or cut short: {error}") from error
+        # as a plain array: np.memmap makes an object of its own for every slice
+        self.tokens: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r"))
         found = f"{path} holds {self.tokens.dtype} of shape {self.tokens.shape}"
         if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
             raise ValueError(f"{found}; expected one row of integers")
@@ -156,23 +134,18 @@ class TokenFile:
 
 
 # --8<-- [start:get_batch]
-def get_batch(
-    file: TokenFile,
-    batch_size: int,
-    seq_len: int,
-    generator: torch.Generator,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random windows, and the same one token on; int64, (batch_size, seq_len) each."""
+Pair = tuple[Tensor, Tensor]
+
+
+def get_batch(file: TokenFile, size: int, seq_len: int, draw: torch.Generator) -> Pair:
+    """Random windows, and the same one token on; int64, (size, seq_len) each."""
     num_windows = len(file) - seq_len  # each of seq_len + 1 tokens
     if num_windows < 1:
-        need = f"a window of {seq_len} and its target need {seq_len + 1} tokens"
-        raise ValueError(f"{need}; {file.path} holds {len(file)}")
-    starts = torch.randint(num_windows, (batch_size,), generator=generator).tolist()
+        raise ValueError(f"{file.path} has {len(file)} tokens, no window of {seq_len}")
+    starts = torch.randint(num_windows, (size,), generator=draw).tolist()
     rows = np.stack([file.tokens[start : start + seq_len + 1] for start in starts])
-    low, high = rows.min(), rows.max()
-    if low < 0 or high >= file.vocab_size:  # on a GPU, the error would come later
-        wrong = f"token {low if low < 0 else high}, vocabulary {file.vocab_size}"
-        raise ValueError(f"{file.path} does not fit its vocabulary: {wrong}")
+    if rows.min() < 0 or rows.max() >= file.vocab_size:
+        raise ValueError(f"{file.path} does not fit a vocabulary of {file.vocab_size}")
     batch = torch.from_numpy(rows.astype(np.int64))
     return batch[:, :-1], batch[:, 1:]
 
@@ -193,32 +166,16 @@ def open_saved(array: NDArray[Any], vocab_size: int = 10) -> TokenFile:
     return TokenFile(folder / "try.npy", vocab_size)
 
 
-def open_cut() -> TokenFile:
-    """A token file whose last bytes are missing."""
-    whole = (folder / "saved.npy").read_bytes()
-    (folder / "cut.npy").write_bytes(whole[:-6])
-    return TokenFile(folder / "cut.npy", vocab_size=10)
-
-
-print(message_of(lambda: TokenFile(folder / "data.npy", vocab_size=10)))
-print(message_of(open_cut))
 print(message_of(lambda: open_saved(np.zeros(10))))
 print(message_of(lambda: open_saved(ten, vocab_size=LLAMA_3_VOCAB_SIZE)))
 print(message_of(lambda: get_batch(small, 2, 10, generator)))
 print(message_of(lambda: get_batch(open_saved(ten + 5), 64, 4, generator)))
-# --8<-- [end:refused]
-
-
-# --8<-- [start:int32]
-logits = torch.randn(4, 10, generator=generator)
-embedding = torch.nn.Embedding(10, 8)
-cross_entropy = torch.nn.functional.cross_entropy
 
 ids = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
-print("embedding:", tuple(embedding(ids).shape))
-print("cross_entropy:", message_of(lambda: cross_entropy(logits, ids)))
-print("as int64:", cross_entropy(logits, ids.long()).isfinite().item())
-# --8<-- [end:int32]
+logits = torch.randn(4, 10, generator=generator)
+print("embedding, int32 ids:", tuple(torch.nn.Embedding(10, 8)(ids).shape))
+print(message_of(lambda: torch.nn.functional.cross_entropy(logits, ids)))
+# --8<-- [end:refused]
 
 
 # --8<-- [start:corpus]
@@ -242,7 +199,10 @@ print(f"{len(corpus):,} tokens, {corpus_file_bytes:,} bytes")
 
 # --8<-- [start:resident]
 def get_resident(kind: str = "VmRSS") -> int | None:
-    """Bytes of this process in memory now; "RssFile": pages of files. None where Linux does not tell."""
+    """Bytes of this process in memory now; "RssFile": pages of files.
+
+    None where Linux does not tell.
+    """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     line = next((line for line in lines if line.startswith(f"{kind}:")), None)
@@ -287,7 +247,8 @@ window_bytes = (SEQ_LEN + 1) * 2  # uint16; it begins anywhere in a page
 predicted_window_bytes = window_bytes + measured_page_bytes - 1  # on average
 predicted_touched_bytes = NUM_WINDOWS * predicted_window_bytes
 
-shift = measured_page_bytes // NUM_WINDOWS // 2  # in tokens: each begins elsewhere in its page
+# in tokens: each begins elsewhere in its page
+shift = measured_page_bytes // NUM_WINDOWS // 2
 spread_out = [i * (CORPUS_TOKENS // NUM_WINDOWS + shift) for i in range(NUM_WINDOWS)]
 measured_resident = {
     "mapped": measure_resident(lambda: map_and_touch([])),
@@ -297,6 +258,7 @@ measured_resident = {
 }
 measured_touched_bytes = measured_resident["windows"]["resident_bytes"]
 measured_touched_ratio = (measured_touched_bytes or 0) / predicted_touched_bytes or None
+measured_unit_bytes = (measured_touched_bytes or 0) // NUM_WINDOWS or None
 for name, growth in measured_resident.items():
     print(f"{name:8}", growth)
 # --8<-- [end:touch]
@@ -311,9 +273,6 @@ print(f"one H100 asks for {NEEDED_TOKENS_PER_SECOND:,.0f} tokens per second")
 
 
 # --8<-- [start:dataset]
-Pair = tuple[torch.Tensor, torch.Tensor]
-
-
 class Windows(Dataset[Pair]):
     """Every window of a token file with its targets, by the place where it begins."""
 
@@ -328,21 +287,12 @@ class Windows(Dataset[Pair]):
         return torch.from_numpy(row[:-1]), torch.from_numpy(row[1:])
 
 
-def make_loader(
-    num_batches: int,
-    num_workers: int,
-    pin: bool = False,
-) -> DataLoader[Pair]:
+def make_loader(batches: int, num_workers: int, pin: bool = False) -> DataLoader[Pair]:
     """Random windows of the corpus; the draw is made here, not in the workers."""
-    data = Windows(corpus, SEQ_LEN)
-    drawn = RandomSampler(
-        data,
-        replacement=True,
-        num_samples=num_batches * BATCH,
-        generator=torch.Generator().manual_seed(0),
-    )
+    windows, draw = Windows(corpus, SEQ_LEN), torch.Generator().manual_seed(0)
+    drawn = RandomSampler(windows, True, batches * BATCH, generator=draw)
     options: dict[str, Any] = {"num_workers": num_workers, "pin_memory": pin}
-    return DataLoader(data, BATCH, sampler=drawn, **options)
+    return DataLoader(windows, BATCH, sampler=drawn, **options)
 
 
 first_inputs, first_targets = next(iter(make_loader(1, num_workers=0)))
@@ -358,52 +308,47 @@ NUM_BATCHES, ROUNDS = 100, 5
 def time_batches(make: Callable[[], Iterator[Any]]) -> dict[str, float]:
     """Seconds to the first batch, tokens per second after it: medians of all rounds."""
     first, rates = [], []
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            batches = make()
-            next(batches)
-            first.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            count = sum(1 for _ in batches)
-            rates.append(count * BATCH * SEQ_LEN / (time.perf_counter() - began))
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        batches = make()
+        next(batches)
+        first.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        count = sum(1 for _ in batches)
+        rates.append(count * BATCH * SEQ_LEN / (time.perf_counter() - began))
     return {
         "first_seconds": statistics.median(first),
         "tokens_per_second": statistics.median(rates),
     }
 
 
-def draw_from(tokens: NDArray[Any]) -> Iterator[Pair]:
-    """Batches of get_batch from any array of tokens."""
+def draw_from(way: str) -> Iterator[Pair]:
+    """Batches of get_batch; the file is mapped anew, its pages not yet touched."""
     file = TokenFile(folder / "corpus.npy", VOCAB_SIZE)
-    file.tokens = tokens
-    generator = torch.Generator().manual_seed(0)
+    if way == "memmap":
+        file.tokens = np.load(folder / "corpus.npy", mmap_mode="r")
+    elif way == "touched":
+        file.tokens.max()
+    elif way == "in_memory":
+        file.tokens = np.array(file.tokens)
+    draw = torch.Generator().manual_seed(0)
     for _ in range(NUM_BATCHES):
-        yield get_batch(file, BATCH, SEQ_LEN, generator)
+        yield get_batch(file, BATCH, SEQ_LEN, draw)
 
 
-npy_memmap = np.load(folder / "corpus.npy", mmap_mode="r")
-in_memory = np.array(corpus.tokens)
-measured_loading = {
-    "raw_memmap": time_batches(lambda: draw_from(map_and_touch([]))),
-    "npy_memmap": time_batches(lambda: draw_from(npy_memmap)),
-    "npy_plain": time_batches(lambda: draw_from(corpus.tokens)),
-    "in_memory": time_batches(lambda: draw_from(in_memory)),
-    "loader_0": time_batches(lambda: iter(make_loader(NUM_BATCHES, 0))),
-    "loader_2": time_batches(lambda: iter(make_loader(NUM_BATCHES, 2))),
+SOURCES: dict[str, Callable[[], Iterator[Any]]] = {
+    "memmap": lambda: draw_from("memmap"),
+    "plain": lambda: draw_from("plain"),
+    "touched": lambda: draw_from("touched"),
+    "in_memory": lambda: draw_from("in_memory"),
+    "loader_0": lambda: iter(make_loader(NUM_BATCHES, 0)),
+    "loader_2": lambda: iter(make_loader(NUM_BATCHES, 2)),
 }
-
-
-def supply(name: str) -> float:
-    """Tokens delivered over tokens needed."""
-    return measured_loading[name]["tokens_per_second"] / NEEDED_TOKENS_PER_SECOND
-
-
-measured_supply_ratio = {name: supply(name) for name in measured_loading}
-for name, ratio in measured_supply_ratio.items():
-    rate = measured_loading[name]["tokens_per_second"] / 1e6
-    print(f"{name:11}{rate:6.1f} million tokens per second, {ratio:6.1f} × needed")
+measured_loading = {name: time_batches(make) for name, make in SOURCES.items()}
+rates = {name: found["tokens_per_second"] for name, found in measured_loading.items()}
+measured_supply_ratio = {name: rates[name] / NEEDED_TOKENS_PER_SECOND for name in rates}
+for name, rate in rates.items():
+    print(f"{name:11}{rate / 1e6:6.1f} million tokens per second")
 # --8<-- [end:measure]
 
 
@@ -434,12 +379,6 @@ temporary.cleanup()  # the files are no longer needed
 
 
 # --8<-- [start:exercise_1]
-print(isinstance(np.array, type), isinstance(np.ndarray, type))
-assert not isinstance(np.array, type) and isinstance(np.ndarray, type)
-# --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
 def window_counts(n: int, seq_len: int) -> dict[str, int]:
     """How many windows n tokens have: random ones may overlap, a walk's do not."""
     return {
@@ -454,22 +393,21 @@ walked = [list(range(i, i + 5)) for i in range(0, 10 - 4, 4)]  # inputs and targ
 print(counts, walked)
 assert counts == {"inputs_only": 7, "with_targets": 6, "disjoint": 2}
 assert len(walked) == counts["disjoint"]
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+batch_bytes = 2 * BATCH * SEQ_LEN * torch.int64.itemsize  # inputs and targets
+row_bytes = BATCH * (SEQ_LEN + 1) * np.dtype(np.uint16).itemsize
+link_ratio = batch_bytes / row_bytes
+print(f"int64 twice: {batch_bytes:,} B, uint16 once: {row_bytes:,} B")
+sent = torch.arange(5, dtype=torch.int32).to(torch.uint16).to(get_device())
+widened = sent.long()  # on the device
+assert widened.tolist() == [0, 1, 2, 3, 4] and 7.9 < link_ratio < 8
 # --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
-long_row = torch.zeros(BATCH, SEQ_LEN + 1, dtype=torch.int64)
-two_rows_bytes = 2 * get_memory_usage(long_row[:, 1:])  # inputs and targets
-one_row_bytes = BATCH * (SEQ_LEN + 1) * np.dtype(np.uint16).itemsize
-link_ratio = two_rows_bytes / one_row_bytes
-print(f"int64 twice: {two_rows_bytes:,} B, uint16 once: {one_row_bytes:,} B")
-sent = torch.arange(5, dtype=torch.int32).to(torch.uint16).to(get_device())
-widened = sent.long()  # on the device
-assert widened.tolist() == [0, 1, 2, 3, 4] and 7.9 < link_ratio < 8
-# --8<-- [end:exercise_3]
-
-
-# --8<-- [start:exercise_4]
 class Stream(IterableDataset[int]):
     """Random starts from a generator that every worker gets a copy of."""
 
@@ -486,20 +424,18 @@ class Stream(IterableDataset[int]):
 
 def first_starts(per_worker: bool) -> list[int]:
     """The first six starts of two workers, which take turns."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
-        loader = DataLoader(Stream(per_worker), batch_size=None, num_workers=2)
-        return [int(start) for start in islice(loader, 6)]
+    loader = DataLoader(Stream(per_worker), batch_size=None, num_workers=2)
+    return [int(start) for start in islice(loader, 6)]
 
 
 one_seed, two_seeds = first_starts(per_worker=False), first_starts(per_worker=True)
 distinct = {"one_seed": len(set(one_seed)), "seed_per_worker": len(set(two_seeds))}
 print(distinct)
 assert distinct == {"one_seed": 3, "seed_per_worker": 6}
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_3]
 
 
-# --8<-- [start:exercise_5]
+# --8<-- [start:exercise_4]
 def unseen_share(n: int) -> float:
     """Share of n windows never drawn, if n are drawn with replacement."""
     return (1 - 1 / n) ** n
@@ -511,4 +447,4 @@ measured_unseen_share = 1 - len(set(drawn.tolist())) / 10_000
 print(f"formula {epoch_unseen_share:.1%}, drawn {measured_unseen_share:.1%}")
 assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6
 assert abs(measured_unseen_share - math.exp(-1)) < 0.02
-# --8<-- [end:exercise_5]
+# --8<-- [end:exercise_4]

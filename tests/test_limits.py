@@ -31,12 +31,10 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 WORDS = {
     "mfu": 1900,
     "mixed-precision": 1900,
-    "optimizers": 1900,
     "timing": 1900,
 }
 SECTIONS = {
     "counting-flops": 21,
-    "data-loading": 17,
     "errata": 54,
     "gpt2-parameters": 13,
     "gradients": 20,
@@ -44,7 +42,6 @@ SECTIONS = {
     "mixed-precision": 22,
     "models-and-initialization": 19,
     "named-dimensions": 17,
-    "optimizers": 22,
     "roofline": 14,
     "tensor-operations": 15,
     "timing": 19,
@@ -53,7 +50,6 @@ SECTIONS = {
 }
 SECTION_LINES = {
     "counting-flops": 30,
-    "data-loading": 52,
     "errata": 26,
     "gpt2-parameters": 34,
     "gradients": 28,
@@ -61,7 +57,6 @@ SECTION_LINES = {
     "mixed-precision": 44,
     "models-and-initialization": 43,
     "named-dimensions": 48,
-    "optimizers": 36,
     "roofline": 31,
     "tensor-operations": 27,
     "timing": 40,
@@ -69,14 +64,12 @@ SECTION_LINES = {
     "two-questions": 26,
 }
 FILE_LINES = {
-    "data_loading": 550,
     "errata": 800,
     "gradients": 550,
     "mfu": 550,
     "mixed_precision": 700,
     "models_and_initialization": 550,
     "named_dimensions": 500,
-    "optimizers": 800,
     "roofline": 550,
     "tensor_operations": 500,
     "timing": 550,
@@ -91,7 +84,6 @@ WIDE_LINES = {
     "count_ranks": 1,
     "counting_flops": 6,
     "counting_tools": 7,
-    "data_loading": 3,
     "errata": 4,
     "first_measurement": 1,
     "formulas": 18,
@@ -103,7 +95,6 @@ WIDE_LINES = {
     "mfu_limits": 19,
     "mixed_precision": 2,
     "models_and_initialization": 3,
-    "optimizers": 6,
     "plan_adapters": 2,
     "plan_cases": 31,
     "plan_others": 9,

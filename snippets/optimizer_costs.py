@@ -1,0 +1,228 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""What an optimizer holds, reads and writes, and how long a step of it takes."""
+
+# --8<-- [start:setup]
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from accounting import (
+    GPUS,
+    Trace,
+    get_allocated_bytes,
+    get_device,
+    get_memory_usage,
+    tensors_in,
+    time_call,
+)
+from models import build
+from shapes import GPT2_SMALL, gpt2
+from torch import Tensor
+
+Make = Callable[..., torch.optim.Optimizer]
+
+
+def with_gradients(
+    params: Iterable[Tensor],
+    device: str | torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> list[Tensor]:
+    """Parameters of these shapes, with gradients."""
+    made = [torch.randn(w.shape, device=device, dtype=dtype) for w in params]
+    for w in made:
+        w.requires_grad_().grad = torch.randn_like(w)
+    return made
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:count_state]
+model = build(GPT2_SMALL)  # on meta: shapes without memory
+model_parameters = sum(w.numel() for w in model.parameters())
+
+
+def count_state(make: Make, dtype: torch.dtype = torch.float32) -> dict[str, int]:
+    """Bytes of state after one step: per parameter, of step counters, and in all."""
+    optimizer = make(with_gradients(model.parameters(), "meta", dtype), lr=1e-3)
+    at_birth = len(optimizer.state)
+    optimizer.step()
+    tensors = tensors_in(list(optimizer.state.values()))
+    held = sum(get_memory_usage(t) for t in tensors if t.dim() > 0)
+    counters = sum(get_memory_usage(t) for t in tensors if t.dim() == 0)
+    return {
+        "per_parameter_bytes": held // model_parameters,
+        "element_bytes": dtype.itemsize,  # of a parameter, and of its gradient
+        "counter_bytes": counters,
+        "state_bytes": held + counters,
+        "tensors_at_birth": at_birth,
+    }
+
+
+# --8<-- [end:count_state]
+
+
+# --8<-- [start:state]
+OPTIMIZERS: dict[str, Make] = {
+    "sgd": torch.optim.SGD,
+    "momentum": partial(torch.optim.SGD, momentum=0.9),
+    "adagrad": torch.optim.Adagrad,
+    "rmsprop": torch.optim.RMSprop,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "amsgrad": partial(torch.optim.Adam, amsgrad=True),
+    "rmsprop_full": partial(torch.optim.RMSprop, centered=True, momentum=0.9),
+}
+state = {name: count_state(make) for name, make in OPTIMIZERS.items()}
+state["adamw_bf16"] = count_state(torch.optim.AdamW, torch.bfloat16)
+
+for name, held in state.items():
+    per_parameter, total = held["per_parameter_bytes"], held["state_bytes"]
+    print(f"{name:13}{per_parameter:2} B a parameter, in all {total:13,} B")
+made_at_birth = [name for name, held in state.items() if held["tensors_at_birth"]]
+assert made_at_birth == ["adagrad"]  # the others at the first step
+# --8<-- [end:state]
+
+
+# --8<-- [start:counter]
+class Traffic(Trace):
+    """Adds up the bytes of tensors that operations read and write, but no counters."""
+
+    num_operations = moved_bytes = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        inputs = tensors_in((args, kwargs))
+        before = [x.clone() for x in inputs]
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        changed = [x for x, old in zip(inputs, before, strict=True) if not x.equal(old)]
+        made = [x for x in tensors_in(result) if not any(x is old for old in inputs)]
+        touched = [x for x in (*inputs, *changed, *made) if x.dim()]
+        self.num_operations += bool(touched)
+        self.moved_bytes += sum(map(get_memory_usage, touched))
+        return result
+
+
+# --8<-- [end:counter]
+
+
+# --8<-- [start:traffic]
+IMPLEMENTATIONS: dict[str, Make] = {
+    "adamw_loop": partial(torch.optim.AdamW, foreach=False),
+    "adamw_foreach": partial(torch.optim.AdamW, foreach=True),
+    "adamw_fused": partial(torch.optim.AdamW, fused=True),
+    "momentum_fused": partial(torch.optim.SGD, momentum=0.9, fused=True),
+    "sgd_fused": partial(torch.optim.SGD, fused=True),
+}
+
+
+def count_traffic(make: Make) -> dict[str, int]:
+    """Operations of one step on two tensors; bytes they move per parameter."""
+    torch.manual_seed(0)  # a write is seen where it changes a number
+    params = with_gradients([torch.empty(64, 32), torch.empty(32)], "cpu")
+    optimizer = make(params, lr=1e-2)
+    optimizer.step()  # the first makes the state
+    with Traffic() as traffic:
+        optimizer.step()
+    moved_bytes = traffic.moved_bytes // sum(w.numel() for w in params)
+    return {"operations": traffic.num_operations, "per_parameter_bytes": moved_bytes}
+
+
+traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
+print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
+# --8<-- [end:traffic]
+
+
+# --8<-- [start:measure]
+SMALL = replace(gpt2(d_model=256, layers=4, heads=4), vocab=4096)
+measured_on_gpu = torch.cuda.is_available()
+measured_params = list(build(GPT2_SMALL if measured_on_gpu else SMALL).parameters())
+measured_parameters = sum(w.numel() for w in measured_params)
+measured_tensors = len(measured_params)
+
+
+def measure(make: Make) -> dict[str, Any]:
+    """Seconds of a step; GPU bytes of the state, and what a later step takes on top."""
+    optimizer = make(with_gradients(measured_params, get_device()), lr=1e-4)
+    before = get_allocated_bytes() or 0
+    optimizer.step()
+    after = get_allocated_bytes()
+    found: dict[str, Any] = {"measured_state_bytes": None, "measured_extra_bytes": None}
+    if after is not None:
+        torch.cuda.reset_peak_memory_stats()
+        optimizer.step()
+        found["measured_state_bytes"] = after - before
+        found["measured_extra_bytes"] = torch.cuda.max_memory_allocated() - after
+    return {**found, "measured_step": time_call(optimizer.step)}
+
+
+def time_copy() -> float:
+    """Bytes a second of a copy between buffers as large as AdamW's four together."""
+    source = torch.randn(2 * measured_parameters, device=get_device())
+    target = torch.empty_like(source)
+    timing = time_call(lambda: target.copy_(source))
+    return 2 * get_memory_usage(source) / timing.median_seconds
+
+
+# --8<-- [end:measure]
+
+
+# --8<-- [start:predict]
+# a root and its quotient, for one tensor; the roots of all tensors
+largest_bytes = max(map(get_memory_usage, measured_params))
+predicted_extra_bytes = {
+    "adamw_loop": 2 * largest_bytes,
+    "adamw_foreach": 4 * measured_parameters,
+    "adamw_fused": 0,
+    "momentum_fused": 0,
+    "sgd_fused": 0,
+}
+predicted_state_bytes = {
+    name: measured_parameters * state[name.split("_")[0]]["per_parameter_bytes"]
+    for name in IMPLEMENTATIONS  # the name begins with that of the optimizer
+}
+# --8<-- [end:predict]
+
+
+# --8<-- [start:compare]
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
+measured_rate_bytes_per_second = time_copy()
+steps = {name: measure(make) for name, make in IMPLEMENTATIONS.items()}
+torch.set_num_threads(threads)
+
+
+def predict(name: str) -> float:
+    """Seconds that the bytes of a step take at the rate of a copy."""
+    moved_bytes = traffic[name]["per_parameter_bytes"] * measured_parameters
+    return moved_bytes / measured_rate_bytes_per_second
+
+
+predicted_seconds = {name: predict(name) for name in steps}
+measured_seconds = {name: steps[name]["measured_step"].median_seconds for name in steps}
+measured_time_ratio = {name: measured_seconds[name] / predict(name) for name in steps}
+for name, ratio in measured_time_ratio.items():
+    print(f"{name:15}{measured_seconds[name] * 1e3:7.2f} ms, {ratio:.2f} × predicted")
+# --8<-- [end:compare]
+
+
+# --8<-- [start:exercise_1]
+gpu_bytes = GPUS["H100 SXM"].memory_bytes
+largest_parameters = {
+    name: gpu_bytes / (2 * held["element_bytes"] + held["per_parameter_bytes"])
+    for name, held in state.items()  # parameter and gradient, then state
+}
+for name in ("sgd", "momentum", "adamw", "amsgrad", "adamw_bf16"):
+    print(f"{name:11}{largest_parameters[name] / 1e9:6.2f}B parameters")
+assert largest_parameters["adamw"] == 5e9 and largest_parameters["adamw_bf16"] == 10e9
+# --8<-- [end:exercise_1]
