@@ -30,7 +30,6 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 
 WORDS = {
     "mfu": 1900,
-    "mixed-precision": 1900,
     "optimizers": 1900,
     "timing": 1900,
 }
@@ -41,7 +40,6 @@ SECTIONS = {
     "gpt2-parameters": 13,
     "gradients": 20,
     "mfu": 19,
-    "mixed-precision": 22,
     "models-and-initialization": 19,
     "named-dimensions": 17,
     "optimizers": 22,
@@ -58,7 +56,6 @@ SECTION_LINES = {
     "gpt2-parameters": 34,
     "gradients": 28,
     "mfu": 36,
-    "mixed-precision": 44,
     "models-and-initialization": 43,
     "named-dimensions": 48,
     "optimizers": 36,
@@ -73,7 +70,6 @@ FILE_LINES = {
     "errata": 800,
     "gradients": 550,
     "mfu": 550,
-    "mixed_precision": 700,
     "models_and_initialization": 550,
     "named_dimensions": 500,
     "optimizers": 800,
@@ -101,7 +97,6 @@ WIDE_LINES = {
     "link_and_context": 20,
     "mfu": 10,
     "mfu_limits": 19,
-    "mixed_precision": 2,
     "models_and_initialization": 3,
     "optimizers": 6,
     "plan_adapters": 2,
