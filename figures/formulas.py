@@ -173,7 +173,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_floor.middle:.3f", "measured_floor.middle:.3f"),
         Formula("file", r"12N + 4t + 8n + s_\text{rng}",
             "training-loop.md#size", "training_loop:size",
-            "predicted_file_bytes.wide:full", "measured_file_bytes.wide:full"),
+            "predicted_checkpoint_bytes:full", "measured_checkpoint_bytes:full"),
         Formula("tokens", r"u P / 6N",
             "data-loading.md#needed", "data_loading:measure",
             "NEEDED_TOKENS_PER_SECOND:short", "measured_loading.raw_memmap.tokens_per_second:short"),

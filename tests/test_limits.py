@@ -46,7 +46,6 @@ SECTIONS = {
     "roofline": 14,
     "tensor-operations": 15,
     "timing": 19,
-    "training-loop": 26,
     "two-questions": 14,
 }
 SECTION_LINES = {
@@ -62,7 +61,6 @@ SECTION_LINES = {
     "roofline": 31,
     "tensor-operations": 27,
     "timing": 40,
-    "training-loop": 37,
     "two-questions": 26,
 }
 FILE_LINES = {
@@ -76,7 +74,6 @@ FILE_LINES = {
     "roofline": 550,
     "tensor_operations": 500,
     "timing": 550,
-    "training_loop": 750,
 }
 WIDE_LINES = {
     "accounting": 17,
@@ -106,7 +103,6 @@ WIDE_LINES = {
     "ranks": 1,
     "sustained_rate": 11,
     "tensor_operations": 1,
-    "training_loop": 1,
     "transformer_flops": 1,
     "two_questions": 33,
 }
