@@ -9,8 +9,7 @@ from figures.axes import Axes, Log, Scale
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_copy", "moments": "moments"}  # value: label
-MODES = ("float32", "tf32", "bfloat16", "float16")
-DOTTED = ("master_fp32_gradients", "bf16")  # may lie on another curve
+DOTTED = ("master", "bf16")  # may lie on another curve
 
 
 def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -18,7 +17,7 @@ def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     found = values["mixed_precision.measured_curves"] or {}
     every = values["mixed_precision.REPORT"] or 1
     axes = Axes(Scale(labels["steps"], low=0), Log(labels["distance"]))
-    for colour, name in enumerate(name for name in RECIPES if found.get(name)):
+    for colour, name in enumerate(name for name in RECIPES if found.get(name) and name in labels):
         distances = [distance or None for distance in found[name]]  # 0 has no place on a logarithmic axis
         steps = [every * (index + 1) for index in range(len(distances))]
         if name in DOTTED:
@@ -33,7 +32,7 @@ def types(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     rows = [[labels[key] for key in ("operation", "reference", "cuda", "cpu")]]
     for name in labels:
         if name in (values["mixed_precision.REFERENCE"] or {}):
-            cells = (f"REFERENCE.{name}", f"measured_types.cuda.{name}", f"measured_types.cpu.{name}")
+            cells = (f"REFERENCE.{name}", f"measured_cuda_types.{name}", f"measured_cpu_types.{name}")
             rows.append([labels[name], *(f"{{{{ mixed_precision.{cell} }}}}" for cell in cells)])
     return rows
 
@@ -44,37 +43,4 @@ def recipes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
     for name in RECIPES:
         parts = (f"{{{{ mixed_precision.part_bytes.{name}.{part}:plain }}}}" for part in PARTS)
         rows.append([labels[name], *parts, f"{{{{ mixed_precision.state_bytes.{name}:plain }}}}"])
-    return rows
-
-
-def outcomes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each recipe: its bytes counted and held by a GPU, the peak, and how far from the truth it ended."""
-    cells = (
-        "state_bytes.{}:plain",
-        "measured_held.{}.after:.2f",
-        "measured_held_ratio.{}:.4f",
-        "measured_held.{}.peak:.2f",
-        "measured_losses.{}:sci",
-    )
-    rows = [[labels[key] for key in ("recipe", "counted", "held", "ratio", "peak", "distance")]]
-    for name in RECIPES:
-        rows.append([labels[name], *(f"{{{{ mixed_precision.{cell.format(name)} }}}}" for cell in cells)])
-    return rows
-
-
-def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each mode: the step's time predicted and measured, both speeds over fp32, and memory beyond the state."""
-    cells = (
-        "predicted_seconds.{}",
-        "measured_seconds.{}",
-        "measured_over_predicted_ratio.{}",
-        "predicted_speedup_ratio.{}",
-        "measured_speedup_ratio.{}",
-        "measured_steps.{}.peak_bytes",
-        "measured_rest_bytes.{}",
-    )
-    keys = ("mode", "predicted", "measured", "ratio", "predicted_speedup", "measured_speedup", "peak", "rest")
-    rows = [[labels[key] for key in keys]]
-    for name in MODES:
-        rows.append([labels[name], *(f"{{{{ mixed_precision.{cell.format(name)} }}}}" for cell in cells)])
     return rows

@@ -28,34 +28,6 @@ def _by_size(rates: Mapping[str, float] | None) -> dict[str, float]:
     return dict(sorted((rates or {}).items(), key=lambda item: item[1]))
 
 
-def floors(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each learning rate: the loss of step 10 and the floor, predicted, measured, and their ratios."""
-    columns = ("rate", "tenth", "measured_tenth", "tenth_ratio", "floor", "measured_floor", "floor_ratio")
-    rows = [[labels[column] for column in columns]]
-    at_rest = values["training_loop.predicted_floor"] or {}
-    for name, rate in _by_size(values["training_loop.RATES"]).items():
-        cells = [f"predicted_tenth.{name}:.0f", f"measured_tenth.{name}:.0f", f"measured_tenth_ratio.{name}:.2f"]
-        if name in at_rest:
-            cells += [f"predicted_floor.{name}:.2f", f"measured_floor.{name}:.2f", f"measured_floor_ratio.{name}:.2f"]
-        quotes = [f"{{{{ training_loop.{cell} }}}}" for cell in cells]
-        rows.append([f"{rate:g}", *quotes, *[""] * (len(columns) - 1 - len(quotes))])
-    return rows
-
-
-def files(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each model: the size of its checkpoint, predicted and measured, the ratio and the container's part."""
-    rows = [[labels[column] for column in ("model", "predicted", "measured", "ratio", "container")]]
-    for name in ("narrow", "wide"):
-        cells = (
-            f"predicted_file_bytes.{name}:full",
-            f"measured_file_bytes.{name}:full",
-            f"measured_file_ratio.{name}:.4f",
-            f"measured_overhead_bytes.{name}:full",
-        )
-        rows.append([labels[name], *(f"{{{{ training_loop.{cell} }}}}" for cell in cells)])
-    return rows
-
-
 def parts(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each part left out of a checkpoint: whether the losses after it are the same, and how far off."""
     rows = [[labels[column] for column in ("part", "same", "difference")]]

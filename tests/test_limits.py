@@ -30,7 +30,6 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 
 WORDS = {
     "mfu": 1900,
-    "mixed-precision": 1900,
     "timing": 1900,
 }
 SECTIONS = {
@@ -39,13 +38,11 @@ SECTIONS = {
     "gpt2-parameters": 13,
     "gradients": 20,
     "mfu": 19,
-    "mixed-precision": 22,
     "models-and-initialization": 19,
     "named-dimensions": 17,
     "roofline": 14,
     "tensor-operations": 15,
     "timing": 19,
-    "training-loop": 26,
     "two-questions": 14,
 }
 SECTION_LINES = {
@@ -54,26 +51,22 @@ SECTION_LINES = {
     "gpt2-parameters": 34,
     "gradients": 28,
     "mfu": 36,
-    "mixed-precision": 44,
     "models-and-initialization": 43,
     "named-dimensions": 48,
     "roofline": 31,
     "tensor-operations": 27,
     "timing": 40,
-    "training-loop": 37,
     "two-questions": 26,
 }
 FILE_LINES = {
     "errata": 800,
     "gradients": 550,
     "mfu": 550,
-    "mixed_precision": 700,
     "models_and_initialization": 550,
     "named_dimensions": 500,
     "roofline": 550,
     "tensor_operations": 500,
     "timing": 550,
-    "training_loop": 750,
 }
 WIDE_LINES = {
     "accounting": 17,
@@ -93,7 +86,6 @@ WIDE_LINES = {
     "link_and_context": 20,
     "mfu": 10,
     "mfu_limits": 19,
-    "mixed_precision": 2,
     "models_and_initialization": 3,
     "plan_adapters": 2,
     "plan_cases": 31,
@@ -102,7 +94,6 @@ WIDE_LINES = {
     "ranks": 1,
     "sustained_rate": 11,
     "tensor_operations": 1,
-    "training_loop": 1,
     "transformer_flops": 1,
     "two_questions": 33,
 }
