@@ -35,7 +35,6 @@ WORDS = {
     "timing": 1900,
 }
 SECTIONS = {
-    "counting-flops": 21,
     "data-loading": 17,
     "errata": 54,
     "gpt2-parameters": 13,
@@ -52,7 +51,6 @@ SECTIONS = {
     "two-questions": 14,
 }
 SECTION_LINES = {
-    "counting-flops": 30,
     "data-loading": 52,
     "errata": 26,
     "gpt2-parameters": 34,
@@ -89,8 +87,6 @@ WIDE_LINES = {
     "bandwidth_limits": 11,
     "compute_for_memory": 21,
     "count_ranks": 1,
-    "counting_flops": 6,
-    "counting_tools": 7,
     "data_loading": 3,
     "errata": 4,
     "first_measurement": 1,
