@@ -32,7 +32,6 @@ WORDS = {
     "mfu": 1900,
     "mixed-precision": 1900,
     "optimizers": 1900,
-    "timing": 1900,
 }
 SECTIONS = {
     "data-loading": 17,
@@ -46,7 +45,6 @@ SECTIONS = {
     "optimizers": 22,
     "roofline": 14,
     "tensor-operations": 15,
-    "timing": 19,
     "training-loop": 26,
     "two-questions": 14,
 }
@@ -62,7 +60,6 @@ SECTION_LINES = {
     "optimizers": 36,
     "roofline": 31,
     "tensor-operations": 27,
-    "timing": 40,
     "training-loop": 37,
     "two-questions": 26,
 }
@@ -77,7 +74,6 @@ FILE_LINES = {
     "optimizers": 800,
     "roofline": 550,
     "tensor_operations": 500,
-    "timing": 550,
     "training_loop": 750,
 }
 WIDE_LINES = {
