@@ -73,16 +73,11 @@ def blind(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 
 
 def precision(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each data type: FLOPs and bytes of a large product, seconds and speed of one on this device."""
+    """For each data type: FLOPs, bytes, seconds and speed of the same product on this device."""
     rows = [[labels[key] for key in ("dtype", "flops", "bytes", "seconds", "rate")]]
-    for index, name in enumerate(("float64", "float32", "bfloat16")):
-        cells = (
-            f"precision_flops.{index}",
-            f"precision_bytes.{index}",
-            f"measured_precision.{name}.median_seconds",
-            f"measured_rates.{name}.rate_flop_per_second",
-        )
-        rows.append([f"`{name}`", *(f"{{{{ counting_flops.{cell} }}}}" for cell in cells)])
+    for name in ("float64", "float32", "bfloat16"):
+        cells = ("counted_flops", "held_bytes", "time.median_seconds", "rate_flop_per_second")
+        rows.append([f"`{name}`", *(f"{{{{ counting_flops.measured_products.{name}.{cell} }}}}" for cell in cells)])
     return rows
 
 

@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     "flops": (
         Formula("product", r"2mnp",
             "counting-flops.md#matmul", "counting_flops:counter",
-            "claims.2mnp:plain", "counted_flops:plain"),
+            "product_flops:plain", "counted_flops:plain"),
         Formula("performed", r"2mnp \approx mp\,(2n - 1)",
             "counting-flops.md#matmul", "counting_flops:textbook",
             "convention_flops", "performed_flops"),
@@ -110,7 +110,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "roofline.md#ridge", "roofline:compare",
             "measured_points.matmul.sheet_seconds", "measured_points.matmul.median_seconds"),
         Formula("share", r"\min(1,\; bP / dB)",
-            "counting-flops.md#dominates", "counting_flops:layer",
+            "counting-flops.md#dominates", "counting_flops:compare",
             "predicted_time_ratio.1024:.4f", "measured_time_ratio.1024:.4f"),
         Formula("fusion", r"Q_\text{chain} / Q_\text{fused}",
             "roofline.md#fusion", "roofline:speed_up",

@@ -6,19 +6,18 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH = 640
 DTYPES = ("fp32", "bf16")
-KINDS = ("zeros", "ones", "lecture", "random")  # in the order of the page
+KINDS = ("zeros", "ones", "mixed", "random")  # in the order of the page
 
 
 def calls(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Each call of both data types as a bar of its time; a line where the mean of the five timed calls lies."""
+    """Each call of both data types as a bar of its time; a line where the mean of the first five lies."""
     recorded = values["timing.measured_calls_seconds"] or {}
-    summaries = values["timing.measured_cold"] or {}
     left, row, head = 88, 24, 42
     panels = [dtype for dtype in DTYPES if recorded.get(dtype)]
     heights = [head + row * len(recorded[dtype]) + 14 for dtype in panels]
@@ -40,9 +39,8 @@ def calls(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.text(left - 10, y + 15, labels["call"].format(n=call + 1), "muted", anchor="end")
             drawing.rect(left, y + 2, each * scale, row - 6, f"fill-{int(call == 0)}")
             drawing.text(WIDTH, y + 15, format_value(each, "seconds"), anchor="end")
-        mean = left + summaries[dtype]["mean_seconds"] * scale
-        timed = int(dtype == "fp32")  # the lecture's timer began with the second call in fp32, with the first in bf16
-        drawing.line(mean, top + head + row * timed - 2, mean, top + head + row * (timed + 5))
+        mean = left + statistics.mean(seconds[:5]) * scale
+        drawing.line(mean, top + head - 2, mean, top + head + row * 5)
         top += height
     return str(drawing)
 
@@ -61,44 +59,17 @@ def running(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-def data(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The rate of the product on each kind of data, both data types; the middle half of the trials as a line."""
-    measured = values["timing.measured_data"] or {}
-    flops = values["timing.measured_flops"] or 0
-    left, row, head = 190, 30, 36
-    kinds = [kind for kind in KINDS if kind in measured]
-    drawing = Drawing(WIDTH, 2 * (head + row * len(kinds)) + 8)
-    for panel, dtype in enumerate(DTYPES):
-        top = panel * (head + row * len(kinds))
-        rates = {kind: flops / measured[kind][dtype]["median_seconds"] for kind in kinds}
-        scale = (WIDTH - left - 124) / max(rates.values(), default=1)
-        drawing.text(0, top + 24, labels[dtype])
-        for index, kind in enumerate(kinds):
-            y, width = top + head + row * index, rates[kind] * scale
-            half = min(measured[kind][dtype]["spread"] / 2, 0.5) * width
-            drawing.text(left - 12, y + 16, labels[kind], anchor="end")
-            drawing.rect(left, y + 2, width, row - 10, f"fill-{panel}")
-            drawing.line(left + width - half, y + 12, min(left + width + half, left + (WIDTH - left - 124)), y + 12)
-            drawing.text(WIDTH, y + 16, format_value(rates[kind], "flop_per_second"), anchor="end")
-    return str(drawing)
-
-
-def cold(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each data type: the peak's prediction, the first call, a warm one, and the lecture's mean."""
-    columns = {
-        "predicted": "predicted_seconds.{}",
-        "first": "measured_cold.{}.first_seconds",
-        "warm": "measured_cold.{}.warm_seconds",
-        "first_to_warm": "measured_cold.{}.first_to_warm_ratio",
-        "warm_to_predicted": "measured_cold.{}.warm_to_predicted_ratio",
-        "mean": "measured_cold.{}.mean_seconds",
-        "spoken": "LECTURE_SECONDS.{}",
-        "mean_to_spoken": "measured_cold.{}.mean_to_lecture_ratio",
-    }
-    rows = [[labels["quantity"], *DTYPES]]
-    for key, path in columns.items():
-        rows.append([labels[key], *(f"{{{{ timing.{path.format(dtype)} }}}}" for dtype in DTYPES)])
-    return rows
+def medians(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Medians of n trials as dots over n, and the standard error of the formula on both sides of the truth."""
+    simulated = values["timing.simulated_medians"] or {}
+    errors = values["timing.formula_errors"] or {}
+    counts = sorted(map(int, simulated))
+    axes = Axes(Log(labels["trials"], ticks=counts), Scale(labels["median"]), height=320)
+    places = [(count, median) for count in counts for median in simulated[str(count)]]
+    axes.scatter(*zip(*places, strict=True), 0, labels["medians"], size=2.5)
+    for sign, label in ((1, labels["error"]), (-1, "")):
+        axes.plot(counts, [sign * errors[str(count)] for count in counts], 1, label)
+    return str(axes)
 
 
 def kinds(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -6,10 +6,9 @@
 
 # --8<-- [start:setup]
 from collections import Counter
-from collections.abc import Callable
 from functools import partial, reduce
 from operator import add
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
     GPUS,
+    Gpu,
     Timing,
     count_flops,
     get_device,
@@ -44,13 +44,13 @@ class Scalar:
         Scalar.performed["additions"] += 1
         return Scalar(self.value + other.value)
 
-    def __sub__(self, other: "Scalar") -> "Scalar":
-        Scalar.performed["additions"] += 1  # costs what an addition costs
-        return Scalar(self.value - other.value)
-
     def __mul__(self, other: "Scalar") -> "Scalar":
         Scalar.performed["multiplications"] += 1
         return Scalar(self.value * other.value)
+
+
+def to_scalars(matrix: np.ndarray) -> np.ndarray:
+    return np.array([[Scalar(int(entry)) for entry in row] for row in matrix])
 
 
 # --8<-- [end:scalar]
@@ -62,84 +62,21 @@ def textbook(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([[reduce(add, row * column) for column in b.T] for row in a])
 
 
-def to_scalars(matrix: np.ndarray) -> np.ndarray:
-    return np.array([[Scalar(int(entry)) for entry in row] for row in matrix])
-
-
-def count_operations(
-    product: Callable[..., np.ndarray],
-    a: np.ndarray,
-    b: np.ndarray,
-) -> dict[str, int]:
-    """Operations of a product of two integer matrices, whose result is checked."""
-    Scalar.performed.clear()
-    result = product(to_scalars(a), to_scalars(b))
-    assert [[entry.value for entry in row] for row in result] == (a @ b).tolist()
-    return dict(Scalar.performed)
-
-
 ROWS, INNER, COLUMNS = 4, 6, 5  # m, n, p
 
 a = np.arange(ROWS * INNER).reshape(ROWS, INNER)
 b = np.arange(INNER * COLUMNS).reshape(INNER, COLUMNS)
-performed = count_operations(textbook, a, b)
+product = textbook(to_scalars(a), to_scalars(b))
+performed = dict(Scalar.performed)
 performed_flops = sum(performed.values())
 convention_flops = 2 * ROWS * INNER * COLUMNS
 print(performed, "together", performed_flops, "convention", convention_flops)
+assert [[entry.value for entry in row] for row in product] == (a @ b).tolist()
 assert performed_flops == ROWS * COLUMNS * (2 * INNER - 1)
-# --8<-- [end:textbook]
 
-
-# --8<-- [start:convention]
 GPT2_WIDTH = 768  # n of most products in GPT-2 small
-
 convention_ratio = 2 * GPT2_WIDTH / (2 * GPT2_WIDTH - 1)
-print(f"2mnp over m·p·(2n − 1) at n = {GPT2_WIDTH}: {convention_ratio:.5f}")
-# --8<-- [end:convention]
-
-
-# --8<-- [start:strassen]
-def strassen(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product of two n × n matrices, n a power of two (Strassen, 1969)."""
-    if len(a) == 1:
-        return textbook(a, b)
-    h = len(a) // 2
-    a11, a12, a21, a22 = a[:h, :h], a[:h, h:], a[h:, :h], a[h:, h:]
-    b11, b12, b21, b22 = b[:h, :h], b[:h, h:], b[h:, :h], b[h:, h:]
-    p1, p2 = strassen(a11 + a22, b11 + b22), strassen(a21 + a22, b11)
-    p3, p4 = strassen(a11, b12 - b22), strassen(a22, b21 - b11)
-    p5, p6 = strassen(a11 + a12, b22), strassen(a21 - a11, b11 + b12)
-    p7 = strassen(a12 - a22, b21 + b22)
-    return np.block([[p1 + p4 - p5 + p7, p3 + p5], [p2 + p4, p1 - p2 + p3 + p6]])
-
-
-square = np.arange(64).reshape(8, 8)
-by_algorithm = {
-    "textbook": count_operations(textbook, square, square),
-    "strassen": count_operations(strassen, square, square),
-}
-for algorithm, count in by_algorithm.items():
-    print(f"{algorithm:9}", count, "together", sum(count.values()))
-# --8<-- [end:strassen]
-
-
-# --8<-- [start:strassen_flops]
-def strassen_flops(n: int, levels: int) -> int:
-    """Operations on n × n matrices: so many levels of Strassen, below them the textbook."""
-    if levels == 0:
-        return n * n * (2 * n - 1)
-    h = n // 2  # 7 products and 18 sums of quarters
-    return 7 * strassen_flops(h, levels - 1) + 18 * h * h
-
-
-LARGE = 8192  # as large as the products of the chapters on speed
-
-assert strassen_flops(8, levels=3) == sum(by_algorithm["strassen"].values())
-one_level_ratio = strassen_flops(LARGE, levels=1) / strassen_flops(LARGE, levels=0)
-all_levels_ratio = strassen_flops(LARGE, levels=13) / strassen_flops(LARGE, levels=0)
-print(f"n = {LARGE}, as a share of the textbook's count:")
-print(f"one level {one_level_ratio:.3f}, all 13 levels {all_levels_ratio:.3f}")
-# --8<-- [end:strassen_flops]
+# --8<-- [end:textbook]
 
 
 # --8<-- [start:counter]
@@ -148,23 +85,10 @@ M, N, P = 16_384, 32_768, 8_192
 x = torch.empty(M, N, device="meta")  # a shape without data
 w = torch.empty(N, P, device="meta")
 counted_flops = count_flops(lambda: x @ w)
-print(f"counted {counted_flops:,}, 2mnp {2 * M * N * P:,}")
-assert counted_flops == 2 * M * N * P
+product_flops = 2 * M * N * P
+print(f"counted {counted_flops:,}, 2mnp {product_flops:,}")
+assert counted_flops == product_flops
 # --8<-- [end:counter]
-
-
-# --8<-- [start:wrong_size]
-claims = {
-    "2mn": 2 * M * N,
-    "2np": 2 * N * P,
-    "2(mn + np)": 2 * (M * N + N * P),
-    "2mnp": 2 * M * N * P,
-}
-right = [claim for claim, claimed in claims.items() if claimed == counted_flops]
-for claim, claimed in claims.items():
-    print(f"{claim:11}{claimed:21,}  {'right' if claim in right else 'wrong'}")
-assert right == ["2mnp"]
-# --8<-- [end:wrong_size]
 
 
 # --8<-- [start:linear_model]
@@ -175,21 +99,6 @@ print(f"one point: {per_point_flops:,}   all {M:,}: {counted_flops:,}")
 assert per_point_flops == claimed_flops
 assert counted_flops == 2 * M * model_parameters != claimed_flops
 # --8<-- [end:linear_model]
-
-
-# --8<-- [start:mismatch]
-def mismatch(device: torch.device | str) -> str:
-    """What PyTorch says of 2 × 3 times 4 × 5."""
-    try:
-        torch.empty(2, 3, device=device) @ torch.empty(4, 5, device=device)
-    except RuntimeError as error:
-        return f"RuntimeError: {error}"
-    raise AssertionError("3 columns cannot meet 4 rows")
-
-
-print(mismatch(get_device()))
-print(mismatch("meta"))
-# --8<-- [end:mismatch]
 
 
 # --8<-- [start:blind]
@@ -213,6 +122,7 @@ codes, needed_flops = list(OPERATIONS), list(OPERATIONS.values())
 seen_flops = [count_flops(partial(eval, code, globals())) for code in codes]
 for code, seen, needed in zip(codes, seen_flops, needed_flops, strict=True):
     print(f"{code:33}{seen:14,} of{needed:14,}")
+missed_flops = OPERATIONS["(X[:, :, None] * X).sum(1)"]
 assert seen_flops == [2 * SIDE**3] * 3 + [0] * 8
 # --8<-- [end:blind]
 
@@ -242,106 +152,112 @@ assert measured_default_flops in (0, attention_flops)
 
 
 # --8<-- [start:precision]
-PRECISIONS = (torch.float64, torch.float32, torch.bfloat16)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+measured_side = 8192 if torch.cuda.is_available() else 512
+torch.set_num_threads(1)  # on a CPU: steadier than many
 
 
-def square_matmul(
-    side: int,
-    dtype: torch.dtype,
-    device: torch.device | str,
-) -> Callable[[], torch.Tensor]:
-    """A product of two random matrices of side × side, ready to be called."""
-    left, right = torch.randn(2, side, side, device=device).to(dtype)
-    return lambda: left @ right
+class Product(NamedTuple):
+    """A product of two square matrices in one data type."""
+
+    counted_flops: int
+    held_bytes: int  # both factors and the result
+    time: Timing
+    rate_flop_per_second: float
 
 
-def three_matrices_bytes(side: int, dtype: torch.dtype) -> int:
-    """Bytes of both factors and the result."""
-    return 3 * get_memory_usage(torch.empty(side, side, dtype=dtype, device="meta"))
+def measure(dtype: torch.dtype) -> Product:
+    """The same product of random matrices, counted, weighed and timed."""
+    x, y = torch.randn(2, measured_side, measured_side, device=get_device()).to(dtype)
+    flops = count_flops(lambda: x @ y)
+    time = time_call(lambda: x @ y, min_seconds=0.05)
+    return Product(flops, 3 * get_memory_usage(x), time, flops / time.median_seconds)
 
 
-precision_flops = [count_flops(square_matmul(LARGE, dtype, "meta")) for dtype in PRECISIONS]
-precision_bytes = [three_matrices_bytes(LARGE, dtype) for dtype in PRECISIONS]
-for dtype, flops, held in zip(PRECISIONS, precision_flops, precision_bytes, strict=True):
-    print(f"{dtype!s:15}{flops:,} FLOPs, {held:,} bytes")
-assert len(set(precision_flops)) == 1 and len(set(precision_bytes)) == 3
+measured_products = {str(dtype)[6:]: measure(dtype) for dtype in DTYPES}  # "torch."
+assert len({product.counted_flops for product in measured_products.values()}) == 1
+assert len({product.held_bytes for product in measured_products.values()}) == 3
 # --8<-- [end:precision]
 
 
-# --8<-- [start:clock]
-measured_side = LARGE if torch.cuda.is_available() else 512
-
-
-def clock(dtype: torch.dtype) -> Timing:
-    """Seconds of a product of measured_side × measured_side on this device."""
-    return time_call(square_matmul(measured_side, dtype, get_device()), min_seconds=0.05)
-
-
-measured_flops = 2 * measured_side**3
-measured_precision = {str(dtype)[6:]: clock(dtype) for dtype in PRECISIONS}  # "torch."
-measured_rates = {
-    name: {"rate_flop_per_second": measured_flops / timing.median_seconds}
-    for name, timing in measured_precision.items()
-}
-for name, timing in measured_precision.items():
-    rate = measured_rates[name]["rate_flop_per_second"]
-    milliseconds = timing.median_seconds * 1e3
-    print(f"{name:9}{measured_flops:,} FLOPs in {milliseconds:.3f} ms: {rate:.2e} FLOP/s")
-# --8<-- [end:clock]
-
-
 # --8<-- [start:crossing]
-WIDTHS = (16, 64, 256, 1024, 4096)  # n of a layer relu(x @ w), with w of n × n
 BF16_SIZE = 2  # bytes
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 
-count_ratio = {n: 1 / (2 * n) for n in WIDTHS}  # relu over the product before it
-equal_operations = 2 * GPT2_WIDTH  # element-wise ones that match one product
-crossing_width = {
-    name: BF16_SIZE * GPUS[name].peak_flop_per_second["bfloat16"] / GPUS[name].bandwidth_bytes_per_second
-    for name in TABLE_GPUS
-}
-for gpu_name, n in crossing_width.items():
-    print(f"{gpu_name:14}relu takes as long as the product up to n = {n:.0f}")
+
+def crossing(gpu: Gpu) -> float:
+    """The width n up to which relu takes as long as the product."""
+    peak = gpu.peak_flop_per_second["bfloat16"]
+    return BF16_SIZE * peak / gpu.bandwidth_bytes_per_second
+
+
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
+crossing_width = {name: crossing(GPUS[name]) for name in TABLE_GPUS}
+for name, width in crossing_width.items():
+    print(f"{name:14}n = {width:.0f}")
 # --8<-- [end:crossing]
 
 
 # --8<-- [start:predict]
-def predict_time_ratio(n: int, size: int, dtype: str) -> float | None:
-    """Time of relu over that of the product, as its bytes or its FLOPs hold it up."""
-    gpu, peak = get_gpu(), get_peak_flop_per_second(dtype)
+WIDTHS = (16, 64, 256, 1024, 4096)  # n of a layer relu(x @ w), with w of n × n
+
+
+def predict_time_ratio(n: int) -> float | None:
+    """Time of relu over that of the product in bf16; None without a datasheet."""
+    gpu, peak = get_gpu(), get_peak_flop_per_second("bfloat16")
     if gpu is None or peak is None:
         return None
-    bytes_seconds = 2 * n * size / gpu.bandwidth_bytes_per_second  # per row, of both
-    flops_seconds = 2 * n * n / peak  # per row, of the product
+    bytes_seconds = 2 * n * BF16_SIZE / gpu.bandwidth_bytes_per_second  # of one row
+    flops_seconds = 2 * n * n / peak
     return bytes_seconds / max(bytes_seconds, flops_seconds)
 
 
-predicted_time_ratio = {n: predict_time_ratio(n, BF16_SIZE, "bfloat16") for n in WIDTHS}
+predicted_time_ratio = {n: predict_time_ratio(n) for n in WIDTHS}
+
+measured_rows = 2**18 if torch.cuda.is_available() else 512
+measured_dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+measured_widths = WIDTHS if torch.cuda.is_available() else WIDTHS[:-1]
+
+
+class Layer(NamedTuple):
+    """Seconds of the product, of relu, and of a copy, which computes nothing."""
+
+    product_seconds: float
+    relu_seconds: float
+    copy_seconds: float
+
+
 # --8<-- [end:predict]
 
 
 # --8<-- [start:layer]
-measured_rows = 2**18 if torch.cuda.is_available() else 512
-measured_dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-
-
-def measure_time_ratio(n: int) -> float | None:
-    """Time of relu over that of the product; None where a CPU would take too long."""
-    if not torch.cuda.is_available() and n > 1024:
-        return None
+def measure_layer(n: int) -> Layer:
+    """relu(x @ w) in its two parts, and a copy of x."""
     x = torch.randn(measured_rows, n, device=get_device(), dtype=measured_dtype)
     w = torch.randn(n, n, device=get_device(), dtype=measured_dtype)
-    product = time_call(lambda: x @ w, min_trials=10, min_seconds=0.02)
-    relu = time_call(lambda: F.relu(x), min_trials=10, min_seconds=0.02)
-    return relu.median_seconds / product.median_seconds
+    calls = [lambda: x @ w, lambda: F.relu(x), lambda: x.clone()]
+    return Layer(*(time_call(call, 10, 0.03).median_seconds for call in calls))
 
 
-measured_time_ratio = {n: measure_time_ratio(n) for n in WIDTHS}
-for n, ratio in measured_time_ratio.items():
-    by_time = "—" if ratio is None else f"{ratio:.4f}"
-    print(f"n = {n:4}  relu / product by count {count_ratio[n]:.5f}, by time {by_time}")
+measured_layers = {n: measure_layer(n) for n in measured_widths}
 # --8<-- [end:layer]
+
+
+# --8<-- [start:compare]
+def time_ratio(layer: Layer) -> float:
+    """relu over the product before it."""
+    return layer.relu_seconds / layer.product_seconds
+
+
+count_ratio = {n: 1 / (2 * n) for n in WIDTHS}
+measured_time_ratio = {n: time_ratio(layer) for n, layer in measured_layers.items()}
+for n, ratio in measured_time_ratio.items():
+    print(f"n = {n:4}  by count {count_ratio[n]:.5f}, by time {ratio:.4f}")
+
+equal_operations = 2 * GPT2_WIDTH  # element-wise ones that match one product
+measured_wide = measured_layers[1024]
+measured_over_count_ratio = time_ratio(measured_wide) / count_ratio[1024]
+measured_relu_to_copy_ratio = measured_wide.relu_seconds / measured_wide.copy_seconds
+# --8<-- [end:compare]
 
 
 # --8<-- [start:exercise_1]
@@ -359,6 +275,8 @@ assert scores_flops == one_head_flops
 
 
 # --8<-- [start:exercise_2]
+LARGE = 8192
+
 A, u = torch.empty(LARGE, LARGE, device="meta"), torch.empty(LARGE, 1, device="meta")
 left_first_flops = count_flops(lambda: (A @ A) @ u)
 right_first_flops = count_flops(lambda: A @ (A @ u))
@@ -366,16 +284,3 @@ order_ratio = left_first_flops / right_first_flops
 print(f"(AA)u {left_first_flops:,}, A(Au) {right_first_flops:,}: {order_ratio}")
 assert order_ratio == (LARGE + 1) / 2
 # --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
-def wins(n: int, levels: int) -> bool:
-    return strassen_flops(n, levels) < strassen_flops(n, levels=0)
-
-
-powers = range(1, 14)
-one_level_from = next(2**k for k in powers if wins(2**k, levels=1))
-all_levels_from = next(2**k for k in powers if wins(2**k, levels=k))
-print(f"one level wins from n = {one_level_from}, all levels from {all_levels_from}")
-assert (one_level_from, all_levels_from) == (16, 1024)
-# --8<-- [end:exercise_3]

@@ -7,6 +7,7 @@
 # --8<-- [start:setup]
 import math
 import os
+import random
 import statistics
 import subprocess
 import time
@@ -22,7 +23,6 @@ from accounting import (
     Timing,
     divide,
     get_device,
-    get_gpu,
     get_memory_usage,
     get_peak_flop_per_second,
     time_call,
@@ -33,37 +33,19 @@ from accounting import (
 
 
 # --8<-- [start:question]
-M, K, N = 16384, 32768, 8192  # M × K times K × N, Stanford CS336, spring 2025
-LECTURE_SECONDS = {"fp32": 0.16, "bf16": 0.03}  # spoken there, of an H100
-DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+M, K, N = 16384, 32768, 8192  # M × K times K × N
+CLAIMED_SECONDS = 20e-6
 
 product_flops = 2 * M * K * N
-H100_PEAK = GPUS["H100 SXM"].peak_flop_per_second
-
-
-def share_of_h100(name: str) -> float:
-    """What the lecture's time means as a share of the peak."""
-    return product_flops / LECTURE_SECONDS[name] / H100_PEAK[DTYPES[name]]
-
-
-lecture_peak_share = {name: share_of_h100(name) for name in DTYPES}
-for name, share in lecture_peak_share.items():
-    print(f"{name}: {share:.1%} of an H100's peak")
+LEAST_SECONDS = product_flops / GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+claimed_to_peak_ratio = LEAST_SECONDS / CLAIMED_SECONDS
+print(f"{product_flops:,} FLOPs, at the peak {LEAST_SECONDS * 1e3:.2f} ms")
+assert claimed_to_peak_ratio > 400
 # --8<-- [end:question]
 
 
-# --8<-- [start:implied]
-GOOD_FLOP_PER_SECOND = 794.5e12  # the best bf16 product found on an H100
-TRIALS = 5  # the lecture's timer: five calls, their time divided by five
-
-WARM_SECONDS = product_flops / GOOD_FLOP_PER_SECOND
-FIRST_SECONDS = TRIALS * LECTURE_SECONDS["bf16"] - (TRIALS - 1) * WARM_SECONDS
-print(f"four warm calls of {WARM_SECONDS:.4f} s leave {FIRST_SECONDS:.3f} s")
-# --8<-- [end:implied]
-
-
 # --8<-- [start:product]
-# The lecture's product on a GPU; a 32nd of each side on a CPU.
+# The whole product on a GPU; a 32nd of each side on a CPU.
 measured_scale = 1 if torch.cuda.is_available() else 32
 measured_m = M // measured_scale
 measured_k = K // measured_scale
@@ -74,20 +56,15 @@ measured_threads = torch.get_num_threads()
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb; all of them later
 
 generator = torch.Generator(device=get_device()).manual_seed(0)
-a = torch.ones(measured_m, measured_k, device=get_device())  # the lecture's data
+a = torch.ones(measured_m, measured_k, device=get_device())
 b = torch.ones(measured_k, measured_n, device=get_device())
+a.normal_(generator=generator)
 b.normal_(generator=generator)
 half_a, half_b = a.bfloat16(), b.bfloat16()
-
-predicted_seconds = {
-    "fp32": divide(measured_flops, get_peak_flop_per_second("float32")),
-    "bf16": divide(measured_flops, get_peak_flop_per_second("bfloat16")),
-}
-print(f"{measured_flops:,} FLOPs; at the peak, seconds:", predicted_seconds)
 # --8<-- [end:product]
 
 
-# --8<-- [start:first_calls]
+# --8<-- [start:clock]
 def synchronize() -> None:
     """Waits until the GPU has done all it was told; a CPU's calls do so anyway."""
     if torch.cuda.is_available():
@@ -103,52 +80,30 @@ def wait_and_time(call: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+# --8<-- [end:clock]
+
+
+# --8<-- [start:first_calls]
 # Nothing has multiplied matrices in this process yet.
 measured_calls_seconds = {
-    "fp32": [wait_and_time(lambda: a @ b) for _ in range(1 + TRIALS)],
-    "bf16": [wait_and_time(lambda: half_a @ half_b) for _ in range(1 + TRIALS)],
+    "fp32": [wait_and_time(lambda: a @ b) for _ in range(6)],
+    "bf16": [wait_and_time(lambda: half_a @ half_b) for _ in range(6)],
 }
-for name, calls in measured_calls_seconds.items():
-    print(name, *(f"{seconds * 1e3:8.2f}" for seconds in calls), "ms")
+
+
+def first_over_later(calls: list[float]) -> float:
+    """The first call over the median of those after it."""
+    return calls[0] / statistics.median(calls[1:])
+
+
+def mean_over_later(calls: list[float]) -> float:
+    """The mean of the first five over that median."""
+    return statistics.mean(calls[:5]) / statistics.median(calls[1:])
+
+
+measured_first_ratio = first_over_later(measured_calls_seconds["bf16"])
+measured_mean_of_five_ratio = mean_over_later(measured_calls_seconds["bf16"])
 # --8<-- [end:first_calls]
-
-
-# --8<-- [start:cold]
-class Calls(NamedTuple):
-    """What six calls say: the first, the others, the five that the lecture timed."""
-
-    first_seconds: float
-    warm_seconds: float  # the median of the others
-    mean_seconds: float  # as the lecture's timer: the mean of five
-    first_to_warm_ratio: float
-    mean_to_warm_ratio: float
-    warm_to_predicted_ratio: float | None
-    mean_to_lecture_ratio: float | None  # None where the product is smaller
-
-
-def examine(name: str, first_timed: int) -> Calls:
-    """The calls of one data type, the lecture's timer starting at first_timed."""
-    calls = measured_calls_seconds[name]
-    first, warm = calls[0], statistics.median(calls[1:])
-    mean = statistics.mean(calls[first_timed : first_timed + TRIALS])
-    lecture = LECTURE_SECONDS[name] if measured_flops == product_flops else None
-    return Calls(
-        first_seconds=first,
-        warm_seconds=warm,
-        mean_seconds=mean,
-        first_to_warm_ratio=first / warm,
-        mean_to_warm_ratio=mean / warm,
-        warm_to_predicted_ratio=divide(warm, predicted_seconds[name]),
-        mean_to_lecture_ratio=divide(mean, lecture),
-    )
-
-
-# Before its timer ran, the lecture had made one product in fp32, none in bf16.
-measured_cold = {"fp32": examine("fp32", 1), "bf16": examine("bf16", 0)}
-for name, row in measured_cold.items():
-    print(f"{name}: first call {row.first_to_warm_ratio:.2f} × warm,", end=" ")
-    print(f"the lecture's mean {row.mean_to_warm_ratio:.2f} ×")
-# --8<-- [end:cold]
 
 
 # --8<-- [start:clocks]
@@ -161,28 +116,30 @@ def time_naively(call: Callable[[], Any]) -> float:
 
 
 def multiply() -> torch.Tensor:
-    """The lecture's product in bf16, warm by now."""
+    """The product in bf16, warm by now."""
     return half_a @ half_b
 
 
-def median_of_five(clock: Callable[[Callable[[], Any]], float]) -> float:
-    """Median seconds of five products by a clock."""
-    return statistics.median(clock(multiply) for _ in range(5))
-
-
-measured_naive_seconds = median_of_five(time_naively)
-measured_waiting_seconds = median_of_five(wait_and_time)
+measured_naive_seconds = statistics.median(time_naively(multiply) for _ in range(5))
+measured_waiting_seconds = statistics.median(wait_and_time(multiply) for _ in range(5))
 measured_event_seconds = statistics.median(time_trials(multiply, 5))
-
-measured_naive_flop_per_second = measured_flops / measured_naive_seconds
-measured_naive_to_peak_ratio = divide(
-    measured_naive_flop_per_second,
-    get_peak_flop_per_second("bfloat16"),
-)
 print(f"until it returns     {measured_naive_seconds * 1e3:9.3f} ms")
 print(f"until it is done     {measured_waiting_seconds * 1e3:9.3f} ms")
 print(f"by the device itself {measured_event_seconds * 1e3:9.3f} ms")
+
+predicted_seconds = divide(measured_flops, get_peak_flop_per_second("bfloat16"))
+measured_naive_to_peak_ratio = divide(predicted_seconds, measured_naive_seconds)
 # --8<-- [end:clocks]
+
+
+# --8<-- [start:summary]
+def summarize(seconds: list[float]) -> Timing:
+    """The median, and the interquartile range as a share of it."""
+    low, median, high = statistics.quantiles(seconds, n=4)
+    return Timing(median, (high - low) / median, len(seconds))
+
+
+# --8<-- [end:summary]
 
 
 # --8<-- [start:trials]
@@ -194,23 +151,38 @@ square = torch.ones(measured_side, measured_side, device=get_device())
 square.normal_(generator=generator)
 measured_trials_seconds = time_trials(lambda: square @ square, NUM_TRIALS)
 
-
-def summarize(seconds: list[float]) -> Timing:
-    """The median, and the interquartile range as a share of it."""
-    low, median, high = statistics.quantiles(seconds, n=4)
-    return Timing(median, (high - low) / median, len(seconds))
-
-
 measured_many = summarize(measured_trials_seconds)
 measured_median_seconds = measured_many.median_seconds
-measured_mean_seconds = statistics.mean(measured_trials_seconds)
-measured_mean_ratio = measured_mean_seconds / measured_median_seconds
+measured_mean_ratio = statistics.mean(measured_trials_seconds) / measured_median_seconds
 measured_slowest_ratio = max(measured_trials_seconds) / measured_median_seconds
-print(f"median {measured_median_seconds * 1e6:.1f} µs,", end=" ")
-print(f"the middle half within {measured_many.spread:.1%}")
-print(f"mean {measured_mean_ratio:.3f} × the median,", end=" ")
-print(f"slowest {measured_slowest_ratio:.2f} ×")
+print(f"median {measured_median_seconds:.2e} s, mean {measured_mean_ratio:.3f} ×")
 # --8<-- [end:trials]
+
+
+# --8<-- [start:medians]
+COUNTS, REPETITIONS = (3, 5, 11, 33, 101, 333), 60  # odd: the median is one of them
+draw = random.Random(0)  # trials are normal: mean 0, standard deviation σ = 1
+
+
+def simulate(count: int) -> list[float]:
+    """The median of so many trials, found anew again and again."""
+    trials = ([draw.gauss() for _ in range(count)] for _ in range(REPETITIONS))
+    return [round(statistics.median(each), 3) for each in trials]
+
+
+simulated_medians = {count: simulate(count) for count in COUNTS}
+formula_errors = {count: 1.25 / math.sqrt(count) for count in COUNTS}
+
+
+def count_inside(count: int) -> int:
+    """How many medians lie within the formula's error of the truth, which is 0."""
+    error = formula_errors[count]
+    return sum(abs(median) <= error for median in simulated_medians[count])
+
+
+inside_share = sum(map(count_inside, COUNTS)) / (len(COUNTS) * REPETITIONS)
+print(f"{inside_share:.0%} of the medians are within 1.25 σ / √n of the truth")
+# --8<-- [end:medians]
 
 
 # --8<-- [start:factor]
@@ -349,27 +321,14 @@ def time_on(left: str, right: str) -> OnData:
 measured_data = {
     "zeros": time_on("zeros", "zeros"),
     "ones": time_on("ones", "ones"),
-    "lecture": time_on("ones", "random"),
+    "mixed": time_on("ones", "random"),
     "random": time_on("random", "random"),
 }
-for name, timed in measured_data.items():
-    print(f"{name:8}{timed.fp32.median_seconds * 1e3:9.3f} ms in fp32,", end=" ")
-    print(f"{timed.bf16.median_seconds * 1e3:9.3f} ms in bf16")
-# --8<-- [end:data]
-
-
-# --8<-- [start:speedup]
-def zeros_to_random(dtype: str) -> float:
-    """How many times faster zeros are than random numbers."""
-    zeros: Timing = getattr(measured_data["zeros"], dtype)
-    random: Timing = getattr(measured_data["random"], dtype)
-    return random.median_seconds / zeros.median_seconds
-
-
 REPORTED_ZEROS_RATIO = 295 / 257  # TFLOP/s on an A100, Horace He, 2024
-measured_zeros_ratio = {dtype: zeros_to_random(dtype) for dtype in DTYPES}
-print({dtype: round(ratio, 3) for dtype, ratio in measured_zeros_ratio.items()})
-# --8<-- [end:speedup]
+measured_zeros_seconds = measured_data["zeros"].bf16.median_seconds
+measured_random_seconds = measured_data["random"].bf16.median_seconds
+measured_on_zeros_ratio = measured_random_seconds / measured_zeros_seconds
+# --8<-- [end:data]
 
 
 # --8<-- [start:cache]
@@ -415,34 +374,6 @@ print(f"one of {PASSES} in a row:   {measured_resident_seconds * 1e6:.2f} µs")
 # --8<-- [end:passes]
 
 
-# --8<-- [start:bandwidth]
-def rate(seconds: float) -> float:
-    """Bytes a second of one pass, which reads and writes the buffer."""
-    return 2 * measured_buffer_bytes / seconds
-
-
-def get_bandwidth() -> float | None:
-    """Bytes a second of this GPU's memory by its datasheet; None if not known."""
-    gpu = get_gpu()
-    return gpu.bandwidth_bytes_per_second if gpu else None
-
-
-predicted_bytes_per_second = get_bandwidth()
-measured_flushed_bytes_per_second = rate(measured_flushed_seconds)
-measured_resident_bytes_per_second = rate(measured_resident_seconds)
-measured_flushed_to_peak_ratio = divide(
-    measured_flushed_bytes_per_second,
-    predicted_bytes_per_second,
-)
-measured_resident_to_peak_ratio = divide(
-    measured_resident_bytes_per_second,
-    predicted_bytes_per_second,
-)
-print(f"flushed {measured_flushed_bytes_per_second / 1e9:,.0f} GB/s,", end=" ")
-print(f"in the cache {measured_resident_bytes_per_second / 1e9:,.0f} GB/s")
-# --8<-- [end:bandwidth]
-
-
 # --8<-- [start:exercise_1]
 FIVE_MS = [106.0, 11.1, 11.0, 11.2, 11.1]  # made up; the first call is cold
 
@@ -461,17 +392,6 @@ assert mean_of(calls_needed) <= 1.01 * five_median < mean_of(calls_needed - 1)
 
 
 # --8<-- [start:exercise_2]
-CLAIMED_SECONDS = 20e-6
-
-LEAST_SECONDS = product_flops / H100_PEAK["bfloat16"]
-claimed_to_peak_ratio = LEAST_SECONDS / CLAIMED_SECONDS
-print(f"{claimed_to_peak_ratio:.0f} × the peak,", end=" ")
-print(f"where at least {LEAST_SECONDS * 1e3:.2f} ms are needed")
-assert claimed_to_peak_ratio > 400
-# --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
 SPREAD, DIFFERENCE = 0.02, 0.01  # of each kernel; between the two
 
 # Two medians err by √2 as much as one; two standard errors are to fit in.
@@ -480,10 +400,10 @@ per_kernel = trials_needed(SPREAD, tolerable_share)
 print(per_kernel, "trials of each")
 error = Timing(1.0, SPREAD, per_kernel).standard_error
 assert error <= tolerable_share
-# --8<-- [end:exercise_3]
+# --8<-- [end:exercise_2]
 
 
-# --8<-- [start:exercise_4]
+# --8<-- [start:exercise_3]
 DRIFTING = [100 + call for call in range(20)]  # the clock falls, call by call
 
 
@@ -502,13 +422,13 @@ print(f"in turn {in_turn_share:.1%}")
 print(f"alternating {alternating_share:.1%}")
 print(f"mirrored {mirrored_share:.1%}")
 assert in_turn_share > 10 * alternating_share > mirrored_share == 0
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_3]
 
 
-# --8<-- [start:exercise_5]
+# --8<-- [start:exercise_4]
 RESOLUTION_SECONDS = 0.5e-6  # of a CUDA event
 
 SHORTEST_SECONDS = RESOLUTION_SECONDS / TOLERANCE
 print(f"{SHORTEST_SECONDS * 1e6:.0f} µs")
 assert math.isclose(SHORTEST_SECONDS, 100e-6)
-# --8<-- [end:exercise_5]
+# --8<-- [end:exercise_4]

@@ -320,6 +320,18 @@ def test_running_median_and_mean_are_not_swapped() -> None:
     assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
 
 
+def test_medians_lie_over_their_counts_between_both_errors() -> None:
+    simulated, errors = {"1": [0.0, 0.5], "100": [0.1]}, {"1": 1.25, "100": 0.125}
+    made = {"timing.simulated_medians": simulated, "timing.formula_errors": errors}
+    chart = Chart(timing.medians(Values(made), Words()))
+    (x, zero), (_, half), (far, tenth) = chart.dots(chart.colours["medians"])
+    assert far > x and half < zero  # more trials to the right, a slower median higher up
+    assert zero - tenth == pytest.approx((zero - half) / 5, abs=0.1)
+    above, below = chart.lines(chart.colours["error"])
+    assert [zero - y for _, y in above] == pytest.approx([2.5 * (zero - half), 0.25 * (zero - half)], abs=0.1)
+    assert [y - zero for _, y in below] == pytest.approx([zero - y for _, y in above], abs=0.1)
+
+
 def test_rates_of_a_data_type_have_its_colour() -> None:
     rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
     made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}

@@ -30,10 +30,8 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 
 WORDS = {
     "mfu": 1900,
-    "timing": 1900,
 }
 SECTIONS = {
-    "counting-flops": 21,
     "errata": 54,
     "gpt2-parameters": 13,
     "gradients": 20,
@@ -42,11 +40,9 @@ SECTIONS = {
     "named-dimensions": 17,
     "roofline": 14,
     "tensor-operations": 15,
-    "timing": 19,
     "two-questions": 14,
 }
 SECTION_LINES = {
-    "counting-flops": 30,
     "errata": 26,
     "gpt2-parameters": 34,
     "gradients": 28,
@@ -55,7 +51,6 @@ SECTION_LINES = {
     "named-dimensions": 48,
     "roofline": 31,
     "tensor-operations": 27,
-    "timing": 40,
     "two-questions": 26,
 }
 FILE_LINES = {
@@ -66,7 +61,6 @@ FILE_LINES = {
     "named_dimensions": 500,
     "roofline": 550,
     "tensor_operations": 500,
-    "timing": 550,
 }
 WIDE_LINES = {
     "accounting": 17,
@@ -75,8 +69,6 @@ WIDE_LINES = {
     "bandwidth_limits": 11,
     "compute_for_memory": 21,
     "count_ranks": 1,
-    "counting_flops": 6,
-    "counting_tools": 7,
     "errata": 4,
     "first_measurement": 1,
     "formulas": 18,
