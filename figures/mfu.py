@@ -10,12 +10,7 @@ from figures.svg import Drawing
 
 WIDTH = 640
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
-LAYER = {
-    "kernel": ("products", "kernel_share"),
-    "mfu": ("layer", "mfu"),
-    "recomputed_mfu": ("recomputed", "recomputed_mfu"),
-    "recomputed_hfu": ("recomputed", "recomputed_hfu_share"),
-}
+LAYER = ("kernel", "model", "model_recomputed", "hardware_recomputed")
 
 
 def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -76,7 +71,7 @@ def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[
         cells = (
             f"predicted_seconds.{dtype}",
             f"measured_seconds.{dtype}",
-            f"matmul_flop_per_second.{dtype}",
+            f"rate_flop_per_second.{dtype}",
             f"measured_over_float32_ratio.{dtype}",
             f"matmul_mfu.{dtype}",
         )
@@ -102,15 +97,15 @@ def shapes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
 
 
 def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each utilization: whose FLOPs, how long the call took, and the share of the peak."""
-    rows = [[labels[key] for key in ("what", "flops", "time", "ratio", "share")]]
-    for name, (call, share) in LAYER.items():
-        flops = "measured_hardware_flops" if name == "recomputed_hfu" else "measured_model_flops"
+    """For each ratio: what runs and for how long, its FLOPs a second, over the kernels' own, and over the peak."""
+    rows = [[labels[key] for key in ("what", "time", "rate", "ratio", "share")]]
+    for name in LAYER:
+        call, _ = (values["mfu.RATIOS"] or {}).get(name, ("products", 1))
         cells = (
-            flops,
             f"measured_calls.{call}.median_seconds",
-            f"measured_call_ratio.{call}",
-            f"measured_layer.{share}",
+            f"layer_flop_per_second.{name}",
+            f"measured_to_kernel_ratio.{name}",
+            f"layer_mfu.{name}",
         )
         rows.append([labels[name], *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
     return rows

@@ -29,13 +29,11 @@ MAX_COLUMNS = 88  # what a page shows without a scroll bar
 WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word moved is a change of the list
 
 WORDS = {
-    "mfu": 1900,
 }
 SECTIONS = {
     "errata": 54,
     "gpt2-parameters": 13,
     "gradients": 20,
-    "mfu": 19,
     "models-and-initialization": 19,
     "named-dimensions": 17,
     "roofline": 14,
@@ -46,7 +44,6 @@ SECTION_LINES = {
     "errata": 26,
     "gpt2-parameters": 34,
     "gradients": 28,
-    "mfu": 36,
     "models-and-initialization": 43,
     "named-dimensions": 48,
     "roofline": 31,
@@ -56,7 +53,6 @@ SECTION_LINES = {
 FILE_LINES = {
     "errata": 800,
     "gradients": 550,
-    "mfu": 550,
     "models_and_initialization": 550,
     "named_dimensions": 500,
     "roofline": 550,
@@ -76,7 +72,7 @@ WIDE_LINES = {
     "gradients": 24,
     "launch_costs": 10,
     "link_and_context": 20,
-    "mfu": 10,
+    "mfu": 4,
     "mfu_limits": 19,
     "models_and_initialization": 3,
     "plan_adapters": 2,
