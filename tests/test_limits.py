@@ -49,7 +49,6 @@ SECTIONS = {
     "tensor-operations": 15,
     "timing": 19,
     "training-loop": 26,
-    "two-questions": 14,
 }
 SECTION_LINES = {
     "counting-flops": 30,
@@ -66,7 +65,6 @@ SECTION_LINES = {
     "tensor-operations": 27,
     "timing": 40,
     "training-loop": 37,
-    "two-questions": 26,
 }
 FILE_LINES = {
     "data_loading": 550,
@@ -113,7 +111,6 @@ WIDE_LINES = {
     "tensor_operations": 1,
     "training_loop": 1,
     "transformer_flops": 1,
-    "two_questions": 33,
 }
 
 
