@@ -6,12 +6,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Names
+from figures.axes import Axes, Colour, Log, Names, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH = 640
 PARTS = ("weights", "gradients", "master", "moments")
+GB = 10**9  # what a card is sold by
+ROOM = ("napkin", "planner", "step")
+ROOM_PARTS = {  # what the figure shows, and the planner's lines in it
+    "weights": ("weights", "master", "copies"),
+    "gradients": ("gradients", "reduced"),
+    "moments": ("optimizer",),
+    "activations": ("activations", "layer", "batch", "temporaries"),
+    "logits": ("logits",),
+    "gathered": ("gathered",),
+    "allowance": ("allowance",),
+}
+ROOM_COLOURS: tuple[Colour, ...] = (0, 1, 3, 2, 4, 5, "muted")
 
 
 def _in_order(found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> list[str]:
@@ -70,21 +82,30 @@ def gpus(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
 
 
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each published run: its size, the GPU-hours reported, and the utilization they imply."""
-    columns = ("parameters:short", "tokens:wan", "gpu_hours:wan")
-    rows = [[labels[key] for key in ("run", "parameters", "tokens", "gpu_hours", "implied")]]
+    """For each published run: GPU-hours reported, by the napkin and by the planner, and the utilization they imply."""
+    rows = [[labels[key] for key in ("run", "reported", "napkin", "planner", "ratio", "implied")]]
     for name in _in_order(values["two_questions.published"], labels):
-        reported = [f"{{{{ two_questions.published.{name}.{column} }}}}" for column in columns]
-        rows.append([labels[name], *reported, f"{{{{ two_questions.implied_share.{name} }}}}"])
+        cells = (
+            f"published.{name}.gpu_hours:wan",
+            f"estimated_hours.{name}.0:wan",
+            f"estimated_hours.{name}.1:wan",
+            f"reported_over.{name}.1:.2f",
+            f"implied_share.{name}:.0f%",
+        )
+        rows.append([labels[name], *(f"{{{{ two_questions.{cell} }}}}" for cell in cells)])
     return rows
 
 
-def largest(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each recipe: its bytes a parameter, and the largest model on a machine of each GPU."""
-    names = values["two_questions.TABLE_GPUS"] or []
-    machines = [f"{{{{ two_questions.MACHINE_GPUS }}}} × {name}" for name in names]
-    rows = [[labels["recipe"], labels["bytes"], *machines]]
-    for name in _in_order(values["two_questions.recipes"], labels):
-        sizes = [f"{{{{ two_questions.largest_parameters.{name}.{gpu} }}}}" for gpu in names]
-        rows.append([labels[name], f"{{{{ two_questions.state_bytes.{name}:plain }}}}", *sizes])
-    return rows
+def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What fills a GPU: by the napkin, by the planner, and in a step whose peak was published."""
+    found = values["two_questions.room_bytes"] or {}
+    rows = [name for name in ROOM if name in found]
+    axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in rows]), height=56 * max(len(rows), 1))
+    left = [0.0] * len(rows)
+    for colour, (part, lines) in zip(ROOM_COLOURS, ROOM_PARTS.items(), strict=True):
+        sizes = [sum(found[name].get(line, 0) for line in lines) / GB for name in rows]
+        axes.barh(range(len(rows)), sizes, colour, labels[part], height=0.5, left=left)
+        left = [before + size for before, size in zip(left, sizes, strict=True)]
+    if (reported := values["two_questions.REPORTED_BYTES"]) and "step" in rows:
+        axes.scatter([reported / GB], [rows.index("step")], "ink", labels["reported"])
+    return str(axes)

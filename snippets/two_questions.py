@@ -2,46 +2,41 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""Two napkins: how many days a training run takes, and how large a model fits, each held against what was counted."""
+"""How many days a training run takes, how large a model fits: napkins, beside the planner and published runs."""
 
 # --8<-- [start:setup]
 import math
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 from accounting import GPUS, get_memory_usage
+from formulas import six_n_d_flops, training_seconds
+from plan import plan  # the planner of this book; it lies beside this file
 from torch.utils.flop_counter import FlopCounterMode
 
-h100 = GPUS["H100 SXM"]  # a row of the table of peaks, from NVIDIA's whitepaper
-h100_peak = h100.peak_flop_per_second["bfloat16"]  # FLOP/s, dense
-# --8<-- [end:setup]
-
-
-# --8<-- [start:training_days]
 SECONDS_PER_DAY = 24 * 60 * 60
+H100 = GPUS["H100 SXM"]  # a row of the table of peaks
+H100_PEAK = H100.peak_flop_per_second["bfloat16"]  # FLOP/s, dense
 
 
-def training_flops(parameters: float, tokens: float) -> float:
-    """FLOPs of training on so many tokens: 6ND (Kaplan et al., 2020)."""
-    return 6 * parameters * tokens
+def ask(**options: Any) -> SimpleNamespace:
+    """The planner's answer, its lines as attributes."""
+    return SimpleNamespace(**plan(**options))
 
 
-def training_days(flops: float, num_gpus: int, peak_flop_per_second: float, mfu: float) -> float:
-    """Days in which num_gpus do so many FLOPs, each at the share mfu of its peak."""
-    return flops / (num_gpus * peak_flop_per_second * mfu) / SECONDS_PER_DAY
-
-
-# --8<-- [end:training_days]
+# --8<-- [end:setup]
 
 
 # --8<-- [start:how_long]
 PARAMETERS = 70e9  # N
 TOKENS = 15e12  # D
-NUM_GPUS = 1024
-MFU = 0.5  # the share of the peak that training reaches: the one guess among these
+NUM_GPUS = 1024  # n
+MFU = 0.5  # the one guess among these
 
-run_flops = training_flops(PARAMETERS, TOKENS)
-days = training_days(run_flops, NUM_GPUS, h100_peak, MFU)
+run_flops = six_n_d_flops(PARAMETERS, TOKENS)
+days = training_seconds(run_flops, NUM_GPUS, H100_PEAK, MFU) / SECONDS_PER_DAY
+napkin_gpu_hours = days * 24 * NUM_GPUS
 print(f"{run_flops:.2e} FLOPs: {days:.1f} days")
 # --8<-- [end:how_long]
 
@@ -50,96 +45,108 @@ print(f"{run_flops:.2e} FLOPs: {days:.1f} days")
 TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
 PERCENTS = (30, 40, 50)  # MFU
 
-peak_teraflops = {name: GPUS[name].peak_flop_per_second["bfloat16"] / 1e12 for name in TABLE_GPUS}
-days_by_gpu = {
-    name: {str(mfu): training_days(run_flops, NUM_GPUS, peak * 1e12, mfu / 100) for mfu in PERCENTS}
-    for name, peak in peak_teraflops.items()
-}
-h100_over_a100_ratio = {
-    dtype: h100.peak_flop_per_second[dtype] / GPUS["A100 80GB SXM"].peak_flop_per_second[dtype]
-    for dtype in ("bfloat16", "float32")
-}
-assert max(h100_over_a100_ratio.values()) < 4  # not an order of magnitude
-assert days_by_gpu["H200 SXM"] == days_by_gpu["H100 SXM"]
-utilization_ratio = PERCENTS[-1] / PERCENTS[0]
 
-print("H100 over A100:", {dtype: round(ratio, 2) for dtype, ratio in h100_over_a100_ratio.items()})
+def peak(gpu: str) -> float:
+    return GPUS[gpu].peak_flop_per_second["bfloat16"]
+
+
+def days_on(gpu: str, mfu: float) -> float:
+    return training_seconds(run_flops, NUM_GPUS, peak(gpu), mfu) / SECONDS_PER_DAY
+
+
+peak_teraflops = {gpu: peak(gpu) / 1e12 for gpu in TABLE_GPUS}
+days_by_gpu = {
+    gpu: {str(per_cent): days_on(gpu, per_cent / 100) for per_cent in PERCENTS}
+    for gpu in TABLE_GPUS  # the peaks differ, nothing else
+}
+utilization_ratio = PERCENTS[-1] / PERCENTS[0]
+assert days_by_gpu["H200 SXM"] == days_by_gpu["H100 SXM"]
 # --8<-- [end:which_gpu]
 
 
 # --8<-- [start:attention]
-LAYERS, HEADS, HEAD_SIZE = 80, 64, 128  # L, H, Q of Llama 3 70B, from its params.json
-SEQ_LEN = 8192  # T, the context it was trained with
-
-
-def attention_share_at(seq_len: float) -> float:
-    """FLOPs of attention over those of the weights: 12LHQT / 6N (PaLM, appendix B)."""
-    return 12 * LAYERS * HEADS * HEAD_SIZE * seq_len / (6 * PARAMETERS)
-
-
-attention_share = attention_share_at(SEQ_LEN)
-causal_attention_share = attention_share / 2  # a kernel that skips what the mask hides does half
-days_with_attention = days * (1 + attention_share)
-days_with_causal_attention = days * (1 + causal_attention_share)
-assert days_with_attention > days + 3 * 7  # "144 days" is off by weeks
-
-print(f"all pairs of tokens: {attention_share:+.1%}, {days_with_attention:.1f} days")
-print(f"the causal half:      {causal_attention_share:+.1%}, {days_with_causal_attention:.1f} days")
+SEQ_LEN = 8192  # T, the context that Llama 3 was trained with
+planner = ask(
+    model="llama-3-70b",
+    gpu="H100 SXM",
+    gpus=NUM_GPUS,
+    zero=3,
+    context=SEQ_LEN,
+    checkpointing="full",
+    tokens=TOKENS,
+    mfu=MFU,
+)
+planned_days = planner.days
+planned_to_napkin_ratio = planned_days / days
+print(f"{planned_days:.1f} days, {planned_to_napkin_ratio:.3f} times the napkin's")
 # --8<-- [end:attention]
+
+
+# --8<-- [start:terms]
+counts = planner.parameters
+model_parameters = counts["total"]
+looked_up = counts["embedding"]  # a token reads one row of it
+multiplied_parameters = model_parameters - looked_up - counts["norms"]
+lookup_share = 1 - multiplied_parameters / PARAMETERS
+
+token_flops = {pairs: flops["model"] for pairs, flops in planner.flops_a_token.items()}
+attention_share = token_flops["all"] / (6 * PARAMETERS) - (1 - lookup_share)
+causal_days = planned_days * token_flops["causal"] / token_flops["all"]
+
+print(f"attention {attention_share:+.1%}, multiplied parameters {-lookup_share:+.1%}")
+print(f"half of attention: {causal_days:.0f} days")
+assert math.isclose(planned_to_napkin_ratio, 1 + attention_share - lookup_share)
+assert planned_days > days + 2 * 7  # "144 days" is off by weeks
+# --8<-- [end:terms]
 
 
 # --8<-- [start:published]
 class Run(NamedTuple):
     """A training run on H100s, as its makers report it."""
 
+    model: str  # as the planner calls it
     parameters: float
     tokens: float
     gpu_hours: float
 
 
 published = {
-    "llama_3_70b": Run(70e9, 15e12, 6.4e6),  # model card; tokens: "15T+"
-    "llama_3_1_70b": Run(70e9, 15e12, 7.0e6),  # model card; tokens: "15T+"
-    "llama_3_1_405b": Run(405e9, 15.6e12, 30.84e6),  # model card; tokens: arXiv 2407.21783
+    "llama_3_70b": Run("llama-3-70b", 70e9, 15e12, 6.4e6),  # tokens: "15T+"
+    "llama_3_1_70b": Run("llama-3-70b", 70e9, 15e12, 7.0e6),  # tokens: "15T+"
+    "llama_3_1_405b": Run("llama-3.1-405b", 405e9, 15.6e12, 30.84e6),
 }
 # --8<-- [end:published]
 
 
 # --8<-- [start:reality_check]
-def implied_utilization(run: Run) -> float:
-    """The MFU at which 6ND takes as many GPU-hours as reported."""
-    return training_flops(run.parameters, run.tokens) / (run.gpu_hours * 3600 * h100_peak)
+def estimates(run: Run) -> tuple[float, float]:
+    """GPU-hours of an H100 at the guessed MFU: the napkin's and the planner's."""
+    flops = six_n_d_flops(run.parameters, run.tokens)
+    asked = {"gpu": "H100 SXM", "context": SEQ_LEN, "tokens": run.tokens, "mfu": MFU}
+    planned = ask(model=run.model, **asked).gpu_hours
+    return training_seconds(flops, 1, H100_PEAK, MFU) / 3600, planned
 
 
-napkin_gpu_hours = days * 24 * NUM_GPUS
-reported_to_napkin_ratio = published["llama_3_70b"].gpu_hours / napkin_gpu_hours
-implied_share = {name: implied_utilization(run) for name, run in published.items()}
-implied_with_attention_share = implied_share["llama_3_70b"] * (1 + attention_share)
-assert max(implied_share.values()) < MFU
-
-print(f"napkin {napkin_gpu_hours:.3g} GPU-hours, reported {reported_to_napkin_ratio:.2f} times that")
-print(f"implied MFU of Llama 3 70B: {implied_share['llama_3_70b']:.1%}")
+estimated_hours = {name: estimates(run) for name, run in published.items()}
+reported_over = {
+    name: [run.gpu_hours / hours for hours in estimated_hours[name]]
+    for name, run in published.items()  # reported hours over estimated ones
+}
+implied_share = {name: MFU / planned for name, (_, planned) in reported_over.items()}
+step_share = implied_share["llama_3_1_405b"] / 0.9  # if a tenth were no steps
+for name, share in implied_share.items():
+    print(f"{name:15} {reported_over[name][1]:.2f} × planned: MFU {share:.1%}")
 # --8<-- [end:reality_check]
 
 
 # --8<-- [start:how_big]
 MACHINE_GPUS = 8
-WEIGHT, GRADIENT, MOMENTS = 4, 4, 4 + 4  # bytes a parameter in fp32; AdamW keeps two moments
-
-
-def largest_model_parameters(
-    num_gpus: int, memory_bytes: float, bytes_per_parameter: float, sharded: bool = True
-) -> float:
-    """Parameters whose training state fills the memory: split over all GPUs, or whole on each."""
-    return (num_gpus if sharded else 1) * memory_bytes / bytes_per_parameter
-
+WEIGHT, GRADIENT, MOMENTS = 4, 4, 4 + 4  # bytes a parameter in fp32
 
 naive_bytes = WEIGHT + GRADIENT + MOMENTS
-sharded_parameters = largest_model_parameters(MACHINE_GPUS, h100.memory_bytes, naive_bytes)
-replicated_parameters = largest_model_parameters(MACHINE_GPUS, h100.memory_bytes, naive_bytes, sharded=False)
-assert sharded_parameters == MACHINE_GPUS * replicated_parameters
-
-print(f"sharded {sharded_parameters / 1e9:g}B, replicated {replicated_parameters / 1e9:g}B")
+replicated_parameters = H100.memory_bytes / naive_bytes  # the same on each GPU
+sharded_parameters = MACHINE_GPUS * replicated_parameters  # each GPU holds a part
+print(f"{sharded_parameters / 1e9:g}B sharded, {replicated_parameters / 1e9:g}B not")
 # --8<-- [end:how_big]
 
 
@@ -158,11 +165,10 @@ counted_bytes = {
     "bfloat16": sum(map(get_memory_usage, train_once(torch.bfloat16))),
 }
 counted_per_parameter = counted_bytes["float32"] / 1024**2
-step_counter_bytes = counted_bytes["float32"] - naive_bytes * 1024 * 1024
-assert step_counter_bytes == 4  # Adam counts its steps, once for a whole tensor
-
+step_counter_bytes = counted_bytes["float32"] - naive_bytes * 1024**2
 for dtype, held in counted_bytes.items():
     print(f"{dtype:9}{held:11,} bytes, {held / 1024**2:.6f} a parameter")
+assert step_counter_bytes == 4  # Adam counts its steps, once for a whole tensor
 # --8<-- [end:count]
 
 
@@ -183,66 +189,90 @@ recipes = {
     "bf16_fp32_moments": Recipe(2, 2, 0, 8),
     "bf16": Recipe(2, 2, 0, 4),  # what torch.optim.AdamW makes of bf16 parameters
 }
-# --8<-- [end:recipes]
-
-
-# --8<-- [start:largest]
-memory_by_gpu = {gpu: GPUS[gpu].memory_bytes for gpu in TABLE_GPUS}
 state_bytes = {name: sum(recipe) for name, recipe in recipes.items()}
 largest_parameters = {
-    name: {gpu: largest_model_parameters(MACHINE_GPUS, held, size) for gpu, held in memory_by_gpu.items()}
+    name: {gpu: MACHINE_GPUS * GPUS[gpu].memory_bytes / size for gpu in TABLE_GPUS}
     for name, size in state_bytes.items()
 }
 assert state_bytes["bf16_master"] == state_bytes["fp32"]  # faster, not smaller
 assert state_bytes["bf16"] == counted_bytes["bfloat16"] // 1024**2
-# --8<-- [end:largest]
+# --8<-- [end:recipes]
 
 
-# --8<-- [start:stall]
-STEPS, STEP_SIZE = 1000, 1e-3
+# --8<-- [start:fits]
+def on_eight(**asked: Any) -> SimpleNamespace:
+    """The planner's answer for eight H100s, all sharded, layers checkpointed."""
+    machine = {"gpu": "H100 SXM", "gpus": MACHINE_GPUS, "zero": 3}
+    return ask(checkpointing="full", **machine, **asked)
 
 
-def walk(dtype: torch.dtype) -> torch.Tensor:
-    """A weight that starts at 1 and takes all steps in one direction."""
-    weight = torch.ones((), dtype=dtype)
-    for _ in range(STEPS):
-        weight += STEP_SIZE
-    return weight
+WIDTHS = "d_model=8192 heads=64 kv_heads=8 head_dim=128 d_ff=28672 vocab=128256"
 
 
-after_walk = {
-    "float32": walk(torch.float32).item(),
-    "bfloat16": walk(torch.bfloat16).item(),
-    "float32_master": walk(torch.float32).to(torch.bfloat16).item(),
+def with_layers(layers: int) -> SimpleNamespace:
+    return on_eight(shape=f"layers={layers} {WIDTHS}", context=SEQ_LEN)
+
+
+deepest = max(layers for layers in range(1, 80) if with_layers(layers).fits)
+largest = with_layers(deepest)
+fitting_parameters = largest.parameters["total"]
+fitting_share = fitting_parameters / sharded_parameters
+print(f"{deepest} layers of 80, {fitting_parameters / 1e9:.1f}B parameters fit")
+# --8<-- [end:fits]
+
+
+# --8<-- [start:step]
+REPORTED_BYTES = 83.9 * 2**30  # torchtitan: Llama 3.1 8B, 8 H100s, 32,768 tokens
+step = on_eight(model="llama-3-8b", recipe="autocast", context=32_768)
+napkin_step_bytes = naive_bytes * step.parameters["total"] / MACHINE_GPUS
+planned_step_bytes = step.memory_bytes["total"] - step.memory_bytes["allowance"]
+reported_to_napkin_bytes_ratio = REPORTED_BYTES / napkin_step_bytes
+reported_to_planned_bytes_ratio = REPORTED_BYTES / planned_step_bytes
+print(f"{napkin_step_bytes / 1e9:.1f} GB, planned {planned_step_bytes / 1e9:.1f} GB")
+# --8<-- [end:step]
+
+
+# --8<-- [start:room]
+STATE = {"weights": 2, "gradients": 2, "master": 4, "optimizer": 8}  # bytes a parameter
+planned, titan = largest.memory_bytes, step.memory_bytes
+room_bytes = {
+    "napkin": {part: size * replicated_parameters for part, size in STATE.items()},
+    "planner": {line: planned[line] for line in planned if line != "total"},
+    "step": {line: titan[line] for line in titan if line not in ("total", "allowance")},
 }
-bf16_gap = torch.finfo(torch.bfloat16).eps  # from 1 to the next number that bf16 has
-assert after_walk["bfloat16"] == 1.0  # exactly
-assert bf16_gap / 2 > STEP_SIZE
-
-for how, end in after_walk.items():
-    print(f"{how:15}{end}")
-# --8<-- [end:stall]
+logits_bytes = planned["logits"]
+step_logits_share = titan["logits"] / planned_step_bytes
+step_state_share = (titan["weights"] + titan["optimizer"]) / planned_step_bytes
+assert planned["gradients"] == 0  # at the peak none is there
+# --8<-- [end:room]
 
 
 # --8<-- [start:which_binds]
 FORTNIGHT = 14  # days
 TOKENS_PER_PARAMETER = 20  # about compute-optimal (Hoffmann et al., 2022)
 
-peak_fortnight_flops = MACHINE_GPUS * h100_peak * FORTNIGHT * SECONDS_PER_DAY
+peak_fortnight_flops = MACHINE_GPUS * H100_PEAK * FORTNIGHT * SECONDS_PER_DAY
 fortnight_flops = MFU * peak_fortnight_flops
-assert round(peak_fortnight_flops / 4.79e21) == 2  # "4.79e21, at full peak" is one week
+flops_over_n_squared = 6 * TOKENS_PER_PARAMETER  # 6 · N · 20N
+affordable_parameters = math.sqrt(fortnight_flops / flops_over_n_squared)
 
-affordable_parameters = math.sqrt(fortnight_flops / (6 * TOKENS_PER_PARAMETER))  # 6 · N · 20N
-
-full_model_flops = training_flops(sharded_parameters, TOKENS_PER_PARAMETER * sharded_parameters)
-full_model_days = training_days(full_model_flops, MACHINE_GPUS, h100_peak, MFU)
-
-print(f"{peak_fortnight_flops:.3g} FLOPs at full peak, {fortnight_flops:.3g} at MFU {MFU}")
-print(f"{affordable_parameters / 1e9:.1f}B; the model that fits takes {full_model_days:.0f} days")
+full_flops = flops_over_n_squared * fitting_parameters**2
+full_seconds = training_seconds(full_flops, MACHINE_GPUS, H100_PEAK, MFU)
+full_model_days = full_seconds / SECONDS_PER_DAY
+print(f"{fortnight_flops:.3g} FLOPs train {affordable_parameters / 1e9:.1f}B")
+print(f"the {fitting_parameters / 1e9:.1f}B that fit take {full_model_days:.0f} days")
 # --8<-- [end:which_binds]
 
 
 # --8<-- [start:on_one_scale]
+class Threshold(NamedTuple):
+    """Training compute above which a law asks something, and when."""
+
+    flops: float
+    since: str
+    until: str | None
+
+
 compute_flops = {
     "fortnight": fortnight_flops,
     "gpt_3": 3.14e23,  # arXiv 2005.14165, table D.1
@@ -250,37 +280,16 @@ compute_flops = {
     "gpt_4": 2.1e25,  # Epoch AI's estimate from outside; its makers have published none
     "llama_3_1_405b": 3.8e25,  # arXiv 2407.21783
 }
-# --8<-- [end:on_one_scale]
-
-
-# --8<-- [start:thresholds]
-class Threshold(NamedTuple):
-    """Training compute above which a law asks something of a model's provider, and when."""
-
-    flops: float
-    since: str
-    until: str | None
-
-
 thresholds = {
-    "eu": Threshold(1e25, "2025-08-02", None),  # Regulation (EU) 2024/1689, Art. 51(2), 113(b)
-    "us": Threshold(1e26, "2023-10-30", "2025-01-20"),  # Executive Order 14110, revoked by 14148
+    "eu": Threshold(1e25, "2025-08-02", None),  # 2024/1689, Art. 51(2), 113(b)
+    "california": Threshold(1e26, "2026-01-01", None),  # Senate Bill 53
 }
-LAST_CHECKED = "2026-07-01"
-
-
-def is_law(threshold: Threshold, date: str) -> bool:
-    """Whether a threshold held on a date (ISO 8601, whose text sorts by time)."""
-    return threshold.since <= date and (threshold.until is None or date < threshold.until)
-
-
-assert is_law(thresholds["us"], "2024-07-01") and not is_law(thresholds["us"], LAST_CHECKED)
-above_eu = [name for name, flops in compute_flops.items() if flops > thresholds["eu"].flops]
-run_to_eu_share = run_flops / thresholds["eu"].flops
-
-print({law: is_law(threshold, LAST_CHECKED) for law, threshold in thresholds.items()})
-print("above 1e25:", *above_eu)
-# --8<-- [end:thresholds]
+US_ORDER = Threshold(1e26, "2023-10-30", "2025-01-20")  # 14110, revoked by 14148
+eu_flops = thresholds["eu"].flops
+run_to_eu_share = run_flops / eu_flops
+above_eu = [name for name, flops in compute_flops.items() if flops > eu_flops]
+assert above_eu == ["gpt_4", "llama_3_1_405b"]
+# --8<-- [end:on_one_scale]
 
 
 # --8<-- [start:exercise_1]
@@ -293,51 +302,38 @@ forward_flops = counter.get_total_flops()
 
 assert forward_flops != 2 * weight.numel()  # the claim
 assert forward_flops == 2 * weight.numel() * points
-print(f"{forward_flops:,} FLOPs counted, {forward_flops // weight.numel():,} for each parameter")
+print(f"{forward_flops:,} FLOPs, {forward_flops // weight.numel():,} a parameter")
 # --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
-gpt_3_flops = training_flops(175e9, 300e9)
+gpt_3_flops = six_n_d_flops(175e9, 300e9)
 gpt_3_ratio = gpt_3_flops / compute_flops["gpt_3"]
-gpt_3_days = training_days(gpt_3_flops, NUM_GPUS, peak_teraflops["A100 80GB SXM"] * 1e12, MFU)
+a100_peak = GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]
+gpt_3_days = training_seconds(gpt_3_flops, NUM_GPUS, a100_peak, MFU) / SECONDS_PER_DAY
 
 assert abs(gpt_3_ratio - 1) < 0.005
-print(f"{gpt_3_flops:.3g} FLOPs, {gpt_3_ratio:.3f} of the reported; {gpt_3_days:.1f} days")
+print(f"{gpt_3_flops:.3g} FLOPs, {gpt_3_ratio:.3f} of the reported")
+print(f"{gpt_3_days:.1f} days")
 # --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
 weights_only_bytes = WEIGHT * PARAMETERS
 all_state_bytes = naive_bytes * PARAMETERS
-gpus_needed = math.ceil(all_state_bytes / h100.memory_bytes)
+napkin_gpus = math.ceil(all_state_bytes / H100.memory_bytes)
+planned_gpus = on_eight(model="llama-3-70b", context=SEQ_LEN).fewest_gpus
 
 assert weights_only_bytes == all_state_bytes / 4
-assert largest_model_parameters(gpus_needed, h100.memory_bytes, naive_bytes) >= PARAMETERS
-print(f"weights {weights_only_bytes / 1e9:g} GB of {all_state_bytes / 1e9:g} GB; {gpus_needed} GPUs")
+assert planned_gpus > napkin_gpus
+print(f"weights {weights_only_bytes / 1e9:g} GB of {all_state_bytes / 1e9:g} GB")
+print(f"{napkin_gpus} GPUs by the napkin, {planned_gpus} by the planner")
 # --8<-- [end:exercise_3]
 
 
 # --8<-- [start:exercise_4]
-def activation_bytes(batch: int, seq_len: int) -> int:
-    """Activations of GPT-2 small in 16 bits: L(34sbh + 5as²b) (Korthikanti et al., 2022)."""
-    layers, d_model, heads = 12, 768, 12  # L, h, a
-    return layers * batch * (34 * seq_len * d_model + 5 * heads * seq_len**2)
-
-
-gpt_2_bytes = 4 * 124_439_808  # its weights in fp32
-activations_ratio = {
-    f"b{batch}_s{seq_len}": activation_bytes(batch, seq_len) / gpt_2_bytes
-    for batch, seq_len in ((1, 1024), (8, 1024), (8, 2048))
-}
-assert not all(1 <= ratio <= 3 for ratio in activations_ratio.values())  # the claim
-print({case: round(ratio, 1) for case, ratio in activations_ratio.items()})
-# --8<-- [end:exercise_4]
-
-
-# --8<-- [start:exercise_5]
-doubling_seq_len = SEQ_LEN / causal_attention_share  # attention grows in proportion to T
-
-assert math.isclose(attention_share_at(doubling_seq_len) / 2, 1)
+causal_a_token = attention_share / 2 / SEQ_LEN  # over 6N, for each token of context
+doubling_seq_len = 1 / causal_a_token
 print(f"{doubling_seq_len:,.0f} tokens")
-# --8<-- [end:exercise_5]
+assert math.isclose(doubling_seq_len, PARAMETERS / (80 * 64 * 128))  # N / LHQ
+# --8<-- [end:exercise_4]

@@ -38,7 +38,6 @@ SECTIONS = {
     "named-dimensions": 17,
     "roofline": 14,
     "tensor-operations": 15,
-    "two-questions": 14,
 }
 SECTION_LINES = {
     "errata": 26,
@@ -48,7 +47,6 @@ SECTION_LINES = {
     "named-dimensions": 48,
     "roofline": 31,
     "tensor-operations": 27,
-    "two-questions": 26,
 }
 FILE_LINES = {
     "errata": 800,
@@ -83,7 +81,6 @@ WIDE_LINES = {
     "sustained_rate": 11,
     "tensor_operations": 1,
     "transformer_flops": 1,
-    "two_questions": 33,
 }
 
 
