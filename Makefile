@@ -30,7 +30,7 @@ endif
 	$(BIN)/python -m mkdocs build & english=$$!; \
 	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml -d .cache/site-zh; chinese=$$?; \
 	wait $$english && test $$chinese = 0 && rm -rf site/zh && mv .cache/site-zh site/zh && \
-	$(BIN)/python -m ledger bundle site
+	$(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
 
 # A snippet that changes is run again, its new record makes the page show the new numbers. `make serve LANGUAGE=zh`, at
 # the next port, can run beside it.

@@ -39,9 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
     help_text = "set this machine's values beside a published device's"
     compare_command = commands.add_parser("compare", help=help_text, description=help_text)
     compare_command.add_argument("device", nargs="?", help="a folder of measurements/ (default: the only one)")
-    help_text = "add the snippets' and records' archives to a built site"
+    help_text = "add to a built site what can be taken along: snippets, records, notebooks, texts"
     bundle = commands.add_parser("bundle", help=help_text, description=help_text)
     bundle.add_argument("site", type=Path, help="the folder of the built site")
+    bundle.add_argument("--address", default="/", help="where the site will stand, for links that lead back to it")
+    bundle.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
     help_text = "list every device's records (fresh, stale or absent), and timings that this machine no longer confirms"
     commands.add_parser("status", help=help_text, description=help_text)
     help_text = "print what a section of a snippet prints on this machine, such as the answer to an exercise"
@@ -122,7 +124,7 @@ def _check(book: Book, options: argparse.Namespace) -> int:
 def _bundle(book: Book, options: argparse.Namespace) -> int:
     from ledger.fill.bundle import bundle
 
-    bundle(book, options.site)
+    bundle(book, options.site, options.address, local=not options.committed)
     return 0
 
 

@@ -94,6 +94,16 @@ class Snippet:
         return settings
 
     @property
+    def dependencies(self) -> list[str]:
+        """The packages that the metadata names, as pip takes them."""
+        return [str(need) for need in self.metadata.get("dependencies", [])]
+
+    @property
+    def imports(self) -> set[str]:
+        """The modules that it imports, each by its first name."""
+        return {module.partition(".")[0] for module in self._imports}
+
+    @property
     def is_slow(self) -> bool:
         """Whether it is run on purpose alone, and may take longer."""
         return bool(self.settings.get("slow", False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import shutil
@@ -13,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
@@ -23,6 +26,7 @@ from ledger.fill.bundle import bundle
 from ledger.record import Record
 from ledger.run import run
 from ledger.snippet import Snippet
+from ledger.units import is_device_value
 
 ROOT = Path(__file__).parent.parent
 for variable in CHANGE_RESULTS:  # or nothing could be recorded in a small book
@@ -101,8 +105,69 @@ def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
         command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
         built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
-    bundle(Book(ROOT), folder)
+    bundle(Book(ROOT), folder, address, local=False)
     return folder
+
+
+# A book with many devices
+
+
+def configured_device() -> str:
+    """The default_device of mkdocs.yml, whose custom tags no plain reader knows."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    extension = yaml.safe_load(text[text.index("  ledger.fill:") :].partition("\n\n")[0].replace("!ENV", ""))
+    return str(extension["ledger.fill"]["default_device"])
+
+
+PUBLISHED = configured_device()
+MADE_UP = "made-up-gpu"  # for tests alone: its numbers are those of the published device times a thousand
+MADE_UP_NAME = "MADE-UP GPU <b>no measurement</b>"
+NUM_DEVICES = 10
+
+
+def times(factor: float, value: Any, path: tuple[str, ...] = ()) -> Any:
+    """A record's values, with what was measured multiplied."""
+    if isinstance(value, dict):
+        return {key: times(factor, item, (*path, key)) for key, item in value.items()}
+    measured = path and is_device_value(list(path)) and isinstance(value, float) and "mfu" not in ".".join(path)
+    return value * factor if measured else value
+
+
+class Served(NamedTuple):
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The site with ten devices, served; the made-up one has no record of two snippets."""
+    root = tmp_path_factory.mktemp("book")
+    for name in ("docs", "snippets", "figures", "measurements"):
+        shutil.copytree(ROOT / name, root / name, symlinks=True)
+    for name in ("mkdocs.yml", "mkdocs.zh.yml", "ledger"):
+        (root / name).symlink_to(ROOT / name)
+    others = [(f"{MADE_UP}-{number}", f"{MADE_UP_NAME} {number}") for number in range(2, NUM_DEVICES)]
+    devices = [(MADE_UP, MADE_UP_NAME), *others][: NUM_DEVICES - len(list((ROOT / "measurements").glob("*/")))]
+    for number, (device, device_name) in enumerate(devices):
+        for path in sorted((root / "measurements" / PUBLISHED).glob("*.json")):
+            if path.stem in ("how_numbers_are_made", "first_measurement") and device == MADE_UP:
+                continue
+            record = Record.read(path)
+            dataclasses.replace(
+                record,
+                values={name: times(1000 + number, value, (name,)) for name, value in record.values.items()},
+                outputs={name: f"{text}\nMADE UP {number or ''}" for name, text in record.outputs.items()},
+                device={**record.device, "id": device, "name": device_name, "kind": "cuda"},
+            ).write(root / "measurements" / device / path.name)
+    site = root / "site"
+    with serve(site) as url:
+        for config, folder, suffix in (("mkdocs.yml", site, ""), ("mkdocs.zh.yml", site / "zh", "zh/")):
+            environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
+            command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(folder)]
+            built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+            assert built.returncode == 0, built.stdout + built.stderr
+        bundle(Book(root), site, url, local=False)
+        yield Served(url, site)
 
 
 # The browser

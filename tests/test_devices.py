@@ -2,73 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
-import yaml
 from playwright.sync_api import Browser, Page, expect
 
 from ledger.book import Book
 from ledger.fill import makeExtension
 from ledger.record import Record, Records
-from tests.conftest import ROOT, serve
+from tests.conftest import MADE_UP, MADE_UP_NAME, PUBLISHED, ROOT, Served
 
-
-def configured_device() -> str:
-    """The default_device of mkdocs.yml, whose custom tags no plain reader knows."""
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    extension = yaml.safe_load(text[text.index("  ledger.fill:") :].partition("\n\n")[0].replace("!ENV", ""))
-    return str(extension["ledger.fill"]["default_device"])
-
-
-PUBLISHED = configured_device()
-MADE_UP = "made-up-gpu"  # for these tests alone: its numbers are those of the published device times a thousand
-MADE_UP_NAME = "MADE-UP GPU <b>no measurement</b>"
 CHAPTER = "storage-and-strides/"
 
 
-def times_a_thousand(value: Any, path: tuple[str, ...] = ()) -> Any:
-    if isinstance(value, dict):
-        return {key: times_a_thousand(item, (*path, key)) for key, item in value.items()}
-    from ledger.units import is_device_value
-
-    measured = path and is_device_value(list(path)) and isinstance(value, float) and "mfu" not in ".".join(path)
-    return value * 1000 if measured else value
-
-
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The site with a second, made-up device, which has no record of two snippets; served."""
-    root = tmp_path_factory.mktemp("book")
-    for name in ("docs", "snippets", "figures", "measurements"):
-        shutil.copytree(ROOT / name, root / name, symlinks=True)
-    for name in ("mkdocs.yml", "mkdocs.zh.yml", "ledger"):
-        (root / name).symlink_to(ROOT / name)
-    for path in sorted((root / "measurements" / PUBLISHED).glob("*.json")):
-        if path.stem in ("how_numbers_are_made", "first_measurement"):
-            continue
-        record = Record.read(path)
-        dataclasses.replace(
-            record,
-            values={name: times_a_thousand(value, (name,)) for name, value in record.values.items()},
-            outputs={name: text + "\nMADE UP" for name, text in record.outputs.items()},
-            device={**record.device, "id": MADE_UP, "name": MADE_UP_NAME, "kind": "cuda"},
-        ).write(root / "measurements" / MADE_UP / path.name)
-    site = root / "site"
-    with serve(site) as url:
-        for config, folder, suffix in (("mkdocs.yml", site, ""), ("mkdocs.zh.yml", site / "zh", "zh/")):
-            environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
-            command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(folder)]
-            built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-            assert built.returncode == 0, built.stdout + built.stderr
-        yield url
+def address(many_devices: Served) -> str:
+    return many_devices.url
+
+
+def choose(page: Page, device: str) -> None:
+    page.select_option("#device-choice", device)
+    expect(page.locator("#device-choice")).to_have_attribute("data-shown", device)
 
 
 def measured(page: Page) -> list[str]:
@@ -87,31 +42,32 @@ def test_numbers_outputs_and_notes_follow_the_choice(page: Page, address: str, l
     expect(page.locator("#device-choice")).to_have_value(PUBLISHED)
     expect(page.locator(".device-note")).to_be_hidden()
     assert "MADE UP" not in page.locator("article").inner_text()
-    page.select_option("#device-choice", MADE_UP)
+    choose(page, MADE_UP)
     assert measured(page) != before and exact(page) == same
     expect(page.locator(".device-note")).to_be_visible()
     assert page.locator(".output-variant:visible").count() == page.locator(".output").locator("visible=true").count()
     assert "MADE UP" in page.locator("article").inner_text()
-    page.select_option("#device-choice", PUBLISHED)
+    choose(page, PUBLISHED)
     assert measured(page) == before
 
 
 def test_the_choice_survives_reload_navigation_back_and_the_other_language(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
-    page.select_option("#device-choice", MADE_UP)
+    choose(page, MADE_UP)
     chosen = measured(page)
     page.reload()
+    expect(page.locator("#device-choice")).to_have_attribute("data-shown", MADE_UP)
     assert measured(page) == chosen
     page.locator(".md-nav--primary").get_by_role("link", name="Gradients").click()
     expect(page.locator("h1")).to_contain_text("Gradients")
     expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     page.go_back()
     expect(page.locator("h1")).to_contain_text("Storage")
-    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_attribute("data-shown", MADE_UP)
     assert measured(page) == chosen
     page.get_by_role("link", name="中文").click()
     expect(page.locator("html")).to_have_attribute("lang", "zh")
-    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_attribute("data-shown", MADE_UP)
     assert measured(page) == chosen
 
 
@@ -120,7 +76,7 @@ def test_the_keyboard_alone_can_choose(page: Page, address: str) -> None:
     page.get_by_label("Numbers from").focus()
     page.keyboard.type("MADE")
     page.keyboard.press("Enter")
-    expect(page.locator("#device-choice")).to_have_value(MADE_UP)
+    expect(page.locator("#device-choice")).to_have_attribute("data-shown", MADE_UP)
     assert "MADE UP" in page.locator("article").inner_text()
 
 
@@ -167,10 +123,31 @@ def test_every_number_of_a_page_is_listed_with_its_line(page: Page, address: str
 
 def test_markup_in_a_devices_name_stays_text(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
-    page.select_option("#device-choice", MADE_UP)
+    choose(page, MADE_UP)
     page.locator("#provenance > summary").click()
     expect(page.locator("#provenance")).to_contain_text(MADE_UP_NAME)
     assert page.locator("article b", has_text="no measurement").count() == 0
+
+
+def test_another_device_is_fetched_when_it_is_chosen_and_once(page: Page, address: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(Path(request.url).name))
+    page.goto(address + CHAPTER, wait_until="networkidle")
+    assert MADE_UP_NAME not in page.locator("#provenance table").inner_text() and f"{MADE_UP}.json" not in asked
+    for device in (MADE_UP, PUBLISHED, MADE_UP):
+        choose(page, device)
+    assert asked.count(f"{MADE_UP}.json") == 1
+    page.locator("#provenance > summary").click()
+    assert page.locator("#provenance tr", has_text=MADE_UP_NAME).count() > 0
+
+
+def test_without_a_connection_the_page_stays_as_it_is(page: Page, address: str) -> None:
+    page.goto(address + CHAPTER)
+    before = measured(page)
+    page.evaluate("window.fetch = () => Promise.reject(new TypeError('offline'))")
+    page.select_option("#device-choice", MADE_UP)
+    expect(page.locator("#device-choice")).to_have_value(PUBLISHED)
+    assert measured(page) == before
 
 
 def test_without_a_script_the_default_device_stands(browser: Browser, address: str) -> None:

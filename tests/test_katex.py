@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +19,42 @@ AT_ONCE = 4  # without its mend, two of three such processes never ended on a bu
 
 def test_a_formula_is_set() -> None:
     assert "<msup>" in TYPESET.typeset("x^2", display=False)
-    assert "katex-display" in TYPESET.typeset("x^2", display=True) and "katex-display" not in TYPESET.typeset(
-        "x^2", display=False
+    assert ['display="block"' in TYPESET.typeset("x^2", display=display) for display in (True, False)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("tex", "shown"),
+    [
+        (r"\mathrm{MFU}", "<mi>MFU</mi>"),  # not a letter each
+        (r"\mathbb{R} \mathbb{E} \mathsf{T}", "<mi>ℝ</mi><mi>𝔼</mi><mi>𝖳</mi>"),
+        (r"\hat{m}", "<mo>ˆ</mo>"),
+        (r"\min x", '<mi>min</mi><mspace width="0.17em"></mspace><mi>x</mi>'),
+    ],
+)
+def test_a_formula_is_written_as_browsers_draw_it(tex: str, shown: str) -> None:
+    assert shown in TYPESET.typeset(tex, display=False)
+
+
+def test_no_formula_carries_what_no_browser_shows() -> None:
+    assert not {"annotation", "semantics", "xmlns", "span"} & set(
+        re.findall(r"\w+", TYPESET.typeset("x^2", display=False))
     )
+
+
+def test_an_alphabet_that_no_browser_draws_is_named() -> None:
+    with pytest.raises(ValueError, match="no letters in fraktur"):
+        TYPESET.typeset(r"\mathfrak{g}", display=False)
+
+
+def test_the_font_has_every_character_of_the_formulas(site: Path) -> None:
+    """Upright letters are the text's own; `docs/theme/math/make.py` cuts the font to characters.txt."""
+    had = set((ROOT / "docs/theme/math/characters.txt").read_text(encoding="utf-8").split())
+    used = set()
+    for path in site.rglob("*.html"):
+        for formula in re.findall(r"<math.*?</math>", path.read_text(encoding="utf-8"), re.DOTALL):
+            shown = re.sub(r"<mtext.*?</mtext>|<mi>\w{2,}</mi>|<[^>]*>", "", formula, flags=re.DOTALL)
+            used |= set(html.unescape(shown))
+    assert len(used) > 80 and "".join(sorted(used - had)).strip() == ""
 
 
 def test_what_is_no_formula_is_named() -> None:

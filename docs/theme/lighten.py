@@ -13,7 +13,7 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
 PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
-NOT_SEARCHED = ('<div class="language-python highlight"', '<span class="katex"', '<span class="katex-display"')
+NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
 
 
 class LightenExtension(Extension):

@@ -35,6 +35,7 @@ INLINE = re.compile(
     | (?P<unclosed>\{\{)""",
     re.X | re.S,
 )
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
 FORBIDDEN = {"math": "math", "alternative": "an alternative text", "target": "a link's address", "html": "raw HTML"}
 
 
@@ -89,6 +90,7 @@ class Chapter:
     fences: list[Fence] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
+    formulas: list[tuple[int, list[str]]] = field(default_factory=list)  # first line, and all from $$ to $$
     paragraphs: list[tuple[int, str]] = field(default_factory=list)  # first line and text: prose, lists, tables, titles
     problems: list[Problem] = field(default_factory=list)
 
@@ -221,6 +223,7 @@ class Chapter:
             number += 1
         if number == len(lines):
             self.problems.append(Problem(self.path, start, "this formula's $$ is never closed"))
+        self.formulas.append((start, lines[start - 1 : number + 1]))
         return number + 1
 
     def _read_block(self, lines: list[str], number: int, block: re.Match[str]) -> int:
@@ -229,7 +232,7 @@ class Chapter:
             options.append(lines[number])
             number += 1
         try:
-            parsed = yaml.safe_load("\n".join(options)) or {}
+            parsed = yaml.load("\n".join(options), LOADER) or {}
         except yaml.YAMLError as error:
             parsed = {}
             self.problems.append(

@@ -24,7 +24,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         except LedgerError as error:
             problems += (problem for problem in error.problems if problem not in problems)
     try:
-        source = open_source(book, default_device or _default_device(book), local)
+        source = open_source(book, default_device or configured_device(book), local)
     except LedgerError as error:
         return problems + error.problems
     chapters = [Chapter.read(path) for path in book.chapters()]
@@ -43,7 +43,8 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     return problems
 
 
-def _default_device(book: Book) -> str:
+def configured_device(book: Book) -> str:
+    """The default_device of mkdocs.yml, "" if there is none."""
     config = book.root / "mkdocs.yml"
     text = config.read_text(encoding="utf-8") if config.is_file() else ""
     found = re.search(r"^ *default_device: *(\S+)", text, re.MULTILINE)

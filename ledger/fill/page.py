@@ -190,7 +190,7 @@ class Page:
         quote = Quote.parse(name)
         if quote.is_device_value:
             raise QuoteError(f"{name} depends on the device; only exact values are given to scripts")
-        return _data_element(f"data-{name}", self.source.find(quote).value)
+        return data_element(f"data-{name}", self.source.find(quote).value)
 
     def _on_each_device(self, make: Callable[[str | None], T]) -> list[tuple[list[str], T]]:
         devices = self.source.devices
@@ -231,9 +231,11 @@ class Page:
             SubElement(row, "th", {"scope": "col"}).text = column
         body = SubElement(table, "tbody")
         for snippet in snippets:
+            recorded = {device for device in self.source.devices if self.source.records.get(device, snippet)}
             for device in self.source.devices:
                 if found := self.source.freshest(snippet, [device])[0]:
-                    row = SubElement(body, "tr")
+                    is_extra = device != self.source.shown_device and self.source.shown_device in recorded
+                    row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
                     source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
                     source.text = AtomicString(f"{snippet}.py")
                     self._record_link(SubElement(row, "td"), device, snippet)
@@ -335,10 +337,10 @@ class Page:
         }
         words = {key: self.words[key] for key in ("absent", "exact", "stale")}
         data = {"quotes": quotes, "records": records, "words": words}
-        return _data_element("ledger-data", data)
+        return data_element("ledger-data", data)
 
 
-def _data_element(name: str, data: Any) -> str:
+def data_element(name: str, data: Any) -> str:
     """Data for a script, as JSON in an attribute: neither the search index nor a theme that runs the scripts of a page
     which it loads (a script element of any type, Material's does) takes it for something else."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -22,7 +22,7 @@
       element.classList.toggle("stale", stale);
       element.title = value === null ? page.words.absent : "";
     }
-    const isOfDevice = (variant) => variant.dataset.devices.split(" ").includes(device);
+    const isOfDevice = (variant) => variant?.dataset.devices.split(" ").includes(device);
     for (const packed of document.querySelectorAll("template.variant")) {
       if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
     }
@@ -37,6 +37,29 @@
     }
     document.getElementById("device-choice").dataset.shown = device;
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
+  }
+
+  /* What another device gave lies in a file beside the page: it joins what the page holds. */
+  async function fetchOf(device) {
+    const into = page;
+    if (!into.elsewhere?.includes(device)) return;
+    const told = await (await fetch(`devices/${device}.json`)).json();
+    if (into !== page || !into.elsewhere.includes(device)) return; // gone on, or fetched twice
+    into.elsewhere = into.elsewhere.filter((other) => other !== device);
+    for (const [key, found] of Object.entries(told.quotes)) into.quotes[key].on[device] = found;
+    for (const [snippet, record] of Object.entries(told.records)) into.records[snippet][device] = record;
+    for (const [place, variant] of Object.entries(told.variants)) {
+      const packed = document.querySelector(`template[data-at="${place}"]`);
+      if (packed) packed.innerHTML = variant;
+    }
+    document.querySelector("#provenance tbody")?.insertAdjacentHTML("beforeend", told.rows);
+  }
+
+  async function choose(select) {
+    const device = select.value;
+    try { await fetchOf(device) } catch { select.value = select.dataset.shown } // no connection
+    if (select.isConnected && select.value === device) show(device);
+    reachCode();
   }
 
   /* What the card at a number says: where it is from. */
@@ -112,11 +135,10 @@
     select.dataset.shown ??= select.options[0].value; // what the page was built with
     const remembered = store.get();
     if (remembered && [...select.options].some((option) => option.value === remembered)) select.value = remembered;
-    if (select.value !== select.dataset.shown) show(select.value);
+    if (select.value !== select.dataset.shown) choose(select);
     select.addEventListener("change", () => {
       store.set(select.value);
-      show(select.value);
-      reachCode();
+      choose(select);
     });
   }
 

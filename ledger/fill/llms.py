@@ -1,0 +1,55 @@
+"""llms.txt: what the book is and where each of its pages stands as Markdown, in the form of https://llmstxt.org."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ledger.book import Book
+from ledger.fill.plain import address_of, front_matter
+
+CONFIGS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
+WORDS = {
+    "en": {
+        "about": "Each page below is Markdown with its numbers filled in, measured on {device}. The same pages are in "
+        "Chinese, listed at {other}. Numbers that depend on the machine name it when they are quoted elsewhere.",
+        "line": "- [{title}]({address}index.md): {description}",
+    },
+    "zh": {
+        "about": "下面每一页都是填好数字的 Markdown，数字测自 {device}。英文版的各页列在 {other}。"
+        "与机器有关的数字，引用时请一并写明机器。",
+        "line": "- [{title}]({address}index.md)：{description}",
+    },
+}
+
+
+class Loader(yaml.SafeLoader):
+    """Reads mkdocs.yml without acting on its !tags."""
+
+
+Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+def llms(book: Book, language: str, site: str, other: str, device: str) -> str:
+    """The file for one language; `site` is its address, `other` that of the other language."""
+    config: dict[str, Any] = yaml.load((book.root / CONFIGS[language]).read_text(encoding="utf-8"), Loader)
+    words = WORDS[language]
+    head = [f"# {config['site_name']}", f"> {config['site_description']}"]
+    head.append(words["about"].format(device=device, other=f"{other}llms.txt"))
+    sections = []
+    for entry in config["nav"]:
+        ((title, pages),) = entry.items()
+        lines = [f"## {title}", ""]
+        for path in [pages] if isinstance(pages, str) else pages:
+            if path.endswith(".md"):
+                lines += _line(words["line"], book.docs / language / path, site)
+        sections.append("\n".join(lines))
+    return "\n\n".join([*head, *sections]) + "\n"
+
+
+def _line(form: str, path: Path, site: str) -> Iterator[str]:
+    said = front_matter(path)
+    yield form.format(title=said["title"], address=address_of(site, path.stem), description=said["description"])

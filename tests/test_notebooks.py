@@ -1,0 +1,121 @@
+"""Every page with Python is a notebook too, whose cells run from the first to the last in an empty folder."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from ledger.book import Book
+from ledger.fill.chapter import Chapter
+from tests.chapters import expand, published
+from tests.conftest import ROOT
+from tests.test_site import Page
+
+LANGUAGES = ("en", "zh")
+SECONDS = 120  # for one notebook
+
+
+def fences(path: Path) -> list[str]:
+    """The Python that a page shows."""
+    chapter = Chapter.parse(published(path.read_text(encoding="utf-8")), path)
+    return [expand(fence).strip("\n") for fence in chapter.fences if fence.language == "python"]
+
+
+SHOWN = {path.stem: code for path in sorted((Book(ROOT).docs / "en").glob("*.md")) if (code := fences(path))}
+
+
+def read(site: Path, name: str, language: str) -> Any:
+    path = site / "downloads" / f"{name}.{language}.ipynb"
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def code(notebook: Any) -> list[str]:
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def is_set_up(cell: str) -> bool:
+    return cell.startswith(("%pip", "%%writefile"))
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_it_holds_the_pages_code_and_both_languages_the_same(site: Path, name: str) -> None:
+    english, chinese = (read(site, name, language) for language in LANGUAGES)
+    for notebook in (english, chinese):
+        nbformat.validate(notebook)
+        assert notebook.metadata.kernelspec.name == "python3"
+    assert [cell for cell in code(english) if not is_set_up(cell)] == SHOWN[name]
+    assert code(english) == code(chinese)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", SHOWN)
+def test_its_text_is_filled_and_its_links_lead_to_the_site(site: Path, name: str, language: str, address: str) -> None:
+    text = "\n".join(cell.source for cell in read(site, name, language).cells if cell.cell_type == "markdown")
+    assert [sign for sign in ("{{", "8<", "\n///", "{#", "[^", "](#", ".md)", "site.invalid") if sign in text] == []
+    home = address if language == "en" else f"{address}zh/"
+    assert f"]({home}{'' if name == 'index' else f'{name}/'})" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_page_with_python_links_its_notebook_and_no_other_does(site: Path, language: str) -> None:
+    for path in (Book(ROOT).docs / language).glob("*.md"):
+        folder = site if language == "en" else site / language
+        text = (folder / ("" if path.stem == "index" else path.stem) / "index.html").read_text(encoding="utf-8")
+        linked = [
+            link.rpartition("/")[2] for link in Page(text).links if link.endswith(".ipynb") and "downloads" in link
+        ]
+        assert linked == ([f"{path.stem}.{language}.ipynb"] if path.stem in SHOWN else []), path.stem
+
+
+def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
+    """In a process of its own, as Jupyter would; says what went wrong, "" if nothing did."""
+    os.chdir(folder)
+    sys.path[:] = ["", *(path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path)]
+    from IPython.core.interactiveshell import InteractiveShell
+
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    multiprocessing.set_start_method("fork", force=True)  # as in a new process: DataLoader's workers
+    shell = InteractiveShell.instance()
+    sys.modules["__main__"] = shell.user_module
+    for cell in cells:
+        result = shell.run_cell(cell, store_history=True)
+        if error := result.error_before_exec or result.error_in_exec:
+            report.send(f"{cell}\n\n{''.join(traceback.format_exception(error))}")
+            return
+    report.send("")
+
+
+def failure(cells: list[str], folder: Path) -> str:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ledger.preload"])  # as the ledger does
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=run_cells, args=(cells, folder, theirs))
+    process.start()
+    theirs.close()
+    try:
+        said = ours.recv() if ours.poll(SECONDS) else f"not done after {SECONDS} s"
+    except EOFError:
+        said = "the process died"
+    process.kill()
+    process.join()
+    return str(said)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_it_runs_in_an_empty_folder(site: Path, tmp_path: Path, name: str) -> None:
+    assert failure(code(read(site, name, "en")), tmp_path) == ""
+
+
+def test_a_cell_that_fails_is_noticed(tmp_path: Path) -> None:
+    assert "ZeroDivisionError" in failure(["%%writefile beside.py\nx = 0", "from beside import x", "1 / x"], tmp_path)
+    assert failure(["x = 1", "print(x)"], tmp_path) == ""
