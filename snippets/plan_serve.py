@@ -34,9 +34,7 @@ def shared(shape: Decoder, gpus: int) -> Decoder:
 
 
 # --8<-- [start:formats]
-def formats(
-    shape: Decoder, room: float, server: Server, context: int, seconds: float | None
-) -> list[dict[str, Any]]:
+def formats(shape: Decoder, room: float, server: Server, context: int, seconds: float | None) -> list[dict[str, Any]]:
     """The most users, and how fast, with weights and cache in more or fewer bits."""
     rows = []
     for weights, bits in BITS.items():
