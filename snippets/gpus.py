@@ -3,7 +3,7 @@
 # dependencies = []
 #
 # [tool.ledger]
-# unhashed = ["GPUS", "LINKS", "THIRD_PARTY", "TPUS"] # a record keeps the peak it used: it is not stale when the table grows
+# unhashed = ["GPUS", "LINKS", "THIRD_PARTY", "TPUS"] # a record keeps its peak: not stale when these grow
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 

@@ -78,10 +78,8 @@ def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "users in time", f"{found['users_in_time']:,}{late}"
     yield "longest context", f"{found['longest_context']:,}"
     yield "fewest GPUs", f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else "none"
-    yield (
-        "a token, at least",
-        f"{1e3 * found['token_seconds']:.4g} ms; for one user alone {1e3 / found['alone_per_second']:.4g} ms",
-    )
+    alone = f"for one user alone {1e3 / found['alone_per_second']:.4g} ms"
+    yield "a token, at least", f"{1e3 * found['token_seconds']:.4g} ms; {alone}"
     yield "tokens/s, at most", f"{found['each_per_second']:,.4g} for each, {found['tokens_per_second']:,.4g} for all"
     yield "first token, at least", f"{found['first_token_seconds']:.4g} s"
     if found["money_a_million"]:

@@ -235,7 +235,7 @@ ERRORS = [  # as it was asked before: each was taken, or refused without a name
     (
         {"tokens": "15T", "tokens_in": "zh"},
         "tokens",
-        "Train on: the unit of '15T' is missing",
+        "Train on: the unit of '15T'",
         "训练数据量：'15T' 缺单位",
     ),
     ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give layers", "形状：d_model="),

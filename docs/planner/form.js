@@ -218,7 +218,7 @@ class Planner {
   notes(found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     return element("section", {},
-      names ? element("p", { class: "planner-note" }, this.write(this.words.estimated, { names })) : null,
+      names ? element("p", { class: "planner-note" }, this.write((this.serving ? this.words.serving : this.words).estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), element("pre", {}, element("code", { tabindex: "0" }, command)));
   }
 }

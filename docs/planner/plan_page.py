@@ -71,7 +71,7 @@ def recomputing(fields: dict[str, str]) -> dict[str, str]:
 
 
 def command(options: dict[str, Any]) -> str:
-    given = {name: str(value) for name, value in options.items() if value is not None}
+    given = {name: str(value) for name, value in options.items() if value is not None and value != "train"}
     if "config" in given:
         given["config"] = "config.json"
     quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
