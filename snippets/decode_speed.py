@@ -19,6 +19,7 @@ from formulas import Decoder
 from generate import Cached
 from models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
 from serving import (
+    Server,
     decode_bytes,
     decode_seconds,
     equal_tokens,
@@ -67,6 +68,8 @@ matrix = torch.randn(measured_numbers, dtype=dtype, device=device).view(-1, 2_04
 vector, block = matrix[0].clone(), matrix[:2_048].clone()
 predicted_bytes_per_second = matrix.nbytes / seconds(partial(torch.mv, matrix, vector))
 predicted_flop_per_second = 2 * 2_048**3 / seconds(partial(torch.mm, block, block))
+rates = predicted_bytes_per_second, predicted_flop_per_second
+measured_server = Server(*rates, measured_bits, measured_width)
 del matrix
 print(f"reads {predicted_bytes_per_second / 1e9:.1f} GB/s, ", end="")
 print(f"multiplies {predicted_flop_per_second / 1e9:.0f} GFLOP/s")
@@ -121,8 +124,7 @@ def step_seconds(users: int, context: int) -> float:
 
 
 def bound(users: int, context: int) -> float:
-    rates = predicted_bytes_per_second, predicted_flop_per_second
-    return decode_seconds(SHAPE, users, context, *rates, measured_bits, measured_width)
+    return decode_seconds(SHAPE, users, context, measured_server)
 
 
 # --8<-- [end:graph]
@@ -146,13 +148,7 @@ print(f"MBU {measured_bandwidth_share:.0%} of the measured bandwidth")
 
 # --8<-- [start:prefill]
 prompt = torch.randint(SHAPE.vocab, (1, measured_context), device=device)
-predicted_rates = predicted_bytes_per_second, predicted_flop_per_second
-predicted_prefill_seconds = prefill_seconds(
-    SHAPE,
-    measured_context,
-    *predicted_rates,
-    bits=measured_bits,
-)
+predicted_prefill_seconds = prefill_seconds(SHAPE, measured_context, measured_server)
 whole_seconds = seconds(lambda: Cached(model, measured_context).feed(prompt))
 measured_prefill_ratio = whole_seconds / predicted_prefill_seconds
 prefill_flop_per_second = prefill_flops(SHAPE, measured_context) / whole_seconds

@@ -3,7 +3,7 @@
 # dependencies = []
 #
 # [tool.ledger]
-# unhashed = ["GPUS", "THIRD_PARTY", "TPUS"] # a record keeps the peak it used: it is not stale when the table grows
+# unhashed = ["GPUS", "LINKS", "THIRD_PARTY", "TPUS"] # a record keeps its peak: not stale when these grow
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 
@@ -134,3 +134,34 @@ TPUS: dict[str, Gpu] = {  # to plan with: they have no CUDA name, and are sold b
     "TPU v6e": Gpu((), 32e9, 1.638e12, dense(0, 0, 918, 0, 0), f"{TPU_PAGES}/v6e"),
 }
 # --8<-- [end:tpu]
+
+
+# --8<-- [start:links]
+class Link(NamedTuple):
+    """What GPUs send over, and the cards of a machine that are linked so."""
+
+    bytes_per_second: float  # of one GPU, in one direction: half of what is advertised
+    cards: tuple[str, ...] = ()
+
+
+# NVLink, PCIe: https://alpha-one-index.github.io/ai-infra-index/specs/networking-interconnects.html and each card's
+# sheet; 800 series: https://blog.51cto.com/zhangxueliang/14287061; MI300X, seven links of 64 GB/s:
+# https://www.emergentmind.com/topics/amd-mi300x-gpu; B300: https://fibermall.com/blog/?p=17161
+LINKS = {
+    "NVLink 2": Link(150e9, ("V100 16GB SXM", "V100 32GB SXM")),
+    "NVLink 3": Link(300e9, ("A100 40GB SXM", "A100 80GB SXM")),
+    "NVLink 4": Link(450e9, ("H100 SXM", "H200 SXM", "H20")),
+    "NVLink 5": Link(900e9, ("B200", "GB200", "B300")),
+    "NVLink of A800, H800": Link(200e9, ("A800 80GB SXM", "H800 SXM")),
+    "Infinity Fabric": Link(448e9, ("MI300X", "MI325X")),
+    "PCIe 3": Link(16e9, ("V100 16GB PCIe", "V100 32GB PCIe", "T4")),
+    "PCIe 4": Link(
+        32e9, ("A100 40GB PCIe", "A100 80GB PCIe", "L4", "L40S", "L20", "RTX 3090", "RTX 4090", "RTX 4090 D")
+    ),
+    "PCIe 5": Link(64e9, ("H100 PCIe", "H100 NVL", "H200 NVL", "RTX 5090", "RTX PRO 6000")),
+    "100 Gb/s": Link(12.5e9),
+    "200 Gb/s": Link(25e9),
+    "400 Gb/s": Link(50e9),  # between machines, of each GPU: an assumption where nobody says
+    "800 Gb/s": Link(100e9),
+}
+# --8<-- [end:links]

@@ -14,6 +14,7 @@ from generate import Cached, generate
 from gpus import GPUS
 from models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, ROTARY_BASE, build, llama
 from serving import (
+    Server,
     bits_per_weight,
     decode_bytes,
     decode_flops,
@@ -177,9 +178,10 @@ assert stored == latent_cache_bytes(LAYERS, LATENT, TURNED, CAPACITY)
 # --8<-- [start:phases]
 BANDWIDTH = GPUS["H100 SXM"].bandwidth_bytes_per_second
 PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+H100 = Server(BANDWIDTH, PEAK)
 PROMPT = 1_024
-prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, BANDWIDTH, PEAK)
-decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, BANDWIDTH, PEAK)
+prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, H100)
+decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, H100)
 weights_gb = decode_bytes(LLAMA_3_8B, 1, 0) / 1e9
 intensity = {
     "prefill": prefill_flops(LLAMA_3_8B, PROMPT) / decode_bytes(LLAMA_3_8B, 1, 0),
@@ -193,7 +195,7 @@ print(f"decode  {decode_ms:7.2f} ms for one, {1e3 / decode_ms:.0f} tokens/s")
 
 # --8<-- [start:crossings]
 equal = {name: equal_tokens(shape) for name, shape in MODELS.items()}
-ridge = ridge_users(BANDWIDTH, PEAK)
+ridge = ridge_users(H100)
 for name, tokens in equal.items():
     print(f"{name:10} keys and values equal the weights at {tokens:9,.0f} tokens")
 print(f"ridge of an H100: {ridge:.0f} users")
@@ -224,8 +226,8 @@ LENGTHS = (1, 131_072)
 quantized_bytes, one_user = {}, {}  # tokens a second on an H100, by context
 for name, bits in BITS.items():
     quantized_bytes[name] = round(decode_bytes(LLAMA_3_8B, 1, 0, bits))
-    last = BANDWIDTH, PEAK, bits
-    one_user[name] = {T: 1 / decode_seconds(LLAMA_3_8B, 1, T, *last) for T in LENGTHS}
+    server = H100._replace(bits=bits)
+    one_user[name] = {T: 1 / decode_seconds(LLAMA_3_8B, 1, T, server) for T in LENGTHS}
     short, long = one_user[name].values()
     print(f"{name}: {BITS[name]:4.1f} bits, {short:5.0f} tokens/s, at 128k {long:4.0f}")
 quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS}
@@ -280,7 +282,7 @@ cached.feed(token)
 with torch.no_grad(), Trace() as trace:
     cached.feed(token)
 measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
-small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, BANDWIDTH, PEAK)
+small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, H100)
 measured_operation_us = small_us / measured_operations
 eager_ratio = 25.5 / others["fast_7b"]["bound"]  # as PyTorch's authors began
 print(f"GPT-2 small: {small_us:.0f} µs, {measured_operations} tensors made")
@@ -294,12 +296,12 @@ latency_ms = 20  # a token: 50 tokens a second for each user
 exercise_context = 8_192
 room = GPUS["H100 SXM"].memory_bytes - RESERVED_BYTES
 latency = latency_ms / 1e3
-answer = plan_serving(LLAMA_3_8B, room, BANDWIDTH, PEAK, exercise_context, latency)
+answer = plan_serving(LLAMA_3_8B, room, H100, exercise_context, latency)
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
 reached = others["fast_8b"]["ratio"]  # of an A100's bandwidth
-likely = reached * BANDWIDTH, PEAK
-likely_users = users_within(LLAMA_3_8B, latency, exercise_context, *likely)
+likely = H100._replace(bandwidth=reached * BANDWIDTH)
+likely_users = users_within(LLAMA_3_8B, latency, exercise_context, likely)
 print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")
 print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
 print(f"at {reached:.0%} of the bandwidth, {likely_users} in time")
@@ -319,8 +321,8 @@ assert large_bytes > H200_BYTES and large_fit[16] == 0
 
 
 # --8<-- [start:exercise_2]
-narrow_users = users_within(LLAMA_3_8B, latency, 8_192, BANDWIDTH, PEAK, width=1)
-int8_users = users_within(LLAMA_3_8B, latency, 8_192, BANDWIDTH, PEAK, bits=8)
+narrow_users = users_within(LLAMA_3_8B, latency, 8_192, H100._replace(width=1))
+int8_users = users_within(LLAMA_3_8B, latency, 8_192, H100._replace(bits=8))
 print(f"8-bit cache: {narrow_users} users in time; 8-bit weights: {int8_users}")
 assert narrow_users > int8_users > users["in_time"]
 # --8<-- [end:exercise_2]

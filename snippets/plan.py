@@ -5,18 +5,33 @@
 """Does a model fit on so many GPUs, how long does it train, what does it cost? The book's arithmetic, put together.
 
 python plan.py --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price 2.5
+python plan.py --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
 """
 
 # --8<-- [start:setup]
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import formulas  # the book's arithmetic; it lies beside this file, like what else is imported below
 import savings
 from formulas import RECIPES, Decoder
-from plan_options import EXAMPLE, OPTIONS, SPEEDS, longest_context, read_gpu, read_options, read_shape
+from gpus import LINKS
+from plan_options import (
+    EXAMPLE,
+    OPTIONS,
+    SPEEDS,
+    longest_context,
+    read_gpu,
+    read_link,
+    read_options,
+    read_shape,
+    read_text,
+)
+from plan_serve import serve
+from plan_table import serving_table, training_table
+from serving import largest
 
 # --8<-- [end:setup]
 
@@ -70,18 +85,6 @@ def needed_bytes(setup: Setup) -> int:
     return sum(peak(setup)[1].values())
 
 
-def largest(holds: Callable[[int], bool], limit: int) -> int:
-    """The largest number up to a limit for which something holds that holds for all smaller ones; else 0."""
-    low, high = 0, 1
-    while high <= limit and holds(high):
-        low, high = high, 2 * high
-    high = min(high, limit + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
 # --8<-- [end:memory]
 
 
@@ -92,31 +95,51 @@ def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
     return savings.token_flops(setup.shape, setup.context, causal, setup.fused, checkpointing, *adapters)
 
 
+def sent_bytes(setup: Setup) -> float:
+    """Bytes that a GPU sends in a step."""
+    step = (setup.recipe, setup.gpus, setup.zero, setup.accumulation, setup.rank, setup.lora_on)
+    return savings.wire_bytes(setup.shape, *step) if setup.gpus > 1 else 0
+
+
+def wire(setup: Setup, link: str | None, step_seconds: float) -> dict[str, Any] | None:
+    """What a GPU sends in a step, how long that takes, and from how many tokens of a micro-batch products hide it."""
+    if not link:
+        return None
+    seconds = sent_bytes(setup) / LINKS[link].bytes_per_second
+    return {
+        "link": link,
+        "bytes": sent_bytes(setup),
+        "seconds": seconds,
+        "hidden": seconds <= step_seconds,
+        "tokens": setup.micro_batch * setup.context * seconds / step_seconds,
+    }
+
+
 def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs."""
     every = ("none", "selective", "full")
     kinds = every[every.index(setup.checkpointing) :]  # what is done now, and what keeps less
     flops = {kind: work(setup, causal, kind) for kind in kinds}
     again = [found["again"] / flops[kinds[0]]["device"] * step_seconds for found in flops.values()]
-    parameters, width = savings.trained_parameters(setup.shape), 4 if setup.recipe == "fp32" else 2
-    rungs: list[tuple[str, dict[str, Any], float, float]] = [  # its name, what it changes, seconds, bytes a step
-        ("fused attention", {"fused": True}, 0, 0),
-        ("loss in 8 chunks", {"chunks": max(8, setup.chunks)}, 0, 0),
-        ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0, 0),
+    width = 4 if setup.recipe == "fp32" else 2
+    rungs: list[tuple[str, dict[str, Any], float]] = [  # its name, what it changes, seconds a step
+        ("fused attention", {"fused": True}, 0),
+        ("loss in 8 chunks", {"chunks": max(8, setup.chunks)}, 0),
+        ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0),
     ]
     for kind, before, after in zip(kinds[1:], again, again[1:], strict=False):
-        rungs.append((f"{kind} checkpointing", {"checkpointing": kind}, after - before, 0))
+        rungs.append((f"{kind} checkpointing", {"checkpointing": kind}, after - before))
     for stage in range(setup.zero + 1, 4 if setup.gpus > 1 else 0):
-        gathered = width * parameters * setup.accumulation if stage == 3 else 0
-        rungs.append((f"ZeRO {stage}", {"zero": stage}, 0, gathered))
-    rungs.append(("8-bit AdamW", {"eight_bit": True}, 0, 0))
-    moved = 2 * width * savings.trained_parameters(setup.shape, setup.rank, setup.lora_on) / setup.gpus
-    rungs.append(("state in the host's memory", {"offload": True}, 0, moved))
+        rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
+    rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
+    rungs.append(("state in the host's memory", {"offload": True}, 0))
+    swapped = 2 * width * savings.trained_parameters(setup.shape, setup.rank, setup.lora_on) / setup.gpus
     now = needed_bytes(setup)
-    for name, change, seconds, moved_bytes in rungs:
+    for name, change, seconds in rungs:
         tried = setup._replace(**change)
         if tried == setup:
             continue
+        moved = max(0, sent_bytes(tried) - sent_bytes(setup)) + (swapped if tried.offload else 0)
         setup, before, now = tried, now, needed_bytes(tried)
         yield {
             "try": name,
@@ -124,7 +147,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float)
             "needs_bytes": now,
             "fits": now <= memory_bytes,
             "adds_seconds_a_step": seconds,
-            "moves_bytes_a_step": moved_bytes,
+            "moves_bytes_a_step": moved,
         }
 
 
@@ -133,19 +156,22 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float)
 
 # --8<-- [start:plan]
 def plan(**asked: Any) -> dict[str, Any]:
-    """What training takes: options of the command line (gpu_memory for --gpu-memory) in, plain numbers out.
+    """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
     Raises ValueError with a sentence that names the option and the mend.
     """
     a = read_options(asked)
+    return serve(a) if a["task"] == "serve" else train(a)
+
+
+def train(a: dict[str, Any]) -> dict[str, Any]:
+    """What training takes, from options that are read."""
     shape, gpu = read_shape(a), read_gpu(a)
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     dtype = "float32" if recipe == "fp32" else "bfloat16"
     if not (peak_flop_per_second := gpu.peak_flop_per_second.get(dtype)):
         other = "bf16-master" if recipe == "fp32" else "fp32"
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
-    if 0 < shape.positions < a["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
     same = ("context", "micro_batch", "accumulation", "layers", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
@@ -182,7 +208,10 @@ def plan(**asked: Any) -> dict[str, Any]:
     if hfu > 1:
         option = (told or "mfu").replace("_", "-")
         raise ValueError(f"--{option}: the GPUs would do {hfu:.3g} times their peak; check it")
-    tokens = a["tokens"] or (int(a["days"] * 86_400 * tokens_per_second) if a["days"] else None)
+    text = read_text(a, shape.vocab)
+    tokens = text["tokens"] if text else a["tokens"]
+    if a["days"]:
+        tokens = int(a["days"] * 86_400 * tokens_per_second)
     seconds = tokens / tokens_per_second if tokens else None
     gpu_hours = setup.gpus * seconds / 3_600 if seconds else None
 
@@ -191,9 +220,6 @@ def plan(**asked: Any) -> dict[str, Any]:
     trained = savings.trained_parameters(shape, setup.rank, setup.lora_on)
     each = RECIPES["fp32" if setup.rank else recipe]
     optimizer_bytes = savings.quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
-    cache = formulas.cache_bytes(shape, setup.context)
-    read_bytes = 2 * (sum(active.values()) - (0 if shape.tied else active["embedding"])) + cache
-    alone = 2 * total + cache <= gpu.memory_bytes and gpu.bandwidth_bytes_per_second
     estimated = {
         "sharding": setup.gpus > 1,
         "adapters": setup.rank > 0,
@@ -220,14 +246,14 @@ def plan(**asked: Any) -> dict[str, Any]:
         "mfu": mfu,
         "mfu_is_assumed": not told,
         "hfu": hfu,
+        "wire": wire(setup, read_link(a), step_tokens / tokens_per_second),
+        "text": text,
         "tokens": tokens,
         "days": seconds and seconds / 86_400,
         "gpu_hours": gpu_hours,
         "money": gpu_hours * a["price"] if gpu_hours and a["price"] else None,
         "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
         "checkpoint_weights_bytes": 2 * total,
-        "cache_bytes": cache,
-        "decode_tokens_per_second": gpu.bandwidth_bytes_per_second / read_bytes if alone else None,
         "ladder": list(ladder(setup, gpu.memory_bytes, a["pairs"] == "causal", step_tokens / tokens_per_second)),
         "estimated": [name for name, is_so in estimated.items() if is_so],
     }
@@ -236,47 +262,7 @@ def plan(**asked: Any) -> dict[str, Any]:
 # --8<-- [end:plan]
 
 
-# --8<-- [start:table]
-def table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The lines of an answer: what, and how much."""
-
-    def gib(size: float) -> str:
-        return f"{size / 2**30:,.2f} GiB"
-
-    counts = found["parameters"]
-    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
-    yield from ((f"  {line}", gib(size)) for line, size in found["memory_bytes"].items() if size and line != "total")
-    yield f"a GPU, at {found['peaks_at']}", gib(found["memory_bytes"]["total"])
-    verdict = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
-    yield "it has", f"{gib(found['gpu_bytes'])}: {verdict.format(gib(abs(found['headroom_bytes'])))}"
-    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
-        yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
-    for stage, size in found["zero_bytes"].items():
-        yield f"with ZeRO {stage}", gib(size)
-    for name, flops in found["flops_a_token"].items():
-        again = f", of these again {flops['again']:.4g}" if flops["again"] else ""
-        yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
-    assumed = ", assumed" if found["mfu_is_assumed"] else ""
-    yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
-    rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
-    yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
-    if found["tokens"]:
-        price = f", {found['money']:,.0f} to pay" if found["money"] else ""
-        days = f"{found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours"
-        yield "training", f"{found['tokens']:,} tokens, {days}{price}"
-    alone = gib(found["checkpoint_weights_bytes"])
-    yield "checkpoint", f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
-    bound = found["decode_tokens_per_second"]
-    decoding = f"; one GPU decodes at most {bound:,.0f} tokens/s of it" if bound else ""
-    yield "keys and values", f"{gib(found['cache_bytes'])} a sequence{decoding}"
-    for rung in [] if found["fits"] else found["ladder"]:
-        cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
-        cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
-        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {'fits' if rung['fits'] else 'not yet'}"
-    if found["estimated"]:
-        yield "estimated, not counted", ", ".join(found["estimated"])
-
-
+# --8<-- [start:main]
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     for name, option in OPTIONS.items():
@@ -284,13 +270,13 @@ def main(arguments: list[str]) -> None:
     asked = vars(parser.parse_args(arguments)) if arguments else EXAMPLE
     print(*(f"--{name.replace('_', '-')} {value}" for name, value in asked.items() if value is not None))
     try:
-        lines = list(table(plan(**asked)))
+        found = plan(**asked)
     except ValueError as error:
         sys.exit(f"plan.py: {error}")
-    for what, how_much in lines:
+    for what, how_much in training_table(found) if "step_tokens" in found else serving_table(found):
         print(f"{what:32}{how_much}")
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-# --8<-- [end:table]
+# --8<-- [end:main]

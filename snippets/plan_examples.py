@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = []
 # ///
-"""Six questions that people ask first, answered by the planner; and one run, beside what its makers report."""
+"""Eight questions that people ask first, answered by the planner; and one run, beside what its makers report."""
 
 # --8<-- [start:setup]
 from types import SimpleNamespace
@@ -71,6 +71,37 @@ qlora_has_bytes = int(qlora.gpu_bytes)
 qlora_longest_tokens = qlora.longest_context
 print(f"{qlora_needs_bytes / 2**30:.1f} of {qlora_has_bytes / 2**30:.1f} GiB")
 # --8<-- [end:qlora]
+
+
+# --8<-- [start:text]
+TEXT_BYTES = 10**12  # of Chinese
+chinese = ask(**EIGHT, text=TEXT_BYTES, language="zh", mfu=MFU)
+text_tokens = chinese.tokens
+text_rate = chinese.text["bytes_a_token"]
+text_days = chinese.days
+print(f"{text_tokens:,} tokens, {text_days:.0f} days")
+# --8<-- [end:text]
+
+
+# --8<-- [start:serve]
+served = ask(
+    task="serve",
+    model="llama-3-70b",
+    gpu="H100 SXM",
+    gpus=2,
+    context=8_192,
+    weights="8bit",
+)
+served_users = served.users
+served_rates = {
+    "each": served.each_per_second,
+    "alone": served.alone_per_second,
+    "all": served.tokens_per_second,
+}
+served_first_ms = 1e3 * served.first_token_seconds
+print(f"{served_users} users, {served_rates['each']:.0f} tokens/s for each")
+assert served.fits
+# --8<-- [end:serve]
 
 
 # --8<-- [start:reported]

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
-from gpus import GPUS, THIRD_PARTY, TPUS, Gpu
+from gpus import GPUS, LINKS, THIRD_PARTY, TPUS, Gpu
 from savings import ADAPTED
 from shapes import SHAPES, from_config, window
+from text import BYTES_A_TOKEN, text_tokens
 
 # --8<-- [end:setup]
 
@@ -32,6 +33,7 @@ class Option(NamedTuple):
 
 ROWS = GPUS | THIRD_PARTY | TPUS
 OPTIONS = {
+    "task": Option(("train", "serve"), "train", "what to plan: a training, or inference for many users at once"),
     "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
     "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
     "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
@@ -39,9 +41,10 @@ OPTIONS = {
     "gpu_memory": Option("bytes", None, "instead, with --gpu-peak: a GPU's memory, such as 80GB"),
     "gpu_peak": Option("number", None, "FLOP/s of the type that the recipe multiplies in, dense, such as 989T"),
     "gpu_bandwidth": Option("bytes", None, "bytes a second of its memory, such as 3.35TB"),
-    "gpus": Option("count", 1, "GPUs, each with sequences of its own"),
+    "gpus": Option("count", 1, "GPUs, each with sequences of its own; in serving they share each layer"),
+    "link": Option(tuple(LINKS), None, "what GPUs send over; the card's own up to 8 of them, 400 Gb/s beyond"),
     "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
-    "context": Option("length", 1_024, "tokens of a sequence"),
+    "context": Option("length", 1_024, "tokens of a sequence; in serving those that each user has, prompt and answer"),
     "micro_batch": Option("count", 1, "sequences that a GPU takes at once"),
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
@@ -56,15 +59,25 @@ OPTIONS = {
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
     "allowance": Option("bytes", "1GB", "for the CUDA context, libraries and the allocator's gaps: an assumption"),
     "tokens": Option("count", None, "to train on, such as 15T"),
+    "text": Option("bytes", None, "instead: bytes of text to train on, such as 60TB"),
+    "language": Option(tuple(BYTES_A_TOKEN[256]), "en", "of the text"),
+    "bytes_a_token": Option("number", None, "of the text, by your tokenizer; if not given, as this book measured"),
     "days": Option("number", None, "instead: how long it trains"),
     "mfu": Option("share", None, "share of the peak; 0.4, an assumption, if nothing says it"),
     "tokens_per_second": Option("number", None, "instead of --mfu: of all GPUs together"),
     "step_seconds": Option("number", None, "instead of --mfu: of a step of all GPUs"),
     "pairs": Option(("all", "causal"), "all", "attention's FLOPs: as papers count, or what the mask leaves"),
     "price": Option("number", None, "of a GPU for an hour, in your currency"),
+    "weights": Option(("16bit", "8bit", "4bit"), "16bit", "served; 4bit: a scale of 16 bits for each 32 of them"),
+    "cache": Option(("16bit", "8bit"), "16bit", "keys and values that are kept"),
+    "users": Option("count", None, "served at once; as many as fit and are in time, if not given"),
+    "latency": Option("number", None, "milliseconds that a token may take"),
+    "prompt": Option("length", None, "tokens of a prompt, of which the first token waits; the context, if not given"),
     "tensor_parallel": Option("refused", None, "not planned here"),
     "pipeline_parallel": Option("refused", None, "not planned here"),
 }
+SHARED = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "allowance", "price")
+SERVED = ("gpu_bandwidth", "weights", "cache", "users", "latency", "prompt")
 SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15}
 BYTES = {"": 1, "B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
 BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
@@ -72,6 +85,11 @@ NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", 
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
 EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192", "share": "0.4 for 40 %"}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
+
+
+def belongs(name: str, task: str) -> bool:
+    """Whether an option is one of a task."""
+    return name in SHARED or (name in SERVED) == (task == "serve")
 
 
 def read_config(config: Any) -> Mapping[str, Any]:
@@ -125,6 +143,7 @@ def read(name: str, value: Any) -> Any:
 EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
 EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}  # if nothing is asked
 SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
+LENGTHS = ("tokens", "text", "days")
 
 
 def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,6 +153,10 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: value for name, value in asked.items() if value is not None}
     defaults = {name: option.default for name, option in OPTIONS.items()}
     a = {name: None if value is None else read(name, value) for name, value in (defaults | told).items()}
+    for name in told:
+        if not belongs(name, a["task"]):
+            other = "train" if a["task"] == "serve" else "serve"
+            raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
     if a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
     if a["base"] == "4bit" and not a["lora"]:
@@ -142,8 +165,10 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--lora-on: there are no adapters; give --lora a rank, or leave --lora-on out")
     if len(given := [name for name in SPEEDS if a[name]]) > 1:
         raise ValueError(f"--{given[1].replace('_', '-')}: --{given[0].replace('_', '-')} tells the speed; give one")
-    if a["tokens"] and a["days"]:
-        raise ValueError("--days: --tokens tells how long it trains; give one")
+    if len(given := [name for name in LENGTHS if a[name]]) > 1:
+        raise ValueError(f"--{given[1]}: --{given[0]} tells how long it trains; give one")
+    if a["bytes_a_token"] and not a["text"]:
+        raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
     return a
 
 
@@ -152,7 +177,15 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 # --8<-- [start:asked]
 def read_shape(asked: Mapping[str, Any]) -> Decoder:
-    """The one model that was asked for: by name, by a configuration, or field by field."""
+    """The one model that was asked for, which has to have as many positions as the context has tokens."""
+    shape = named_shape(asked)
+    if 0 < shape.positions < asked["context"]:
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+    return shape
+
+
+def named_shape(asked: Mapping[str, Any]) -> Decoder:
+    """A model by its name, by a configuration, or field by field."""
     given = [name for name in ("model", "config", "shape") if asked[name]]
     if len(given) != 1:
         raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
@@ -192,13 +225,46 @@ def read_gpu(asked: Mapping[str, Any]) -> Gpu:
     if asked["gpu_memory"] and asked["gpu_peak"]:
         peaks = dict.fromkeys(("float32", "bfloat16"), asked["gpu_peak"])
         return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
+    return ROWS[row_name(asked["gpu"] or "")]
+
+
+def row_name(written: str) -> str:
+    """A card as the table of peaks writes it."""
     rows = {name.lower().replace(" ", ""): name for name in ROWS}
-    name = (asked["gpu"] or "").lower().replace(" ", "")
+    name = written.lower().replace(" ", "")
     if name not in rows:
         near = [row for short, row in rows.items() if name and name in short] or rows.values()
         ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
-        raise ValueError(f"--gpu: {asked['gpu'] or ''!r} is not a row of the table of peaks; {ask}")
-    return ROWS[rows[name]]
+        raise ValueError(f"--gpu: {written!r} is not a row of the table of peaks; {ask}")
+    return rows[name]
+
+
+def read_link(asked: Mapping[str, Any]) -> str | None:
+    """The link between GPUs: what was asked for, the card's own in one machine of eight, 400 Gb/s between machines."""
+    if asked["gpus"] == 1:
+        return None
+    if asked["link"] or asked["gpus"] > 8:
+        return asked["link"] or "400 Gb/s"
+    name = row_name(asked["gpu"]) if asked["gpu"] else ""
+    return next((link for link, row in LINKS.items() if name in row.cards), None)
+
+
+def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
+    """The tokens of a text, and the rate that says so: the given one, or what this book's prose has (tokens.py).
+
+    Of the measured vocabularies, that of the largest which is not larger than the model's.
+    """
+    if not asked["text"]:
+        return None
+    measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))
+    rate = asked["bytes_a_token"] or BYTES_A_TOKEN[measured][asked["language"]]
+    return {
+        "bytes": asked["text"],
+        "language": asked["language"],
+        "bytes_a_token": rate,
+        "vocab": None if asked["bytes_a_token"] else measured,
+        "tokens": int(text_tokens(asked["text"], rate)),
+    }
 
 
 # --8<-- [end:asked]

@@ -16,6 +16,7 @@ from formulas import (
     recompute_flops,
     state_bytes,
 )
+from wire import fsdp_payload, ring_bytes
 
 # --8<-- [end:setup]
 
@@ -47,6 +48,33 @@ def sharded_bytes(
 
 
 # --8<-- [end:sharding]
+
+
+# --8<-- [start:wire]
+def wire_bytes(
+    shape: Decoder, recipe: str, gpus: int, zero: int, accumulation: int = 1, rank: int = 0, adapted: str = "all"
+) -> float:
+    """Bytes that a GPU sends in a step, and receives, on a ring (Rajbhandari et al. 2020, section 7).
+
+    Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
+    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard).
+    """
+    counts, width = parameters(shape), 4 if recipe == "fp32" else 2
+    trained = trained_parameters(shape, rank, adapted)
+    each = RECIPES["fp32" if rank else recipe]
+    if zero == 0:
+        return ring_bytes(each.gradients * trained, gpus, "allreduce")
+    reduced = trained * (each.gradients if rank or zero == 1 else width)
+    times = accumulation if zero > 1 else 1
+    gathered = each.weights * trained
+    if zero == 3:
+        ends = counts["embedding"] + counts["positions"] + counts["head"]
+        blocks = sum(counts.values()) - ends
+        gathered = accumulation * fsdp_payload(blocks, ends, gather_bytes=width)["allgather"]
+    return ring_bytes(times * reduced, gpus, "reduce_scatter") + ring_bytes(gathered, gpus, "allgather")
+
+
+# --8<-- [end:wire]
 
 
 # --8<-- [start:composed]

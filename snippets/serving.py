@@ -5,16 +5,26 @@
 """What inference costs: bytes and seconds of a token, users that fit, tokens a second.
 
 Nothing but Python. Symbols are those of formulas.py; b users each have T tokens in the
-cache. Bandwidths are in bytes/s, peaks in FLOP/s, bits those of a weight, widths the
-bytes of a number in the cache. For several GPUs that share each layer, give the sums of
-their bandwidths and peaks: what the wire costs is left out.
+cache. For several GPUs that share each layer, give the sums of their memories,
+bandwidths and peaks: what the wire costs is left out.
 """
 
 # --8<-- [start:setup]
-import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 # formulas.py, the book's arithmetic, lies beside this file
 from formulas import Decoder, cache_bytes, forward_flops, parameters
+
+
+class Server(NamedTuple):
+    """What a model is served on, and in how many bits."""
+
+    bandwidth: float  # bytes/s of the memory
+    peak: float  # FLOP/s
+    bits: float = 16  # of a weight
+    width: int = 2  # bytes of a number in the cache
+
 
 # --8<-- [end:setup]
 
@@ -43,6 +53,15 @@ def bits_per_weight(bits: float, group: int = 0, group_bits: int = 0) -> float:
     return bits + (group_bits / group if group else 0)
 
 
+def power(base: float, exponent: int) -> float:
+    """By squaring, so that it has the same digits wherever it is computed."""
+    result = 1.0
+    while exponent:
+        result *= base if exponent % 2 else 1
+        base, exponent = base * base, exponent // 2
+    return result
+
+
 def read_parameters(shape: Decoder, users: int = 1) -> float:
     """Parameters that a decoding step reads: all but tables for looking tokens up.
 
@@ -51,7 +70,7 @@ def read_parameters(shape: Decoder, users: int = 1) -> float:
     count = parameters(shape)
     unread = count["positions"] + (0 if shape.tied else count["embedding"])
     # the share of experts that nobody is sent to
-    idle = (1 - shape.active_experts / shape.experts) ** users
+    idle = power(1 - shape.active_experts / shape.experts, users)
     return sum(count.values()) - unread - idle * count["mlp"]
 
 
@@ -81,18 +100,11 @@ def decode_flops(shape: Decoder, users: int, context: int) -> int:
 
 
 # --8<-- [start:bound]
-def decode_seconds(
-    shape: Decoder,
-    users: int,
-    context: int,
-    bandwidth: float,
-    peak: float,
-    bits: float = 16,
-    width: int = 2,
-) -> float:
+def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> float:
     """The bound of a step, by its bytes or FLOPs (Williams et al. 2009, Roofline)."""
-    moving = decode_bytes(shape, users, context, bits, width) / bandwidth
-    return max(moving, decode_flops(shape, users, context) / peak)
+    moved = decode_bytes(shape, users, context, server.bits, server.width)
+    flops = decode_flops(shape, users, context)
+    return max(moved / server.bandwidth, flops / server.peak)
 
 
 # --8<-- [end:bound]
@@ -105,29 +117,22 @@ def prefill_flops(shape: Decoder, prompt: int, users: int = 1) -> int:
     return sum(flops.values()) - flops["head"] + flops["head"] // prompt
 
 
-def prefill_seconds(
-    shape: Decoder,
-    prompt: int,
-    bandwidth: float,
-    peak: float,
-    users: int = 1,
-    bits: float = 16,
-) -> float:
+def prefill_seconds(shape: Decoder, prompt: int, server: Server) -> float:
     """The bound of a prefill: its FLOPs, or the weights where the prompt is short."""
-    reading = read_parameters(shape, users * prompt) * bits / 8 / bandwidth
-    return max(reading, prefill_flops(shape, prompt, users) / peak)
+    read = read_parameters(shape, prompt) * server.bits / 8
+    return max(read / server.bandwidth, prefill_flops(shape, prompt) / server.peak)
 
 
 # --8<-- [end:prefill]
 
 
 # --8<-- [start:limits]
-def ridge_users(bandwidth: float, peak: float, bits: float = 16) -> float:
+def ridge_users(server: Server) -> float:
     """Users whose products with the weights take as long as reading these.
 
     A weight is bits / 8 bytes, and 2 FLOPs for each user.
     """
-    return peak / bandwidth * bits / 16
+    return server.peak / server.bandwidth * server.bits / 16
 
 
 def equal_tokens(shape: Decoder, bits: float = 16, width: int = 2) -> float:
@@ -146,31 +151,28 @@ def tokens_that_fit(
     Tables and norms are counted as weights. Give the memory without your reserve.
     """
     room = memory_bytes - sum(parameters(shape).values()) * bits / 8
-    return max(0, math.floor(room / cache_bytes(shape, 1, width)))
+    return max(0, int(room / cache_bytes(shape, 1, width)))
 
 
-def users_within(
-    shape: Decoder,
-    seconds: float,
-    context: int,
-    bandwidth: float,
-    peak: float,
-    bits: float = 16,
-    width: int = 2,
-) -> int:
-    """The most users whose step takes so many seconds at most, by the bound; or 0."""
-    last = bandwidth, peak, bits, width
-
-    def within(users: int) -> bool:
-        return decode_seconds(shape, users, context, *last) <= seconds
-
+def largest(holds: Callable[[int], bool], limit: int) -> int:
+    """The largest number for which something holds, as for all smaller ones; or 0."""
     low, high = 0, 1
-    while within(high):
+    while high <= limit and holds(high):
         low, high = high, 2 * high
+    high = min(high, limit + 1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if within(middle) else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
+
+
+def users_within(shape: Decoder, seconds: float, context: int, server: Server) -> int:
+    """The most users whose step takes so many seconds at most, by the bound; or 0."""
+
+    def within(users: int) -> bool:
+        return decode_seconds(shape, users, context, server) <= seconds
+
+    return largest(within, 2**40)
 
 
 # --8<-- [end:limits]
@@ -180,33 +182,28 @@ def users_within(
 def plan_serving(
     shape: Decoder,
     memory_bytes: float,
-    bandwidth: float,
-    peak: float,
+    server: Server,
     context: int,
-    seconds: float,
-    bits: float = 16,
-    width: int = 2,
+    seconds: float | None = None,
 ) -> dict[str, float]:
-    """Bounds of users, latency and tokens a second, if a token may take `seconds`.
+    """How many users fit, how many of them get a token in `seconds`, and how fast.
 
-    Raises ValueError where one user does not fit, or is not served in time.
+    Bounds. Where there are no users, times are those that one would have.
     """
-    room = tokens_that_fit(shape, memory_bytes, bits, width)
-    last = bandwidth, peak, bits, width
-    fit, fast = room // context, users_within(shape, seconds, context, *last)
-    users = min(fit, fast)
-    if not users:
-        room_for = f"room for {room:,} tokens, {fast} users in time"
-        raise ValueError(f"{room_for}: fewer bits, a shorter context or more GPUs")
-    step = decode_seconds(shape, users, context, *last)
+    room = tokens_that_fit(shape, memory_bytes, server.bits, server.width)
+    fit = in_time = room // context
+    if seconds:
+        in_time = users_within(shape, seconds, context, server)
+    users = min(fit, in_time)
+    step = decode_seconds(shape, max(users, 1), context, server)
     return {
         "users_that_fit": fit,
-        "users_in_time": fast,
+        "users_in_time": in_time,
         "users": users,
         "token_seconds": step,
         "tokens_per_second": users / step,
-        "prefill_seconds": prefill_seconds(shape, context, bandwidth, peak, 1, bits),
-        "longest_context": room // users,
+        "prefill_seconds": prefill_seconds(shape, context, server),
+        "longest_context": room // max(users, 1),
     }
 
 

@@ -11,6 +11,7 @@ from formulas import Decoder, cache_bytes, forward_flops, parameters
 from generate import Cached, generate
 from models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, build, gpt2
 from serving import (
+    Server,
     bits_per_weight,
     decode_bytes,
     decode_flops,
@@ -33,6 +34,7 @@ from tests.test_models import SMALL_LLAMA, carried_over, library_model
 
 SMALL_GPT2 = replace(gpt2(64, 3, 4), vocab=101)
 BANDWIDTH, PEAK = 3.35e12, 989.4e12  # of an H100, and any other would do
+H100 = Server(BANDWIDTH, PEAK)
 
 
 @pytest.mark.parametrize("shape", [SMALL_GPT2, SMALL_LLAMA], ids=["gpt2", "llama"])
@@ -116,14 +118,14 @@ def test_a_bound_is_the_slower_of_bytes_and_flops() -> None:
     for users, context in ((1, 1_024), (1_000, 16)):
         by_bytes = decode_bytes(LLAMA_3_8B, users, context) / BANDWIDTH
         by_flops = decode_flops(LLAMA_3_8B, users, context) / PEAK
-        assert decode_seconds(LLAMA_3_8B, users, context, BANDWIDTH, PEAK) == max(by_bytes, by_flops)
-    assert prefill_seconds(LLAMA_3_8B, 1, BANDWIDTH, PEAK) == decode_bytes(LLAMA_3_8B, 1, 0) / BANDWIDTH
-    assert prefill_seconds(LLAMA_3_8B, 4_096, BANDWIDTH, PEAK) == prefill_flops(LLAMA_3_8B, 4_096) / PEAK
+        assert decode_seconds(LLAMA_3_8B, users, context, H100) == max(by_bytes, by_flops)
+    assert prefill_seconds(LLAMA_3_8B, 1, H100) == decode_bytes(LLAMA_3_8B, 1, 0) / BANDWIDTH
+    assert prefill_seconds(LLAMA_3_8B, 4_096, H100) == prefill_flops(LLAMA_3_8B, 4_096) / PEAK
 
 
 def test_at_the_ridge_products_take_as_long_as_reading() -> None:
     for bits in (16, 8):
-        users = ridge_users(BANDWIDTH, PEAK, bits)
+        users = ridge_users(H100._replace(bits=bits))
         read = read_parameters(LLAMA_3_8B)
         assert 2 * users * read / PEAK == pytest.approx(read * bits / 8 / BANDWIDTH)
 
@@ -139,18 +141,20 @@ def test_one_token_more_does_not_fit_and_one_user_more_is_late() -> None:
     weights = 2 * sum(parameters(LLAMA_3_8B).values())
     assert weights + cache_bytes(LLAMA_3_8B, tokens) <= 80e9 < weights + cache_bytes(LLAMA_3_8B, tokens + 1)
     assert tokens_that_fit(LLAMA_3_70B, 80e9) == 0
-    users = users_within(LLAMA_3_8B, 0.02, 8_192, BANDWIDTH, PEAK)
-    one_more = decode_seconds(LLAMA_3_8B, users + 1, 8_192, BANDWIDTH, PEAK)
-    assert decode_seconds(LLAMA_3_8B, users, 8_192, BANDWIDTH, PEAK) <= 0.02 < one_more
-    assert users_within(LLAMA_3_8B, 0.001, 8_192, BANDWIDTH, PEAK) == 0
+    users = users_within(LLAMA_3_8B, 0.02, 8_192, H100)
+    one_more = decode_seconds(LLAMA_3_8B, users + 1, 8_192, H100)
+    assert decode_seconds(LLAMA_3_8B, users, 8_192, H100) <= 0.02 < one_more
+    assert users_within(LLAMA_3_8B, 0.001, 8_192, H100) == 0
 
 
-def test_a_plan_keeps_to_room_and_time_or_says_what_is_missing() -> None:
-    plan = plan_serving(LLAMA_3_8B, 80e9, BANDWIDTH, PEAK, 8_192, 0.02)
+def test_a_plan_keeps_to_room_and_time() -> None:
+    plan = plan_serving(LLAMA_3_8B, 80e9, H100, 8_192, 0.02)
     assert plan["users"] == min(plan["users_that_fit"], plan["users_in_time"]) and plan["token_seconds"] <= 0.02
     assert plan["users"] * plan["longest_context"] <= tokens_that_fit(LLAMA_3_8B, 80e9)
     assert plan["tokens_per_second"] == plan["users"] / plan["token_seconds"]
-    patient = plan_serving(LLAMA_3_8B, 80e9, BANDWIDTH, PEAK, 8_192, 1.0)
+    patient = plan_serving(LLAMA_3_8B, 80e9, H100, 8_192, 1.0)
     assert patient["users"] == patient["users_that_fit"] > plan["users"]
-    with pytest.raises(ValueError, match="room for 0 tokens"):
-        plan_serving(LLAMA_3_70B, 80e9, BANDWIDTH, PEAK, 8_192, 0.02)
+    assert plan_serving(LLAMA_3_8B, 80e9, H100, 8_192) == patient | {"users_in_time": patient["users_that_fit"]}
+    none = plan_serving(LLAMA_3_70B, 80e9, H100, 8_192, 0.02)
+    assert none["users_that_fit"] == none["users"] == none["tokens_per_second"] == 0
+    assert none["token_seconds"] == decode_seconds(LLAMA_3_70B, 1, 8_192, H100)

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 from formulas import forward_flops, parameters, peak_bytes
-from gpus import GPUS, THIRD_PARTY, TPUS
-from plan import largest, plan
-from plan_options import OPTIONS, read
-from shapes import LLAMA_3_8B, SHAPES, from_config
+from gpus import GPUS, LINKS, THIRD_PARTY, TPUS
+from plan import plan
+from plan_options import OPTIONS, belongs, read
+from serving import Server, decode_seconds, largest, plan_serving
+from shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config
+from text import BYTES_A_TOKEN
+from wire import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 SMALL = {"model": "gpt2", "gpu": "H100 SXM"}
+SERVING: dict[str, Any] = {"task": "serve"}
 LARGE = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 
 REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
@@ -67,9 +71,23 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
     "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
     "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
+    "two lengths, one of text": ({"text": "1TB", "tokens": "1B"}, "--text: --tokens tells how long it trains; give"),
+    "text without a unit": ({"text": "60T"}, "--text: the unit of '60T' is missing"),
+    "a rate of no text": ({"bytes_a_token": 4}, "--bytes-a-token: there is no text; give --text its bytes"),
+    "users of a training": ({"users": 8}, "--users: it belongs to --task serve; leave it out"),
+    "a stage of serving": (SERVING | {"zero": 3}, "--zero: it belongs to --task train; leave it out"),
+    "heads that are not shared": (
+        SERVING | {"gpus": 5},
+        "--gpus: 5 do not share 12 heads evenly; choose 1, 2",
+    ),
+    "a prompt too long": (SERVING | {"prompt": 2000}, "--prompt: it is longer than the context of 1024; ask"),
+    "a memory of unknown speed": (
+        SERVING | {"gpu": None, "gpu_memory": "80GB", "gpu_peak": "1P"},
+        "--gpu-bandwidth: serving waits for memory; give its bytes a second",
+    ),
     "tensor parallelism": ({"tensor_parallel": 2}, "--tensor-parallel: tensor parallelism is not planned here"),
     "pipeline parallelism": ({"pipeline_parallel": 2}, "--pipeline-parallel: pipeline parallelism is not planned here"),
-    "no option": ({"zeor": 3}, "--zeor: not an option; options are model"),
+    "no option": ({"zeor": 3}, "--zeor: not an option; options are task, model"),
     "no file": ({"model": None, "config": "no/such.json"}, "--config: 'no/such.json' cannot be read as JSON"),
 }
 
@@ -163,6 +181,90 @@ def test_zero_splits_what_its_stage_says() -> None:
         expected = {line: each[line] if line in lines else size for line, size in whole.items()}
         assert {line: found[line] for line in whole} == pytest.approx(expected, rel=1e-8)
         assert (found["gathered"] > 0) == (stage == 3)
+
+
+def test_a_text_is_as_many_tokens_as_its_rate_says() -> None:
+    for language in ("en", "zh"):
+        found = plan(**LARGE, text="6TB", language=language)
+        assert found["tokens"] == found["text"]["tokens"] == int(6e12 / BYTES_A_TOKEN[8192][language])
+        assert (found["text"]["language"], found["text"]["vocab"]) == (language, 8192)
+    own = plan(**LARGE, text="6TB", bytes_a_token=4)
+    assert own["tokens"] == plan(**LARGE, tokens="1.5T")["tokens"] and own["text"]["vocab"] is None
+    small = plan(gpu="L4", shape="layers=2 d_model=64 heads=2 kv_heads=2 head_dim=32 d_ff=128 vocab=5000", text="1GB")
+    assert small["text"]["vocab"] == 4096  # of the measured ones, the largest that is not larger
+
+
+def sent(**asked: Any) -> float:
+    return float(plan(**(LARGE | asked))["wire"]["bytes"])
+
+
+def test_a_stage_sends_what_its_paper_says() -> None:
+    counts = parameters(LLAMA_3_8B)
+    total, ends = sum(counts.values()), counts["embedding"] + counts["head"]
+    psi = 2 * total * 7 / 8  # of bf16, once round a ring of 8
+    assert sent(zero=0) == ring_bytes(2 * total, 8, "allreduce") == pytest.approx(2 * psi)
+    assert sent(zero=1) == sent(zero=2) == pytest.approx(2 * psi)
+    assert sent(zero=3) == pytest.approx(3 * psi - 2 * ends * 7 / 8)  # embedding and head are gathered once
+    assert sent(zero=0, recipe="fp32") == pytest.approx(4 * psi)
+    for stage, times in ((0, 2), (1, 2), (2, 1 + 3)):
+        assert sent(zero=stage, accumulation=3) == pytest.approx(times * psi)
+    assert sent(zero=3, accumulation=3) == pytest.approx(3 * sent(zero=3))
+    adapters = plan(**LARGE, lora=16)["parameters"]["trained"]
+    assert sent(zero=0, lora=16) == pytest.approx(2 * 4 * adapters * 7 / 8)
+    assert plan(**SMALL)["wire"] is None
+
+
+def test_products_hide_the_wire_from_as_many_tokens_as_they_say() -> None:
+    found = plan(**LARGE)["wire"]
+    assert (found["link"], found["seconds"]) == ("NVLink 4", found["bytes"] / 450e9)
+    assert plan(**(LARGE | {"gpus": 64}))["wire"]["link"] == "400 Gb/s"
+    assert plan(**LARGE, link="PCIe 5")["wire"]["seconds"] == found["bytes"] / 64e9
+    for stage, link in ((0, "100 Gb/s"), (3, "PCIe 3")):
+        asked: dict[str, Any] = LARGE | {"zero": stage, "link": link, "context": 1000}
+        tokens = plan(**asked)["wire"]["tokens"]
+        fewer, more = (plan(**(asked | {"micro_batch": int(tokens / 1000) + one}))["wire"] for one in (0, 1))
+        assert not fewer["hidden"] and more["hidden"]
+    # the chapter's formula leaves attention's products out, and gathers the embedding and the head twice
+    simple = tokens_to_hide(0.4 * 989.4e12, 450e9, 8)
+    assert plan(**(LARGE | {"context": 128}))["wire"]["tokens"] == pytest.approx(simple, rel=0.1)
+    assert LINKS["NVLink 4"].bytes_per_second == LINK_BYTES_PER_SECOND["NVLink"]
+    assert LINKS["400 Gb/s"].bytes_per_second == LINK_BYTES_PER_SECOND["400 Gb/s"]
+    assert {card for link in LINKS.values() for card in link.cards} == set(GPUS | THIRD_PARTY)
+
+
+TWO: dict[str, Any] = SERVING | {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 2, "context": 8192}
+
+
+def test_serving_is_what_its_formulas_say() -> None:
+    found = plan(**TWO, weights="8bit", price=2.5, allowance="2GB")
+    server = Server(2 * 3.35e12, 2 * 989.4e12, bits=8)
+    expected = plan_serving(LLAMA_3_70B, 2 * 78e9, server, 8192)
+    users = expected["users"]
+    assert found["users"] == found["users_that_fit"] == users > 20 and found["users_in_time"] is None
+    assert found["token_seconds"] == decode_seconds(LLAMA_3_70B, found["users"], 8192, server)
+    assert found["tokens_per_second"] == expected["tokens_per_second"] == found["users"] * found["each_per_second"]
+    assert found["first_token_seconds"] == expected["prefill_seconds"]
+    assert found["money_a_million"] == pytest.approx(2 * 2.5 / 3600 / found["tokens_per_second"] * 1e6)
+    one_more = plan(**TWO, weights="8bit", allowance="2GB", users=found["users"] + 1)
+    assert found["fits"] and not one_more["fits"] and one_more["headroom_bytes"] < 0
+    slower = plan(**TWO, weights="8bit", allowance="2GB", latency=15)
+    assert slower["in_time"] and slower["users"] == slower["users_in_time"] < found["users"]
+    late = plan(**TWO, weights="8bit", latency=1)
+    assert late["fits"] and not late["in_time"] and late["users_in_time"] == 0
+    assert plan(**TWO, prompt=1024)["first_token_seconds"] < found["first_token_seconds"]
+
+
+def test_gpus_that_serve_hold_a_share_each_and_a_head_at_least() -> None:
+    shares = [plan(**(TWO | {"gpus": gpus, "users": 1}))["memory_bytes"] for gpus in (1, 8, 16)]
+    assert shares[0]["cache"] == 8 * shares[1]["cache"] == 8 * shares[2]["cache"]  # of 8 key-value heads
+    assert shares[0]["weights"] == pytest.approx(8 * shares[1]["weights"], rel=1e-9)
+    fewest = plan(**TWO)["fewest_gpus"]
+    assert fewest == 2 and not plan(**(TWO | {"gpus": 1}))["fits"] and plan(**TWO)["fits"]
+    rows = {(row["weights"], row["cache"]): row for row in plan(**TWO)["formats"]}
+    for (weights, cache), row in rows.items():
+        found = plan(**TWO, weights=weights, cache=cache)
+        assert (row["users"], row["tokens_per_second"]) == (found["users_that_fit"], found["tokens_per_second"])
+        assert row["alone_per_second"] == found["alone_per_second"]
 
 
 def test_the_largest_is_the_last_that_holds() -> None:
@@ -310,9 +412,11 @@ def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
     drawn = random.Random(14)
     numbers = ["1", "2", "7", "1e18", "1e-6", 1e18, "999P", "0.3", "1kB", "64GB", "", "-1", 0, "1e400", None, None]
     refused = answered = 0
-    for _ in range(1000):
+    for turn in range(1500):
         asked: dict[str, Any] = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice(["H100 SXM", "T4", "L4"])}
-        for name in drawn.sample(list(OPTIONS)[6:], 2):
+        names = [name for name in list(OPTIONS)[7:] if belongs(name, "serve" if turn % 3 == 0 else "train")]
+        asked |= SERVING if turn % 3 == 0 else {}
+        for name in drawn.sample(names, 2):
             kind = OPTIONS[name].kind
             asked[name] = drawn.choice(kind if isinstance(kind, tuple) else numbers)
         try:
@@ -336,6 +440,12 @@ def test_it_needs_python_alone_and_answers_at_once() -> None:
     assert done.stdout.startswith("--model llama-3-8b")
     assert "15,000,000,000,000 tokens" in done.stdout
     assert min(seconds) < 0.2
+
+
+def test_the_command_line_answers_serving() -> None:
+    asked = [part for name, value in TWO.items() for part in (f"--{name}", str(value))]
+    done = subprocess.run([sys.executable, SNIPPETS / "plan.py", *asked], capture_output=True, text=True, check=True)
+    assert f"users that fit                  {plan(**TWO)['users_that_fit']}\n" in done.stdout
 
 
 def test_a_mistake_on_the_command_line_is_one_sentence() -> None:

@@ -38,6 +38,9 @@ def put(page: Page, **fields: str) -> None:
     """Fills in fields by their names; a question may need five of them."""
     assert len(fields) <= 5
     for name, value in fields.items():
+        if name == "task":
+            page.locator(f".planner [name=task][value={value}]").check()
+            continue
         field = page.locator(f".planner [name={name}]")
         if field.evaluate("field => field.tagName") == "SELECT":
             field.select_option(value)
@@ -73,6 +76,30 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     "what MFU is 12,000 tokens/s a GPU?": (
         {"speed": "12000", "speed_in": "each", "checkpointing": "none"},
         {".planner-facts": f"MFU {100 * EXAMPLES['implied_share']:.1f} %"},
+    ),
+    "how long for a terabyte of Chinese text?": (
+        {"tokens": "1TB", "tokens_in": "zh", "price": ""},
+        {
+            ".planner-facts": f"{EXAMPLES['text_days']:.1f} days",
+            ".planner-answer section:nth-of-type(2)": f"1.00 TB at {EXAMPLES['text_rate']} bytes a token",
+        },
+    ),
+    "do products hide the wire on 64 GPUs?": (
+        {"gpus": "64", "context": "1024", "checkpointing": "none"},
+        {".planner-facts": "the wire takes longer", ".planner-answer": "over 400 Gb/s"},
+    ),
+    "how many users does a 70B in 8 bits serve on two H100s at 8k, how fast?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
+        {
+            ".planner-verdict": f"Fits: {EXAMPLES['served_users']} users at once",
+            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.1f} tokens/s for each"
+            f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
+            ".planner-answer section:nth-of-type(3)": "What fewer bits bring",
+        },
+    ),
+    "and if a token may take 15 ms?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
+        {".planner-verdict": "Fits: 10 users at once", ".planner-answer section:nth-of-type(2)": "Users in time"},
     ),
     "does a 70B QLoRA fit on 48 GB?": (
         {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora"},
@@ -154,6 +181,28 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
     expect(page.locator(".planner-verdict")).to_have_text(verdict)
 
 
+def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, address: str) -> None:
+    page.goto(address + "plan/?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=1&context=8192&weights=4bit&users=7")
+    expect(page.locator(".planner-verdict")).to_contain_text("Fits: 7 users")
+    expect(page.locator("#planner-zero")).to_be_hidden()
+    put(page, latency="1")
+    expect(page.locator(".planner-verdict")).to_contain_text("Too slow: ")
+    page.wait_for_function("location.search.includes('latency=1')")
+    told = {"task": "serve", "model": "llama-3-70b", "gpu": "H200 SXM", "gpus": "1", "context": "8192"}
+    told |= {"weights": "4bit", "users": "7", "latency": "1"}
+    assert asked(page) == {name: [value] for name, value in told.items()}
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    expect(page.locator(".planner-verdict")).to_contain_text("太慢：")
+    put(page, task="train")
+    expect(page.locator("#planner-zero")).to_be_visible()
+    expect(page.locator("#planner-users")).to_be_hidden()
+    page.wait_for_function("!location.search.includes('task')")
+    put(page, task="serve", gpus="5")
+    expect(page.locator(".planner-verdict")).to_contain_text("GPU 张数：5 张 GPU 分不匀 64 个头")
+    expect(page.locator("#planner-gpus")).to_have_attribute("aria-invalid", "true")
+
+
 def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None:
     phone.goto(address)
     phone.locator(".planner-verdict").wait_for()
@@ -177,12 +226,18 @@ def test_an_address_may_hold_anything(page: Page, address: str) -> None:
 
 
 ERRORS = [  # as it was asked before: each was taken, or refused without a name
-    ({"tokens": "1,5"}, "tokens", "Tokens to train on: in '1,5' the comma", "训练词元数：'1,5' 里的逗号"),
+    ({"tokens": "1,5"}, "tokens", "Train on: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
     ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
     ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每 GPU 小时的价格：'1e308' 不在"),
     ({"context": "8k"}, "context", "Context, tokens: '8k' can be thousands", "上下文（词元）：'8k' 可能是 1000"),
     ({"gpu": "T4"}, "recipe", "Weights and state: T4 multiplies no bfloat16", "权重与状态的精度：T4 没有 bfloat16"),
     ({"model": "config", "config": "{"}, "config", "config.json: this is not JSON", "config.json：这不是 JSON"),
+    (
+        {"tokens": "15T", "tokens_in": "zh"},
+        "tokens",
+        "Train on: the unit of '15T'",
+        "训练数据量：'15T' 缺单位",
+    ),
     ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give layers", "形状：d_model="),
 ]
 
@@ -254,7 +309,8 @@ def test_both_languages_have_the_same_words() -> None:
 def test_each_line_leads_to_a_page_that_is_there(site: Path) -> None:
     told = words("en")
     targets = [entry[-1] for part in ("lines", "details", "rungs") for entry in told[part].values()]
-    for target in [*targets, told["recomputing"][-1]]:
+    targets += [entry[-1] for entry in told["serving"]["details"].values()]
+    for target in [*targets, told["recomputing"][-1], told["serving"]["note"][-1]]:
         path, _, anchor = target.partition("#")
         page = (site / path / "index.html").read_text(encoding="utf-8")
         assert not anchor or f'id="{anchor}"' in page

@@ -28,7 +28,8 @@ const tell = (x) => x instanceof Map ? Object.fromEntries([...x].map(([key, each
   : Array.isArray(x) ? x.map(tell) 
   : typeof x === "bigint" ? `${x}n` : typeof x === "number" ? `${$repr(x)}f` : x ?? null;
 const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
-  try { return [answer, recomputing].map((f) => tell(f(new Map(Object.entries(fields))))) } catch (error) {
+  const asked = fields.task === "serve" ? [answer] : [answer, recomputing];
+  try { return asked.map((f) => tell(f(new Map(Object.entries(fields))))) } catch (error) {
     if (!(error instanceof ValueError)) throw error;
     return error.message;
   }
@@ -69,7 +70,8 @@ def tell(value: Any) -> Any:
 
 def answered(fields: dict[str, str]) -> Any:
     try:
-        return [tell(plan_page.answer(fields)), tell(plan_page.recomputing(fields))]
+        asked = [plan_page.answer] if fields.get("task") == "serve" else [plan_page.answer, plan_page.recomputing]
+        return [tell(answer(fields)) for answer in asked]
     except ValueError as error:
         return str(error)
 
@@ -110,17 +112,37 @@ CONFIG = {
 }
 
 
+def draw_serving(drawn: random.Random) -> dict[str, str]:
+    """A form that asks how many users are served."""
+    fields = {"task": "serve", "model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
+    fields |= {"gpus": drawn.choice(["", "1", "2", "4", "5", "8", "16"]), "context": drawn.choice(["", "1000", "8192"])}
+    for name in ("weights", "cache"):
+        fields[name] = drawn.choice(OPTIONS[name].kind)
+    for name in ("users", "latency", "prompt", "price", "allowance"):
+        if drawn.random() < 0.2:
+            fields[name] = number(drawn, str(OPTIONS[name].kind))
+    fields |= drawn.choice([{}, {"latency": str(drawn.randint(1, 200))}, {"users": str(drawn.randint(1, 300))}])
+    if drawn.random() < 0.2:
+        fields |= {"gpu": "other", "gpu_memory": number(drawn, "bytes"), "gpu_peak": number(drawn, "number")}
+        fields["gpu_bandwidth"] = drawn.choice(["3.35TB", number(drawn, "bytes")])
+    if drawn.random() < 0.1:
+        fields |= {"model": "config", "config": json.dumps(CONFIG)}
+    return fields | {"zero": "3", "tokens": "x"}  # fields of a training stay as they were filled in
+
+
 def draw(drawn: random.Random) -> dict[str, str]:
     """A form that somebody has filled in: most of it modest, some of it anything."""
     fields = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
     fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
     for name, option in OPTIONS.items():
-        if isinstance(option.kind, tuple) and drawn.random() < 0.5:
+        if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name != "task":
             fields[name] = drawn.choice(option.kind)
     for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
         fields[name] = number(drawn, str(OPTIONS[name].kind))
     if drawn.random() < 0.3:
         fields |= {"tokens": number(drawn, "count"), "price": number(drawn, "number")}
+    if drawn.random() < 0.15:
+        fields |= {"tokens": number(drawn, "bytes"), "tokens_in": drawn.choice(["tokens", "en", "zh"])}
     if drawn.random() < 0.15:
         fields |= {"speed_in": drawn.choice(["mfu", "tokens_per_second", "each", "step_seconds"])}
         fields["speed"] = number(drawn, "share" if fields["speed_in"] == "mfu" else "number")
@@ -152,12 +174,17 @@ def same(ours: Any, theirs: Any) -> bool:
 def test_the_page_answers_what_plan_py_answers(script: MiniRacer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_options, "Path", Pasted)
     drawn = random.Random(15)
-    forms = [draw(drawn) for _ in range(1000)]
+    forms = [draw(drawn) for _ in range(1000)] + [draw_serving(drawn) for _ in range(500)]
     texts = json.loads(str(script.call("ask", json.dumps(forms))))
     ours = [json.loads(json.dumps(answered(fields))) for fields in forms]
     different = [(f, a, b) for f, a, b in zip(forms, ours, texts, strict=True) if not same(a, b)]
     assert not different, different[:3]
-    assert sum(isinstance(text, list) for text in ours) > 300 and sum(isinstance(text, str) for text in ours) > 200
+    for task, some in ((2, 270), (1, 200)):  # a training has two answers
+        assert sum(isinstance(text, list) and len(text) == task for text in ours) > some
+    assert sum(isinstance(text, str) for text in ours) > 300
+    answered_texts = [text[0]["found"] for text in ours if isinstance(text, list)]
+    assert sum(found.get("text") is not None for found in answered_texts) > 20
+    assert sum(found.get("wire") is not None for found in answered_texts) > 200
     large = [text for text in ours if isinstance(text, list) and len(text[0]["found"]["memory_bytes"]["total"]) > 17]
     assert len(large) > 30  # beyond 2 ** 53, where a Number would drop digits
 

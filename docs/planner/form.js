@@ -1,6 +1,6 @@
 /* The planner's form: asks answer() at every key, shows what it says, keeps what was asked in the address. */
-const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4 };
-const DEFAULTS = { zero: "0", recipe: "bf16-master", checkpointing: "none", attention: "fused", optimizer: "adamw", offload: "no", pairs: "all", trained: "all", lora_on: "all", layers: "fused", speed_in: "mfu" };
+const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
+const DEFAULTS = { zero: "0", recipe: "bf16-master", checkpointing: "none", attention: "fused", optimizer: "adamw", offload: "no", pairs: "all", trained: "all", lora_on: "all", layers: "fused", speed_in: "mfu", task: "train", tokens_in: "tokens", language: "en", weights: "16bit", cache: "16bit" };
 const element = (name, attributes = {}, ...children) => {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) value != null && made.setAttribute(key, value);
@@ -40,18 +40,24 @@ class Planner {
     this.show(false);
   }
 
-  get controls() { return [...this.form.elements].filter((control) => control.name); }
+  get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }
+  get serving() { return this.form.elements.task?.value === "serve"; }
+  asked({ name }) { // whether a field is one of the task that is planned
+    const task = this.form.querySelector(`[for="planner-${name}"]`)?.dataset.task;
+    return !task || task === (this.serving ? "serve" : "train");
+  }
   state() { return Object.fromEntries(this.controls.map((control) => [control.name, control.value])); }
 
   /* The address holds what is not left as it is: then it says everything that was asked. */
   query() {
-    const told = this.controls.filter(({ name, value }) => value.trim() && value !== DEFAULTS[name]);
+    const told = this.controls.filter((control) => this.asked(control) && control.value.trim() && control.value !== DEFAULTS[control.name]);
     return new URLSearchParams(told.map(({ name, value }) => [name, value])).toString();
   }
   restore() {
     const query = new URLSearchParams(location.search);
     if (!this.controls.some(({ name }) => query.has(name))) return;
-    for (const control of this.controls) {
+    for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = radio.value === (query.get("task") === "serve" ? "serve" : "train");
+    for (const control of this.controls.filter((each) => each.type !== "radio" && this.asked(each))) {
       const value = (query.get(control.name) ?? DEFAULTS[control.name] ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
       if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
       control.value = value;
@@ -74,16 +80,16 @@ class Planner {
   }
 
   show(typed) {
-    for (const label of this.form.querySelectorAll("[data-of]")) {
-      const name = label.getAttribute("for").replace("planner-", ""), chosen = this.form.elements[label.dataset.of].value;
-      label.hidden = name.startsWith("gpu") ? chosen !== "other" : chosen !== name;
+    for (const label of this.form.querySelectorAll("[data-of], [data-task]")) {
+      const name = label.getAttribute("for").replace("planner-", ""), chosen = this.form.elements[label.dataset.of]?.value;
+      label.hidden = !this.asked({ name }) || (chosen != null && (name.startsWith("gpu") ? chosen !== "other" : chosen !== name));
     }
     for (const control of this.controls) control.removeAttribute("aria-invalid");
     let text = "", later = () => {};
     try {
       const fields = new Map(Object.entries(this.state())), said = answer(fields);
       this.fill(said.get("found"), said.get("shown"), said.get("command"));
-      later = () => this.place && this.recompute(recomputing(fields));
+      if (!this.serving) later = () => this.place && this.recompute(recomputing(fields));
     } catch (error) {
       text = this.refused(error);
     }
@@ -114,6 +120,7 @@ class Planner {
     }
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
+    if (name === "text") name = "tokens";
     const control = this.form.elements[name];
     control?.setAttribute("aria-invalid", "true");
     control?.setAttribute("aria-describedby", "planner-error");
@@ -131,20 +138,24 @@ class Planner {
   }
 
   fill(found, shown, command) {
-    const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits");
-    const fact = (name) => this.write(words.facts[name], values);
-    const facts = [
-      fact(found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
-      fact(found.get("mfu_is_assumed") ? "assumed" : "mfu"),
-      values.time ? fact("time") : fact("speed"),
-      values.money && fact("money"),
+    const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
+    const told = this.serving ? words.serving : words, fact = (name) => this.write(told.facts[name], values);
+    const facts = this.serving ? ["each", "all", "first", values.money && "money"] : [
+      found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
+      found.get("mfu_is_assumed") ? "assumed" : "mfu",
+      values.time ? "time" : "speed",
+      values.money && "money",
+      found.get("wire")?.get("hidden") === false && "wire",
     ];
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${fits ? "fits" : "misses"}` }, this.write(fits ? words.fits : words.misses, values)),
+      element("p", { class: `planner-verdict ${fits && !late ? "fits" : "misses"}` }, this.write(!fits ? words.misses : late ? told.late : told.fits, values)),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...facts.filter(Boolean).map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...facts.filter(Boolean).map((name) => element("span", {}, fact(name)))),
     );
-    if (this.place) this.place.replaceChildren(this.memory(found, shown), this.limits(values, shown), this.ladder(shown, fits), this.notes(found, command));
+    if (!this.place) return;
+    const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
+    const last = this.serving ? this.formats(shown) : this.ladder(shown);
+    this.place.replaceChildren(...[this.memory(title, shown), this.limits(told, values), last, this.notes(found, command)].filter(Boolean));
   }
 
   bar(found, values) {
@@ -163,22 +174,21 @@ class Planner {
     return element("section", {}, element("p", { class: "planner-title" }, title), element("div", { class: "table-frame" }, table));
   }
 
-  memory(found, shown) {
-    const moment = this.words.moments[found.get("peaks_at")];
+  memory(title, shown) {
     const rows = [...shown.get("lines")].map(([line, size]) => {
       const [text, chapter] = this.words.lines[line] ?? [line, "formulas/"];
       return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
     });
-    return this.table(this.write(this.words.memory_title, { moment }), [...rows, [this.words.total, shown.get("total")]]);
+    return this.table(title, [...rows, [this.words.total, shown.get("total")]]);
   }
 
-  limits(values, shown) {
+  limits(told, values) {
     const rows = [];
-    for (const [name, [text, template, chapter]] of Object.entries(this.words.details)) {
+    for (const [name, [text, template, chapter]] of Object.entries(told.details)) {
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
       else if (values[name] != null) rows.push([this.to(text, chapter), this.write(template, values)]);
     }
-    return this.table(this.words.limits, rows);
+    return this.table(told.limits, rows);
   }
 
   ladder(shown) {
@@ -194,10 +204,21 @@ class Planner {
     return made;
   }
 
+  formats(shown) {
+    const { formats, format, bits, note } = this.words.serving;
+    const rows = shown.get("formats").map((row) => {
+      const { weights, cache, size, users, alone, all } = Object.fromEntries(row);
+      return [this.write(bits, { weights: parseInt(weights), cache: parseInt(cache) }), size, users, alone, all];
+    });
+    const made = this.table(formats, rows, format);
+    made.append(element("p", { class: "planner-note" }, this.to(...note)));
+    return made;
+  }
+
   notes(found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     return element("section", {},
-      names ? element("p", { class: "planner-note" }, this.write(this.words.estimated, { names })) : null,
+      names ? element("p", { class: "planner-note" }, this.write((this.serving ? this.words.serving : this.words).estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), element("pre", {}, element("code", { tabindex: "0" }, command)));
   }
 }

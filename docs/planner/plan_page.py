@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from plan import plan
-from plan_options import OPTIONS, SPEEDS, read
+from plan_options import OPTIONS, SPEEDS, belongs, read
 
 RANK = "16"  # of adapters, if nobody says
 
@@ -16,7 +16,9 @@ RANK = "16"  # of adapters, if nobody says
 def asked(fields: dict[str, str]) -> dict[str, Any]:
     """Options of plan.py from the fields of the form; an empty field is not asked."""
     told = {name: text.strip() for name, text in fields.items() if text.strip()}
-    options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS}
+    serving = told.get("task") == "serve"
+    task = "serve" if serving else "train"
+    options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS and belongs(name, task)}
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
@@ -26,6 +28,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
         options |= {"gpu": None, "gpu_memory": told.get("gpu_memory", " "), "gpu_peak": told.get("gpu_peak", " ")}
     else:
         options |= {"gpu_memory": None, "gpu_peak": None, "gpu_bandwidth": None}
+    if serving:
+        return options
     gpus = read("gpus", told.get("gpus", "1"))
     if gpus == 1:
         options["zero"] = None  # nobody to share with
@@ -33,6 +37,9 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     if not options["lora"]:
         options["lora_on"] = None
     options["base"] = "4bit" if told.get("trained") == "qlora" else None
+    language = told.get("tokens_in", "tokens")
+    if language != "tokens":
+        options |= {"tokens": None, "text": told.get("tokens"), "language": language}
     speed = told.get("speed")
     if speed:
         kind = told.get("speed_in", "mfu")
@@ -47,7 +54,8 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same."""
     options = asked(fields)
     found = plan(**options)
-    return {"found": found, "shown": shown(found), "command": command(options)}
+    numbers = shown_serving(found) if options.get("task") == "serve" else shown(found)
+    return {"found": found, "shown": numbers, "command": command(options)}
 
 
 def recomputing(fields: dict[str, str]) -> dict[str, str]:
@@ -63,7 +71,7 @@ def recomputing(fields: dict[str, str]) -> dict[str, str]:
 
 
 def command(options: dict[str, Any]) -> str:
-    given = {name: str(value) for name, value in options.items() if value is not None}
+    given = {name: str(value) for name, value in options.items() if value is not None and value != "train"}
     if "config" in given:
         given["config"] = "config.json"
     quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
@@ -80,6 +88,14 @@ def significant(number: float) -> str:
     if number >= 100:
         return f"{number:,.0f}"
     return f"{number:.3g}"
+
+
+def decimal(size: float) -> str:
+    """Bytes of text or of a disk, which are counted in thousands."""
+    for unit, scale in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if size >= scale:
+            return f"{significant(size / scale)} {unit}"
+    return f"{significant(size / 1000)} kB"
 
 
 def duration(seconds: float) -> list[str]:
@@ -116,8 +132,13 @@ def shown(found: dict[str, Any]) -> dict[str, Any]:
         "money": significant(found["money"]) if found["money"] else None,
         "checkpoint": gib(found["checkpoint_bytes"]),
         "weights": gib(found["checkpoint_weights_bytes"]),
-        "cache": gib(found["cache_bytes"]),
-        "decode": significant(found["decode_tokens_per_second"]) if found["decode_tokens_per_second"] else None,
+        "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
+        "link": found["wire"]["link"] if found["wire"] else None,
+        "sent_in": duration(found["wire"]["seconds"]) if found["wire"] else None,
+        "hidden_from": significant(found["wire"]["tokens"]) if found["wire"] else None,
+        "text": decimal(found["text"]["bytes"]) if found["text"] else None,
+        "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
+        "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
         "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
     }
 
@@ -135,3 +156,45 @@ def rung(step: dict[str, Any], step_seconds: float) -> dict[str, Any]:
         "adds_share": f"{100 * adds / step_seconds:.0f}" if adds else None,
         "moves": gib(moves) if moves else None,
     }
+
+
+def shown_serving(found: dict[str, Any]) -> dict[str, Any]:
+    """The same of an answer to what serving takes."""
+    count = found["parameters"]
+    return {
+        "parameters": f"{count['total']:,}",
+        "active": f"{count['active']:,}",
+        "lines": {line: gib(size) for line, size in found["memory_bytes"].items() if size and line != "total"},
+        "total": gib(found["memory_bytes"]["total"]),
+        "card": gib(found["gpu_bytes"]),
+        "headroom": gib(abs(found["headroom_bytes"])),
+        "token_cache": kib(found["token_bytes"]),
+        "user_cache": gib(found["user_bytes"]),
+        "users": f"{found['users']:,}",
+        "fit": f"{found['users_that_fit']:,}",
+        "in_time": None if found["users_in_time"] is None else f"{found['users_in_time']:,}",
+        "context": f"{found['longest_context']:,}",
+        "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
+        "token": duration(found["token_seconds"]),
+        "latency": duration(found["latency_seconds"]) if found["latency_seconds"] else None,
+        "each": significant(found["each_per_second"]),
+        "alone": significant(found["alone_per_second"]),
+        "all": significant(found["tokens_per_second"]),
+        "first": duration(found["first_token_seconds"]),
+        "money": significant(found["money_a_million"]) if found["money_a_million"] else None,
+        "formats": [
+            {
+                "weights": row["weights"],
+                "cache": row["cache"],
+                "size": gib(row["weights_bytes"]),
+                "users": f"{row['users']:,}",
+                "alone": significant(row["alone_per_second"]),
+                "all": significant(row["tokens_per_second"]),
+            }
+            for row in found["formats"]
+        ],
+    }
+
+
+def kib(size: float) -> str:
+    return f"{size / 2**10:,.1f} KiB"

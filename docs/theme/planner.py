@@ -35,37 +35,15 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
-SHOWN: tuple[str, ...] = (
-    "model",
-    "config",
-    "shape",
-    "gpu",
-    "gpu_memory",
-    "gpu_peak",
-    "gpus",
-    "context",
-    "micro_batch",
-    "trained",
-    "recipe",
-)
-SHOWN += ("checkpointing", "zero", "tokens", "price", "speed", "speed_in")
-FOLDED = (
-    "days",
-    "accumulation",
-    "chunks",
-    "optimizer",
-    "lora",
-    "lora_on",
-    "attention",
-    "layers",
-    "offload",
-    "allowance",
-    "gpu_bandwidth",
-    "pairs",
-)
+SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
+SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "tokens", "tokens_in")
+SHOWN += ("weights", "users", "latency", "price", "speed", "speed_in")
+FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
+FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
 WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
-DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation")  # for which a phone needs digits alone
+# For which a phone needs digits alone:
+DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation", "users", "prompt")
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
 
 
@@ -148,6 +126,7 @@ def form(kind: str, language: str) -> str:
         )
         inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
     else:
+        inner = tasks(told) + inner
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
     return (
@@ -155,6 +134,16 @@ def form(kind: str, language: str) -> str:
         f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
         + ('<div class="planner-answer"></div>' if kind == "full" else "")
     )
+
+
+def tasks(told: dict[str, Any]) -> str:
+    """What is planned: a training, or inference for many users."""
+    radios = "".join(
+        f'<label><input type="radio" name="task" value="{task}"{" checked" if task == "train" else ""}>'
+        f" <span>{text}</span></label>"
+        for task, text in told["tasks"].items()
+    )
+    return f'<fieldset class="planner-tasks"><legend>{told["task"]}</legend>{radios}</fieldset>'
 
 
 def data_of(told: dict[str, Any]) -> str:
@@ -169,6 +158,8 @@ def field(name: str, told: dict[str, Any]) -> str:
         choices = {each: each for each in shapes.SHAPES} | choices
     if name == "gpu":
         choices = {each: each for each in plan_options.ROWS} | choices
+    if name == "link":
+        choices |= {each: each for each in plan_options.LINKS}
     if choices:
         options = "".join(
             f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
@@ -184,6 +175,9 @@ def field(name: str, told: dict[str, Any]) -> str:
             f'<input {start} value="{value}" placeholder="{hint}" inputmode="{mode}" autocomplete="off" '
             'autocapitalize="off" spellcheck="false">'
         )
-    belongs = f' data-of="{WRITTEN_OUT[name]}" hidden' if name in WRITTEN_OUT else ""
+    of = f' data-of="{WRITTEN_OUT[name]}"' if name in WRITTEN_OUT else ""
+    if name not in plan_options.SHARED:
+        of += f' data-task="{"serve" if name in plan_options.SERVED else "train"}"'
+    hidden = " hidden" if name in WRITTEN_OUT or name in plan_options.SERVED else ""
     wide = ' class="wide"' if name in ("config", "shape") else ""
-    return f'<label for="planner-{name}"{wide}{belongs}>{label} {control}</label>'
+    return f'<label for="planner-{name}"{wide}{of}{hidden}>{label} {control}</label>'

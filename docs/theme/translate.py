@@ -133,7 +133,10 @@ class Writer:
         lines = []
         for statement in self.of.tree.body:
             if self.needed & set(binds(statement)):
-                if isinstance(statement, ast.Assign | ast.AnnAssign):
+                if isinstance(statement, ast.Assign):
+                    each = [ast.Assign([target], statement.value) for target in statement.targets]
+                    lines += ["let " + self.statement(ast.copy_location(one, statement)) for one in each]
+                elif isinstance(statement, ast.AnnAssign):
                     lines.append("let " + self.statement(statement))
                 else:
                     lines.append(self.statement(statement))
@@ -154,8 +157,8 @@ class Writer:
                 return self.record(s)
             case ast.Assign(targets=[ast.Subscript() as place], value=value):
                 return f"$set({self.expr(place.value)}, {self.expr(place.slice)}, {self.expr(value)});"
-            case ast.Assign(targets=[ast.Name() | ast.Tuple() as target], value=value):
-                return f"{self.target(target)} = {self.expr(value)};"
+            case ast.Assign(targets=targets, value=value):
+                return f"{' = '.join(map(self.target, targets))} = {self.expr(value)};"
             case ast.AnnAssign(target=ast.Name() as target, value=value):
                 return f"{self.name(target.id)}{f' = {self.expr(value)}' if value else ''};"
             case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
