@@ -125,9 +125,7 @@ assert counted_payload == predicted_payload
 assert _four["ddp"]["payload_bytes"] == _two["ddp"]["payload_bytes"]
 payload_bytes = {way: sum(parts.values()) for way, parts in counted_payload.items()}
 formula_bytes = {way: sum(parts.values()) for way, parts in predicted_payload.items()}
-gathered_bytes = {
-    way: parts.get("allgather", 0) + parts.get("broadcast", 0) for way, parts in counted_payload.items()
-}
+gathered_bytes = {way: parts.get("allgather", 0) + parts.get("broadcast", 0) for way, parts in counted_payload.items()}
 reduced_bytes = {
     way: parts.get("allreduce", 0) + parts.get("reduce_scatter", 0) for way, parts in counted_payload.items()
 }
