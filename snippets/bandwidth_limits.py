@@ -103,7 +103,7 @@ measured_ways_bytes_per_second = {
 
 
 # --8<-- [start:compare]
-measured_memory_bytes_per_second = {  # the largest buffers lie in no cache
+measured_memory_bytes_per_second = {  # of the largest buffers
     name: by_size[measured_sizes[-1]] for name, by_size in measured_ways_bytes_per_second.items()
 }
 measured_top_bytes_per_second = {

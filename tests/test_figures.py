@@ -401,6 +401,23 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
     assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
 
 
+def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
+    step = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
+    made = {"room_bytes": {"step": step, "napkin": {"optimizer": 40e9, "weights": 20e9}}, "REPORTED_BYTES": 80e9}
+    chart = Chart(two_questions.room(Values({f"two_questions.{name}": made[name] for name in made}), Words()))
+    zero, unit = chart.place("0")[0], (chart.place("80")[0] - chart.place("0")[0]) / 80
+    ends = {
+        part: [((bar[0] - zero) / unit, (bar[1] - zero) / unit) for bar in chart.bars(chart.colours[part])]
+        for part in ("weights", "moments", "logits")
+    }
+    for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
+        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the napkin's row first
+    assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
+    (dot,) = chart.dots("ink")
+    assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
+    assert dot[1] > chart.bars(chart.colours["moments"])[0][3]  # in the row below
+
+
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
     made = {
         "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
