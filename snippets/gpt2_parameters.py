@@ -159,6 +159,18 @@ for size, model in models.items():
 # --8<-- [end:parts]
 
 
+# --8<-- [start:tree]
+block_shapes = {
+    name.removeprefix("transformer.h.0."): tuple(parameter.shape)
+    for name, parameter in models["small"].named_parameters()
+    if ".h.0." in name
+}
+for name, shape in block_shapes.items():
+    print(f"{name:20}{shape}")
+assert block_shapes["attn.c_attn.weight"] == (768, 3 * 768)  # inputs × outputs
+# --8<-- [end:tree]
+
+
 # --8<-- [start:final_norm]
 width, num_blocks, _ = SHAPES["small"]
 blocks_parameters = num_blocks * (12 * width**2 + 13 * width)
@@ -212,7 +224,7 @@ for size, shares in part_share.items():
 # --8<-- [end:shares]
 
 
-# --8<-- [start:llama]
+# --8<-- [start:llama_shape]
 class LlamaShape(NamedTuple):
     """What tells one Llama from another."""
 
@@ -225,8 +237,10 @@ class LlamaShape(NamedTuple):
 
 
 LLAMA_3_8B = LlamaShape(128_256, 4_096, 32, 32, 8, 14_336)
+# --8<-- [end:llama_shape]
 
 
+# --8<-- [start:llama]
 def count_llama(shape: LlamaShape) -> dict[str, int]:
     """Parameters of each part: no biases, norms without a shift."""
     V, d, L, num_heads, num_kv_heads, f = shape

@@ -36,8 +36,6 @@ WORDS = {
 SECTIONS = {
     "counting-flops": 21,
     "data-loading": 17,
-    "errata": 54,
-    "gpt2-parameters": 13,
     "gradients": 20,
     "mfu": 19,
     "models-and-initialization": 19,
@@ -51,8 +49,6 @@ SECTIONS = {
 SECTION_LINES = {
     "counting-flops": 30,
     "data-loading": 52,
-    "errata": 26,
-    "gpt2-parameters": 34,
     "gradients": 28,
     "mfu": 36,
     "models-and-initialization": 43,
@@ -65,7 +61,6 @@ SECTION_LINES = {
 }
 FILE_LINES = {
     "data_loading": 550,
-    "errata": 800,
     "gradients": 550,
     "mfu": 550,
     "models_and_initialization": 550,
@@ -85,7 +80,6 @@ WIDE_LINES = {
     "counting_flops": 6,
     "counting_tools": 7,
     "data_loading": 3,
-    "errata": 4,
     "first_measurement": 1,
     "formulas": 18,
     "gpus": 13,
