@@ -17,6 +17,12 @@ from transformers import (
     PreTrainedModel,
 )
 
+
+def counted(model: torch.nn.Module) -> int:
+    """How many parameters a model has; a shared one counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 # --8<-- [end:setup]
 
 
@@ -119,10 +125,6 @@ def gpt2_config(shape: Shape, tied: bool = True) -> GPT2Config:
         n_head=shape.num_heads,
         tie_word_embeddings=tied,
     )
-
-
-def counted(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 models = {size: build(gpt2_config(shape)) for size, shape in SHAPES.items()}
