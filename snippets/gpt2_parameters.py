@@ -167,8 +167,8 @@ block_shapes = {
     for name, parameter in models["small"].named_parameters()
     if ".h.0." in name
 }
-for name, shape in block_shapes.items():
-    print(f"{name:20}{shape}")
+for name, sides in block_shapes.items():
+    print(f"{name:20}{sides}")
 assert block_shapes["attn.c_attn.weight"] == (768, 3 * 768)  # inputs × outputs
 # --8<-- [end:tree]
 
