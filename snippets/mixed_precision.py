@@ -330,7 +330,7 @@ for mode in ("float32", "tf32", "bfloat16"):
     seconds, peak = predict_seconds(mode), peaks[mode] / peaks["float32"]
     faster = fp32_seconds / seconds
     print(f"{mode:9} {seconds * 1e3:5.1f} ms  {faster:4.1f}× (peak {peak:.1f}×)")
-predicted_speedup_ratio = fp32_seconds / predicted_h100_seconds
+predicted_step_ratio = fp32_seconds / predicted_h100_seconds
 bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 # --8<-- [end:predict]
 
