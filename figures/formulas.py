@@ -158,7 +158,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds.adamw_fused", "steps.adamw_fused.measured_step.median_seconds"),
         Formula("step", r"6NT / P + 28N / B",
             "mixed-precision.md#speed", "mixed_precision:predict",
-            "predicted_seconds"),
+            "predicted_h100_seconds"),
         Formula("checkpoint", r"\frac{1 + 2 + 1}{1 + 2}",
             "compute-for-memory.md#four-thirds", "compute_for_memory:repeated",
             "CLAIMED_RATIO", "hfu_to_mfu_ratio.gpt2.full"),

@@ -17,6 +17,12 @@ from transformers import (
     PreTrainedModel,
 )
 
+
+def counted(model: torch.nn.Module) -> int:
+    """How many parameters a model has; a shared one counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 # --8<-- [end:setup]
 
 
@@ -121,10 +127,6 @@ def gpt2_config(shape: Shape, tied: bool = True) -> GPT2Config:
     )
 
 
-def counted(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 models = {size: build(gpt2_config(shape)) for size, shape in SHAPES.items()}
 library_parameters = {size: counted(models[size]) for size in SHAPES}
 for size, total in library_parameters.items():
@@ -157,6 +159,18 @@ for size, model in models.items():
     assert count_by_part(model) == part_parameters[size]
     print(f"{size:7}every part agrees")
 # --8<-- [end:parts]
+
+
+# --8<-- [start:tree]
+block_shapes = {
+    name.removeprefix("transformer.h.0."): tuple(parameter.shape)
+    for name, parameter in models["small"].named_parameters()
+    if ".h.0." in name
+}
+for name, sides in block_shapes.items():
+    print(f"{name:20}{sides}")
+assert block_shapes["attn.c_attn.weight"] == (768, 3 * 768)  # inputs × outputs
+# --8<-- [end:tree]
 
 
 # --8<-- [start:final_norm]
@@ -212,7 +226,7 @@ for size, shares in part_share.items():
 # --8<-- [end:shares]
 
 
-# --8<-- [start:llama]
+# --8<-- [start:llama_shape]
 class LlamaShape(NamedTuple):
     """What tells one Llama from another."""
 
@@ -225,8 +239,10 @@ class LlamaShape(NamedTuple):
 
 
 LLAMA_3_8B = LlamaShape(128_256, 4_096, 32, 32, 8, 14_336)
+# --8<-- [end:llama_shape]
 
 
+# --8<-- [start:llama]
 def count_llama(shape: LlamaShape) -> dict[str, int]:
     """Parameters of each part: no biases, norms without a shift."""
     V, d, L, num_heads, num_kv_heads, f = shape

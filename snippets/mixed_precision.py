@@ -325,12 +325,12 @@ def predict_seconds(mode: str) -> float:
 
 
 fp32_seconds = predict_seconds("float32")
-predicted_seconds = predict_seconds("bfloat16")
+predicted_h100_seconds = predict_seconds("bfloat16")
 for mode in ("float32", "tf32", "bfloat16"):
     seconds, peak = predict_seconds(mode), peaks[mode] / peaks["float32"]
     faster = fp32_seconds / seconds
     print(f"{mode:9} {seconds * 1e3:5.1f} ms  {faster:4.1f}× (peak {peak:.1f}×)")
-predicted_speedup_ratio = fp32_seconds / predicted_seconds
+predicted_step_ratio = fp32_seconds / predicted_h100_seconds
 bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 # --8<-- [end:predict]
 

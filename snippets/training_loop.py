@@ -399,7 +399,7 @@ quietly(Run(WIDTH), last_step=1)
 predicted_checkpoint_bytes = predict_file(WIDTH)
 measured_checkpoint_bytes = (folder / "run.pt").stat().st_size
 measured_checkpoint_ratio = measured_checkpoint_bytes / predicted_checkpoint_bytes
-print(f"predicted {predicted_checkpoint_bytes:,} B, measured {measured_checkpoint_bytes:,} B")
+print(f"{predicted_checkpoint_bytes:,} B, measured {measured_checkpoint_bytes:,} B")
 assert 1 < measured_checkpoint_ratio < 1.001  # the container: names, headers, alignment
 # --8<-- [end:size]
 

@@ -31,23 +31,18 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 WORDS = {
 }
 SECTIONS = {
-    "errata": 54,
-    "gpt2-parameters": 13,
     "gradients": 20,
     "named-dimensions": 17,
     "roofline": 14,
     "tensor-operations": 15,
 }
 SECTION_LINES = {
-    "errata": 26,
-    "gpt2-parameters": 34,
     "gradients": 28,
     "named-dimensions": 48,
     "roofline": 31,
     "tensor-operations": 27,
 }
 FILE_LINES = {
-    "errata": 800,
     "gradients": 550,
     "named_dimensions": 500,
     "roofline": 550,
@@ -60,7 +55,6 @@ WIDE_LINES = {
     "bandwidth_limits": 11,
     "compute_for_memory": 21,
     "count_ranks": 1,
-    "errata": 4,
     "first_measurement": 1,
     "formulas": 18,
     "gpus": 13,
