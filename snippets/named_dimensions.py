@@ -253,10 +253,10 @@ def make(gpu_shape: tuple[int, ...], cpu_shape: tuple[int, ...]) -> Tensor:
 
 
 def take_turns(one: Call, other: Call) -> list[float]:
-    """Seconds of two calls: three rounds in turn, the middle one of each."""
+    """Seconds of two calls: five alternating rounds, the middle one of each."""
     min_seconds = 0.2 if torch.cuda.is_available() else 0.03
     seconds: list[list[float]] = [[], []]
-    for _ in range(3):
+    for _ in range(5):
         seconds[0].append(time_call(one, 5, min_seconds).median_seconds)
         seconds[1].append(time_call(other, 5, min_seconds).median_seconds)
     return [statistics.median(column) for column in seconds]
@@ -273,7 +273,7 @@ def compare(by_number: Call, by_name: Call) -> dict[str, float]:
 
 
 torch.set_num_threads(1)  # on a CPU: steadier than many
-queries = make((SEQUENCES, TOKENS, HEADS, D_KEY), (1, 256, 4, 64))
+queries = make((SEQUENCES, TOKENS, HEADS, D_KEY), (1, 512, 8, 64))
 inputs, weight = make((16384, 4096), (512, 512)), make((4096, 4096), (512, 512))
 new, past = make((8, 32, 1, 128), (4, 16, 1, 64)), make((8, 8192, 128), (4, 1024, 64))
 measured_queries_shape = " × ".join(map(str, queries.shape))

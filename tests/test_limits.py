@@ -43,7 +43,6 @@ SECTIONS = {
     "models-and-initialization": 19,
     "optimizers": 22,
     "roofline": 14,
-    "tensor-operations": 15,
     "training-loop": 26,
     "two-questions": 14,
 }
@@ -57,7 +56,6 @@ SECTION_LINES = {
     "models-and-initialization": 43,
     "optimizers": 36,
     "roofline": 31,
-    "tensor-operations": 27,
     "training-loop": 37,
     "two-questions": 26,
 }
@@ -70,7 +68,6 @@ FILE_LINES = {
     "models_and_initialization": 550,
     "optimizers": 800,
     "roofline": 550,
-    "tensor_operations": 500,
     "training_loop": 750,
 }
 WIDE_LINES = {
@@ -99,7 +96,6 @@ WIDE_LINES = {
     "plan_theirs": 18,
     "ranks": 1,
     "sustained_rate": 11,
-    "tensor_operations": 1,
     "training_loop": 1,
     "transformer_flops": 1,
     "two_questions": 33,
