@@ -90,7 +90,7 @@ def patterns(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[
 def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each product: its time by matmul and by einsum, and the ratio."""
     rows = [[labels[column] for column in ("product", "matmul", "einsum", "ratio")]]
-    for name in ("scores", "projection"):
+    for name in ("scores", "projection", "shared"):
         quote = f"{CHAPTER}.measured_products.{name}"
         cells = ("matmul_seconds", "einsum_seconds", "einsum_to_matmul_ratio")
         rows.append([labels[name], *(f"{{{{ {quote}.{cell} }}}}" for cell in cells)])

@@ -65,8 +65,9 @@ def medians(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     errors = values["timing.formula_errors"] or {}
     counts = sorted(map(int, simulated))
     axes = Axes(Log(labels["trials"], ticks=counts), Scale(labels["median"]), height=320)
-    places = [(count, median) for count in counts for median in simulated[str(count)]]
-    axes.scatter(*zip(*places, strict=True), 0, labels["medians"], size=2.5)
+    for count in counts:
+        medians = simulated[str(count)]
+        axes.scatter([count] * len(medians), medians, 0, labels["medians"] if count == counts[0] else "", size=2.5)
     for sign, label in ((1, labels["error"]), (-1, "")):
         axes.plot(counts, [sign * errors[str(count)] for count in counts], 1, label)
     return str(axes)

@@ -124,8 +124,10 @@ BY_HAND = {  # new matrices alive at once
     "torch.addcmul(c, a, b)": 1,  # c + a * b in one operation
     "a.mul_(b).add_(c)": 0,
 }
+# --8<-- [end:expressions]
 
 
+# --8<-- [start:describe]
 def describe(code: str) -> dict[str, Any]:
     """What an expression takes in all, at its peak, and after each operation."""
     trace = count(code, on_meta)
@@ -141,7 +143,7 @@ expressions = [describe(code) for code in BY_HAND]
 for row, by_hand in zip(expressions, BY_HAND.values(), strict=True):
     print(f"{row['peak_bytes'] / matrix_bytes:.0f}  {row['code']}")
     assert row["peak_bytes"] == by_hand * matrix_bytes
-# --8<-- [end:expressions]
+# --8<-- [end:describe]
 
 
 # --8<-- [start:operations]
@@ -187,6 +189,8 @@ tril, triu = everything.tril(), everything.triu()
 tril_mask, triu_mask = tril.int().tolist(), triu.int().tolist()
 print(tril.int())
 print(triu.int())
+hidden_keys = everything.triu(diagonal=1)  # True: may not be seen
+assert hidden_keys.equal(~tril) and triu.equal(tril.T)
 # --8<-- [end:masks]
 
 
@@ -214,17 +218,6 @@ print("triu:", noticed_with_triu)
 assert noticed_with_tril == [False] * (NUM_POSITIONS - 1) + [True]
 assert noticed_with_triu == [True] * NUM_POSITIONS
 # --8<-- [end:attend]
-
-
-# --8<-- [start:other_masks]
-hidden_keys = everything.triu(diagonal=1)  # True: may not be seen
-assert hidden_keys.equal(~tril)
-
-keys_as_rows = tril.T  # [i, j]: whether key i may be seen by query j
-assert keys_as_rows.equal(triu)
-print("triu(diagonal=1) is not tril:", hidden_keys.equal(~tril))
-print("triu is tril transposed:     ", triu.equal(tril.T))
-# --8<-- [end:other_masks]
 
 
 # --8<-- [start:broadcasting]
@@ -330,32 +323,6 @@ assert [p["copied_bytes"] > 0 for p in products] == [False] * 3 + [True] * 2
 # --8<-- [end:products]
 
 
-# --8<-- [start:bad_input]
-print(message_of(lambda: torch.ones(16, 32) @ torch.ones(16, 2)))
-print(message_of(lambda: x @ w.T))
-print(message_of(lambda: x + w))
-print(message_of(lambda: x @ torch.ones(3, D_IN, D_OUT, dtype=torch.float64)))
-print(message_of(lambda: x @ w.float()))
-print(message_of(lambda: torch.arange(3).div_(2)))
-# --8<-- [end:bad_input]
-
-
-# --8<-- [start:workspace]
-def get_workspace_bytes() -> int | None:
-    """GPU memory still taken when a first product is gone; None without a GPU."""
-    if not torch.cuda.is_available():
-        return None
-    small = torch.ones(64, 64, device="cuda")
-    before = torch.cuda.memory_allocated()
-    small @ small  # the result is dropped at once
-    return torch.cuda.memory_allocated() - before
-
-
-measured_workspace_bytes = get_workspace_bytes()
-print("a first product leaves", measured_workspace_bytes)
-# --8<-- [end:workspace]
-
-
 # --8<-- [start:measure]
 Make = Callable[[str], dict[str, torch.Tensor]]  # makes the tensors on a device
 
@@ -387,10 +354,9 @@ print("a * b + c on the GPU:", measured_expressions[0])
 
 
 # --8<-- [start:exercise_1]
-code = "a * b + c * d - a / b"
-five_operations = count(code, on_meta)
+five_operations = count("a * b + c * d - a / b", on_meta)
 five_operations_peak_bytes = five_operations.peak_bytes
-print([operation.live_bytes // matrix_bytes for operation in five_operations.operations])
+print([op.live_bytes // matrix_bytes for op in five_operations.operations])
 assert allocated_bytes(five_operations) == 5 * matrix_bytes
 assert five_operations_peak_bytes == 3 * matrix_bytes
 # --8<-- [end:exercise_1]

@@ -32,21 +32,15 @@ WORDS = {
 }
 SECTIONS = {
     "gradients": 20,
-    "named-dimensions": 17,
     "roofline": 14,
-    "tensor-operations": 15,
 }
 SECTION_LINES = {
     "gradients": 28,
-    "named-dimensions": 48,
     "roofline": 31,
-    "tensor-operations": 27,
 }
 FILE_LINES = {
     "gradients": 550,
-    "named_dimensions": 500,
     "roofline": 550,
-    "tensor_operations": 500,
 }
 WIDE_LINES = {
     "accounting": 17,
@@ -69,7 +63,6 @@ WIDE_LINES = {
     "plan_theirs": 18,
     "ranks": 1,
     "sustained_rate": 11,
-    "tensor_operations": 1,
     "transformer_flops": 1,
 }
 
