@@ -16,29 +16,47 @@ BACKWARD = (("w2_grad", "w2"), ("hidden_grad", "hidden"), ("w1_grad", "w1"))
 CASES = ("all", "last_two", "first_two", "last", "first")
 
 
+def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """One layer of three inputs and two outputs, three times: what a weight, an edge, does with its multiply-adds."""
+    drawing = Drawing(WIDTH, 236)
+    panels = (  # title, what one edge does, colour, and whether the arrow points back
+        ("forward", "y += x·w", 0, False),
+        ("weight", "∂w += x·g", 1, False),
+        ("input", "∂x += g·w", 2, True),
+    )
+    for index, (name, rule, colour, back) in enumerate(panels):
+        left, right = 216 * index + 34, 216 * index + 158
+        drawing.text(216 * index + 96, 16, labels[name], anchor="middle")
+        inputs, outputs = (54.0, 108.0, 162.0), (81.0, 135.0)
+        for start in inputs:
+            for end in outputs:
+                marked = (start, end) == (inputs[0], outputs[0])
+                drawing.line(left, start, right, end, f"stroke-{colour}" if marked else "stroke-muted")
+        for row, y in enumerate(inputs):
+            drawing.circle(left, y, 13, f"fill-{colour}" if row == 0 and name != "input" else "faint")
+            drawing.text(left, y + 5, "∂x" if back else "x", anchor="middle")
+        for row, y in enumerate(outputs):
+            drawing.circle(right, y, 13, f"fill-{colour}" if row == 0 and name != "forward" else "faint")
+            drawing.text(right, y + 5, "y" if name == "forward" else "g", anchor="middle")
+        drawing.text(216 * index + 96, 200, rule, anchor="middle")
+        drawing.text(216 * index + 96, 224, labels["count"], "muted", anchor="middle")
+    return str(drawing)
+
+
 def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The products of both passes as bars of their FLOPs, the one never made as an outline; below, both times."""
+    """The products of both passes as bars of their FLOPs, the one never made as an outline."""
     forward = values["gradients.forward_products_flops"] or {}
     backward = values["gradients.backward_products_flops"] or {}
     missing = values["gradients.missing_flops"] or 0
-    ratio = values["gradients.measured_comparison.measured_time_ratio"]
-    total = sum(forward.values())
-    widest = max(sum(backward.values()) + missing, (ratio or 0) * total, 1)
-    scale = WIDTH / widest
+    scale = WIDTH / max(sum(backward.values()) + missing, 1)
 
-    drawing = Drawing(WIDTH, 310 if ratio else 168)
+    drawing = Drawing(WIDTH, 168)
     _row(drawing, 0, labels["forward"], [(labels[name], forward.get(key, 0)) for name, key in FORWARD], scale, 0)
     made = [(labels[name], backward.get(key, 0)) for name, key in BACKWARD]
     end = _row(drawing, 86, labels["backward"], made, scale, 1)
     box: dict[str, Any] = {"x": end + 1, "y": 86 + 26, "width": missing * scale - 2, "height": 22}
     drawing.add("rect", "stroke-ink", stroke_dasharray="5 4", **box)
     drawing.text(end + missing * scale / 2, 86 + 66, labels["missing"], "muted", anchor="middle")
-    if ratio:  # forward's bar is as long as its FLOPs are above: what backward's adds to that is the measurement
-        _row(drawing, 184, labels["forward_time"], [("", total)], scale, 2)
-        _row(drawing, 246, labels["backward_time"], [("", ratio * total)], scale, 3)
-        x = ratio * total * scale
-        text = format_value(ratio, "ratio", language=labels["language"])
-        drawing.text(x - 8 if x > WIDTH - 70 else x + 8, 246 + 43, text, anchor="end" if x > WIDTH - 70 else "start")
     return str(drawing)
 
 
@@ -104,23 +122,19 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each model: the counted ratio, forward timed, backward predicted from both and measured, and the ratio."""
-    columns = ("model", "counted", "forward", "predicted", "backward", "ratio")
+    """For each depth: the counted ratio, forward timed, backward predicted, measured, and by hand."""
+    columns = ("depth", "counted", "forward", "predicted", "backward", "ratio", "by_hand")
     rows = [[labels[column] for column in columns]]
-    models = [(labels["two_layers"], "two_layers", "comparison", "backward_to_forward_ratio")]
-    models += [
-        (f"{labels['deep']} {number}", f"deep.{number}", f"deep_comparison.{number}", f"depth_ratio.{number}")
-        for number in values["gradients.MEASURED_DEPTHS"] or []
-    ]
-    for title, timing, comparison, counted in models:
+    for depth in values["gradients.MEASURED_DEPTHS"] or []:
         cells = (
-            counted,
-            f"measured_{timing}.forward.median_seconds",
-            f"measured_{comparison}.predicted_backward_seconds",
-            f"measured_{timing}.backward.median_seconds",
-            f"measured_{comparison}.measured_to_predicted_ratio",
+            f"depth_ratio.{depth}",
+            f"measured_deep.{depth}.forward",
+            f"measured_deep_comparison.{depth}.predicted_backward_seconds",
+            f"measured_deep.{depth}.backward",
+            f"measured_deep_comparison.{depth}.measured_to_predicted_ratio",
+            f"measured_deep_comparison.{depth}.by_hand_ratio",
         )
-        rows.append([title, *(f"{{{{ gradients.{cell} }}}}" for cell in cells)])
+        rows.append([str(depth), *(f"{{{{ gradients.{cell} }}}}" for cell in cells)])
     return rows
 
 

@@ -10,8 +10,7 @@ from ledger.units import format_value
 
 OPERATIONS = ("relu", "gelu", "dot", "matvec", "matmul")  # in the order of the page
 ABOVE = {"relu": 9, "matvec": 20}  # pixels: these names stand above their points, so that neighbours do not collide
-WAYS = ("eager", "compiled", "written")
-LAUNCHES = ("alone", "in_a_row", "graph")
+WAYS = ("eager", "compiled", "written", "there", "cached")
 
 
 def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -61,7 +60,8 @@ def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def sweep(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Time of square products by their side: measured, by both roofs, and the floor."""
     points = sorted((int(n), point) for n, point in (values["roofline.measured_sweep"] or {}).items())
-    floor = values["roofline.measured_floor_seconds"]
+    floor = values["roofline.measured_call_seconds"]
+    rate = values["roofline.measured_flop_per_second"]
     sides = [n for n, _ in points]
     axes = Axes(Log(labels["side"], ticks=sides), Log(unit="seconds"), height=324)
     if floor:
@@ -70,6 +70,8 @@ def sweep(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         seconds = [point[f"{name}_seconds"] for _, point in points]
         if any(seconds):
             axes.plot(sides, seconds, "ink" if name == "sheet" else 0, labels[name], dashed=name == "roof")
+        if name == "roof" and floor and rate:
+            axes.plot(sides, [floor + 2 * side**3 / rate for side in sides], 3, labels["sum"])
     axes.scatter(sides, [point["median_seconds"] for _, point in points], 1, labels["measured"], size=5)
     return str(axes)
 
@@ -100,17 +102,20 @@ def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
         "roof_ratio": "roof_ratio",
     }
     rows = [[labels["operation"], *(labels[column] for column in columns)]]
-    for name in OPERATIONS:
+    for name in OPERATIONS[:-1]:
         cells = [f"{{{{ roofline.measured_points.{name}.{value} }}}}" for value in columns.values()]
         rows.append([labels[name], *cells])
     return rows
 
 
-def launches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each way to launch the smallest product: its time."""
-    rows = [[labels["way"], labels["each"]]]
-    for name in LAUNCHES:
-        rows.append([labels[name], f"{{{{ roofline.measured_launch_seconds.{name} }}}}"])
+def third(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each small product: its work, its time by the larger of call and work and by their sum, and measured."""
+    columns = ("work_seconds", "max_seconds", "sum_seconds", "", "max_ratio:.2f", "sum_ratio:.2f")
+    rows = [[labels[key] for key in ("side", "work", "max", "sum", "measured", "over_max", "over_sum")]]
+    for side in map(str, (values["roofline.SMALL_SIDES"] or [])[1:]):
+        row = f"roofline.measured_third_limit.{side}"
+        cells = [f"{row}.{column}" if column else f"roofline.measured_small_seconds.{side}" for column in columns]
+        rows.append([side, *(f"{{{{ {cell} }}}}" for cell in cells)])
     return rows
 
 
@@ -121,9 +126,9 @@ def fusion(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
         row = f"roofline.measured_speed_ups.{name}"
         cells = (
             f"roofline.PASSES.{name}",
-            f"{row}.sheet_seconds",
+            f"{row}.predicted_seconds",
             f"roofline.measured_chain_seconds.{name}",
-            f"{row}.sheet_ratio",
+            f"{row}.bytes_ratio",
             f"{row}.speed_up_ratio",
         )
         rows.append([labels[name], *(f"{{{{ {cell} }}}}" for cell in cells)])

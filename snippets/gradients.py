@@ -5,24 +5,23 @@
 """What gradients cost: two products a layer backward, of which the first layer makes one."""
 
 # --8<-- [start:setup]
-import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import torch
 
 # accounting.py, the book's toolkit, lies beside this file
 from accounting import (
-    Timing,
     count_flops,
-    get_allocated_bytes,
     get_device,
     get_memory_usage,
     meta,
     time_call,
 )
+from models import GPT2, GPT2_SMALL, eager
 
 
 def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:
@@ -69,15 +68,6 @@ print(grad_of(prediction)[1])
 # --8<-- [end:leaves]
 
 
-# --8<-- [start:retain]
-watched = x @ w
-watched.retain_grad()  # before backward: afterwards there is nothing left to keep
-(0.5 * (watched - 5) ** 2).backward()
-print("kept:", grad_of(watched))
-assert grad_of(watched) == (1.0, "")  # dL/d(prediction) = x·w − 5
-# --8<-- [end:retain]
-
-
 # --8<-- [start:two_layers]
 BATCH, D_MODEL, D_OUT = 1024, 256, 64  # the small example of the CS336 lecture
 
@@ -118,25 +108,8 @@ with torch.no_grad():
 
 for name, t in {"w2": w2_grad, "hidden": hidden_grad, "w1": w1_grad}.items():
     print(f"{name:7}{tuple(t.shape)}")
+assert not torch.allclose(hidden_grad @ w1, hidden_grad @ w1.T)  # square: both multiply
 # --8<-- [end:products]
-
-
-# --8<-- [start:mismatch]
-def message_of(function: Callable[[], Any]) -> str:
-    """What the RuntimeError of function() says first; "no error" if there is none."""
-    try:
-        function()
-    except RuntimeError as error:
-        return str(error).splitlines()[0].split(". ")[0]
-    return "no error"
-
-
-print("inputs @ w2.T:       ", message_of(lambda: inputs @ w2.T))
-print("outputs_grad @ w2:   ", message_of(lambda: outputs_grad @ w2))
-print("w2.grad = w2_grad.T: ", message_of(lambda: setattr(w2, "grad", w2_grad.T)))
-print("hidden_grad @ w1:    ", message_of(lambda: hidden_grad @ w1))
-assert not torch.allclose(hidden_grad @ w1, hidden_grad @ w1.T)
-# --8<-- [end:mismatch]
 
 
 # --8<-- [start:count]
@@ -149,8 +122,6 @@ backward_to_forward_ratio = backward_flops / forward_flops
 print(f"forward   {forward_flops:13,}")
 print(f"backward  {backward_flops:13,}  ({backward_to_forward_ratio:.1f} × forward)")
 print(f"claimed   {claimed_backward_flops:13,}  (2.0 × forward)")
-print("the claim holds:", backward_flops == claimed_backward_flops)
-assert backward_flops != claimed_backward_flops
 # --8<-- [end:count]
 
 
@@ -170,7 +141,6 @@ print("backward:", " + ".join(f"{flops:,}" for flops in backward_products_flops.
 print(f"missing:  {missing_flops:,}")
 assert sum(backward_products_flops.values()) == backward_flops
 assert backward_flops + missing_flops == claimed_backward_flops
-assert grad_of(inputs) == (None, "")
 # --8<-- [end:missing]
 
 
@@ -197,19 +167,6 @@ def count_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[int, 
 # --8<-- [end:chain]
 
 
-# --8<-- [start:deep_linear]
-SMALL_BATCH, SMALL_WIDTHS = 2, (4, 4, 4, 1)  # the lecture's deep linear model
-
-small_inputs, small_weights = chain(SMALL_BATCH, SMALL_WIDTHS)
-small_parameters = sum(weight.numel() for weight in small_weights)
-small_claimed_flops = 6 * SMALL_BATCH * small_parameters
-small_counted_flops = sum(count_chain(small_inputs, small_weights))
-print(f"claimed 6 · {SMALL_BATCH} · {small_parameters} = {small_claimed_flops}")
-print("counted", small_counted_flops)
-assert small_claimed_flops - small_counted_flops == 2 * SMALL_BATCH * 4 * 4  # one product
-# --8<-- [end:deep_linear]
-
-
 # --8<-- [start:depth]
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -227,49 +184,14 @@ assert all(ratio == (2 * depth - 1) / depth for depth, ratio in depth_ratio.item
 # --8<-- [end:depth]
 
 
-# --8<-- [start:blocks]
-SEQ_LEN, VOCAB_SIZE, NUM_LAYERS, WIDTH = 1024, 50257, 12, 768  # GPT-2 small
-SHAPES = {  # of a block's weights, in units of WIDTH
-    "query": (1, 1),
-    "key": (1, 1),
-    "value": (1, 1),
-    "output": (1, 1),
-    "up": (1, 4),
-    "down": (4, 1),
-}
-
-tokens = meta(SEQ_LEN, dtype=torch.int64)
-embedding = meta(VOCAB_SIZE, WIDTH).requires_grad_()
-head = meta(WIDTH, VOCAB_SIZE).requires_grad_()
-
-
-def make_block() -> dict[str, torch.Tensor]:
-    """The weights of one block."""
-    return {name: meta(m * WIDTH, n * WIDTH).requires_grad_() for name, (m, n) in SHAPES.items()}
-
-
-blocks = [make_block() for _ in range(NUM_LAYERS)]
-
-
-def logits() -> torch.Tensor:
-    """The products of a transformer; norms and biases make none.
-
-    One attention head takes as many FLOPs as twelve narrow ones.
-    """
-    h = torch.nn.functional.embedding(tokens, embedding)
-    for block in blocks:
-        attention = ((h @ block["query"]) @ (h @ block["key"]).T).softmax(dim=-1)
-        h = h + attention @ (h @ block["value"]) @ block["output"]
-        h = h + torch.nn.functional.gelu(h @ block["up"]) @ block["down"]
-    return h @ head
-
-
-# --8<-- [end:blocks]
-
-
 # --8<-- [start:transformer]
-transformer_forward_flops = count_flops(logits)
-transformer_backward_flops = count_flops(logits().sum().backward)
+SEQ_LEN = 1024
+with torch.device("meta"):
+    gpt2 = GPT2(GPT2_SMALL, eager)
+    tokens = torch.zeros(1, SEQ_LEN, dtype=torch.int64)
+
+transformer_forward_flops = count_flops(lambda: gpt2(tokens))
+transformer_backward_flops = count_flops(gpt2(tokens).sum().backward)
 transformer_ratio = transformer_backward_flops / transformer_forward_flops
 print(f"forward  {transformer_forward_flops:,}")
 print(f"backward {transformer_backward_flops:,}  ({transformer_ratio} × forward)")
@@ -278,10 +200,10 @@ assert transformer_ratio == 2
 
 
 # --8<-- [start:six_n_d]
-block_parameters = sum(weight.numel() for block in blocks for weight in block.values())
-product_parameters = block_parameters + head.numel()
+matrices = [weight for weight in gpt2.parameters() if weight.dim() == 2]
+product_parameters = sum(w.numel() for w in matrices) - gpt2.positions.weight.numel()
 six_n_d_flops = 6 * product_parameters * SEQ_LEN
-attention_flops = 3 * NUM_LAYERS * 2 * (2 * SEQ_LEN * SEQ_LEN * WIDTH)  # two products each
+attention_flops = 3 * GPT2_SMALL.layers * 2 * (2 * SEQ_LEN**2 * GPT2_SMALL.d_model)
 transformer_flops = transformer_forward_flops + transformer_backward_flops
 
 six_n_d_share = six_n_d_flops / transformer_flops
@@ -290,6 +212,31 @@ print(f"attention  {attention_flops:,}")
 print(f"sum        {six_n_d_flops + attention_flops:,}")
 assert six_n_d_flops + attention_flops == transformer_flops
 # --8<-- [end:six_n_d]
+
+
+# --8<-- [start:fails]
+TOKENS, SIX_WIDTH, REPEATS, EXPERTS = 64, 128, 12, 8
+
+
+def flops_a_parameter(used: Sequence[torch.Tensor], stored: int) -> float:
+    """FLOPs of a step for each token and stored parameter."""
+    x = meta(TOKENS, SIX_WIDTH).requires_grad_()  # as behind an embedding
+    forward = count_flops(lambda: run_chain(x, used))
+    step = forward + count_flops(run_chain(x, used).sum().backward)
+    return step / TOKENS / (stored * SIX_WIDTH**2)
+
+
+one = meta(SIX_WIDTH, SIX_WIDTH).requires_grad_()
+two, frozen = meta(SIX_WIDTH, SIX_WIDTH).requires_grad_(), meta(SIX_WIDTH, SIX_WIDTH)
+six = {
+    "usual": flops_a_parameter([one, two], stored=2),
+    "shared": flops_a_parameter([one] * REPEATS, stored=1),  # one layer, twelve times
+    "experts": flops_a_parameter([one, two], stored=EXPERTS),  # two of eight multiply
+    "frozen": flops_a_parameter([frozen], stored=1),
+}
+print(six)
+assert six == {"usual": 6, "shared": 6 * REPEATS, "experts": 12 / EXPERTS, "frozen": 4}
+# --8<-- [end:fails]
 
 
 # --8<-- [start:frozen]
@@ -335,70 +282,60 @@ for name, case in freeze.items():
 
 
 # --8<-- [start:memory]
-def measure_gradients(dtype: torch.dtype) -> dict[str, int | None]:
-    """Bytes of the two layers' parameters and of their gradients, these by the GPU too."""
-    options: dict[str, Any] = {"dtype": dtype, "device": get_device()}
-    a = torch.randn(BATCH, D_MODEL, **options)
-    weights = [torch.randn(w.shape, **options).requires_grad_() for w in (w1, w2)]
-    run_chain(a, weights).sum().backward()  # first, libraries take memory of their own
-    for weight in weights:
-        weight.grad = None
-    before = get_allocated_bytes()
-    run_chain(a, weights).sum().backward()
-    after = get_allocated_bytes()
+def gradient_bytes(dtype: torch.dtype) -> dict[str, int]:
+    """Bytes of the two layers' parameters and of their gradients."""
+    weights = [meta(*w.shape, dtype=dtype).requires_grad_() for w in (w1, w2)]
+    run_chain(meta(BATCH, D_MODEL, dtype=dtype), weights).sum().backward()
     return {
         "parameter_bytes": sum(map(get_memory_usage, weights)),
         "gradient_bytes": get_gradient_bytes(weights),
-        "measured_gradient_bytes": None if before is None or after is None else after - before,
     }
 
 
-state_bytes = {
-    "float32": measure_gradients(torch.float32),
-    "bfloat16": measure_gradients(torch.bfloat16),
-}
-for name, held in state_bytes.items():
-    print(f"{name:10}parameters {held['parameter_bytes']:,} B", end=", ")
-    print(f"gradients {held['gradient_bytes']:,} B")
-    assert held["parameter_bytes"] == held["gradient_bytes"]
+state_bytes = {"float32": gradient_bytes(torch.float32), "bfloat16": gradient_bytes(torch.bfloat16)}
+assert all(len(set(held.values())) == 1 for held in state_bytes.values())  # as many bytes
 # --8<-- [end:memory]
-
-
-# --8<-- [start:embedding_gradient]
-assert embedding.grad is not None and embedding.grad.shape == embedding.shape
-embedding_gradient_bytes = get_memory_usage(embedding.grad)
-print(f"{SEQ_LEN:,} rows looked up")
-print(f"{VOCAB_SIZE:,} rows of gradient: {embedding_gradient_bytes:,} B")
-# --8<-- [end:embedding_gradient]
 
 
 # --8<-- [start:time_passes]
 measured_on_gpu = torch.cuda.is_available()
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"  # for tensor cores, if any
+torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 
 
-def time_passes(batch: int, *widths: int) -> dict[str, Timing]:
-    """Seconds of a deep linear model's forward pass alone and of its backward pass alone."""
+def take_turns(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of each: the median of seven rounds, in which all meet the same machine."""
+    rounds = [[time_call(call, 3, 0.004).median_seconds for call in calls.values()] for _ in range(7)]
+    return dict(zip(calls, map(median, zip(*rounds, strict=True)), strict=True))
+
+
+def time_passes(batch: int, *widths: int) -> dict[str, float]:
+    """Seconds of a deep linear model's forward and backward pass, and of backward by hand."""
     options: dict[str, Any] = {"dtype": getattr(torch, measured_dtype), "device": get_device()}
     a = torch.randn(batch, widths[0], **options)
     weights = [torch.randn(shape, **options).div_(shape[0] ** 0.5) for shape in pairwise(widths)]
+    kept = [a]
     for weight in weights:
+        kept.append(kept[-1] @ weight)
         weight.requires_grad_()
     y = run_chain(a, weights)
     g = torch.randn_like(y)  # random: constants can run faster
 
-    def forward() -> None:
-        run_chain(a, weights)
+    def by_hand() -> None:
+        behind = g
+        with torch.no_grad():
+            for layer in reversed(range(len(weights))):
+                kept[layer].T @ behind
+                if layer:
+                    behind = behind @ weights[layer].T
 
-    def backward() -> None:
-        torch.autograd.grad(y, weights, grad_outputs=g, retain_graph=True)
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
-    rounds = [[time_call(each, 5, min_seconds=0.02) for each in (forward, backward)] for _ in range(3)]
-    torch.set_num_threads(threads)
-    forwards, backwards = zip(*rounds, strict=True)  # in turns, so that both meet the same machine
-    return {"forward": sorted(forwards)[1], "backward": sorted(backwards)[1]}
+    return take_turns(
+        {
+            "forward": lambda: run_chain(a, weights),
+            "backward": lambda: torch.autograd.grad(y, weights, g, retain_graph=True),
+            "by_hand": by_hand,
+        }
+    )
 
 
 # --8<-- [end:time_passes]
@@ -406,75 +343,56 @@ def time_passes(batch: int, *widths: int) -> dict[str, Timing]:
 
 # --8<-- [start:measure]
 MEASURED_DEPTHS = (1, 2, 4, 8)
-
-# a batch, and how wide the data is before the first layer and after each
-measured_sizes = (16384, 16384, 16384, 4096) if measured_on_gpu else (1024, 256, 256, 64)
-measured_side = 8192 if measured_on_gpu else 256  # of every matrix in the deep models
-
-measured_two_layers = time_passes(*measured_sizes)
+measured_side = 8192 if measured_on_gpu else 256  # of every matrix
 measured_deep = {n: time_passes(*[measured_side] * (n + 2)) for n in MEASURED_DEPTHS}
 
-
-def show(name: str, timings: dict[str, Timing]) -> None:
-    """One line: the times of both passes."""
-    forward, backward = (timings[key].median_seconds * 1e3 for key in ("forward", "backward"))
-    print(f"{name:12}forward {forward:8.3f} ms, backward {backward:8.3f} ms")
-
-
-show("two layers", measured_two_layers)
-for depth, timings in measured_deep.items():
-    show(f"depth {depth}", timings)
+square = torch.randn(measured_side, measured_side, device=get_device())
+square = square.to(getattr(torch, measured_dtype))
+x1, g1 = square.clone(), square.clone()
+measured_products_seconds = take_turns(
+    {
+        "forward": lambda: x1 @ square,
+        "weight": lambda: x1.T @ g1,
+        "input": lambda: g1 @ square.T,
+    }
+)
 # --8<-- [end:measure]
 
 
 # --8<-- [start:compare]
-def compare(timings: dict[str, Timing], ratio: float) -> dict[str, float]:
+def compare(seconds: dict[str, float], ratio: float) -> dict[str, float]:
     """Backward as predicted from forward and the counted ratio, and what came of it."""
-    forward, backward = (timings[key].median_seconds for key in ("forward", "backward"))
+    predicted = ratio * seconds["forward"]
     return {
-        "predicted_backward_seconds": ratio * forward,
-        "measured_time_ratio": backward / forward,
-        "measured_to_predicted_ratio": backward / (ratio * forward),
+        "predicted_backward_seconds": predicted,
+        "measured_time_ratio": seconds["backward"] / seconds["forward"],
+        "measured_to_predicted_ratio": seconds["backward"] / predicted,
+        "by_hand_ratio": seconds["by_hand"] / seconds["backward"],
     }
 
 
-measured_comparison = compare(measured_two_layers, backward_to_forward_ratio)
-measured_deep_comparison = {n: compare(timings, depth_ratio[n]) for n, timings in measured_deep.items()}
-
-print("            counted  timed")
-print(f"two layers  {backward_to_forward_ratio:7.2f}{measured_comparison['measured_time_ratio']:7.2f}")
-for n, compared in measured_deep_comparison.items():
-    print(f"depth {n:<6}{depth_ratio[n]:7.2f}{compared['measured_time_ratio']:7.2f}")
+measured_deep_comparison = {n: compare(t, depth_ratio[n]) for n, t in measured_deep.items()}
+measured_transposed_ratio = {
+    name: seconds / measured_products_seconds["forward"] for name, seconds in measured_products_seconds.items()
+}
+print("depth  counted  timed  by hand")
+for n, row in measured_deep_comparison.items():
+    print(f"{n:<7}{depth_ratio[n]:7.2f}{row['measured_time_ratio']:7.2f}", end="")
+    print(f"{row['by_hand_ratio'] * row['measured_time_ratio']:9.2f}")
 # --8<-- [end:compare]
 
 
 # --8<-- [start:exercise_1]
 y = torch.tensor([1.0, 2.0], requires_grad=True) * 3
-print(message_of(y.backward))
+try:
+    y.backward()
+except RuntimeError as error:
+    print(error)
 y.backward(torch.ones(2))  # the gradient of y.sum()
-assert message_of((torch.ones(2, requires_grad=True) * 3).sum().backward) == "no error"
 # --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
-LECTURE_GPU = (16384, 32768, 8192)  # batch, d_model, d_out: the lecture's sizes on a GPU
-
-
-def two_layer_ratio(batch: int, d_model: int, d_out: int) -> float:
-    """Backward over forward FLOPs of the two-layer model, counted."""
-    forward, backward = count_chain(*chain(batch, (d_model, d_model, d_out)))
-    assert backward * (d_model + d_out) == forward * (d_model + 2 * d_out)
-    return backward / forward
-
-
-gpu_sizes_ratio = two_layer_ratio(*LECTURE_GPU)
-wide_output_ratio = two_layer_ratio(BATCH, D_MODEL, 4 * D_MODEL)
-print("the GPU's sizes:", gpu_sizes_ratio, " wide output:", wide_output_ratio)
-assert gpu_sizes_ratio == backward_to_forward_ratio
-# --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
 once = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)
 for _ in range(2):
     (0.5 * (x @ once - 5) ** 2).backward()
@@ -482,22 +400,29 @@ assert once.grad is not None
 twice_grad = once.grad.tolist()
 print("after one backward:", w_grad, " after two:", twice_grad)
 assert twice_grad == [2 * value for value in w_grad]
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+def saved_by_freezing(module: torch.nn.Module) -> int:
+    """FLOPs that a backward pass no longer does."""
+    module.requires_grad_(False)
+    return transformer_backward_flops - count_flops(gpt2(tokens).sum().backward)
+
+
+gpt2.positions.requires_grad_(False)
+head_flops = saved_by_freezing(gpt2.embedding)  # the head's weight is the same matrix
+assert head_flops == 2 * SEQ_LEN * gpt2.embedding.weight.numel()
+saved_share = head_flops / transformer_backward_flops
+
+first = gpt2.get_submodule("blocks.0.attention_norm")
+first_flops = saved_by_freezing(first) - head_flops  # the first block's queries, keys, values
+assert first_flops == 2 * SEQ_LEN * 3 * GPT2_SMALL.d_model**2
+print(f"saved {saved_share:.1%}; with the first norm, {first_flops:,} FLOPs more")
 # --8<-- [end:exercise_3]
 
 
 # --8<-- [start:exercise_4]
-embedding.requires_grad_(False)
-frozen_embedding_flops = count_flops(logits().sum().backward)
-embedding.requires_grad_(True)
-
-saved_flops = transformer_backward_flops - frozen_embedding_flops
-saved_share = saved_flops / transformer_backward_flops
-print(f"saved {saved_flops:,} of {transformer_backward_flops:,}: {saved_share:.2%}")
-assert saved_flops == 3 * 2 * SEQ_LEN * WIDTH * WIDTH  # query, key, value of one block
-# --8<-- [end:exercise_4]
-
-
-# --8<-- [start:exercise_5]
 RANK, LORA_DEPTH, LORA_WIDTH = 8, 32, 4096
 
 
@@ -522,16 +447,4 @@ full_gradient_bytes = 4 * LORA_DEPTH * LORA_WIDTH**2
 print(f"backward {lora_ratio:.3f} × forward, a step {lora_step_share:.1%} of a full one")
 print(f"gradients {lora_gradient_bytes:,} B instead of {full_gradient_bytes:,} B")
 assert abs(lora_ratio - 1) < 0.05 and abs(lora_step_share - 2 / 3) < 0.01
-# --8<-- [end:exercise_5]
-
-
-# --8<-- [start:exercise_6]
-BIG_PARAMETERS, BIG_TOKENS = 70e9, 15e12  # N and D
-
-big_forward_flops = 2 * BIG_PARAMETERS * BIG_TOKENS
-big_backward_flops = 4 * BIG_PARAMETERS * BIG_TOKENS
-big_gradient_bytes = {"float32": 4 * BIG_PARAMETERS, "bfloat16": 2 * BIG_PARAMETERS}
-print(f"forward {big_forward_flops:.2e}, backward {big_backward_flops:.2e} FLOPs")
-print({dtype: f"{size / 1e9:.0f} GB" for dtype, size in big_gradient_bytes.items()})
-assert math.isclose(big_forward_flops + big_backward_flops, 6 * BIG_PARAMETERS * BIG_TOKENS)
-# --8<-- [end:exercise_6]
+# --8<-- [end:exercise_4]

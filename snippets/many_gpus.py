@@ -58,6 +58,10 @@ print("DDP       ", ddp_bytes)
 for ranks, handed in fsdp_bytes.items():
     print(f"FSDP2, {ranks}  ", handed)
 padding_bytes = fsdp_bytes[4]["reduce_scatter"] - ddp_bytes["allreduce"]
+rank_bytes = {  # what rank 0 of 2 should hold after a step
+    "zero_1": sum(stage_bytes(gpt2_parameters, 2, 1).values()),
+    "fsdp": sum(stage_bytes(gpt2_parameters, 2, 3).values()),
+}
 # --8<-- [end:numbers]
 
 

@@ -63,10 +63,10 @@ def derive(chip: Chip) -> dict[str, float]:
 
 DERIVED_FLOP_PER_SECOND = {name: derive(chip) for name, chip in CHIPS.items()}
 for name, derived in DERIVED_FLOP_PER_SECOND.items():
-    for dtype, rate in derived.items():
+    for dtype, made in derived.items():
         printed = GPUS[name].peak_flop_per_second[dtype]  # by NVIDIA
-        print(f"{name:14}{dtype:9}{rate / 1e12:6.1f}, printed {printed / 1e12:6.1f}")
-        assert math.isclose(rate, printed, rel_tol=1e-3)
+        print(f"{name:14}{dtype:9}{made / 1e12:6.1f}, printed {printed / 1e12:6.1f}")
+        assert math.isclose(made, printed, rel_tol=1e-3)
 # --8<-- [end:derive]
 
 

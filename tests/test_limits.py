@@ -31,16 +31,10 @@ WORD_STEP, FILE_STEP = 100, 50  # counted in these, rounded up: not each word mo
 WORDS = {
 }
 SECTIONS = {
-    "gradients": 20,
-    "roofline": 14,
 }
 SECTION_LINES = {
-    "gradients": 28,
-    "roofline": 31,
 }
 FILE_LINES = {
-    "gradients": 550,
-    "roofline": 550,
 }
 WIDE_LINES = {
     "accounting": 17,
@@ -52,7 +46,7 @@ WIDE_LINES = {
     "first_measurement": 1,
     "formulas": 18,
     "gpus": 13,
-    "gradients": 24,
+    "gradients": 18,
     "launch_costs": 10,
     "link_and_context": 20,
     "mfu": 4,
