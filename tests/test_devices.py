@@ -144,7 +144,7 @@ def test_another_device_is_fetched_when_it_is_chosen_and_once(page: Page, addres
 def test_without_a_connection_the_page_stays_as_it_is(page: Page, address: str) -> None:
     page.goto(address + CHAPTER)
     before = measured(page)
-    page.evaluate("window.fetch = () => Promise.reject(new TypeError('offline'))")
+    page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError('offline')) }")
     page.select_option("#device-choice", MADE_UP)
     expect(page.locator("#device-choice")).to_have_value(PUBLISHED)
     assert measured(page) == before

@@ -50,7 +50,7 @@ def test_all_pages_are_listed_and_lie_where_the_list_says(site: Path, address: s
     lines = text.splitlines()
     assert lines[0].startswith("# ") and lines[2].startswith("> ") and lines[6].startswith("## ")
     home = address if language == "en" else f"{address}zh/"
-    links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)(?:: |：)\S", text, re.MULTILINE)
+    links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", text, re.MULTILINE)
     assert len(links) == sum(page[0] == language for page in PAGES)
     assert [link for link in links if not (folder / link.removeprefix(home)).is_file()] == []
 

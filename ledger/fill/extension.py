@@ -30,6 +30,7 @@ from ledger.fill.quote import QuoteError, open_source
 from ledger.units import DASH
 
 T = TypeVar("T")
+DEVICE_PLACE = "device-place"
 
 
 class FillExtension(Extension):
@@ -106,7 +107,8 @@ class PlaceholderProcessor(InlineProcessor):
 
 
 class PageFrame(Treeprocessor):
-    """Adds to a page that quotes numbers: below its title the device, at its end where the numbers come from."""
+    """Adds to a page that quotes numbers: the device, below its title or where `/// device` stands; at its end, where
+    they come from."""
 
     def __init__(self, md: Markdown, page: Page) -> None:
         super().__init__(md)
@@ -118,8 +120,12 @@ class PageFrame(Treeprocessor):
             self.page.quoted = {key: quote for key, quote in self.page.quoted.items() if key in left}
         if not self.page.quoted and not self.page.printed:
             return
-        title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
-        root.insert(title + 1, self.page.device_line())
+        chosen = next((element for element in root if element.get("class") == DEVICE_PLACE), None)
+        if chosen is None:
+            title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
+            root.insert(title + 1, self.page.device_line())
+        else:
+            root[list(root).index(chosen)] = self.page.device_line()
         root.append(self.page.provenance())
         SubElement(root, "p").text = self.md.htmlStash.store(self.page.page_data())
 
@@ -153,14 +159,14 @@ class PageFrame(Treeprocessor):
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
-    """The blocks `output`, `figure`, `table` and `data`."""
+    """The blocks `output`, `figure`, `table`, `data` and `device`."""
 
     def __init__(self, **config: Any) -> None:
         self.config = config
         super().__init__()
 
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:
-        for block in (OutputBlock, FigureBlock, TableBlock, DataBlock):
+        for block in (OutputBlock, FigureBlock, TableBlock, DataBlock, DeviceBlock):
             block_mgr.register(block, self.getConfigs())
 
 
@@ -282,3 +288,13 @@ class DataBlock(LedgerBlock):
         block = SubElement(parent, "div", {"hidden": "hidden"})
         block.text = self.raw(self.page.data(self.argument))
         return block
+
+
+class DeviceBlock(LedgerBlock):
+    """`/// device`: where the line stands that names the device, on a page that does not begin with measurements."""
+
+    NAME = "device"
+    ARGUMENT = False
+
+    def build(self, parent: ElementTree.Element) -> ElementTree.Element:
+        return SubElement(parent, "div", {"class": DEVICE_PLACE})

@@ -21,7 +21,7 @@ WORDS = {
     "zh": {
         "about": "下面每一页都是填好数字的 Markdown，数字测自 {device}。英文版的各页列在 {other}。"
         "与机器有关的数字，引用时请一并写明机器。",
-        "line": "- [{title}]({address}index.md)：{description}",
+        "line": "- [{title}]({address}index.md): {description}",
     },
 }
 

@@ -333,7 +333,7 @@ class Page:
                 for device in self.source.devices
                 if (record := self.source.freshest(snippet, [device])[0])
             }
-            for snippet in {quote.snippet for quote in self.quoted.values()}
+            for snippet in {quote.snippet for quote in self.quoted.values() if quote.is_device_value}
         }
         words = {key: self.words[key] for key in ("absent", "exact", "stale")}
         data = {"quotes": quotes, "records": records, "words": words}

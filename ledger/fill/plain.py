@@ -161,6 +161,6 @@ def _cells(row: str) -> list[str]:
 
 def front_matter(path: Path) -> dict[str, Any]:
     """What a page says of itself above its first line: title, description."""
-    _, between, _ = path.read_text(encoding="utf-8").split("---\n", 2)
-    said: dict[str, Any] = yaml.safe_load(between)
-    return said
+    text = path.read_text(encoding="utf-8")
+    between = text.split("---\n", 2)[1] if text.startswith("---\n") else ""
+    return dict(yaml.safe_load(between) or {})
