@@ -223,10 +223,10 @@ def _value_messages(path: list[str], value: Any) -> Iterator[str]:
         for index, item in enumerate(value):
             yield from _value_messages([*path, str(index)], item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        name, unit = ".".join(path), unit_of_path(path)
-        if unit and value < 0:
+        name = ".".join(path)
+        if value < 0 and unit_of_path(path):
             yield f"{name} is {value}, less than nothing"
-        elif is_share_of_peak(path) and value > 1.2:
+        elif value > 1.2 and is_share_of_peak(path):
             yield f"{name} is {value:.2f}: more than 1.2 times the peak cannot be; the peak or the count is wrong"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import Any
 
 UNITS = (  # the longest suffix first: a rate ends in _per_second, not in _second
@@ -31,12 +32,10 @@ TIMES = {"en": "×", "zh": " 倍"}
 DASH = "—"  # what is printed for None: not to be had on this device
 
 
+@cache
 def unit_of(name: str) -> str:
     """The unit that a name carries, as its suffix without underscore ("" if none)."""
-    for suffix in UNITS:
-        if name.lower().endswith(suffix):
-            return suffix.lstrip("_")
-    return ""
+    return next((suffix.lstrip("_") for suffix in UNITS if name.lower().endswith(suffix)), "")
 
 
 def unit_of_path(path: list[str]) -> str:

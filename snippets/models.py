@@ -251,6 +251,9 @@ def build(
     """
     with torch.device(device):
         model = GPT2(shape, attend) if shape.positions else Llama(shape, attend)
+    # from PyTorch's N(0, 1), softmax's gradients fall below the smallest normal number,
+    # and on some CPUs products of such numbers take many times as long
+    nn.init.normal_(model.embedding.weight, std=0.02)
     return model.to(dtype)
 
 
