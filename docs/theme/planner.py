@@ -27,6 +27,7 @@ sys.path.append(str(SNIPPETS))
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
 import plan_options  # noqa: E402
 import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+from gpus import LINKS  # noqa: E402
 
 PLANNER = Path(__file__).parent.parent / "planner"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
@@ -159,7 +160,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     if name == "gpu":
         choices = {each: each for each in plan_options.ROWS} | choices
     if name == "link":
-        choices |= {each: each for each in plan_options.LINKS}
+        choices |= {each: each for each in LINKS}
     if choices:
         options = "".join(
             f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
