@@ -37,8 +37,8 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
-SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "tokens", "tokens_in")
-SHOWN += ("weights", "users", "latency", "price", "speed", "speed_in")
+SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "price", "tokens", "tokens_in")
+SHOWN += ("speed", "speed_in", "weights", "users", "latency")
 FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
 WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
