@@ -110,8 +110,9 @@ def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
 
     need_all()
     kept = [s for place, names in needed.items() for name in names for s in modules[place].bound[name]]
+    unread = unread_fields(kept)
     for statement in kept:
-        spare(statement, unread_texts(kept))
+        spare(statement, unread)
     need_all()  # without what only those texts were made of
     known = {name for names in needed.values() for name in names}
     if len(known) < sum(map(len, needed.values())):
@@ -126,7 +127,7 @@ def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
     return "\n".join(writer.module() for writer in writers)
 
 
-def unread_texts(statements: list[ast.stmt]) -> dict[str, set[int]]:
+def unread_fields(statements: list[ast.stmt]) -> dict[str, set[int]]:
     """Of each record the positions of fields that nothing reads."""
     read = {node.attr for s in statements for node in ast.walk(s) if isinstance(node, ast.Attribute)}
     found = {}
