@@ -151,8 +151,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(asked) - set(OPTIONS)):
         raise ValueError(f"--{unknown[0].replace('_', '-')}: not an option; options are {', '.join(OPTIONS)}")
     told = {name: value for name, value in asked.items() if value is not None}
-    defaults = {name: option.default for name, option in OPTIONS.items()}
-    a = {name: None if value is None else read(name, value) for name, value in (defaults | told).items()}
+    given = {name: option.default for name, option in OPTIONS.items()} | told
+    a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
     for name in told:
         if not belongs(name, a["task"]):
             other = "train" if a["task"] == "serve" else "serve"
@@ -163,10 +163,10 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
     if a["lora_on"] != "all" and not a["lora"]:
         raise ValueError("--lora-on: there are no adapters; give --lora a rank, or leave --lora-on out")
-    if len(given := [name for name in SPEEDS if a[name]]) > 1:
-        raise ValueError(f"--{given[1].replace('_', '-')}: --{given[0].replace('_', '-')} tells the speed; give one")
-    if len(given := [name for name in LENGTHS if a[name]]) > 1:
-        raise ValueError(f"--{given[1]}: --{given[0]} tells how long it trains; give one")
+    if len(speeds := [name for name in SPEEDS if a[name]]) > 1:
+        raise ValueError(f"--{speeds[1].replace('_', '-')}: --{speeds[0].replace('_', '-')} tells the speed; give one")
+    if len(lengths := [name for name in LENGTHS if a[name]]) > 1:
+        raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
         raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
     return a

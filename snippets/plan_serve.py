@@ -85,7 +85,7 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
 
     def holds(number: int) -> bool:
         tokens = tokens_that_fit(shared(shape, number), number * room, server.bits, width)
-        return tokens // a["context"] >= (a["users"] or 1)
+        return bool(tokens // a["context"] >= (a["users"] or 1))
 
     rate = users / token_seconds
     counts = parameters(shape)

@@ -81,7 +81,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {"tokens": "1TB", "tokens_in": "zh", "price": ""},
         {
             ".planner-facts": f"{EXAMPLES['text_days']:.1f} days",
-            ".planner-answer section:nth-of-type(2)": f"1.00 TB at {EXAMPLES['text_rate']} bytes a token",
+            ".planner-answer section:nth-of-type(2)": f"1 TB at {EXAMPLES['text_rate']} bytes a token",
         },
     ),
     "do products hide the wire on 64 GPUs?": (
@@ -99,7 +99,11 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and if a token may take 15 ms?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
-        {".planner-verdict": "Fits: 10 users at once", ".planner-answer section:nth-of-type(2)": "Users in time"},
+        {".planner-verdict": "Fits: 11 users at once", ".planner-answer section:nth-of-type(2)": "Users in time"},
+    ),
+    "does a 70B serve on one H100?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "1"},
+        {".planner-verdict": "Does not fit", ".planner-facts": "users that fit: 0GPUs needed: 2"},
     ),
     "does a 70B QLoRA fit on 48 GB?": (
         {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora"},

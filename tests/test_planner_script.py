@@ -183,8 +183,8 @@ def test_the_page_answers_what_plan_py_answers(script: MiniRacer, monkeypatch: p
         assert sum(isinstance(text, list) and len(text) == task for text in ours) > some
     assert sum(isinstance(text, str) for text in ours) > 300
     answered_texts = [text[0]["found"] for text in ours if isinstance(text, list)]
-    assert sum(found.get("text") is not None for found in answered_texts) > 20
-    assert sum(found.get("wire") is not None for found in answered_texts) > 200
+    assert sum(found.get("text") is not None for found in answered_texts) > 12
+    assert sum(found.get("wire") is not None for found in answered_texts) > 120
     large = [text for text in ours if isinstance(text, list) and len(text[0]["found"]["memory_bytes"]["total"]) > 17]
     assert len(large) > 30  # beyond 2 ** 53, where a Number would drop digits
 
@@ -229,6 +229,41 @@ def test_what_cannot_be_translated_is_named_by_file_and_line(tmp_path: Path, sou
     (tmp_path / "it.py").write_text(f"# a line\n{source}\n")
     with pytest.raises(TranslationError, match=r"it\.py:[234]: .* is not translated; write it plainer"):
         translate([tmp_path], {"it": ["f"]})
+
+
+SPARE = """
+from typing import NamedTuple
+
+
+class Card(NamedTuple):
+    size: int
+    source: str
+    link: str
+
+
+SHEET = "https://of.a.sheet"
+CARDS = {"one": Card(1, SHEET + "/1", "wire"), "two": Card(2, f"{SHEET}/2", "wire")}
+
+
+def f(card, *, twice=1, thrice=1):
+    def inner(number, other=1):
+        return number * other
+    return inner(CARDS[card].size, other=twice) + thrice, CARDS[card].link
+
+
+def g(name):
+    return f(name, thrice=3)
+"""
+
+
+def test_what_nothing_reads_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "spare.py").write_text(SPARE.replace('SHEET + "/1"', '"https://of.another/1"'))
+    text = translate([tmp_path], {"spare": ["g"]})
+    assert "https" not in text and "SHEET" not in text and "wire" in text
+    context = MiniRacer()
+    context.eval(engine([tmp_path], {"spare": ["g"]}) + BRIDGE)
+    assert json.loads(str(context.eval("JSON.stringify(tell(g('two')))"))) == ["5n", "wire"]
+    context.close()
 
 
 def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:
@@ -285,4 +320,4 @@ def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
 
 
 def test_the_script_is_light() -> None:
-    assert len(engine()) < 80_000 and not math.isnan(len(engine()))
+    assert len(engine()) < 73_000 and not math.isnan(len(engine()))

@@ -140,7 +140,7 @@ class Planner {
   fill(found, shown, command) {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
     const told = this.serving ? words.serving : words, fact = (name) => this.write(told.facts[name], values);
-    const facts = this.serving ? ["each", "all", "first", values.money && "money"] : [
+    const facts = this.serving ? (fits ? ["each", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       found.get("mfu_is_assumed") ? "assumed" : "mfu",
       values.time ? "time" : "speed",

@@ -27,6 +27,7 @@ sys.path.append(str(SNIPPETS))
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
 import plan_options  # noqa: E402
 import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+from gpus import LINKS  # noqa: E402
 
 PLANNER = Path(__file__).parent.parent / "planner"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
@@ -36,8 +37,8 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
-SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "tokens", "tokens_in")
-SHOWN += ("weights", "users", "latency", "price", "speed", "speed_in")
+SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "price", "tokens", "tokens_in")
+SHOWN += ("speed", "speed_in", "weights", "users", "latency")
 FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
 WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
@@ -159,7 +160,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     if name == "gpu":
         choices = {each: each for each in plan_options.ROWS} | choices
     if name == "link":
-        choices |= {each: each for each in plan_options.LINKS}
+        choices |= {each: each for each in LINKS}
     if choices:
         options = "".join(
             f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'

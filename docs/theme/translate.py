@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import string
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ RESERVED = {  # words of JavaScript that are names in Python
     "function", "instanceof", "let", "new", "null", "package", "private", "protected", "public", "static", "super",
     "switch", "this", "throw", "typeof", "var", "void",
 }  # fmt: skip
+
+
+LETTERS = string.ascii_letters
+SHORT = (*LETTERS, *(one + other for one in LETTERS for other in LETTERS + string.digits))
 
 
 class TranslationError(ValueError):
@@ -95,33 +100,89 @@ def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
                     elif isinstance(node.value, ast.Name) and node.value.id in of.modules:
                         need(node.value.id, node.attr)
 
-    for place, names in wanted.items():
-        for name in names:
-            if name not in module(place).bound:
-                raise TranslationError(f"{place}.py: there is no {name}")
-            need(place, name)
+    def need_all() -> None:
+        needed.clear()
+        for place, names in wanted.items():
+            for name in names:
+                if name not in module(place).bound:
+                    raise TranslationError(f"{place}.py: there is no {name}")
+                need(place, name)
+
+    need_all()
+    kept = [s for place, names in needed.items() for name in names for s in modules[place].bound[name]]
+    unread = unread_fields(kept)
+    for statement in kept:
+        spare(statement, unread)
+    need_all()  # without what only those texts were made of
     known = {name for names in needed.values() for name in names}
     if len(known) < sum(map(len, needed.values())):
         twice = sorted(name for name in known if sum(name in names for names in needed.values()) > 1)
         raise TranslationError(f"{', '.join(order)}: more than one binds {', '.join(twice)}; rename one")
-    named = {name for place in order for name in called_by_name(modules[place].tree)}
-    return "\n".join(Writer(modules[place], needed.get(place, set()), known, named).module() for place in order)
+    signatures = {s.name: list(parameters(s)) for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    named = {name for statement in kept for name in called_by_name(statement, signatures)}
+    whole = {name for of in modules.values() for name in of.modules}
+    writers = [
+        Writer(modules[place], needed.get(place, set()), known, named, signatures, place in whole) for place in order
+    ]
+    return "\n".join(writer.module() for writer in writers)
 
 
-def called_by_name(tree: ast.AST) -> Iterator[str]:
-    """Functions that are called with keywords anywhere, or handed on: of these the parameters' names are kept."""
+def unread_fields(statements: list[ast.stmt]) -> dict[str, set[int]]:
+    """Of each record the positions of fields that nothing reads."""
+    read = {node.attr for s in statements for node in ast.walk(s) if isinstance(node, ast.Attribute)}
+    found = {}
+    for record in statements:
+        if isinstance(record, ast.ClassDef):
+            found[record.name] = {n for n, field in enumerate(parameters(record)) if field not in read}
+    return found
+
+
+def spare(statement: ast.stmt, unread: dict[str, set[int]]) -> None:
+    """Empties texts that a record is made with and nothing reads: sources, explanations."""
+    for call in ast.walk(statement):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            for n in unread.get(call.func.id, set()) & set(range(len(call.args))):
+                value = call.args[n]
+                if isinstance(value, ast.JoinedStr | ast.Subscript | ast.Tuple) or (
+                    isinstance(value, ast.Constant) and isinstance(value.value, str)
+                ):
+                    call.args[n] = ast.copy_location(ast.Constant(""), value)
+
+
+def parameters(statement: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
+    """The names of a function's parameters, or of a record's fields."""
+    if isinstance(statement, ast.FunctionDef):
+        yield from (p.arg for p in (*statement.args.args, *statement.args.kwonlyargs) if not statement.args.kwarg)
+    else:
+        yield from (ast.unparse(field.target) for field in statement.body if isinstance(field, ast.AnnAssign))
+
+
+def called_by_name(tree: ast.AST, signatures: dict[str, list[str]]) -> Iterator[str]:
+    """Functions whose keywords find their places only when they are called: of these the parameters' names are kept."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.keywords:
-            yield node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            unpacked = any(isinstance(argument, ast.Starred) for argument in node.args)
+            if unpacked or any(keyword.arg not in signatures.get(name, []) for keyword in node.keywords):
+                yield name
 
 
 class Writer:
-    def __init__(self, module: Module, needed: set[str], known: set[str], named: set[str]) -> None:
-        self.of, self.needed, self.known, self.named = module, needed, known, named
+    def __init__(
+        self,
+        module: Module,
+        needed: set[str],
+        known: set[str],
+        named: set[str],
+        signatures: dict[str, list[str]],
+        whole: bool,
+    ) -> None:
+        self.of, self.needed, self.known, self.named, self.signatures = module, needed, known, named, signatures
+        self.whole = whole  # whether another module imports it as one
         runtime = RUNTIME.read_text(encoding="utf-8")
         self.runtime = set(re.findall(r"^(?:const|class|function) \$(\w+)", runtime, re.MULTILINE))
         self.methods = set(re.findall(r"^  (\w+)[:(]", runtime.partition("const $m = {")[2], re.MULTILINE))
-        self.scopes: list[set[str]] = []
+        self.scopes: list[dict[str, str]] = []  # of each function, inwards: a name and the short one that it gets
 
     def refuse(self, node: ast.AST, what: str = "") -> TranslationError:
         line = getattr(node, "lineno", 0)
@@ -140,8 +201,8 @@ class Writer:
                     lines.append("let " + self.statement(statement))
                 else:
                     lines.append(self.statement(statement))
-        if self.needed:
-            lines.append(f"const ${self.of.name} = {{ {', '.join(sorted(self.needed))} }};")
+        if self.needed and self.whole:
+            lines.append(f"const ${self.of.name} = {{ {','.join(sorted(self.needed))} }};")
         return "\n".join(lines)
 
     # Statements
@@ -156,17 +217,17 @@ class Writer:
             case ast.ClassDef():
                 return self.record(s)
             case ast.Assign(targets=[ast.Subscript() as place], value=value):
-                return f"$set({self.expr(place.value)}, {self.expr(place.slice)}, {self.expr(value)});"
+                return f"$set({self.expr(place.value)},{self.expr(place.slice)},{self.expr(value)});"
             case ast.Assign(targets=targets, value=value):
                 return f"{' = '.join(map(self.target, targets))} = {self.expr(value)};"
             case ast.AnnAssign(target=ast.Name() as target, value=value):
                 return f"{self.name(target.id)}{f' = {self.expr(value)}' if value else ''};"
             case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
                 name = self.name(target.id)
-                return f"{name} = {self.binary(s, op)}({name}, {self.expr(value)});"
+                return f"{name} = {self.binary(s, op)}({name},{self.expr(value)});"
             case ast.AugAssign(target=ast.Subscript(value=ast.Name() as whole, slice=ast.Constant() as at), op=op):
                 holder, key = self.name(whole.id), self.expr(at)
-                return f"$set({holder}, {key}, {self.binary(s, op)}($item({holder}, {key}), {self.expr(s.value)}));"
+                return f"$set({holder},{key},{self.binary(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
             case ast.Expr(value=ast.Constant()):
                 return ""
             case ast.Expr(value=ast.Yield(value=value)):
@@ -185,7 +246,8 @@ class Writer:
             case ast.For(orelse=[]):
                 return f"for ({self.target(s.target)} of $list({self.expr(s.iter)})) {self.block(s.body)}"
             case ast.Try(handlers=[handler], orelse=[], finalbody=[]):
-                return f"try {self.block(s.body)} catch ({handler.name or '$error'}) {self.block(handler.body)}"
+                error = self.local(handler.name or "$error")
+                return f"try {self.block(s.body)} catch ({error}) {self.block(handler.body)}"
             case ast.Raise(exc=ast.Call() as error):
                 return f"throw {self.expr(error)};"
             case ast.Continue() | ast.Break():
@@ -203,20 +265,18 @@ class Writer:
         body = s.body
         inner = {name for statement in body for name in assigned(statement)} - {p.arg for p in parameters}
         inner -= {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
-        given = [
-            self.local(p.arg) + (f" = {self.expr(default)}" if default else "")
-            for p, default in zip(parameters, defaults, strict=False)
-        ]
+        values = [f" = {self.expr(default)}" if default else "" for default in defaults]
         nested = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
         nested |= {node.name for node in ast.walk(s) if isinstance(node, ast.ExceptHandler) and node.name}
-        self.scopes.append(inner | nested | {p.arg for p in parameters})
-        lets = f"let {', '.join(sorted(map(self.local, inner)))};\n" if inner else ""
+        self.enter(inner | nested | {p.arg for p in parameters})
+        given = [self.local(p.arg) + value for p, value in zip(parameters, values, strict=False)]
+        lets = f"let {','.join(sorted(map(self.local, inner)))};\n" if inner else ""
         star = "*" if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(s)) else ""
-        text = f"function{star} {self.local(s.name)}({', '.join(given)}) {{\n{lets}{self.block(body)[2:]}"
+        text = f"function{star} {self.local(s.name)}({','.join(given)}) {{\n{lets}{self.block(body)[2:]}"
         self.scopes.pop()
         if s.name in self.named:
             names = [p.arg for p in parameters]
-            text += f"\n$named({self.local(s.name)}, {json.dumps(names)}{', true' if a.kwarg else ''});"
+            text += f"\n$named({self.local(s.name)},{json.dumps(names)}{', true' if a.kwarg else ''});"
         return text
 
     def record(self, s: ast.ClassDef) -> str:
@@ -233,13 +293,20 @@ class Writer:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
             kind = f"${kind}" if kind in ("int", "bool", "float", "str") else "null"
             default = f", {self.expr(field.value)}" if field.value else ""
-            parts.append(f"[{json.dumps(ast.unparse(field.target))}, {kind}{default}]")
-        return f"const {s.name} = $record({json.dumps(s.name)}, [{', '.join(parts)}]);"
+            parts.append(f"[{json.dumps(ast.unparse(field.target))},{kind}{default}]")
+        return f"const {s.name} = $record({json.dumps(s.name)}, [{','.join(parts)}]);"
 
     # Expressions
 
+    def enter(self, names: set[str]) -> None:
+        """Into a function, whose own names become short ones: no page reads them."""
+        taken = self.known | RESERVED | {short for scope in self.scopes for short in scope.values()}
+        shorts = (short for short in SHORT if short not in taken)
+        self.scopes.append(dict(zip(sorted(names), shorts, strict=False)))
+
     def local(self, name: str) -> str:
-        return f"{name}$" if name in RESERVED else name
+        found = next((scope[name] for scope in reversed(self.scopes) if name in scope), name)
+        return f"{found}$" if found in RESERVED else found
 
     def name(self, name: str) -> str:
         if any(name in scope for scope in self.scopes) or name in self.known:
@@ -248,7 +315,7 @@ class Writer:
 
     def target(self, node: ast.expr) -> str:
         if isinstance(node, ast.Tuple):
-            return f"[{', '.join(map(self.target, node.elts))}]"
+            return f"[{','.join(map(self.target, node.elts))}]"
         if isinstance(node, ast.Name):
             return self.local(node.id)
         raise self.refuse(node)
@@ -291,11 +358,11 @@ class Writer:
                 return f"{self.expr(value)}.{attr}"
             case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
                 bounds = ", ".join(self.expr(bound) if bound else "null" for bound in (low, high, step))
-                return f"$slice({self.expr(value)}, {bounds})"
+                return f"$slice({self.expr(value)},{bounds})"
             case ast.Subscript(value=value, slice=at):
-                return f"$item({self.expr(value)}, {self.expr(at)})"
+                return f"$item({self.expr(value)},{self.expr(at)})"
             case ast.BinOp(left=left, op=op, right=right):
-                return f"{self.binary(node, op)}({self.expr(left)}, {self.expr(right)})"
+                return f"{self.binary(node, op)}({self.expr(left)},{self.expr(right)})"
             case ast.UnaryOp(op=ast.Not()):
                 return self.test(node)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -314,15 +381,15 @@ class Writer:
             case ast.NamedExpr(target=target, value=value):
                 return f"({self.local(target.id)} = {self.expr(value)})"
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                return f"[{', '.join(map(self.element, elts))}]"
+                return f"[{','.join(map(self.element, elts))}]"
             case ast.Set(elts=elts):
-                return f"new Set([{', '.join(map(self.element, elts))}])"
+                return f"new Set([{','.join(map(self.element, elts))}])"
             case ast.Dict(keys=keys, values=values):
                 entries = [
-                    f"[{self.expr(key)}, {self.expr(value)}]" if key else f"...{self.expr(value)}"
+                    f"[{self.expr(key)},{self.expr(value)}]" if key else f"...{self.expr(value)}"
                     for key, value in zip(keys, values, strict=True)
                 ]
-                return f"new Map([{', '.join(entries)}])"
+                return f"new Map([{','.join(entries)}])"
             case ast.ListComp(elt=elt, generators=generators) | ast.GeneratorExp(elt=elt, generators=generators):
                 return self.comprehension(elt, generators)
             case ast.DictComp(key=key, value=value, generators=generators):
@@ -331,8 +398,8 @@ class Writer:
                 return f"new Set({self.comprehension(elt, generators)})"
             case ast.Lambda(args=args, body=body):
                 names = {p.arg for p in args.args}
-                self.scopes.append(names)
-                text = f"({', '.join(self.local(p.arg) for p in args.args)}) => {self.expr(body)}"
+                self.enter(names)
+                text = f"({','.join(self.local(p.arg) for p in args.args)}) => {self.expr(body)}"
                 self.scopes.pop()
                 return f"({text})"
             case ast.Call():
@@ -348,7 +415,7 @@ class Writer:
         value = self.expr(node.value)
         if node.conversion == ord("r"):
             return f"${{$repr({value})}}"
-        return f"${{$format({value}, {self.expr(node.format_spec)})}}" if node.format_spec else f"${{$str({value})}}"
+        return f"${{$format({value},{self.expr(node.format_spec)})}}" if node.format_spec else f"${{$str({value})}}"
 
     def compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
         a, b = self.expr(left), self.expr(right)
@@ -356,8 +423,8 @@ class Writer:
             equals = "==" if b == "null" else "==="
             return f"({a} {equals if isinstance(op, ast.Is) else '!' + equals[1:]} {b})"
         if isinstance(op, ast.NotEq | ast.NotIn):
-            return f"!{'$eq' if isinstance(op, ast.NotEq) else '$in'}({a}, {b})"
-        return f"{COMPARED[type(op)]}({a}, {b})"
+            return f"!{'$eq' if isinstance(op, ast.NotEq) else '$in'}({a},{b})"
+        return f"{COMPARED[type(op)]}({a},{b})"
 
     def element(self, node: ast.expr) -> str:
         return f"...$list({self.expr(node.value)})" if isinstance(node, ast.Starred) else self.expr(node)
@@ -365,7 +432,7 @@ class Writer:
     def comprehension(self, elt: ast.expr, generators: list[ast.comprehension]) -> str:
         first, *rest = generators
         iterated = self.expr(first.iter)  # outside the scope of its own names
-        self.scopes.append({node.id for node in ast.walk(first.target) if isinstance(node, ast.Name)})
+        self.enter({node.id for node in ast.walk(first.target) if isinstance(node, ast.Name)})
         target = f"({self.target(first.target)})"
         kept = "".join(f".filter({target} => {self.test(test)})" for test in first.ifs)
         if rest:
@@ -386,16 +453,28 @@ class Writer:
             whole, method = node.func.value, node.func.attr
             owner = whole.id if isinstance(whole, ast.Name) else ""
             if f"{owner}_{method}" in self.runtime:  # dict.fromkeys, json.loads, re.compile
-                return f"${owner}_{method}({', '.join(arguments)})"
+                return f"${owner}_{method}({','.join(arguments)})"
             if method not in self.methods:
                 raise self.refuse(node, f"the method {method}")
-            return f"$m.{method}({', '.join([self.expr(whole), *arguments, *([f'{{ {named} }}'] if named else [])])})"
+            return f"$m.{method}({','.join([self.expr(whole), *arguments, *([f'{{ {named} }}'] if named else [])])})"
         function = self.expr(node.func)
         if not named:
-            return f"{function}({', '.join(arguments)})"
+            return f"{function}({','.join(arguments)})"
+        if where := self.in_place(node):
+            return f"{function}({','.join(arguments + where)})"
         if function.startswith("$") and "." not in function:  # of the runtime: it takes what is named as an object
-            return f"{function}({', '.join([*arguments, f'{{ {named} }}'])})"
-        return f"$call({function}, [{', '.join(arguments)}], {{ {named} }})"
+            return f"{function}({','.join([*arguments, f'{{ {named} }}'])})"
+        return f"$call({function}, [{','.join(arguments)}], {{ {named} }})"
+
+    def in_place(self, node: ast.Call) -> list[str]:
+        """What is given by name, at its place; nothing if that is known only when it runs."""
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        names = [] if any(name in scope for scope in self.scopes) else self.signatures.get(name, [])
+        given = {k.arg: k.value for k in node.keywords}
+        if not set(given) <= set(names) or any(isinstance(argument, ast.Starred) for argument in node.args):
+            return []
+        last = max(names.index(str(name)) for name in given)
+        return [self.expr(given[n]) if n in given else "undefined" for n in names[len(node.args) : last + 1]]
 
 
 def assigned(statement: ast.stmt) -> Iterator[str]:
