@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -33,7 +35,8 @@ def test_its_figure_shows_what_was_planned_over_what_was_counted() -> None:
         (one.attrib["class"], float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter(f"{SVG}circle")
     ]
     keys = {text: colour for colour, x, y in circles for text, beside, _ in texts if y < 20 and beside == x + 10}
-    points = [(colour, pytest.approx(x, abs=0.1), pytest.approx(y, abs=0.1)) for colour, x, y in circles if y > 20]
+    near = partial(pytest.approx, abs=0.1)
+    points: list[Any] = [(colour, near(x), near(y)) for colour, x, y in circles if y > 20]
     assert points == [
         (keys["theirs"], across["8 GiB"], up["32 GiB"]),
         (keys["ours"], across["2 GiB"], up["2 GiB"]),

@@ -37,7 +37,7 @@ def read(site: Path, name: str, language: str) -> Any:
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
-def code(notebook: Any) -> list[str]:
+def cells_of(notebook: Any) -> list[str]:
     return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
 
 
@@ -51,8 +51,8 @@ def test_it_holds_the_pages_code_and_both_languages_the_same(site: Path, name: s
     for notebook in (english, chinese):
         nbformat.validate(notebook)
         assert notebook.metadata.kernelspec.name == "python3"
-    assert [cell for cell in code(english) if not is_set_up(cell)] == SHOWN[name]
-    assert code(english) == code(chinese)
+    assert [cell for cell in cells_of(english) if not is_set_up(cell)] == SHOWN[name]
+    assert cells_of(english) == cells_of(chinese)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -88,7 +88,7 @@ def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
     shell = InteractiveShell.instance()
     sys.modules["__main__"] = shell.user_module
     for cell in cells:
-        result = shell.run_cell(cell, store_history=True)
+        result = shell.run_cell(cell, store_history=True)  # type: ignore[no-untyped-call]
         if error := result.error_before_exec or result.error_in_exec:
             report.send(f"{cell}\n\n{''.join(traceback.format_exception(error))}")
             return
@@ -113,7 +113,7 @@ def failure(cells: list[str], folder: Path) -> str:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_runs_in_an_empty_folder(site: Path, tmp_path: Path, name: str) -> None:
-    assert failure(code(read(site, name, "en")), tmp_path) == ""
+    assert failure(cells_of(read(site, name, "en")), tmp_path) == ""
 
 
 def test_a_cell_that_fails_is_noticed(tmp_path: Path) -> None:

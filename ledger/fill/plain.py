@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,19 +43,17 @@ def parts(page: Page, path: Path, site: str) -> Iterator[Part]:
     text = shown(path.read_text(encoding="utf-8"), lambda value: bool(source.filled_by(value)))
     page.begin(text)
     chapter, plain = page.chapter, PlainPage(page, site, address_of(site, path.stem))
-    found: list[tuple[int, Callable[[], Part]]] = []
     titles = {block.line for block in chapter.blocks}
-    found += [(heading.line, lambda h=heading: Part(f"{'#' * h.level} {h.text}")) for heading in chapter.headings]
-    found += [(first, lambda lines=lines: Part("\n".join(lines))) for first, lines in chapter.formulas]
-    found += [(fence.line, lambda fence=fence: plain.code(fence)) for fence in chapter.fences]
-    found += [(block.line, lambda block=block: Part(plain.block(block))) for block in chapter.blocks]
-    found += [
-        (first, lambda text=text: Part(plain.paragraph(text)))
-        for first, text in chapter.paragraphs
-        if first not in titles
+    found: list[tuple[int, Callable[[], Part | str]]] = [
+        *((heading.line, partial(str, f"{'#' * heading.level} {heading.text}")) for heading in chapter.headings),
+        *((first, partial("\n".join, lines)) for first, lines in chapter.formulas),
+        *((fence.line, partial(plain.code, fence)) for fence in chapter.fences),
+        *((block.line, partial(plain.block, block)) for block in chapter.blocks),
+        *((first, partial(plain.paragraph, text)) for first, text in chapter.paragraphs if first not in titles),
     ]
     for _, make in sorted(found, key=lambda entry: entry[0]):
-        if (part := make()).text:
+        made = make()
+        if (part := Part(made) if isinstance(made, str) else made).text:
             yield part
 
 
