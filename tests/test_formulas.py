@@ -94,14 +94,14 @@ def predictions(source: str) -> Iterator[str]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-    for inner in ast.walk(tree):
-        if isinstance(inner, ast.Dict):
-            yield from (key.value for key in inner.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
-        elif isinstance(inner, ast.Call):
-            yield from (keyword.arg for keyword in inner.keywords if keyword.arg)
-        elif isinstance(inner, ast.ClassDef):
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Dict):
+            yield from (key.value for key in part.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+        elif isinstance(part, ast.Call):
+            yield from (keyword.arg for keyword in part.keywords if keyword.arg)
+        elif isinstance(part, ast.ClassDef):
             yield from (
-                f.target.id for f in inner.body if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
+                f.target.id for f in part.body if isinstance(f, ast.AnnAssign) and isinstance(f.target, ast.Name)
             )
 
 
