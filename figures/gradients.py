@@ -128,9 +128,9 @@ def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     for depth in values["gradients.MEASURED_DEPTHS"] or []:
         cells = (
             f"depth_ratio.{depth}",
-            f"measured_deep.{depth}.forward",
+            f"measured_deep.{depth}.forward_seconds",
             f"measured_deep_comparison.{depth}.predicted_backward_seconds",
-            f"measured_deep.{depth}.backward",
+            f"measured_deep.{depth}.backward_seconds",
             f"measured_deep_comparison.{depth}.measured_to_predicted_ratio",
             f"measured_deep_comparison.{depth}.by_hand_ratio",
         )

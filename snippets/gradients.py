@@ -331,9 +331,9 @@ def time_passes(batch: int, *widths: int) -> dict[str, float]:
 
     return take_turns(
         {
-            "forward": lambda: run_chain(a, weights),
-            "backward": lambda: torch.autograd.grad(y, weights, g, retain_graph=True),
-            "by_hand": by_hand,
+            "forward_seconds": lambda: run_chain(a, weights),
+            "backward_seconds": lambda: torch.autograd.grad(y, weights, g, retain_graph=True),
+            "by_hand_seconds": by_hand,
         }
     )
 
@@ -362,12 +362,12 @@ measured_products_seconds = take_turns(
 # --8<-- [start:compare]
 def compare(seconds: dict[str, float], ratio: float) -> dict[str, float]:
     """Backward as predicted from forward and the counted ratio, and what came of it."""
-    predicted = ratio * seconds["forward"]
+    predicted = ratio * seconds["forward_seconds"]
     return {
         "predicted_backward_seconds": predicted,
-        "measured_time_ratio": seconds["backward"] / seconds["forward"],
-        "measured_to_predicted_ratio": seconds["backward"] / predicted,
-        "by_hand_ratio": seconds["by_hand"] / seconds["backward"],
+        "measured_time_ratio": seconds["backward_seconds"] / seconds["forward_seconds"],
+        "measured_to_predicted_ratio": seconds["backward_seconds"] / predicted,
+        "by_hand_ratio": seconds["by_hand_seconds"] / seconds["backward_seconds"],
     }
 
 
