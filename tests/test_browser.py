@@ -116,7 +116,7 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
 
     page.on("requestfinished", weigh)
     page.goto(address + path, wait_until="networkidle")
-    assert len(fetched) > 5 and sum(fetched.values()) < 120_000
+    assert len(fetched) > 5 and sum(fetched.values()) < 145_000  # 76,000 of them the theme's own
     assert fetched[address + path] < 45_000  # what a further page costs
 
 
