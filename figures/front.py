@@ -11,8 +11,8 @@ from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH, HEIGHT = 340, 300  # the style sheet knows this width: such a drawing is not made wider
-LEFT, RIGHT, TOP, BOTTOM = 62, 330, 52, 258
-TICKS = tuple(2**30 * size for size in (2, 8, 32, 128, 512))
+LEFT, RIGHT, TOP, BOTTOM = 70, 326, 52, 258
+TICKS = tuple(2**30 * size for size in (2, 8, 32, 128))
 LOW, HIGH = 2**30 * 1.4, 2**30 * 700
 
 
@@ -34,18 +34,18 @@ def planned(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         text = format_value(tick, "bytes", language=labels["language"])
         (x, _), (_, y) = place(tick, LOW), place(LOW, tick)
         drawing.line(x, BOTTOM, x, BOTTOM + 4, "stroke-ink")
-        drawing.text(x, BOTTOM + 18, text, "muted", "middle", 12)
+        drawing.text(x, BOTTOM + 18, text, "muted", "middle")
         drawing.line(LEFT - 4, y, LEFT, y, "stroke-ink")
-        drawing.text(LEFT - 7, y + 4, text, "muted", "end", 12)
+        drawing.text(LEFT - 7, y + 4, text, "muted", "end")
     drawing.path(f"M {LEFT} {TOP} V {BOTTOM} H {RIGHT}", "stroke-ink")
-    drawing.text(LEFT, TOP - 10, labels["planned"], "ink", "start", 13)
-    drawing.text(RIGHT, BOTTOM + 36, labels["counted"], "ink", "end", 13)
+    drawing.text(LEFT, TOP - 10, labels["planned"], "ink")
+    drawing.text(RIGHT, BOTTOM + 36, labels["counted"], "ink", "end")
     at = 0.0
     for colour, (name, cases) in enumerate(series.items()):
         for case in cases:
             ratio = case.get("composed_ratio", case["planned_ratio"])
             drawing.circle(*place(case["counted_bytes"], case["counted_bytes"] * ratio), 3, f"fill-{colour}")
         drawing.circle(at + 5, 11, 5, f"fill-{colour}")
-        drawing.text(at + 15, 16, labels[name], "ink", "start", 13)
+        drawing.text(at + 15, 16, labels[name], "ink")
         at += 15 + text_width(labels[name]) + 16
     return str(drawing)

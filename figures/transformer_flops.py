@@ -33,7 +33,7 @@ def components(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[lis
         "attention": "4T^2LHQ",
         "qkv": "2TLd\\,(H + 2G)\\,Q",
         "out": "2TLHQd",
-        "mlp": "4TLdf \\;|\\; 6TLdf",
+        "mlp": "4TLdf,\\; 6TLdf",
         "head": "2TdV",
     }
     rows = [[labels[key] for key in ("component", "formula", "flops", "gpt2", "llama")]]

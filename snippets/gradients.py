@@ -49,7 +49,7 @@ assert w_grad == ((prediction - 5) * x).tolist()  # dL/dw = (x·w − 5) x
 
 # --8<-- [start:leaves]
 def grad_of(t: torch.Tensor) -> tuple[float | list[float] | None, str]:
-    """What t.grad holds, and the first sentence of the warning that reading it raised."""
+    """What t.grad holds, and how the warning begins that reading it raised."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         grad = t.grad
@@ -251,7 +251,7 @@ TRAINED = {  # which of four square layers are trained; the others have requires
 
 
 def count_frozen(trained: Sequence[bool]) -> dict[str, Any]:
-    """FLOPs and bytes of the backward pass, and which products each layer makes in it."""
+    """FLOPs and bytes of the backward pass, and each layer's products in it."""
     layer_inputs, weights = chain(BATCH, [D_MODEL] * (FREEZE_DEPTH + 1))
     for weight, train in zip(weights, trained, strict=True):
         weight.requires_grad_(train)
@@ -304,13 +304,13 @@ torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 
 
 def take_turns(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Seconds of each: the median of seven rounds, in which all meet the same machine."""
+    """Seconds of each, the median of seven rounds in which all take turns."""
     rounds = [[time_call(call, 3, 0.004).median_seconds for call in calls.values()] for _ in range(7)]
     return dict(zip(calls, map(median, zip(*rounds, strict=True)), strict=True))
 
 
 def time_passes(batch: int, *widths: int) -> dict[str, float]:
-    """Seconds of a deep linear model's forward and backward pass, and of backward by hand."""
+    """Seconds of a deep model's forward and backward pass, and of backward by hand."""
     options: dict[str, Any] = {"dtype": getattr(torch, measured_dtype), "device": get_device()}
     a = torch.randn(batch, widths[0], **options)
     weights = [torch.randn(shape, **options).div_(shape[0] ** 0.5) for shape in pairwise(widths)]
@@ -427,7 +427,7 @@ RANK, LORA_DEPTH, LORA_WIDTH = 8, 32, 4096
 
 
 def lora_chain(trained: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A deep linear model; beside each frozen W a trained A B of low rank: h W + h A B."""
+    """A deep linear model, beside each frozen W a trained A B of low rank."""
     h, frozen = chain(BATCH, [LORA_WIDTH] * (LORA_DEPTH + 1))
     for weight, a, b in zip(frozen, trained[::2], trained[1::2], strict=True):
         h = h @ weight.requires_grad_(False) + h @ a @ b

@@ -436,7 +436,7 @@ same_head = torch.equal(shallow.head.weight, deeper.head.weight)
 
 
 def named(name: str) -> torch.Generator:
-    """A generator for a use: its seed is a hash of the use's name, equal in all runs."""
+    """A generator for a use: its seed is a hash of the use's name."""
     return seeded(zlib.crc32(name.encode()))
 
 

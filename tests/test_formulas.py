@@ -35,7 +35,7 @@ FORMULAS_WITHOUT_A_ROW = {
     "optimizers.md#adam": (1, DEFINES),
     "optimizers.md#momentum": (1, DEFINES),
     "optimizers.md#rmsprop": (1, DEFINES),
-    "optimizers.md#sgd": (1, DEFINES),
+    "optimizers.md#sgd": (2, DEFINES),
     "roofline.md#work": (1, DEFINES),
     "storage-and-strides.md#contiguity": (1, DEFINES),
     "training-loop.md#data": (1, DEFINES),
@@ -45,21 +45,18 @@ FORMULAS_WITHOUT_A_ROW = {
     "models-and-initialization.md#count": (1, PART),
     "models-and-initialization.md#scale": (1, PART),
     "roofline.md#ridge": (1, PART),
-    "training-loop.md#batches": (2, PART),
+    "timing.md#how-many": (1, PART),
+    "training-loop.md#batches": (3, PART),
 }
 
 # Values that are named as predictions, or as ratios to one, and follow from no formula of the book.
 RATE = "a rate or a limit of the machine, given or measured: what goes into a prediction"
-REPEATS = "repeats what a chapter says, whose row it is"
 VALUES_WITHOUT_A_ROW = {
     "attention_speed.predicted_peak": RATE,
     "bandwidth_limits.predicted_bytes_per_second": RATE,
     "bandwidth_limits.predicted_caches_bytes": RATE,
     "decode_speed.predicted_bytes_per_second": RATE,
     "decode_speed.predicted_flop_per_second": RATE,
-    "decode_speed.predicted_rates": RATE,
-    "errata.predicted_first_seconds": REPEATS,
-    "errata.predicted_warm_seconds": REPEATS,
     "link_and_context.predicted_link_bytes_per_second": RATE,
     "mfu.predicted_peak": RATE,
     "mfu.predicted_peaks_flop_per_second": RATE,
@@ -69,7 +66,6 @@ VALUES_WITHOUT_A_ROW = {
     "roofline.predicted_flop_per_second": RATE,
     "storage_and_strides.predicted_bytes_per_second": RATE,
     "sustained_rate.predicted_power_watts": RATE,
-    "timing.predicted_bytes_per_second": RATE,
 }
 PREDICTION = re.compile(r"predicted_\w+|(\w+_)?(to|over)_(predicted|counted|planned|napkin)_ratio")
 

@@ -37,7 +37,7 @@ WIDE_LINES = {
     "first_measurement": 1,
     "formulas": 18,
     "gpus": 13,
-    "gradients": 18,
+    "gradients": 14,
     "launch_costs": 10,
     "link_and_context": 20,
     "mfu": 4,
