@@ -374,7 +374,6 @@ WAYS = ("pageable", "in_line", "in_loader")
 measured_delivery = {way: time_delivery(way) for way in WAYS}
 for way, delivered in measured_delivery.items():
     print(f"{way:10}", delivered and round(delivered["tokens_per_second"]))
-temporary.cleanup()  # the files are no longer needed
 # --8<-- [end:pin]
 
 
@@ -447,4 +446,5 @@ measured_unseen_share = 1 - len(set(drawn.tolist())) / 10_000
 print(f"formula {epoch_unseen_share:.1%}, drawn {measured_unseen_share:.1%}")
 assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6
 assert abs(measured_unseen_share - math.exp(-1)) < 0.02
+temporary.cleanup()  # the files are no longer needed
 # --8<-- [end:exercise_4]
