@@ -22,6 +22,7 @@ from ledger.units import DASH
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+")  # of a section inside of one that is shown
 CHAPTER_LINK = re.compile(r"^(?:\.\./)*([\w/-]+)\.(?:md|ipynb)(?=#|$)")
+OWN_ID = re.compile(r"(?<=\))\{#[\w-]+\}")  # that a term of the glossary gives itself
 ROW_RULE = re.compile(r"^\|[\s:|-]+\|$")
 
 WORDS = {"en": {"figure": "Figure: {alt}"}, "zh": {"figure": "图：{alt}"}}
@@ -103,7 +104,7 @@ class PlainPage:
                 return f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
             return f"]({self.absolute(match[0][2:-1])})" if match.lastgroup == "target" else match[0]
 
-        return INLINE.sub(fill, text)
+        return OWN_ID.sub("", INLINE.sub(fill, text))
 
     def absolute(self, link: str) -> str:
         """A link of a page as it can be followed from anywhere."""
