@@ -12,7 +12,7 @@ from tests.conftest import NUM_DEVICES, ROOT, Served
 from tests.test_site import Page
 
 MAX_BYTES, MAX_COMPRESSED = 250_000, 45_000
-MAX_FIRST_VISIT = 130_000  # of the longest page; the front page takes less than 120,000
+MAX_FIRST_VISIT = 132_000  # of the Chinese front page, with the planner; a chapter takes less than 130,000
 PAGES = [
     f"{language}{'' if path.stem == 'index' else f'{path.stem}/'}"
     for language in ("", "zh/")
