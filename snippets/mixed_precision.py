@@ -366,8 +366,8 @@ torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 lows = {"fp32": None, "bf16": BF16, "fp16": FP16}
 measured_steps = {name: time_call(training_step(low)) for name, low in lows.items()}
 torch.set_num_threads(threads)
-fp32_step = measured_steps["fp32"].median_seconds
-measured_speedup_ratio = {n: fp32_step / t[0] for n, t in measured_steps.items()}
+measured_fp32 = measured_steps["fp32"].median_seconds
+measured_speedup_ratio = {n: measured_fp32 / t[0] for n, t in measured_steps.items()}
 print({name: round(ratio, 2) for name, ratio in measured_speedup_ratio.items()})
 # --8<-- [end:measure]
 
