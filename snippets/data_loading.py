@@ -62,8 +62,7 @@ LLAMA_3_VOCAB_SIZE = 128_256  # Grattafiori et al. 2024
 corpus_bytes = {name: LLAMA_TOKENS * np.dtype(name).itemsize for name in DTYPES}
 largest_id = {name: int(np.iinfo(name).max) for name in DTYPES}
 for name in DTYPES:
-    size = corpus_bytes[name] / 1e12
-    print(f"{name:7}{size:5.1f} TB, ids up to {largest_id[name]:,}")
+    print(f"{name:7}{corpus_bytes[name] / 1e12:5.1f} TB, ids up to {largest_id[name]:,}")
 
 last_id = np.array([LLAMA_3_VOCAB_SIZE - 1])
 wrapped_id = int(last_id.astype(np.uint16)[0])  # the upper bits are dropped
@@ -316,10 +315,8 @@ def time_batches(make: Callable[[], Iterator[Any]]) -> dict[str, float]:
         began = time.perf_counter()
         count = sum(1 for _ in batches)
         rates.append(count * BATCH * SEQ_LEN / (time.perf_counter() - began))
-    return {
-        "first_seconds": statistics.median(first),
-        "tokens_per_second": statistics.median(rates),
-    }
+    found = {"first_seconds": statistics.median(first)}
+    return found | {"tokens_per_second": statistics.median(rates)}
 
 
 def draw_from(way: str) -> Iterator[Pair]:
@@ -345,11 +342,11 @@ SOURCES: dict[str, Callable[[], Iterator[Any]]] = {
     "loader_2": lambda: iter(make_loader(NUM_BATCHES, 2)),
 }
 measured_loading = {name: time_batches(make) for name, make in SOURCES.items()}
-measured_supply_ratio = {
-    name: found["tokens_per_second"] / NEEDED_TOKENS_PER_SECOND for name, found in measured_loading.items()
-}
-for name, found in measured_loading.items():
-    print(f"{name:11}{found['tokens_per_second'] / 1e6:6.1f} million tokens per second")
+measured_rates = {n: found["tokens_per_second"] for n, found in measured_loading.items()}
+needed = NEEDED_TOKENS_PER_SECOND
+measured_supply_ratio = {n: rate / needed for n, rate in measured_rates.items()}
+for name, rate in measured_rates.items():
+    print(f"{name:11}{rate / 1e6:6.1f} million tokens per second")
 # --8<-- [end:measure]
 
 
