@@ -62,7 +62,7 @@ LLAMA_3_VOCAB_SIZE = 128_256  # Grattafiori et al. 2024
 corpus_bytes = {name: LLAMA_TOKENS * np.dtype(name).itemsize for name in DTYPES}
 largest_id = {name: int(np.iinfo(name).max) for name in DTYPES}
 for name in DTYPES:
-    print(f"{name:7}{corpus_bytes[name] / 1e12:5.1f} TB, ids up to {largest_id[name]:,}")
+    print(f"{name:7}{corpus_bytes[name] / 1e12:5.1f} TB, ids to {largest_id[name]:,}")
 
 last_id = np.array([LLAMA_3_VOCAB_SIZE - 1])
 wrapped_id = int(last_id.astype(np.uint16)[0])  # the upper bits are dropped
@@ -342,7 +342,7 @@ SOURCES: dict[str, Callable[[], Iterator[Any]]] = {
     "loader_2": lambda: iter(make_loader(NUM_BATCHES, 2)),
 }
 measured_loading = {name: time_batches(make) for name, make in SOURCES.items()}
-measured_rates = {n: found["tokens_per_second"] for n, found in measured_loading.items()}
+measured_rates = {n: t["tokens_per_second"] for n, t in measured_loading.items()}
 needed = NEEDED_TOKENS_PER_SECOND
 measured_supply_ratio = {n: rate / needed for n, rate in measured_rates.items()}
 for name, rate in measured_rates.items():
