@@ -136,8 +136,11 @@ class Snippet:
     @property
     def data(self) -> list[Path]:
         """The files beside it that it or a module that it imports says it reads: [tool.ledger] data."""
+        return self._data_of(self._neighbours())
+
+    def _data_of(self, neighbours: list[Snippet]) -> list[Path]:
         files = []
-        for script in (self, *self._neighbours()):
+        for script in (self, *neighbours):
             if problems := list(script._settings_problems()):
                 raise LedgerError(problems)
             files += [script.path.with_name(name) for name in script._data]
@@ -229,8 +232,10 @@ class Snippet:
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in self.data]
-        return _hash(self, tuple(self._neighbours()), tuple(digests))
+        neighbours = self._neighbours()
+        data = self._data_of(neighbours)
+        digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in data]
+        return _hash(self, tuple(neighbours), tuple(digests))
 
     @property
     def neighbours(self) -> set[str]:

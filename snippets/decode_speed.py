@@ -68,8 +68,8 @@ matrix = torch.randn(measured_numbers, dtype=dtype, device=device).view(-1, 2_04
 vector, block = matrix[0].clone(), matrix[:2_048].clone()
 predicted_bytes_per_second = matrix.nbytes / seconds(partial(torch.mv, matrix, vector))
 predicted_flop_per_second = 2 * 2_048**3 / seconds(partial(torch.mm, block, block))
-rates = predicted_bytes_per_second, predicted_flop_per_second
-measured_server = Server(*rates, measured_bits, measured_width)
+measured_rates = predicted_bytes_per_second, predicted_flop_per_second
+measured_server = Server(*measured_rates, measured_bits, measured_width)
 del matrix
 print(f"reads {predicted_bytes_per_second / 1e9:.1f} GB/s, ", end="")
 print(f"multiplies {predicted_flop_per_second / 1e9:.0f} GFLOP/s")

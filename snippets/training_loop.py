@@ -314,12 +314,10 @@ measured_curves = {name: thin(losses.tolist(), 8) for name, losses in means}
 
 
 # --8<-- [start:kill]
-spec = importlib.util.find_spec("training_loop")  # saved beside your code
-program = str(spec.origin if spec else "training_loop.py")
-
-
 def train_and_kill(path: Path, kill_step: int) -> int:
     """Trains in another process, kills it from kill_step on; its exit code."""
+    spec = importlib.util.find_spec("training_loop")  # saved beside your code
+    program = str(spec.origin if spec else "training_loop.py")
     command = [sys.executable, program, "--train", str(path), "1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
 from ledger.fill.bundle import bundle
+from ledger.fill.check import configured_device
 from ledger.record import Record
 from ledger.run import run
 from ledger.snippet import Snippet
@@ -100,26 +100,24 @@ def address() -> str:
 def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
     """Both languages, built strictly from the committed records alone."""
     folder = tmp_path_factory.mktemp("site")
-    for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", folder / "zh", "zh/")):
-        environment = {**os.environ, "LOCAL": "0", "SITE_URL": address + suffix, "NO_MKDOCS_2_WARNING": "1"}
-        command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
-        built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        assert built.returncode == 0, built.stdout + built.stderr
-    bundle(Book(ROOT), folder, address, local=False)
+    build(ROOT, folder, address)
     return folder
+
+
+def build(root: Path, folder: Path, url: str) -> None:
+    """The whole site of the book at root, in both languages, for that address."""
+    for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", folder / "zh", "zh/")):
+        environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
+        command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
+        built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        assert built.returncode == 0, built.stdout + built.stderr
+    bundle(Book(root), folder, url, local=False)
 
 
 # A book with many devices
 
 
-def configured_device() -> str:
-    """The default_device of mkdocs.yml, whose custom tags no plain reader knows."""
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    extension = yaml.safe_load(text[text.index("  ledger.fill:") :].partition("\n\n")[0].replace("!ENV", ""))
-    return str(extension["ledger.fill"]["default_device"])
-
-
-PUBLISHED = configured_device()
+PUBLISHED = configured_device(Book(ROOT))
 MADE_UP = "made-up-gpu"  # for tests alone: its numbers are those of the published device times a thousand
 MADE_UP_NAME = "MADE-UP GPU <b>no measurement</b>"
 NUM_DEVICES = 10
@@ -161,12 +159,7 @@ def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             ).write(root / "measurements" / device / path.name)
     site = root / "site"
     with serve(site) as url:
-        for config, folder, suffix in (("mkdocs.yml", site, ""), ("mkdocs.zh.yml", site / "zh", "zh/")):
-            environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
-            command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(folder)]
-            built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-            assert built.returncode == 0, built.stdout + built.stderr
-        bundle(Book(root), site, url, local=False)
+        build(root, site, url)
         yield Served(url, site)
 
 

@@ -106,20 +106,26 @@ def duration(seconds: float) -> list[str]:
     return [f"{1000 * seconds:.3g}", "milliseconds"]
 
 
-def shown(found: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of an answer as text, but for words, which each language has of its own."""
+def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
+    """What the answers to a training and to serving have in common."""
     count = found["parameters"]
     return {
         "parameters": f"{count['total']:,}",
         "active": f"{count['active']:,}",
-        "trained": f"{count['trained']:,}",
         "lines": {line: gib(size) for line, size in found["memory_bytes"].items() if size and line != "total"},
         "total": gib(found["memory_bytes"]["total"]),
         "card": gib(found["gpu_bytes"]),
         "headroom": gib(abs(found["headroom_bytes"])),
-        "micro_batch": f"{found['largest_micro_batch']:,}",
         "context": f"{found['longest_context']:,}",
         "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
+    }
+
+
+def shown(found: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of an answer as text, but for words, which each language has of its own."""
+    return shown_of_both(found) | {
+        "trained": f"{found['parameters']['trained']:,}",
+        "micro_batch": f"{found['largest_micro_batch']:,}",
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),
@@ -160,21 +166,12 @@ def rung(step: dict[str, Any], step_seconds: float) -> dict[str, Any]:
 
 def shown_serving(found: dict[str, Any]) -> dict[str, Any]:
     """The same of an answer to what serving takes."""
-    count = found["parameters"]
-    return {
-        "parameters": f"{count['total']:,}",
-        "active": f"{count['active']:,}",
-        "lines": {line: gib(size) for line, size in found["memory_bytes"].items() if size and line != "total"},
-        "total": gib(found["memory_bytes"]["total"]),
-        "card": gib(found["gpu_bytes"]),
-        "headroom": gib(abs(found["headroom_bytes"])),
+    return shown_of_both(found) | {
         "token_cache": kib(found["token_bytes"]),
         "user_cache": gib(found["user_bytes"]),
         "users": f"{found['users']:,}",
         "fit": f"{found['users_that_fit']:,}",
         "in_time": None if found["users_in_time"] is None else f"{found['users_in_time']:,}",
-        "context": f"{found['longest_context']:,}",
-        "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
         "token": duration(found["token_seconds"]),
         "latency": duration(found["latency_seconds"]) if found["latency_seconds"] else None,
         "each": significant(found["each_per_second"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ WORDS = {
     "en": {
         "about": "Each page below is Markdown with its numbers filled in, measured on {device}. The same pages are in "
         "Chinese, listed at {other}. Numbers that depend on the machine name it when they are quoted elsewhere.",
-        "line": "- [{title}]({address}index.md): {description}",
     },
     "zh": {
         "about": "下面每一页都是填好数字的 Markdown，数字测自 {device}。英文版的各页列在 {other}。"
         "与机器有关的数字，引用时请一并写明机器。",
-        "line": "- [{title}]({address}index.md): {description}",
     },
 }
 
@@ -45,11 +42,11 @@ def llms(book: Book, language: str, site: str, other: str, device: str) -> str:
         lines = [f"## {title}", ""]
         for path in [pages] if isinstance(pages, str) else pages:
             if path.endswith(".md"):
-                lines += _line(words["line"], book.docs / language / path, site)
+                lines.append(_line(book.docs / language / path, site))
         sections.append("\n".join(lines))
     return "\n\n".join([*head, *sections]) + "\n"
 
 
-def _line(form: str, path: Path, site: str) -> Iterator[str]:
+def _line(path: Path, site: str) -> str:
     said = front_matter(path)
-    yield form.format(title=said["title"], address=address_of(site, path.stem), description=said["description"])
+    return f"- [{said['title']}]({address_of(site, path.stem)}index.md): {said['description']}"
