@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     "memory": (
         Formula("elements", r"n \cdot b",
             "number-formats.md#memory", "number_formats:measure",
-            "matrix_bytes.bf16", "measured_written_bytes"),
+            "matrix_bytes.fp8_e4m3", "measured_written_bytes"),
         Formula("position", r"o + i\,s_0 + j\,s_1",
             "storage-and-strides.md#strides", "storage_and_strides:views",
             "position", "paths.row.2"),

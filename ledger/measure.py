@@ -86,6 +86,7 @@ class Measurement:
         seen = self._times()
         failed = self.run()
         self.force = False
+        self._todo(failed, {})  # reads every snippet, so that the first edit need not
         while True:
             time.sleep(0.2)
             try:
@@ -96,6 +97,7 @@ class Measurement:
                 seen = now
                 try:
                     failed = self.run(failed)
+                    (self.folder / ".looked").touch()  # a preview of the pages follows, whatever came of it
                 except OSError as error:  # a full disk may have room when the next change comes
                     print(explain(error), file=sys.stderr)
 

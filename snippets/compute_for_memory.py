@@ -197,7 +197,7 @@ logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
 # --8<-- [start:time_steps]
 measured_on_gpu = torch.cuda.is_available()
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"
-TIMED = GPT2_SMALL if measured_on_gpu else replace(gpt2(128, 2, 2), vocab=512, positions=128)  # on a CPU a toy
+TIMED = GPT2_SMALL if measured_on_gpu else replace(gpt2(128, 2, 2), vocab=512, positions=64)  # on a CPU a toy
 measured_sizes = {"layers": TIMED.layers, "d_model": TIMED.d_model, "batch": 8, "seq_len": TIMED.positions}
 
 

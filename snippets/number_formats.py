@@ -370,11 +370,11 @@ def bytes_in_use() -> int | None:
 
 
 measured_before = bytes_in_use() or 0
-matrix = torch.ones(D_MODEL, D_FF, dtype=torch.bfloat16, device=get_device())
+matrix = torch.ones(D_MODEL, D_FF, dtype=torch.float8_e4m3fn, device=get_device())
 measured_after = bytes_in_use()
 measured_written_bytes = measured_after and measured_after - measured_before
-measured_written_ratio = divide(measured_written_bytes, matrix_bytes["bf16"])
-print("predicted", matrix_bytes["bf16"], "bytes, measured", measured_written_bytes)
+measured_written_ratio = divide(measured_written_bytes, matrix_bytes["fp8_e4m3"])
+print("predicted", matrix_bytes["fp8_e4m3"], "measured", measured_written_bytes)
 del matrix
 # --8<-- [end:measure]
 

@@ -364,9 +364,11 @@ def test_a_bundle_holds_a_pages_snippets_and_all_that_they_import(small_book: Bo
     for name, source in sources.items():
         (small_book.snippets / f"{name}.py").write_text(source)
     (small_book.snippets / "table.txt").write_text("read by a module\n")
+    page = small_book.docs / "en" / "page.md"
+    page.write_text(f'{page.read_text()}\n```python\n--8<-- "snippets/quoted.py"\n```\n')
     site = small_book.root / "site"
     (site / "page").mkdir(parents=True)
-    (site / "page" / "index.html").write_text('<a href="../snippets/quoted.py">quoted.py</a>')
+    (site / "page" / "index.html").write_text("")
     assert ledger(small_book, "bundle", str(site)) == 0
     with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
         names = ("good.py", "quoted.py", "table.py", "table.txt", "toolkit.py")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.livereload import LiveReloadServer
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import CountHandler
@@ -45,9 +46,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_pre_page(page: Page, config: MkDocsConfig, files: Files) -> Page:
-    if last_build and page.file.src_uri.endswith(".md"):
+    if last_build and is_ours(page):
         page.render = partial(last_build.render, page)  # type: ignore[method-assign]
     return page
+
+
+def on_serve(server: LiveReloadServer, config: MkDocsConfig, builder: object) -> LiveReloadServer:
+    """Watches the pages without the snippets, which lie behind a link: those are run first, and then looked at."""
+    server.unwatch(config.docs_dir)
+    server.watch(config.docs_dir, recursive=False)
+    for folder in Path(config.docs_dir).iterdir():
+        if folder.is_dir() and folder.name != "snippets":
+            server.watch(str(folder))
+    return server
 
 
 class Reuse:
@@ -71,7 +82,6 @@ class Reuse:
         search: Any = config.plugins["material/search"]
         self.index = search.search_index
         self.index.add_entry_from_context = self.add_to_index
-        self.entries: dict[str, list[Any]] = {}  # of the search index, by page, where they are known
 
     def key(self, page: Page, snippets: set[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
@@ -79,24 +89,26 @@ class Reuse:
             ((self.snippets / f"{name}.py").read_bytes(), *(self.records[device].get(name) for device in self.records))
             for name in sorted(snippets)
         ]
-        return digest(self.common, page.file.src_uri, page.markdown, shown)
+        return digest(self.common, page.file.src_uri, page.markdown if is_ours(page) else page.content, shown)
 
     def path(self, page: Page) -> Path:
         return self.folder / f"{page.file.src_uri.replace('/', '+')}.pickle"
 
+    def kept(self, page: Page) -> dict[str, Any]:
+        """What the last build made of a page that has not changed since; empty if it has."""
+        try:
+            kept: dict[str, Any] = pickle.loads(self.path(page).read_bytes())
+            return kept if kept["key"] == self.key(page, kept["snippets"]) else {}
+        except Exception:  # absent, of another version, of a snippet that is gone
+            return {}
+
     def render(self, page: Page, config: MkDocsConfig, files: Files) -> None:
         """What Page.render does, or what it did."""
-        try:
-            kept = pickle.loads(self.path(page).read_bytes())
-            unchanged = kept["key"] == self.key(page, kept["snippets"])
-        except Exception:  # absent, of another version, of a snippet that is gone
-            unchanged = False
-        if unchanged:
+        if kept := self.kept(page):
             for name in RENDERED:
                 setattr(page, name, kept[name])
             links = {files.get_file_from_path(path): anchors for path, anchors in kept["links"].items()}
             page.links_to_anchors = {file: anchors for file, anchors in links.items() if file}
-            self.entries[page.file.src_uri] = kept["entries"]
             return
         self.source.touched.clear()
         logging.getLogger("mkdocs").addHandler(warnings := CountHandler(level=logging.WARNING))
@@ -111,12 +123,12 @@ class Reuse:
 
     def add_to_index(self, page: Page) -> None:
         """What the search plugin's index does for a page, or what it did; then the page is kept for the next build."""
-        if page.file.src_uri in self.entries:
-            self.index.entries += self.entries[page.file.src_uri]
+        if kept := self.kept(page):
+            self.index.entries += kept["entries"]
             return
         before = len(self.index.entries)
         type(self.index).add_entry_from_context(self.index, page)
-        snippets = page.meta.pop("reuse", None)
+        snippets = page.meta.pop("reuse", None if is_ours(page) else set())
         if snippets is None:
             return
         kept = {name: getattr(page, name) for name in RENDERED} | {
@@ -127,6 +139,11 @@ class Reuse:
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path(page).write_bytes(pickle.dumps(kept))
+
+
+def is_ours(page: Page) -> bool:
+    """Whether it is Markdown: of a notebook, which a plugin converts, only what search knows of it is kept."""
+    return page.file.src_uri.endswith(".md")
 
 
 def imported(book: Book) -> set[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ledger.book import Book
 from ledger.fill.chapter import INCLUDE
@@ -20,7 +20,6 @@ from ledger.fill.plain import address_of, front_matter, markdown, parts
 from ledger.fill.quote import Source, open_source
 from ledger.snippet import Snippet
 
-LINKED = re.compile(r'href="(?:\.\./)*snippets/(\w+)\.py"')  # where a page says where its numbers come from
 CODE = ("ledger/**/*.py", "figures/*.py", "mkdocs*.yml")  # what every page's text depends on, besides its own sources
 LANGUAGES = {"en": "", "zh": "zh/"}  # and where in the site
 SITE = "https://site.invalid/"  # stands for the site's address in what is kept
@@ -35,10 +34,6 @@ def bundle(book: Book, site: Path, address: str = "/", local: bool = True) -> No
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
-    for source in sorted((book.docs / "en").glob("*.md")):
-        page = site / ("" if source.stem == "index" else source.stem) / "index.html"
-        if names := snippets_of(source, page):
-            _zip(downloads / f"{source.stem}.zip", book.root, with_neighbours(book, names))
     _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
     texts = Texts(book, local)
     for language, folder in LANGUAGES.items():
@@ -49,9 +44,19 @@ def bundle(book: Book, site: Path, address: str = "/", local: bool = True) -> No
             if not place.is_dir():
                 continue
             move(place / "index.html")
-            for suffix, text in texts.of(source, language).items():
+            made = texts.of(source, language)
+            for suffix, text in made.texts.items():
                 path = place / "index.md" if suffix == "md" else downloads / f"{source.stem}.{language}.{suffix}"
                 path.write_text(text.replace(SITE, address), encoding="utf-8")
+            if language == "en" and made.files:
+                _zip(downloads / f"{source.stem}.zip", book.root, [book.snippets / name for name in made.files])
+
+
+class Taken(NamedTuple):
+    """What a reader can take along of a page."""
+
+    texts: dict[str, str]  # by the ending of its file's name: md, and ipynb if the page has Python
+    files: list[str]  # of snippets/, with which the page's code runs
 
 
 class Texts:
@@ -73,20 +78,21 @@ class Texts:
         shown = self.source.shown_device
         return self.source.name(shown) if shown in self.source.records.by_device else ""
 
-    def of(self, path: Path, language: str) -> dict[str, str]:
-        """By the ending of its file's name, each form of the page at path: md, and ipynb if it has Python."""
+    def of(self, path: Path, language: str) -> Taken:
+        """Of the page at path."""
         kept_at = self.folder / language / f"{path.stem}.json"
         try:
-            kept = json.loads(kept_at.read_text(encoding="utf-8"))
-            if kept["stamp"] == self.stamp(path, kept["snippets"]):
-                return dict(kept["texts"])
-        except (OSError, ValueError, KeyError, TypeError):  # absent, or of another version
+            stamp, *kept = json.loads(kept_at.read_text(encoding="utf-8"))
+            taken = Taken(*kept)
+            if stamp == self.stamp(path, taken.files):
+                return taken
+        except (OSError, ValueError, TypeError):  # absent, or of another version
             pass
-        texts, snippets = self.make(path, language)
+        taken = self.make(path, language)
         kept_at.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"stamp": self.stamp(path, snippets), "snippets": snippets, "texts": texts}
+        kept = [self.stamp(path, taken.files), *taken]
         kept_at.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
-        return texts
+        return taken
 
     def listed(self, language: str) -> str:
         """llms.txt, which says whose numbers the pages hold."""
@@ -100,14 +106,13 @@ class Texts:
             self.book.set_done(task, stamp)
         return kept_at.read_text(encoding="utf-8")
 
-    def stamp(self, path: Path, snippets: list[str]) -> str:
+    def stamp(self, path: Path, files: list[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
         folders = ["snippets", "measurements/*", *([".cache/runs/*"] if self.local else [])]
-        files = [f"{folder}/{name}.*" for folder in folders for name in snippets]
-        return self.common + self.book.stamp(str(path.relative_to(self.book.root)), *files)
+        shown = [f"{folder}/{name}.*" for folder in folders for name in sorted({Path(name).stem for name in files})]
+        return self.common + self.book.stamp(str(path.relative_to(self.book.root)), *shown)
 
-    def make(self, path: Path, language: str) -> tuple[dict[str, str], list[str]]:
-        """The page's texts, and the snippets that they depend on."""
+    def make(self, path: Path, language: str) -> Taken:
         source, site = self.source, SITE + LANGUAGES[language]
         source.touched.clear()
         found = list(parts(Page(source, language), path, site))
@@ -116,14 +121,7 @@ class Texts:
         embedded = embedded_in(path)
         as_notebook = notebook(self.book, found, language, embedded, **said)
         texts = {"md": markdown(found)} | ({"ipynb": as_notebook} if as_notebook else {})
-        snippets = source.touched | embedded
-        reached = {near for name in snippets for near in source.snippet(name).neighbours}
-        return texts, sorted(snippets | reached)
-
-
-def snippets_of(source: Path, page: Path) -> set[str]:
-    """The snippets that a chapter embeds, and those that its built page says its numbers come from."""
-    return embedded_in(source) | set(LINKED.findall(page.read_text(encoding="utf-8")))
+        return Taken(texts, with_neighbours(self.book, source.touched | embedded))
 
 
 def embedded_in(source: Path) -> set[str]:
@@ -132,7 +130,7 @@ def embedded_in(source: Path) -> set[str]:
     return {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
 
 
-def with_neighbours(book: Book, names: set[str]) -> list[Path]:
+def with_neighbours(book: Book, names: set[str]) -> list[str]:
     """The files of these snippets, and of the modules and data beside them without which they would not run.
 
     A file of the same name with another ending, such as a script that starts a snippet on a cluster, comes along.
@@ -140,7 +138,7 @@ def with_neighbours(book: Book, names: set[str]) -> list[Path]:
     snippets = [Snippet.read(path) for name in names if (path := book.snippets / f"{name}.py").is_file()]
     reached = {name for snippet in snippets for name in (snippet.name, *snippet.neighbours)}
     data = {path for snippet in snippets for path in snippet.data}
-    return sorted(data.union(*(book.snippets.glob(f"{name}.*") for name in reached)))
+    return sorted(path.name for path in data.union(*(book.snippets.glob(f"{name}.*") for name in reached)))
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:

@@ -18,7 +18,7 @@ DATA = re.compile(r"<div hidden id='ledger-data' data-json='([^']*)'></div>")
 FIRST = re.compile(r'<select[^>]*id="device-choice".*?<option value="([^"]*)"', re.DOTALL)
 VARIANT = re.compile(r'(<template class="variant"[^>]*)>(.*?)</template>', re.DOTALL)
 DEVICES = re.compile(r'data-devices="([^"]*)"')
-ROW = re.compile(r'\s*<tr data-device="([^"]*)">.*?</tr>', re.DOTALL)
+ROW = re.compile(r'<tr data-device="([^"]*)">.*?</tr>\s*', re.DOTALL)
 
 
 def move(page: Path) -> None:
