@@ -76,9 +76,9 @@ HOURS = [
     Case(
         "hours",
         "Llama 3.1 405B",
-        "15T",
+        "15.6T",  # by its report, section 1: arXiv 2407.21783
         30.84e6,
-        gpu_hours("15T", 8192, H100, model="llama-3.1-405b"),
+        gpu_hours("15.6T", 8192, H100, model="llama-3.1-405b"),
         "llama3.1",
         "30.84M",
     ),

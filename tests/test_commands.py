@@ -66,7 +66,10 @@ def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> Non
         try:
             wait_for(32)
             (small_book.snippets / "good.py").write_text("1 / 0\n")  # an error on the way stops nothing
-            time.sleep(0.5)
+            deadline = time.monotonic() + 30
+            while not (path.parent / ".looked").exists():  # and a preview of the pages hears of it
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
             (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
             wait_for(33)
         finally:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from material.plugins.search.plugin import SearchIndex
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
+from mkdocs.livereload import LiveReloadServer
 from mkdocs.structure.pages import Page
 
 from ledger.__main__ import main
 from ledger.book import Book
 
 ROOT = Path(__file__).parent.parent
+REUSE: Any = importlib.import_module("docs.theme.reuse")  # mypy knows it by another name
 CONFIG = f"""\
 site_name: Small
 docs_dir: docs/en
@@ -135,3 +141,37 @@ def test_what_is_published_is_made_anew(project: Book, monkeypatch: pytest.Monke
     for _ in range(2):
         assert make(monkeypatch)[0] == {"page.md", "other.md", "plain.md"}
     assert os.listdir(project.cache / "pages") == ["en"]
+
+
+def test_what_search_knows_of_a_notebook_is_kept(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.root / "mkdocs.yml").write_text(
+        CONFIG.replace("LOCAL", "true").replace("{ search: {} }", "{ search: {}, mkdocs-jupyter: { execute: false } }")
+    )
+    path, indexed = project.docs / "en" / "lab.ipynb", []
+
+    def lab(text: str) -> str:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id="1")])
+        path.write_text(nbformat.writes(notebook))
+        indexed.clear()
+        return str(make(monkeypatch)[1]["search"])
+
+    def create(self: SearchIndex, section: object, toc: object, url: str, page: Page) -> None:
+        indexed.append(page.file.src_uri)
+        original(self, section, toc, url, page)
+
+    original = SearchIndex.create_entry_for_section
+    monkeypatch.setattr(SearchIndex, "create_entry_for_section", create)
+    first = lab("# Lab")
+    assert "lab.ipynb" in indexed
+    assert lab("# Lab") == first and indexed == []
+    assert "Other lab" in lab("# Other lab") and {*indexed} == {"lab.ipynb"}
+
+
+def test_a_preview_waits_for_snippets_to_be_run(project: Book) -> None:
+    docs = project.docs / "en"
+    (docs / "labs").mkdir()
+    server = LiveReloadServer(lambda: None, "127.0.0.1", 0, "site")
+    server.watch(str(docs))
+    REUSE.on_serve(server, load_config("mkdocs.yml"), None)
+    watched = {Path(path).name: watch.is_recursive for path, watch in server._watch_refs.items()}
+    assert watched == {"en": False, "labs": True, "measurements": True}
