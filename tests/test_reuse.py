@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from material.plugins.search.plugin import SearchIndex
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
@@ -22,6 +21,7 @@ from ledger.book import Book
 
 ROOT = Path(__file__).parent.parent
 REUSE: Any = importlib.import_module("docs.theme.reuse")  # mypy knows it by another name
+INDEX: Any = importlib.import_module("material.plugins.search.plugin").SearchIndex
 CONFIG = f"""\
 site_name: Small
 docs_dir: docs/en
@@ -147,20 +147,21 @@ def test_what_search_knows_of_a_notebook_is_kept(project: Book, monkeypatch: pyt
     (project.root / "mkdocs.yml").write_text(
         CONFIG.replace("LOCAL", "true").replace("{ search: {} }", "{ search: {}, mkdocs-jupyter: { execute: false } }")
     )
-    path, indexed = project.docs / "en" / "lab.ipynb", []
+    path = project.docs / "en" / "lab.ipynb"
+    indexed: list[str] = []
 
     def lab(text: str) -> str:
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id="1")])
-        path.write_text(nbformat.writes(notebook))
+        cell = {"cell_type": "markdown", "id": "1", "metadata": {}, "source": text}
+        path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
         indexed.clear()
         return str(make(monkeypatch)[1]["search"])
 
-    def create(self: SearchIndex, section: object, toc: object, url: str, page: Page) -> None:
+    def create(self: object, section: object, toc: object, url: str, page: Page) -> None:
         indexed.append(page.file.src_uri)
         original(self, section, toc, url, page)
 
-    original = SearchIndex.create_entry_for_section
-    monkeypatch.setattr(SearchIndex, "create_entry_for_section", create)
+    original = INDEX.create_entry_for_section
+    monkeypatch.setattr(INDEX, "create_entry_for_section", create)
     first = lab("# Lab")
     assert "lab.ipynb" in indexed
     assert lab("# Lab") == first and indexed == []
@@ -174,4 +175,5 @@ def test_a_preview_waits_for_snippets_to_be_run(project: Book) -> None:
     server.watch(str(docs))
     REUSE.on_serve(server, load_config("mkdocs.yml"), None)
     watched = {Path(path).name: watch.is_recursive for path, watch in server._watch_refs.items()}
+    server.server_close()
     assert watched == {"en": False, "labs": True, "measurements": True}

@@ -37,7 +37,7 @@ def llms(book: Book, language: str, site: str, other: str, device: str) -> str:
     head = [f"# {config['site_name']}", f"> {config['site_description']}"]
     head.append(words["about"].format(device=device, other=f"{other}llms.txt"))
     sections = []
-    for entry in config["nav"]:
+    for entry in config.get("nav", []):
         ((title, pages),) = entry.items()
         lines = [f"## {title}", ""]
         for path in [pages] if isinstance(pages, str) else pages:
