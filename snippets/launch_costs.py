@@ -34,12 +34,13 @@ def synchronize() -> None:
 # --8<-- [start:calls]
 SMALL = 32
 
-vector = torch.zeros(SMALL, device=get_device())
-matrix = torch.zeros(SMALL, SMALL, device=get_device())
+device = get_device()
+vector = torch.zeros(SMALL, device=device)
+matrix = torch.zeros(SMALL, SMALL, device=device)
 out = torch.empty_like(matrix)
 
 CALLS: dict[str, Callable[[], Any]] = {
-    "empty": lambda: torch.empty(SMALL, device=get_device()),  # no kernel
+    "empty": lambda: torch.empty(SMALL, device=device),  # no kernel
     "add": lambda: vector.add_(1),
     "product": lambda: torch.mm(matrix, matrix, out=out),
 }

@@ -111,7 +111,7 @@ Printed on DEVICE
 |---|---|
 | 32 B | `a|b` |
 
-Not measured yet: never.
+No device here has: never.
 
 *Figure: A drawing: small.*
 
