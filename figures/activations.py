@@ -86,7 +86,7 @@ def claim(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """A training step: its parts when the backward pass begins, their sum, and the napkin's."""
     kinds = ("gpt2_bf16", "gpt2_fp32", "llama_bf16")
-    rows = [["", *(labels[kind] for kind in kinds)]]
+    rows = [[labels["part"], *(labels[kind] for kind in kinds)]]
     for name in ("weights", "optimizer", "activations", "logit_gradients", "peak", "napkin"):
         quotes = (f"activations.steps.{kind}.{name}_bytes" for kind in kinds)
         rows.append([labels[name], *(f"{{{{ {quote} }}}}" for quote in quotes)])
@@ -95,7 +95,7 @@ def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 
 def measured(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """The peaks of GPT-2's steps as predicted and as a GPU's allocator counts them."""
-    rows = [["", labels["predicted"], labels["measured"], labels["ratio"]]]
+    rows = [[labels["step"], labels["predicted"], labels["measured"], labels["ratio"]]]
     for kind in ("gpt2_bf16", "gpt2_fp32"):
         names = (f"steps.{kind}.peak_bytes", f"measured_peak_bytes.{kind}", f"measured_peak_ratio.{kind}")
         rows.append([labels[kind], *(f"{{{{ activations.{name} }}}}" for name in names)])

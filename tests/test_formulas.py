@@ -41,7 +41,6 @@ FORMULAS_WITHOUT_A_ROW = {
     "training-loop.md#data": (1, DEFINES),
     "counting-flops.md#count-or-speed": (1, PART),
     "gpt2-parameters.md#block": (1, PART),
-    "index.md#first-measurement": (1, PART),
     "models-and-initialization.md#count": (1, PART),
     "models-and-initialization.md#scale": (1, PART),
     "roofline.md#ridge": (1, PART),

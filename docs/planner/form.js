@@ -37,7 +37,7 @@ class Planner {
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", () => this.show(true));
     this.restore();
-    this.show(false);
+    setTimeout(() => this.show(false)); // the page is drawn first
   }
 
   get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }

@@ -1,7 +1,7 @@
-"""Makes pages light: code without spans that have no colour, code and formulas left out of the search index.
+"""Makes pages light: code without spans that nothing needs, code and formulas left out of the search index.
 
-A third of a page's elements would be spans of names and brackets in the colour of all code. Every first visit loads the
-search index, and prose names what its code is about.
+A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code to
+which no number leads. Every search loads the index, and prose names what its code is about.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
 PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
+LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
+LED_TO = re.compile(r"#(__span-\d+-\d+)")
 NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
 
 
@@ -28,6 +30,8 @@ def makeExtension(**options: object) -> LightenExtension:
 class LightenPostprocessor(Postprocessor):
     def run(self, text: str) -> str:
         text = PLAIN_SPAN.sub(r"\1", text)
+        led_to = {*LED_TO.findall(text)}
+        text = LINE.sub(lambda line: line[0] if line[1] in led_to else line[2], text)
         for start in NOT_SEARCHED:
             text = text.replace(start, f"{start} data-search-exclude")
         return text

@@ -152,16 +152,17 @@
   new MutationObserver(reach).observe(document.documentElement, { childList: true, subtree: true });
   reach(); // a page without code may have no change to come
 
-  /* Code wider than its frame, likewise: the theme sees to it when it comes into sight. Here a few blocks at a time, when
-     nothing else is to be done. */
+  /* Code wider than its frame, likewise: the theme sees to it when it comes into sight. Here a few milliseconds' worth of
+     blocks at a time, when nothing else is to be done. */
   const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 200, { timeRemaining: () => 0 }));
   function reachCode() {
     const blocks = [...document.querySelectorAll("pre > code:not([tabindex])")];
     whenIdle(function some(rest) {
+      const until = performance.now() + 6;
       do {
         const code = blocks.pop();
         if (code?.scrollWidth > code?.clientWidth) code.tabIndex = 0;
-      } while (blocks.length && rest.timeRemaining() > 2);
+      } while (blocks.length && rest.timeRemaining() > 2 && performance.now() < until);
       if (blocks.length) whenIdle(some);
     });
   }
