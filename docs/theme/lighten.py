@@ -1,7 +1,7 @@
 """Makes pages light: code without spans that nothing needs, code and formulas left out of the search index.
 
-A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code to
-which no number leads. Every search loads the index, and prose names what its code is about.
+A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code
+to which no number leads. Every search loads the index, and prose names what its code is about.
 """
 
 from __future__ import annotations
