@@ -82,6 +82,7 @@ class Reuse:
         search: Any = config.plugins["material/search"]
         self.index = search.search_index
         self.index.add_entry_from_context = self.add_to_index
+        self.taken: dict[str, dict[str, Any]] = {}  # from the last build, by page
 
     def key(self, page: Page, snippets: set[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
@@ -105,6 +106,7 @@ class Reuse:
     def render(self, page: Page, config: MkDocsConfig, files: Files) -> None:
         """What Page.render does, or what it did."""
         if kept := self.kept(page):
+            self.taken[page.file.src_uri] = kept
             for name in RENDERED:
                 setattr(page, name, kept[name])
             links = {files.get_file_from_path(path): anchors for path, anchors in kept["links"].items()}
@@ -123,7 +125,7 @@ class Reuse:
 
     def add_to_index(self, page: Page) -> None:
         """What the search plugin's index does for a page, or what it did; then the page is kept for the next build."""
-        if kept := self.kept(page):
+        if kept := self.taken.get(page.file.src_uri) if is_ours(page) else self.kept(page):
             self.index.entries += kept["entries"]
             return
         before = len(self.index.entries)
