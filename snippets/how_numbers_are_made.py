@@ -7,7 +7,7 @@
 # --8<-- [start:setup]
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -180,25 +180,6 @@ device_names = [name for name in NAMES if depends_on_device(name)]
 assert device_names == ["copy_bytes_per_second", "measured_peak_bytes", "bf16_mfu"]
 print(*device_names)
 # --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
-TIMES_SECONDS = (0.0200, 0.0010, 0.0010, 0.0012, 0.0013)  # the first loads a library
-WARM_SECONDS = TIMES_SECONDS[1:]
-
-
-def mean_over_median(seconds: Sequence[float]) -> float:
-    return statistics.mean(seconds) / statistics.median(seconds)
-
-
-mean_over_median_ratio = mean_over_median(TIMES_SECONDS)
-warm_mean_over_median_ratio = mean_over_median(WARM_SECONDS)
-
-assert mean_over_median_ratio > 4
-assert abs(warm_mean_over_median_ratio - 1) < 0.1
-print(f"mean / median, all five: {mean_over_median_ratio:.2f}")
-print(f"without the first call: {warm_mean_over_median_ratio:.2f}")
-# --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
