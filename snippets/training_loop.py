@@ -327,8 +327,8 @@ def train_and_kill(path: Path, kill_step: int) -> int:
     return process.returncode
 
 
-killed = folder / "killed.pt"
-measured_exit_code = train_and_kill(killed, kill_step=random.randint(100, 300))
+killed = folder / "killed.pt"  # a step is reported before it is saved
+measured_exit_code = train_and_kill(killed, kill_step=random.randint(101, 300))
 measured_saved_step = read_checkpoint(killed)["step"]
 print("exit code", measured_exit_code, " last checkpoint: step", measured_saved_step)
 assert measured_exit_code != 0 and measured_saved_step >= 100
