@@ -13,6 +13,8 @@ PORT_en := 8000
 PORT_zh := 8001
 BIN := .venv/bin
 READY := .venv/ready-$(TORCH)
+BUILD := $(BIN)/python -m mkdocs build
+BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export LOCAL SITE_URL
 export NO_MKDOCS_2_WARNING := 1
@@ -27,10 +29,10 @@ endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
 	mkdir -p .cache; exec 9>.cache/site.lock; $(BIN)/python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; \
 	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true); \
-	$(BIN)/python -m mkdocs build & english=$$!; \
-	SITE_URL=$(SITE_URL)zh/ $(BIN)/python -m mkdocs build -f mkdocs.zh.yml -d .cache/site-zh; chinese=$$?; \
-	wait $$english && test $$chinese = 0 && rm -rf site/zh && mv .cache/site-zh site/zh && \
-	$(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
+	side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }; \
+	side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
+	rm -rf site/zh && mv .cache/site-zh site/zh && \
+	side_by_side "$(BUNDLE) --language en" "$(BUNDLE) --language zh"
 
 # A snippet that changes is run again, its new record makes the page show the new numbers. `make serve LANGUAGE=zh`, at
 # the next port, can run beside it.

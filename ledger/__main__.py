@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     bundle = commands.add_parser("bundle", help=help_text, description=help_text)
     bundle.add_argument("site", type=Path, help="the folder of the built site")
     bundle.add_argument("--address", default="/", help="where the site will stand, for links that lead back to it")
+    bundle.add_argument("--language", action="append", choices=["en", "zh"], help="leave the other one to a run beside")
     bundle.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
     help_text = "list every device's records (fresh, stale or absent), and timings that this machine no longer confirms"
     commands.add_parser("status", help=help_text, description=help_text)
@@ -122,9 +123,9 @@ def _check(book: Book, options: argparse.Namespace) -> int:
 
 
 def _bundle(book: Book, options: argparse.Namespace) -> int:
-    from ledger.fill.bundle import bundle
+    from ledger.fill.bundle import LANGUAGES, bundle
 
-    bundle(book, options.site, options.address, local=not options.committed)
+    bundle(book, options.site, options.address, not options.committed, options.language or LANGUAGES)
     return 0
 
 

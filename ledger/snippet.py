@@ -190,7 +190,7 @@ class Snippet:
     def bindings(self) -> dict[str, Binding]:
         """Every top-level name that does not begin with an underscore."""
         found: dict[str, Binding] = {}
-        for name, line, in_loop in _bound_names(self.tree.body, in_loop=False):
+        for name, line, in_loop in (bound for _, names in self._bound for bound in names):
             before = found.get(name, Binding(line, 0, False))
             found[name] = Binding(before.line, before.times + 1, before.in_loop or in_loop)
         return {name: binding for name, binding in found.items() if not name.startswith("_")}
@@ -263,9 +263,19 @@ class Snippet:
         return _imports(self.tree)
 
     @cached_property
+    def _bound(self) -> list[tuple[ast.stmt, list[tuple[str, int, bool]]]]:
+        """Each top-level statement and the names that it binds."""
+        return [(node, list(_bound_names([node], in_loop=False))) for node in self.tree.body]
+
+    @cached_property
     def _owners(self) -> dict[str, ast.stmt]:
         """The top-level statement that binds a name, by name."""
-        return {name: node for node in self.tree.body for name, _, _ in _bound_names([node], in_loop=False)}
+        return {name: node for node, names in self._bound for name, _, _ in names}
+
+    @cached_property
+    def _used(self) -> dict[ast.stmt, set[str]]:
+        """The names that a top-level statement uses, by statement; filled as they are asked for."""
+        return {}
 
     def definitions(self, wanted: set[str]) -> list[str]:
         """The code of the named top-level definitions and of those they use, in the order of the file."""
@@ -276,10 +286,21 @@ class Snippet:
             node = None if name in unhashed else self._owners.get(name)
             if node is not None and node not in nodes:
                 nodes.add(node)
-                todo += [used.id for used in ast.walk(node) if isinstance(used, ast.Name)]
-        lines = self.source.splitlines()
+                if node not in self._used:
+                    self._used[node] = {used.id for used in ast.walk(node) if isinstance(used, ast.Name)}
+                todo += self._used[node]
         ordered = sorted(nodes, key=lambda node: node.lineno)
-        return [_code_only("\n".join(lines[_first_line(node) - 1 : node.end_lineno])) for node in ordered]
+        return [_filled(self._code[_first_line(node) - 1 : node.end_lineno]) for node in ordered]
+
+    @cached_property
+    def _code(self) -> list[str]:
+        """Its lines without comments (section markers stay)."""
+        lines = self.source.splitlines()
+        for token in tokenize.generate_tokens(io.StringIO(self.source).readline):
+            if token.type == tokenize.COMMENT and not MARKER.match(token.string):
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+        return lines
 
 
 @lru_cache(maxsize=256)
@@ -298,7 +319,7 @@ def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...], data: tuple[str, ..
     for script in (snippet, *neighbours):
         for module, names in script._imports.items():
             used.setdefault(module, set()).update(names)
-    parts = [_code_only(snippet.source)]
+    parts = [_filled(snippet._code)]
     for neighbour in neighbours:
         parts += [f"# {neighbour.name}", *neighbour.definitions(used[neighbour.name])]
     return hashlib.sha256("\n".join([*parts, *data]).encode()).hexdigest()
@@ -355,11 +376,6 @@ def _imports(tree: ast.Module) -> dict[str, set[str]]:
     return found
 
 
-def _code_only(source: str) -> str:
-    """Source without comments (section markers stay), trailing space and blank lines."""
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not MARKER.match(token.string):
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
+def _filled(lines: list[str]) -> str:
+    """Lines without trailing space and without those that are blank."""
     return "\n".join(line.rstrip() for line in lines if line.strip())

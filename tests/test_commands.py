@@ -381,6 +381,22 @@ def test_a_bundle_holds_a_pages_snippets_and_all_that_they_import(small_book: Bo
         assert json.loads(archive.read(name))["snippet"] == "good"
 
 
+def test_two_bundles_side_by_side_make_what_one_makes(small_book: Book) -> None:
+    def bundled(name: str, *runs: list[str]) -> dict[str, bytes]:
+        site = small_book.root / name
+        for folder in ("page", "zh/page"):
+            (site / folder).mkdir(parents=True)
+            (site / folder / "index.html").write_text("")
+        for options in runs:
+            assert ledger(small_book, "bundle", str(site), *options) == 0
+        return {str(path.relative_to(site)): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+
+    whole = bundled("whole", [])
+    assert {"page/index.md", "zh/page/index.md", "downloads/page.en.ipynb", "downloads/page.zh.ipynb"} <= {*whole}
+    assert bundled("halves", ["--language", "zh"], ["--language", "en"]) == whole
+    assert "page/index.md" not in bundled("chinese", ["--language", "zh"])
+
+
 def test_recording_needs_torch_and_the_standard_library_alone() -> None:
     code = (
         "import sys\n"

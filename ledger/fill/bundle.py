@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -25,18 +25,21 @@ LANGUAGES = {"en": "", "zh": "zh/"}  # and where in the site
 SITE = "https://site.invalid/"  # stands for the site's address in what is kept
 
 
-def bundle(book: Book, site: Path, address: str = "/", local: bool = True) -> None:
-    """Adds to a built site what can be taken along; `address` is where it will stand.
+def bundle(
+    book: Book, site: Path, address: str = "/", local: bool = True, languages: Collection[str] = tuple(LANGUAGES)
+) -> None:
+    """Adds to a built site what can be taken along of these languages; `address` is where it will stand.
 
     What other devices gave moves out of each page. Beside it lies its text, index.md, and llms.txt lists them. In
-    downloads/ are measurements.zip, <page>.zip for every page that shows or quotes a snippet, and
-    <page>.<language>.ipynb for every page with Python.
+    downloads/ are <page>.<language>.ipynb for every page with Python and, with English, what has no language:
+    measurements.zip, and <page>.zip for every page that shows or quotes a snippet.
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
-    _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
+    if "en" in languages:
+        _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
     texts = Texts(book, local)
-    for language, folder in LANGUAGES.items():
+    for language, folder in ((language, LANGUAGES[language]) for language in languages):
         if (site / folder).is_dir() and (book.root / CONFIGS[language]).is_file():
             (site / folder / "llms.txt").write_text(texts.listed(language).replace(SITE, address), encoding="utf-8")
         for source in sorted((book.docs / language).glob("*.md")):
