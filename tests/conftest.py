@@ -30,7 +30,7 @@ from ledger.snippet import Snippet
 from ledger.units import is_device_value
 
 ROOT = Path(__file__).parent.parent
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and so would what tests stop
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background it is ignored passes that on
 for variable in CHANGE_RESULTS:  # or nothing could be recorded in a small book
     os.environ.pop(variable, None)
 
