@@ -79,6 +79,21 @@ def test_a_copy_button_copies_the_code_as_it_stands_in_the_snippet(page: Page, a
     )
 
 
+def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
+    page.goto(address + "two-questions/")
+    code = page.locator("pre > code:has(> span[id])").first
+    code.scroll_into_view_if_needed()
+    expect(code).to_have_class("md-code__content")  # the theme's script has been at it
+    shown, written = code.evaluate(
+        """code => {
+            const style = getComputedStyle(code);
+            const inner = code.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+            return [inner / parseFloat(style.lineHeight), code.textContent.trimEnd().split("\\n").length];
+        }"""
+    )
+    assert round(shown) == written > 5
+
+
 def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(address + "two-questions/")

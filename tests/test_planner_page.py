@@ -150,6 +150,12 @@ def asked(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlparse(page.url).query)
 
 
+def test_whoever_changes_the_language_at_once_takes_the_question_along(page: Page, address: str) -> None:
+    page.add_init_script("window.setTimeout = () => 0")  # nothing that comes later
+    page.goto(address + "plan/?gpus=96", wait_until="commit")
+    expect(page.locator(".language-switch")).to_have_attribute("href", re.compile("gpus=96"))
+
+
 def test_what_was_asked_survives_links_language_and_back(page: Page, address: str) -> None:
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()

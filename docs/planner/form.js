@@ -37,6 +37,7 @@ class Planner {
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", () => this.show(true));
     this.restore();
+    this.link(); // whoever goes on at once takes along what the address asks
     setTimeout(() => this.show(false)); // the page is drawn first
   }
 
