@@ -108,11 +108,16 @@ def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
 
 def build(root: Path, folder: Path, url: str) -> None:
     """The whole site of the book at root, in both languages, for that address."""
-    for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", folder / "zh", "zh/")):
+    chinese = folder.with_name(f"{folder.name}-zh")  # the English build empties its folder first
+    builds = []
+    for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", chinese, "zh/")):
         environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
         command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
-        built = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-        assert built.returncode == 0, built.stdout + built.stderr
+        pipe, merged = subprocess.PIPE, subprocess.STDOUT
+        builds.append(subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, stderr=merged, text=True))
+    told = [built.communicate()[0] for built in builds]
+    assert not any(built.returncode for built in builds), "\n".join(told)
+    chinese.rename(folder / "zh")
     bundle(Book(root), folder, url, local=False)
 
 
