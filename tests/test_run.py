@@ -180,6 +180,7 @@ STATIC_MISTAKES = {
     "changed in place": ("x_bytes = 1\nx_bytes += 2\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
     "bound in a loop": ("for i in range(2):\n    x_bytes = i\n", r"broken\.py:2: 'x_bytes' is bound in a loop"),
     "bound by a function": ("x_bytes = 1\ndef f():\n    global x_bytes\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
+    "bound in a line": ("x_bytes = 1\ndef f(): global x_bytes\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
     "section unclosed": ("# --8<-- [start:a]\n", r"broken\.py:1: section 'a' is never closed"),
     "section not started": ("# --8<-- [end:a]\n", r"broken\.py:1: section 'a' ends here but was not started"),
     "section twice": (
