@@ -110,6 +110,10 @@ def test_a_number_tells_where_it_is_from_and_leads_to_its_line(page: Page, addre
     expect(card).to_contain_text(record.software["torch"])
     page.keyboard.press("Escape")
     expect(card).to_have_count(0)
+    for distance in (300, -300):  # the number leaves the mouse, and comes back
+        page.evaluate(f"scrollBy(0, {distance})")
+        page.wait_for_timeout(300)
+    expect(card).to_have_count(0)
 
 
 def test_every_number_of_a_page_is_listed_with_its_line(page: Page, address: str) -> None:

@@ -167,9 +167,10 @@
     });
   }
 
-  let leaving = 0;
+  let leaving = 0, dismissed = false; // until the mouse moves: a page that moves under it opens no card
+  document.addEventListener("pointermove", () => { dismissed = false });
   document.addEventListener("pointerover", (event) => {
-    if (event.pointerType !== "mouse") return;
+    if (event.pointerType !== "mouse" || dismissed) return;
     const number = event.target.closest?.("data[data-quote], .term");
     if (number || event.target.closest?.(".provenance-card")) clearTimeout(leaving);
     else if (tip) leaving = setTimeout(close, 250);
@@ -180,7 +181,11 @@
     if (number) open(number);
     else close();
   });
-  document.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    close();
+    dismissed = true;
+  });
   /* A term is a link: the keyboard opens its card on the way, a finger with a first tap; a second one follows it. */
   let byFinger = false;
   document.addEventListener("focusin", (event) => event.target.matches?.(".term:focus-visible") && open(event.target));
