@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from models import build, gpt2, loss
-from ranks import join
+from ranks import join, leave
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load as read_shards
 from torch.distributed.checkpoint.state_dict_saver import save as write_shards
@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> list[float]:
     try:
         return train(options)
     finally:
-        dist.destroy_process_group()
+        leave()
 
 
 if __name__ == "__main__":
