@@ -1,14 +1,19 @@
-"""On one rank of a CPU, the sharded trainer makes the losses of the trainer for one card."""
+"""On one rank of a CPU, the sharded trainer makes the losses of the trainer for one card, and ends cleanly."""
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
+from ranks import ddp, join, leave
+from torch import nn
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
@@ -26,3 +31,18 @@ def test_one_rank_repeats_the_losses_of_one_card() -> None:
     one_card = losses("train_gpt2.py")
     assert len(one_card) == 8
     assert losses("train_sharded.py") == pytest.approx(one_card, abs=2e-3)  # sums in another order
+
+
+def test_what_holds_a_group_is_gone_once_a_rank_has_left_it() -> None:
+    """Else the group outlives the call, and its thread may abort the process at its end."""
+    gc.disable()
+    try:
+        join("gloo")
+        shared, optimizer = ddp(nn.Linear(2, 2))  # type: ignore[arg-type]
+        group_is_held = weakref.ref(shared)
+        del shared, optimizer
+        assert group_is_held(), "DDP stands in a reference cycle"
+        leave()
+        assert not group_is_held() and not dist.is_initialized()
+    finally:
+        gc.enable()
