@@ -97,11 +97,15 @@ class PlainPage:
             return self.table([_cells(line) for line in text.splitlines() if not ROW_RULE.match(line.strip())])
         return self.filled(text)
 
-    def filled(self, text: str) -> str:
+    def filled(self, text: str, in_table: bool = False) -> str:
+        """With its numbers; in a sentence what the shown device lacks is another's, which is named."""
+
         def fill(match: re.Match[str]) -> str:
             if match.lastgroup == "placeholder":
                 number = self.page.number(match[0][2:-2])
-                return f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
+                device = "" if in_table else self.page.complete(number)
+                text = f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
+                return str(self.page.words["aside"]).format(text=text, aside=device) if device else text
             return f"]({self.absolute(match[0][2:-1])})" if match.lastgroup == "target" else match[0]
 
         return OWN_ID.sub("", INLINE.sub(fill, text))
