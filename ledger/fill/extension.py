@@ -123,7 +123,7 @@ class PageFrame(Treeprocessor):
         if not self.page.quoted and not self.page.printed:
             return
         completed = [self.page.complete(element) for element in in_sentences(root)]
-        line = self.page.device_line(is_complete=not any(completed))
+        line = self.page.device_line(is_completed=any(completed))
         chosen = next((element for element in root if element.get("class") == DEVICE_PLACE), None)
         if chosen is None:
             title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)

@@ -219,8 +219,8 @@ class Page:
         name = self.source.name(device)
         return str(self.words["local"]).format(name=name) if device == LOCAL else name
 
-    def device_line(self, is_complete: bool = True) -> Element:
-        """The line below a title: whose numbers these are, unless others completed them, and a choice if there is one."""
+    def device_line(self, is_completed: bool = False) -> Element:
+        """The line below a title: whose numbers these are, if others complete them, and a choice where there is one."""
         line = Element("div", {"class": "device-line", "data-search-exclude": ""})
         label = SubElement(line, "label")
         SubElement(label, "span").text = self.words["device"]
@@ -236,7 +236,7 @@ class Page:
         if any(map(self.source.instead, self.quoted.values())):
             elsewhere = SubElement(line, "span", {"class": "elsewhere-note"})
             elsewhere.text = self.words["elsewhere"]
-            if is_complete:
+            if not is_completed:
                 elsewhere.set("hidden", "hidden")
         return line
 

@@ -136,13 +136,15 @@ class PlainPage:
         waiting = ""
         if not trimmed:
             hidden = unfilled([[self.is_empty(cell) for cell in row] for row in rows[1:]])
-            waiting = self.page.waiting_line([[self.filled(cell) for cell in row] for row in rows], hidden)
+            waiting = self.page.waiting_line(
+                [[self.filled(cell, in_table=True) for cell in row] for row in rows], hidden
+            )
             rows = [
                 [cell for c, cell in enumerate(row) if c not in hidden[1]]
                 for r, row in enumerate(rows, start=-1)
                 if r not in hidden[0]
             ]
-        header, *body = [f"| {' | '.join(map(self.filled, row))} |" for row in rows]
+        header, *body = [f"| {' | '.join(self.filled(cell, in_table=True) for cell in row)} |" for row in rows]
         table = "\n".join([header, "|" + "---|" * len(rows[0]), *body]) if body else ""
         return "\n\n".join(filter(None, (table, waiting)))
 

@@ -19,6 +19,10 @@
 
   /* Numbers, outputs, figures and tables of one device. */
   function show(device) {
+    const isOfDevice = (variant) => variant?.dataset.devices.split(" ").includes(device);
+    for (const packed of document.querySelectorAll("template.variant")) { // before the numbers: it may hold some
+      if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
+    }
     for (const element of document.querySelectorAll("data[data-quote]")) {
       const texts = page.quotes[element.dataset.quote]?.on;
       if (!texts) continue; // an exact value: the same everywhere
@@ -30,10 +34,6 @@
       element.classList.toggle("stale", stale);
       element.classList.toggle("elsewhere", teller !== device);
       element.title = value === null || teller !== device ? page.words.absent : "";
-    }
-    const isOfDevice = (variant) => variant?.dataset.devices.split(" ").includes(device);
-    for (const packed of document.querySelectorAll("template.variant")) {
-      if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
     }
     const groups = new Map();
     for (const variant of document.querySelectorAll("[data-devices]")) {
