@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from markdown import Markdown
-from mkdocs.config import load_config
+from mkdocs.utils.yaml import yaml_load
 from playwright.sync_api import Page, expect
 
 from ledger.book import Book
@@ -178,7 +178,8 @@ def test_a_preview_opens_with_this_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("config", ["mkdocs.yml", "mkdocs.zh.yml"])
 def test_the_command_for_a_preview_says_so_and_only_it(monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     def first() -> object:
-        return load_config(str(ROOT / config)).mdx_configs["ledger.fill"]["first_device"]
+        with (ROOT / config).open(encoding="utf-8") as file:
+            return yaml_load(file)["markdown_extensions"]["ledger.fill"]["first_device"]
 
     def run_by(target: str) -> list[str]:
         told = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
