@@ -297,3 +297,16 @@ def test_what_this_machine_lacks_is_marked_in_a_sentence_and_told_by_its_card(pa
     page.keyboard.press("Escape")
     page.locator("data.measured").first.click()
     expect(page.locator(".provenance-card")).to_contain_text("this machine, Name of here")
+
+
+def test_the_defaults_number_stands_in_a_sentence_where_another_device_is_first(tmp_path: Path) -> None:
+    """It stays in the page when the rest of what the default gave moves out of it, its record too."""
+    book = make_book(tmp_path, {LOCAL: "cuda", DEFAULT: "cpu", "another": "cuda"}, lacking="another")
+    page = tmp_path / "index.html"
+    page.write_text(convert(book), encoding="utf-8")
+    move(page)
+    (data,) = re.findall(r"id='ledger-data' data-json='([^']*)'", page.read_text(encoding="utf-8"))
+    told = json.loads(data.replace("&quot;", '"'))
+    assert told["quotes"]["it.more_seconds"]["instead"] == DEFAULT
+    assert {*told["quotes"]["it.more_seconds"]["on"]} == {*told["records"]["it"]} == {LOCAL, DEFAULT}
+    assert {*told["quotes"]["it.run_seconds"]["on"]} == {LOCAL}
