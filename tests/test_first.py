@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,14 @@ def test_this_machine_is_a_choice_that_is_kept_and_says_of_whom_the_text_speaks(
     assert numbers(page) == OPENED
     expect(page.locator(".device-note")).to_be_hidden()
     choose(page, LOCAL)
-    for go_on in (page.reload, lambda: page.goto(f"{address}zh/"), lambda: page.goto(address), page.go_back):
+    chinese, english = f"{address}zh/", address
+    steps: list[Callable[[], object]] = [
+        page.reload,
+        partial(page.goto, chinese),
+        partial(page.goto, english),
+        page.go_back,
+    ]
+    for go_on in steps:
         assert numbers(page) == CHOSEN
         expect(page.locator(".device-note")).to_be_visible()
         expect(page.locator(".device-note")).to_contain_text("Name of the-default")
