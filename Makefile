@@ -34,13 +34,14 @@ endif
 	rm -rf site/zh && mv .cache/site-zh site/zh && \
 	side_by_side "$(BUNDLE) --language en" "$(BUNDLE) --language zh"
 
-# A snippet that changes is run again, its new record makes the page show the new numbers. `make serve LANGUAGE=zh`, at
-# the next port, can run beside it.
+# A snippet that changes is run again, its new record makes the page show the new numbers: here this machine stands first,
+# elsewhere the published device. `make serve LANGUAGE=zh`, at the next port, can run beside it.
 serve: $(READY)
 	$(BIN)/python -m ledger run || true
 	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; trap "exit 130" INT TERM; \
-	LAB_CACHE=true SITE_URL=http://127.0.0.1:$(PORT_$(LANGUAGE))/ $(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) \
-		-a 127.0.0.1:$(PORT_$(LANGUAGE)) --watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
+	LAB_CACHE=true FIRST_DEVICE=this-machine SITE_URL=http://127.0.0.1:$(PORT_$(LANGUAGE))/ \
+	$(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) -a 127.0.0.1:$(PORT_$(LANGUAGE)) \
+		--watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
 
 test: $(READY)
 	$(BIN)/python -m ruff check .

@@ -162,7 +162,7 @@ def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 record,
                 values={name: times(1000 + number, value, (name,)) for name, value in record.values.items()},
                 outputs={name: f"{text}\nMADE UP {number or ''}" for name, text in record.outputs.items()},
-                device={**record.device, "id": device, "name": device_name, "kind": "cuda"},
+                device={**record.device, "id": device, "name": device_name},
             ).write(root / "measurements" / device / path.name)
     site = root / "site"
     with serve(site) as url:

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from ledger.book import Book
 from ledger.fill import makeExtension
 from ledger.fill.quote import Quote, open_source
-from ledger.record import Record, local_folder
+from ledger.record import Record
 from ledger.snippet import Snippet
 from tests.conftest import ROOT, serve
 
@@ -46,7 +46,7 @@ It takes {{ it.run_seconds }} for {{ it.size_bytes }}.
 /// table | small.rows
 ///
 """
-FIRST, SECOND = "first-cpu", "second-gpu"
+FIRST, SECOND = "first-gpu", "second-gpu"
 SCRIPT = ROOT / "docs" / "theme" / "assets" / "book.js"
 
 
@@ -62,7 +62,7 @@ def make_book(root: Path) -> Book:
         hash=Snippet.read(book.snippets / "it.py").hash,
         measured_at="2026-01-01T00:00:00+00:00",
         seconds=1.0,
-        device={"id": FIRST, "kind": "cpu", "name": "First CPU"},
+        device={"id": FIRST, "kind": "cuda", "name": "First GPU"},
         software={"torch": "2.13.0", "python": "3.11.2"},
         values={"size_bytes": 64, "run_seconds": 0.5},
         outputs={"run": "first output"},
@@ -78,15 +78,6 @@ def make_book(root: Path) -> Book:
     for record in (first, second):
         record.write(book.measurements / record.device["id"] / "it.json")
     return book
-
-
-def run_here(book: Book, kind: str) -> None:
-    """A local run, on a device of that kind."""
-    record = Record.read(book.measurements / FIRST / "it.json")
-    here = replace(
-        record, device={"id": "here", "kind": kind, "name": "Here"}, values=record.values | {"run_seconds": 7.0}
-    )
-    here.write(local_folder(book) / "it.json")
 
 
 def build(book: Book, language: str = "en", default_device: str = FIRST) -> str:
@@ -131,7 +122,7 @@ def test_a_number_is_marked_stale_only_on_the_device_where_it_is(page: Page, add
 
 def test_the_card_at_a_number_tells_the_record_of_the_device_that_is_shown(page: Page, address: str) -> None:
     page.goto(address)
-    for device, name, date in ((SECOND, "Second GPU", "2026-02-02"), (FIRST, "First CPU", "2026-01-01")):
+    for device, name, date in ((SECOND, "Second GPU", "2026-02-02"), (FIRST, "First GPU", "2026-01-01")):
         page.select_option("#device-choice", device)
         page.locator("data.measured").click()
         card = page.locator(".provenance-card")
@@ -162,20 +153,6 @@ def test_an_exact_value_comes_from_a_fresh_record_wherever_there_is_one(tmp_path
     assert source.devices[0] == SECOND
     found = source.find(Quote.parse("it.size_bytes"))
     assert (found.value, found.stale) == (64, False)
-
-
-def test_a_local_run_is_shown_first_unless_only_the_default_is_a_gpu(tmp_path: Path) -> None:
-    book = make_book(tmp_path)
-
-    def shown(default: str) -> str:
-        return open_source(book, default, local=True).devices[0]
-
-    assert shown(FIRST) == FIRST
-    run_here(book, "cpu")
-    assert (shown(FIRST), shown(SECOND)) == ("this-machine", SECOND)
-    assert re.search(r"<data[^>]*>7.00 s<", build(book))
-    run_here(book, "cuda")
-    assert (shown(FIRST), shown(SECOND)) == ("this-machine", "this-machine")
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "not measured on this device"), ("zh", "未在此设备上实测")])

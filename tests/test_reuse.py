@@ -177,3 +177,13 @@ def test_a_preview_waits_for_snippets_to_be_run(project: Book) -> None:
     watched = {Path(path).name: watch.is_recursive for path, watch in server._watch_refs.items()}
     server.server_close()
     assert watched == {"en": False, "labs": True, "measurements": True}
+
+
+def test_a_preview_and_a_build_keep_pages_side_by_side(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They show another device first; whoever goes back and forth waits for neither."""
+    named = 'first_device: !ENV [FIRST_DEVICE, ""], local: true'
+    (project.root / "mkdocs.yml").write_text(CONFIG.replace("local: LOCAL", named))
+    for everything in (True, False):
+        for first in ("", "this-machine"):
+            monkeypatch.setenv("FIRST_DEVICE", first)
+            assert bool(make(monkeypatch)[0]) is everything

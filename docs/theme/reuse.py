@@ -67,9 +67,10 @@ class Reuse:
     def __init__(self, config: MkDocsConfig, files: Files) -> None:
         options = config.mdx_configs["ledger.fill"]
         book = Book(Path(options.get("root", ".")).resolve())
-        self.source: Source = open_source(book, options["default_device"], local=True)
+        first = options.get("first_device", "")
+        self.source: Source = open_source(book, options["default_device"], local=True, first_device=first)
         self.snippets, self.records = book.snippets, self.source.records.by_device
-        self.folder: Path = book.cache / "pages" / options["language"]
+        self.folder: Path = book.cache / "pages" / "-".join(filter(None, (options["language"], first)))
         self.common = digest(
             config.mdx_configs,
             sorted(file.src_uri for file in files),

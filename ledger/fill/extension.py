@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from xml.etree import ElementTree
@@ -34,12 +34,13 @@ DEVICE_PLACE = "device-place"
 
 
 class FillExtension(Extension):
-    """Options: root, default_device, language ("en", "zh"), local (whether local runs are shown)."""
+    """Options: root, default_device, first_device, language ("en", "zh"), local (whether local runs are shown)."""
 
     def __init__(self, **options: Any) -> None:
         self.config = {
             "root": [".", "the book's root"],
             "default_device": ["", "the device that the text speaks of"],
+            "first_device": ["", "the device that stands first, whatever it is"],
             "language": ["en", "en or zh"],
             "local": [True, "whether runs on this machine are shown too"],
         }
@@ -50,7 +51,8 @@ class FillExtension(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
         book = Book(Path(self.getConfig("root")).resolve())
         try:
-            source = open_source(book, self.getConfig("default_device"), self.getConfig("local"))
+            named = self.getConfig("default_device"), self.getConfig("local"), self.getConfig("first_device")
+            source = open_source(book, *named)
         except LedgerError as error:  # told with the first page: a generator shows more than it when no extension loads
             self.invalid = error
             md.registerExtension(self)
@@ -120,12 +122,14 @@ class PageFrame(Treeprocessor):
             self.page.quoted = {key: quote for key, quote in self.page.quoted.items() if key in left}
         if not self.page.quoted and not self.page.printed:
             return
+        completed = [self.page.complete(element) for element in in_sentences(root)]
+        line = self.page.device_line(is_completed=any(completed))
         chosen = next((element for element in root if element.get("class") == DEVICE_PLACE), None)
         if chosen is None:
             title = next((index for index, element in enumerate(root) if element.tag == "h1"), -1)
-            root.insert(title + 1, self.page.device_line())
+            root.insert(title + 1, line)
         else:
-            root[list(root).index(chosen)] = self.page.device_line()
+            root[list(root).index(chosen)] = line
         root.append(self.page.provenance())
         SubElement(root, "p").text = self.md.htmlStash.store(self.page.page_data())
 
@@ -156,6 +160,15 @@ class PageFrame(Treeprocessor):
         quotes = [self.page.quoted[element.get("data-quote", "")] for element in cell.iter("data")]
         text = "".join(cell.itertext()).strip()
         return not any(map(self.page.is_on_a_device, quotes)) if quotes else None if not text else text == DASH
+
+
+def in_sentences(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The numbers in it that stand in no table."""
+    for child in element:
+        if child.tag == "data":
+            yield child
+        elif child.tag != "table":
+            yield from in_sentences(child)
 
 
 class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]

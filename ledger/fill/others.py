@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ ROW = re.compile(r'<tr data-device="([^"]*)">.*?</tr>\s*', re.DOTALL)
 
 
 def move(page: Path) -> None:
-    """Leaves in the page what its first device gave; writes devices/<device>.json beside it for each of the others."""
+    """Leaves in the page what its first device gave, and what its sentences show where another lacks a number; writes
+    devices/<device>.json beside it for each of the others."""
     text = page.read_text(encoding="utf-8")
     found, first = DATA.search(text), FIRST.search(text)
     if not found or not first:
@@ -34,11 +36,14 @@ def move(page: Path) -> None:
     def of(device: str) -> dict[str, Any]:
         return others.setdefault(device, {"quotes": {}, "records": {}, "variants": {}, "rows": ""})
 
+    kept_of: dict[str, set[str]] = defaultdict(set)  # devices, by snippet
     for key, quote in data["quotes"].items():
-        for device in {*quote.get("on", ())} - {shown}:
+        kept = {shown, quote.get("instead", shown)}
+        kept_of[quote["snippet"]] |= kept
+        for device in {*quote.get("on", ())} - kept:
             of(device)["quotes"][key] = quote["on"].pop(device)
     for snippet, records in data["records"].items():
-        for device in {*records} - {shown}:
+        for device in {*records} - {shown, *kept_of[snippet]}:
             of(device)["records"][snippet] = records.pop(device)
 
     def move_variant(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ from markdown.util import AtomicString
 
 from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter
-from ledger.fill.quote import Quote, QuoteError, Source, Values
+from ledger.fill.quote import Found, Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
 from ledger.units import DASH, format_value
 
@@ -32,6 +32,7 @@ WORDS = {
         "and": ", ",
         "none": "not measured yet",
         "absent": "not measured on this device",
+        "elsewhere": "Numbers marked ‡ come from another device.",
         "waiting": "No device here has: {names}.",
         "separator": "; ",
         "device": "Numbers from",
@@ -52,6 +53,7 @@ WORDS = {
         "and": "、",
         "none": "尚未实测",
         "absent": "未在此设备上实测",
+        "elsewhere": "带 ‡ 的数字来自另一台设备。",
         "waiting": "这里的设备上都没有：{names}。",
         "separator": "；",
         "device": "数字来自",
@@ -88,20 +90,34 @@ class Page:
     def number(self, text: str) -> Element:
         """A placeholder's text as `<data class="exact|measured" value=… data-quote=…>formatted</data>`."""
         quote = Quote.parse(text)
-        found = self.source.find(quote)
         key = quote.name + (f":{quote.style}" if quote.style else "")
         self.quoted[key] = quote
         element = Element("data", {"data-quote": key})
+        self._write(element, quote, self.source.find(quote))
+        return element
+
+    def complete(self, element: Element) -> str:
+        """Makes a sentence's number that the shown device lacks another's, marked; returns that one's name, else ""."""
+        quote = self.quoted[element.get("data-quote", "")]
+        device = self.source.instead(quote) if "absent" in element.get("class", "").split() else None
+        if not device:
+            return ""
+        self._write(element, quote, self.source.find(quote, device), is_elsewhere=True)
+        return self.source.name(device)
+
+    def _write(self, element: Element, quote: Quote, found: Found, is_elsewhere: bool = False) -> None:
         classes = ["measured" if quote.is_device_value else "exact"]
         if found.value is None:
             classes.append("absent")
             element.set("title", self.words["none" if found.record is None else "absent"])
+        if is_elsewhere:
+            classes.append("elsewhere")
+            element.set("title", self.words["absent"])
         if found.stale:
             classes.append("stale")
         element.set("class", " ".join(classes))
         element.set("value", "" if found.value is None else str(found.value))
         element.text = AtomicString(quote.format(found.value, self.language))
-        return element
 
     def outputs(self, argument: str) -> list[tuple[list[str], str, str]]:
         """(devices, text, where it was printed) for what a section printed: `snippet:section`."""
@@ -203,8 +219,8 @@ class Page:
         name = self.source.name(device)
         return str(self.words["local"]).format(name=name) if device == LOCAL else name
 
-    def device_line(self) -> Element:
-        """The line below a title: whose numbers these are, and a choice where there is one."""
+    def device_line(self, is_completed: bool = False) -> Element:
+        """The line below a title: whose numbers these are, if others complete them, and a choice where there is one."""
         line = Element("div", {"class": "device-line", "data-search-exclude": ""})
         label = SubElement(line, "label")
         SubElement(label, "span").text = self.words["device"]
@@ -217,6 +233,11 @@ class Page:
             note.text = AtomicString(self.words["default"].format(device=default))
             if self.source.shown_device == self.source.default_device:
                 note.set("hidden", "hidden")
+        if any(map(self.source.instead, self.quoted.values())):
+            elsewhere = SubElement(line, "span", {"class": "elsewhere-note"})
+            elsewhere.text = self.words["elsewhere"]
+            if not is_completed:
+                elsewhere.set("hidden", "hidden")
         return line
 
     def provenance(self) -> Element:
@@ -326,6 +347,8 @@ class Page:
                     for device, f in found.items()
                     if f.record
                 }
+                if instead := self.source.instead(quote):
+                    entry["instead"] = instead
             quotes[key] = entry
         records = {
             snippet: {

@@ -97,11 +97,15 @@ class PlainPage:
             return self.table([_cells(line) for line in text.splitlines() if not ROW_RULE.match(line.strip())])
         return self.filled(text)
 
-    def filled(self, text: str) -> str:
+    def filled(self, text: str, in_table: bool = False) -> str:
+        """With its numbers; in a sentence what the shown device lacks is another's, which is named."""
+
         def fill(match: re.Match[str]) -> str:
             if match.lastgroup == "placeholder":
                 number = self.page.number(match[0][2:-2])
-                return f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
+                device = "" if in_table else self.page.complete(number)
+                text = f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
+                return str(self.page.words["aside"]).format(text=text, aside=device) if device else text
             return f"]({self.absolute(match[0][2:-1])})" if match.lastgroup == "target" else match[0]
 
         return OWN_ID.sub("", INLINE.sub(fill, text))
@@ -132,13 +136,15 @@ class PlainPage:
         waiting = ""
         if not trimmed:
             hidden = unfilled([[self.is_empty(cell) for cell in row] for row in rows[1:]])
-            waiting = self.page.waiting_line([[self.filled(cell) for cell in row] for row in rows], hidden)
+            waiting = self.page.waiting_line(
+                [[self.filled(cell, in_table=True) for cell in row] for row in rows], hidden
+            )
             rows = [
                 [cell for c, cell in enumerate(row) if c not in hidden[1]]
                 for r, row in enumerate(rows, start=-1)
                 if r not in hidden[0]
             ]
-        header, *body = [f"| {' | '.join(map(self.filled, row))} |" for row in rows]
+        header, *body = [f"| {' | '.join(self.filled(cell, in_table=True) for cell in row)} |" for row in rows]
         table = "\n".join([header, "|" + "---|" * len(rows[0]), *body]) if body else ""
         return "\n\n".join(filter(None, (table, waiting)))
 

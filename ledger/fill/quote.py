@@ -90,20 +90,25 @@ class Source:
 
     book: Book
     records: Records
-    default_device: str
+    default_device: str  # that the text speaks of
+    first_device: str = ""  # that stands first whatever it is: in a preview, this machine
 
     @cached_property
     def devices(self) -> list[str]:
-        """All devices with records: the one a page shows first, then the others."""
-        return sorted(self.records.by_device, key=lambda device: (device != self.shown_device, device))
+        """All devices with records, the one that a page shows first in front: GPUs before CPUs, and of each kind the
+        default one, this machine, the others."""
 
-    @cached_property
+        def place(device: str) -> tuple[bool, bool, bool, bool, str]:
+            is_gpu = any(record.device["kind"] == "cuda" for record in self.records.by_device[device].values())
+            first = device == self.first_device
+            return not first, not is_gpu, device != self.default_device, device != LOCAL, device
+
+        return sorted(self.records.by_device, key=place)
+
+    @property
     def shown_device(self) -> str:
-        """The device that a page shows before its reader chooses: this machine, unless a GPU knows more."""
-        local = self.records.by_device.get(LOCAL, {})
-        default = self.records.by_device.get(self.default_device, {})
-        is_gpu = [any(record.device["kind"] == "cuda" for record in records.values()) for records in (local, default)]
-        return LOCAL if local and is_gpu[0] >= is_gpu[1] else self.default_device
+        """The device that a page shows before its reader chooses."""
+        return self.devices[0] if self.devices else self.default_device
 
     @cached_property
     def touched(self) -> set[str]:
@@ -151,9 +156,7 @@ class Source:
         if problem:
             raise QuoteError(f"{quote.name} cannot be quoted", problem)
         first = device or self.shown_device
-        record, stale = self.freshest(
-            quote.snippet, [first] if quote.is_device_value else [LOCAL, first, *self.devices]
-        )
+        record, stale = self.freshest(quote.snippet, [first] if quote.is_device_value else [first, *self.devices])
         if record is None:
             return Found(None, None, stale=False)
         try:
@@ -177,6 +180,13 @@ class Source:
                 if record:
                     found[device] = quote.look_up(record)
         return found
+
+    def instead(self, quote: Quote) -> str | None:
+        """The device whose value stands in a sentence where the chosen one lacks it: the default, else the first that
+        has it; None if none has, or all have."""
+        found = self._on_devices(quote) if quote.is_device_value else {}
+        having = [device for device in (self.default_device, *self.devices) if found.get(device) is not None]
+        return having[0] if having and {*having} != {*self.devices} else None
 
     def lacks(self, device: str, quote: Quote) -> bool:
         """Whether a device cannot have the value: its record says None, or is fresh and does not hold it. What has not
@@ -251,7 +261,7 @@ class Values(Mapping[str, Any]):
         raise TypeError("values are looked up by name")
 
 
-def open_source(book: Book, default_device: str, local: bool) -> Source:
+def open_source(book: Book, default_device: str, local: bool, first_device: str = "") -> Source:
     """A book's records and snippets as they are now; read again only after one of their files has changed.
 
     Raises LedgerError naming every invalid record.
@@ -262,9 +272,9 @@ def open_source(book: Book, default_device: str, local: bool) -> Source:
         with suppress(FileNotFoundError):  # taken away meanwhile
             listed.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
     stamp = hash(tuple(listed))
-    return _open_source(book, default_device, local, stamp)
+    return _open_source(book, default_device, local, first_device, stamp)
 
 
 @lru_cache(maxsize=8)
-def _open_source(book: Book, default_device: str, local: bool, stamp: int) -> Source:
-    return Source(book, Records.load(book, local), default_device)
+def _open_source(book: Book, default_device: str, local: bool, first_device: str, stamp: int) -> Source:
+    return Source(book, Records.load(book, local), default_device, first_device)

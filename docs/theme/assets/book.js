@@ -10,21 +10,30 @@
   let page = { quotes: {}, records: {}, words: {} };
   let tip = null;
 
+  /* The device whose value a number shows for a chosen one: in a sentence, another's rather than a dash. */
+  function tellerOf(element, device) {
+    const quote = page.quotes[element.dataset.quote];
+    const isLacking = quote?.on && quote.on[device]?.[1] == null && !element.closest("table");
+    return (isLacking && quote.instead) || device;
+  }
+
   /* Numbers, outputs, figures and tables of one device. */
   function show(device) {
+    const isOfDevice = (variant) => variant?.dataset.devices.split(" ").includes(device);
+    for (const packed of document.querySelectorAll("template.variant")) { // before the numbers: it may hold some
+      if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
+    }
     for (const element of document.querySelectorAll("data[data-quote]")) {
       const texts = page.quotes[element.dataset.quote]?.on;
       if (!texts) continue; // an exact value: the same everywhere
-      const [text, value, stale] = texts[device] ?? ["—", null, false];
+      const teller = tellerOf(element, device);
+      const [text, value, stale] = texts[teller] ?? ["—", null, false];
       element.textContent = text;
       element.value = value ?? "";
       element.classList.toggle("absent", value === null);
       element.classList.toggle("stale", stale);
-      element.title = value === null ? page.words.absent : "";
-    }
-    const isOfDevice = (variant) => variant?.dataset.devices.split(" ").includes(device);
-    for (const packed of document.querySelectorAll("template.variant")) {
-      if (isOfDevice(packed.content.firstElementChild)) packed.replaceWith(packed.content);
+      element.classList.toggle("elsewhere", teller !== device);
+      element.title = value === null || teller !== device ? page.words.absent : "";
     }
     const groups = new Map();
     for (const variant of document.querySelectorAll("[data-devices]")) {
@@ -37,6 +46,7 @@
     }
     document.getElementById("device-choice").dataset.shown = device;
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
+    for (const note of document.querySelectorAll(".elsewhere-note")) note.hidden = !document.querySelector("data.elsewhere");
   }
 
   /* What another device gave lies in a file beside the page: it joins what the page holds. */
@@ -66,7 +76,7 @@
   function origin(element) {
     const quote = page.quotes[element.dataset.quote];
     if (!quote) return;
-    const device = document.getElementById("device-choice")?.value;
+    const device = tellerOf(element, document.getElementById("device-choice")?.value);
     const record = page.records[quote.snippet]?.[device] ?? Object.values(page.records[quote.snippet] ?? {})[0];
     const [place, anchor] = quote.at;
     const link = document.createElement(anchor ? "a" : "span");
