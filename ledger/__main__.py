@@ -15,6 +15,8 @@ from ledger.record import Records, is_stale
 from ledger.run import resolve
 from ledger.snippet import SLOW_TIME_LIMIT_SECONDS, TIME_LIMIT_SECONDS
 
+MAX_TIME_LIMIT_SECONDS = 7 * 24 * 3600  # the system cannot wait for as long as it likes
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ledger", description=__doc__.splitlines()[0])
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("--slow", action="store_true", help="where none is named: the slow ones alone")
         command.add_argument("--force", action="store_true", help="also what is fresh")
         help_limit = f"for one snippet ({TIME_LIMIT_SECONDS:g}, or {SLOW_TIME_LIMIT_SECONDS:g} for a slow one)"
-        command.add_argument("--time-limit", type=float, metavar="SECONDS", help=help_limit)
+        command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help=help_limit)
         if name == "run":
             command.add_argument("--watch", action="store_true", help="go on: run each snippet again when it changes")
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
@@ -74,6 +76,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _seconds(text: str) -> float:
+    """A time limit as it was written; argparse names the option."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= MAX_TIME_LIMIT_SECONDS:  # NaN is neither
+        mend = f"give seconds above 0, up to {MAX_TIME_LIMIT_SECONDS} (a week)"
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no time limit; {mend}")
+    return seconds
 
 
 def _run(book: Book, options: argparse.Namespace) -> int:

@@ -36,6 +36,20 @@ def explain(error: OSError) -> str:
     return str(Problem(Path(error.filename or "."), 0, error.strerror or str(error)))
 
 
+def _digest(path: Path) -> str:
+    """Of what a file holds; of what is none, or cannot be read, why it has none."""
+    if not path.is_file():  # to read a pipe would wait for ever
+        path.stat()
+        return "no file"
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return str(error.strerror)
+
+
 @dataclass(frozen=True)
 class Book:
     """The folders of a book, all below one root."""
@@ -59,11 +73,14 @@ class Book:
         return self.root / ".cache"
 
     def stamp(self, *patterns: str) -> str:
-        """Of files below the root: another one as soon as one of them has been written, added or taken away."""
+        """Of what files below the root hold: another one as soon as one of them is changed, added or taken away.
+
+        Their times would not do: an edit may keep its file's time and size.
+        """
         listed = []
         for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern))):
             with suppress(FileNotFoundError):  # taken away meanwhile
-                listed.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
+                listed.append((str(path), _digest(path)))
         return hashlib.sha256(repr(listed).encode()).hexdigest()
 
     def is_done(self, what: str, stamp: str) -> bool:

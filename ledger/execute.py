@@ -26,6 +26,7 @@ from ledger.tree import run_and_end_all
 from ledger.units import Plain, unit_of
 
 MAX_VALUE_BYTES = 64 * 1024  # of one value as JSON; what is larger belongs on no page
+MAX_ERROR_LENGTH = 8_000  # of an error's text: its first and last half
 
 
 def execute(path: Path, mark: str, report: Connection, output: Connection, errors: Connection) -> None:
@@ -40,6 +41,7 @@ def execute(path: Path, mark: str, report: Connection, output: Connection, error
 
 def _execute(path: Path, mark: str, report: Connection, output: Connection, errors: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # DataLoader's workers
+    sys.excepthook = sys.__excepthook__
     for stream, descriptor in ((output, 1), (errors, 2)):
         os.dup2(stream.fileno(), descriptor)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
@@ -58,6 +60,7 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
 
     compiler = codeop.Compile()  # carries `from __future__` on to the statements that follow
     section: str | None = None
+    process = os.getpid()
     began = time.perf_counter()
     for statement in snippet.tree.body:
         inside = snippet.section_at(statement.lineno)
@@ -72,6 +75,8 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
             return {"missing": error.name, "line": statement.lineno}
         except BaseException as error:
             return _error(error, snippet, statement, section)
+        if os.getpid() != process:  # a fork that the snippet did not end: the values are its parent's to report
+            os._exit(0)
     seconds = time.perf_counter() - began
     sys.stdout.flush()
 
@@ -90,6 +95,9 @@ def _error(error: BaseException, snippet: Snippet, statement: ast.stmt, section:
     own = [frame for frame in frames if frame.filename == str(snippet.path)]
     shown = frames[frames.index(own[0]) :] if own else []
     text = "".join([*traceback.format_list(shown), *traceback.format_exception_only(error)])
+    if len(text) > MAX_ERROR_LENGTH:
+        half = MAX_ERROR_LENGTH // 2
+        text = f"{text[:half]} [… {len(text) - MAX_ERROR_LENGTH} characters …] {text[-half:]}"
     return {"error": text, "line": (own[-1].lineno if own else None) or statement.lineno, "section": section}
 
 
@@ -108,7 +116,7 @@ def _collect(snippet: Snippet, namespace: dict[str, Any]) -> tuple[dict[str, Pla
             if len(json.dumps(value)) > MAX_VALUE_BYTES:
                 raise ValueError(f"takes more than {MAX_VALUE_BYTES} bytes as JSON")
             values[name] = value
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # a list may hold itself
             if unit_of(name) and not callable(namespace[name]):
                 problems.append((binding.line, f"the value of {name!r} {error}"))
     return values, problems

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ class Measurement:
         failed: dict[str, str] = {}
         everything = not self.names and not self.force
         done = f"{self.folder.name}.measured{'-slow' if self.slow else ''}"
-        if everything and self.book.is_done(done, self._stamp()):
+        sources = self.book.stamp("snippets/*.*")  # before they are read: what is edited while others run is run next
+        if everything and self.book.is_done(done, sources + self._records_stamp()):
             return failed
         skipped = False
         for snippet in _with_progress(self._todo(gave_up or {}, failed)):
@@ -77,7 +78,7 @@ class Measurement:
                 print(error, file=sys.stderr)
                 failed[snippet.name] = snippet.hash
         if everything and not failed and not skipped:
-            self.book.set_done(done, self._stamp())
+            self.book.set_done(done, sources + self._records_stamp())
         return failed
 
     def watch(self) -> None:
@@ -101,12 +102,13 @@ class Measurement:
                 except OSError as error:  # a full disk may have room when the next change comes
                     print(explain(error), file=sys.stderr)
 
-    def _times(self) -> dict[str, int]:
-        """When each snippet was last written."""
-        return {path.name: path.stat().st_mtime_ns for path in self.book.snippets.glob("*.*")}
+    def _times(self) -> dict[str, tuple[int, int]]:
+        """When each snippet was last written, and changed at all: of the two an edit can keep the first alone."""
+        states = ((path.name, path.stat()) for path in self.book.snippets.glob("*.*"))
+        return {name: (state.st_mtime_ns, state.st_ctime_ns) for name, state in states}
 
-    def _stamp(self) -> str:
-        return self.book.stamp("snippets/*.*", str(self.folder.relative_to(self.book.root) / "*.json"))
+    def _records_stamp(self) -> str:
+        return self.book.stamp(str(self.folder.relative_to(self.book.root) / "*.json"))
 
     def _todo(self, gave_up: dict[str, str], failed: dict[str, str]) -> list[Snippet]:
         """What has to be run; snippets that cannot even be read are added to `failed`."""
@@ -131,13 +133,21 @@ class Measurement:
         return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)
 
     def _record(self, snippet: Snippet) -> None:
+        snippet = Snippet.read(snippet.path)  # it may have waited for long
+        source_hash = snippet.hash
         before = read_gpu_state()
         with watch_gpu() as samples:
             result = run(snippet, self.time_limit)
         during = at_work(samples)
         if result.warnings:
             print(f"{snippet.name} wrote to standard error:\n{result.warnings.rstrip()}", file=sys.stderr)
+        if Snippet.read(snippet.path).hash != source_hash:
+            raise LedgerError(
+                [Problem(snippet.path, 0, "was changed while it ran, so it is not recorded; run it again")]
+            )
         record = Record.of(snippet, result, {"before": before, "during": during})
+        if problems := list(_problems(snippet, record)):
+            raise LedgerError(problems)
         record.write(self.folder / f"{snippet.name}.json")
         clock = (during or {}).get("sm_clock_mhz", "unknown")
         for name in record.over_peak():
@@ -147,6 +157,29 @@ class Measurement:
         if self.to_publish and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
             print(message, file=sys.stderr)
+
+
+def _problems(snippet: Snippet, record: Record) -> Iterator[Problem]:
+    """For what a record would be refused when it is read, at the lines of the snippet that it comes from.
+
+    It is said now: what a run on a rented GPU has cost is lost by the time that somebody checks its records.
+    """
+    if not (whole := record.problems()):
+        return
+    bare = replace(record, values={}, outputs={})
+    found = bare.problems()
+    yield from (Problem(snippet.path, 0, message) for message in found)
+    parts = [(snippet.bindings[name].line, replace(bare, values={name: record.values[name]})) for name in record.values]
+    for name, text in record.outputs.items():
+        parts.append((snippet.sections[name].first_line - 1, replace(bare, outputs={name: text})))
+    for line, part in parts:
+        for message in part.problems():
+            if message not in found:
+                mend = "; print without it" if part.outputs else ""
+                yield Problem(snippet.path, line, message + mend)
+                found.append(message)
+    if not found:
+        yield from (Problem(snippet.path, 0, f"its record would be {message}; bind or print less") for message in whole)
 
 
 def read_or_none(path: Path) -> Record | None:

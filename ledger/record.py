@@ -56,12 +56,12 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Atomically: whoever reads path finds the old record or the new one, whole."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False)
+        text = self._text()
         unfinished = path.with_name(f".{path.name}.unfinished")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with unfinished.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
@@ -77,6 +77,18 @@ class Record:
         data = _read(path)
         del data["format"]
         return cls(**data)
+
+    def problems(self) -> list[str]:
+        """All for which it would be refused when it is read."""
+        try:
+            _parse(self._text().encode(errors="surrogatepass"), Path(f"{self.snippet}.json"))
+        except LedgerError as error:
+            return [problem.message for problem in error.problems]
+        return []
+
+    def _text(self) -> str:
+        data = {"format": FORMAT, **asdict(self)}
+        return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
     def largest_spread(self) -> tuple[float, int] | None:
         """The widest spread of the timings in this record, and that timing's trials; None if it holds no timing."""
@@ -140,6 +152,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise LedgerError([Problem(path, 0, "a link, not a file")])
     with path.open("rb") as file:  # read once: another may be written meanwhile
         text = file.read(MAX_RECORD_BYTES + 1)
+    return _parse(text, path)
+
+
+def _parse(text: bytes, path: Path) -> dict[str, Any]:
+    """What the text of the record at path says, which a run's is held to before it is written."""
     if len(text) > MAX_RECORD_BYTES:
         raise LedgerError([Problem(path, 0, f"larger than {MAX_RECORD_BYTES} bytes")])
     try:

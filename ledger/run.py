@@ -8,10 +8,12 @@ import multiprocessing.forkserver
 import os
 import secrets
 import selectors
+import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from ledger.snippet import Snippet
 from ledger.units import Plain
 
 MAX_OUTPUT_BYTES = 256 * 1024
+MAX_REPORT_BYTES = 4 * 1024 * 1024
+PATIENCE_SECONDS = 10.0  # until what was asked to end is killed
 
 
 class MissingImport(Exception):
@@ -62,22 +66,21 @@ def run(snippet: Snippet, time_limit: float | None = None) -> Run:
     context = start_server()
     ends = [context.Pipe(duplex=False) for _ in range(3)]
     child = context.Process(target=execute, args=(snippet.path.resolve(), mark, *(writer for _, writer in ends)))
-    child.start()
+    _start(child)
     for _, writer in ends:
         writer.close()
     report, output, errors = (reader for reader, _ in ends)
     try:
         raw, printed, warnings = _collect(snippet, (report, output, errors), mark.encode(), time_limit)
     finally:
-        child.terminate()  # and all that it has started
-        child.join()
+        _end(child)
         for reader, _ in ends:
             reader.close()
 
     outputs = _by_section(printed.decode(errors="replace"), mark)
     if not raw:
         raise LedgerError([Problem(snippet.path, 0, f"the process died without a report (exit code {child.exitcode})")])
-    result = json.loads(raw[4:])  # a Connection puts the length before the bytes
+    result = parse(snippet, raw)
     if "missing" in result:
         raise MissingImport(result["missing"])
     if "error" in result:
@@ -86,6 +89,9 @@ def run(snippet: Snippet, time_limit: float | None = None) -> Run:
         raise LedgerError([Problem(snippet.path, result["line"], message)])
     if "problems" in result:
         raise LedgerError(Problem(snippet.path, line, message) for line, message in result["problems"])
+    if child.exitcode:  # whoever kills the process above it may have left others that ran beside what was measured
+        message = f"the process that watched over it was ended (exit code {child.exitcode}); end only what you started"
+        raise LedgerError([Problem(snippet.path, 0, message)])
     return Run(outputs=outputs, warnings=warnings.decode(errors="replace"), **result)
 
 
@@ -102,9 +108,8 @@ def _collect(
         while report in (key.fileobj for key in selector.get_map().values()):
             left = deadline - time.monotonic()
             events = selector.select(timeout=left) if left > 0 else []
-            section = received[readers[1]].rpartition(mark)[2].partition(b"\n")[0].decode()
-            where = f" (now in section {section!r})" if section else ""
             if not events:
+                where = _where(snippet, received[readers[1]], mark)
                 raise LedgerError([Problem(snippet.path, 0, f"did not end within {time_limit:g} seconds{where}")])
             for key, _ in events:
                 reader: Connection = key.fileobj  # type: ignore[assignment,unused-ignore]
@@ -113,7 +118,11 @@ def _collect(
                 if not chunk:
                     selector.unregister(reader)
                 if reader is not report and len(received[reader]) > MAX_OUTPUT_BYTES:
+                    where = _where(snippet, received[readers[1]], mark)
                     raise LedgerError([Problem(snippet.path, 0, f"printed more than {MAX_OUTPUT_BYTES} bytes{where}")])
+                if reader is report and len(received[report]) > MAX_REPORT_BYTES:
+                    message = f"its values, or its error, take more than {MAX_REPORT_BYTES} bytes"
+                    raise LedgerError([Problem(snippet.path, 0, message)])
     for reader in streams:  # what is still in the pipes; a grandchild may hold them open
         os.set_blocking(reader.fileno(), False)
         with suppress(BlockingIOError):
@@ -121,6 +130,43 @@ def _collect(
                 received[reader] += chunk
     raw, printed, warnings = (bytes(received[reader]) for reader in readers)
     return raw, printed, warnings
+
+
+def _start(child: ForkServerProcess) -> None:
+    try:
+        child.start()
+    except (ConnectionError, EOFError):  # the server is just ending, which a snippet can bring about: ask a new one
+        time.sleep(1)
+        child.start()
+
+
+def _end(child: ForkServerProcess) -> None:
+    """Ends a run's process, which ends all that it has started; one that does not, since it was stopped, is killed."""
+    child.terminate()
+    child.join(PATIENCE_SECONDS)
+    if child.exitcode is None:
+        child.kill()
+        child.join()
+
+
+def parse(snippet: Snippet, raw: bytes) -> dict[str, Any]:
+    """What the child reported: its length, which a Connection puts before it, and a JSON object."""
+    (length,) = struct.unpack("!i", raw[:4]) if len(raw) >= 4 else (-1,)
+    try:
+        result = json.loads(raw[4:]) if length == len(raw) - 4 else None
+    except ValueError:
+        result = None
+    if not isinstance(result, dict):
+        message = "its report is not whole, or not the only one; a snippet's processes must not outlive it"
+        raise LedgerError([Problem(snippet.path, 0, message)])
+    return result
+
+
+def _where(snippet: Snippet, printed: bytes | bytearray, mark: bytes) -> str:
+    """The section that runs now, as an error says it: the last one whose whole name was printed after a mark."""
+    _, found, rest = printed.rpartition(mark)
+    name = rest[:100].partition(b"\n")[0].decode(errors="replace") if found else ""
+    return f" (now in section {name!r})" if name in snippet.sections else ""
 
 
 def _by_section(printed: str, mark: str) -> dict[str, str]:

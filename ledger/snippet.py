@@ -52,10 +52,7 @@ class Snippet:
     @classmethod
     def read(cls, path: Path) -> Snippet:
         """The snippet at path. Raises LedgerError where no record could be made of it."""
-        try:
-            snippet = _parse(path, path.stat().st_mtime_ns)
-        except FileNotFoundError:
-            raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
+        snippet = _read(path)
         if problems := snippet.all_problems:
             raise LedgerError(problems)
         _ = snippet.data
@@ -253,7 +250,7 @@ class Snippet:
             for module in todo.pop()._imports:
                 path = self.path.with_name(f"{module}.py")
                 if path not in (self.path, *found) and path.is_file():
-                    found[path] = _parse(path, path.stat().st_mtime_ns)
+                    found[path] = _read(path)
                     todo.append(found[path])
                     _ = found[path].settings
         return [found[path] for path in sorted(found)]
@@ -304,13 +301,26 @@ class Snippet:
         return lines
 
 
-@lru_cache(maxsize=256)
-def _parse(path: Path, modified: int) -> Snippet:
-    """A script, parsed once for all that look at it or import it."""
+def _read(path: Path) -> Snippet:
+    """The script at path as it is now. Raises LedgerError where none can be read."""
     try:
-        return Snippet(path, path.read_text(encoding="utf-8"))
+        if not path.is_file():
+            path.stat()
+            raise LedgerError([Problem(path, 0, "not a file; a snippet is one, so give this another name")])
+        return _parse(path, path.read_bytes())
+    except FileNotFoundError:
+        raise LedgerError([Problem(path, 0, "there is no such snippet")]) from None
+    except OSError as error:
+        raise LedgerError([Problem(path, 0, f"cannot be read: {error.strerror}")]) from None
+
+
+@lru_cache(maxsize=256)
+def _parse(path: Path, source: bytes) -> Snippet:
+    """A script, parsed once for all that look at it or import it; by its bytes, since an edit may keep its time."""
+    try:
+        return Snippet(path, io.TextIOWrapper(io.BytesIO(source), encoding="utf-8").read())  # any line ends become \n
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
+        line = source.count(b"\n", 0, error.start) + 1
         raise LedgerError([Problem(path, line, "not UTF-8")]) from None
 
 

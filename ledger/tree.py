@@ -13,7 +13,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import NoReturn
 
-PR_SET_CHILD_SUBREAPER = 36  # of Linux's prctl
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 PATIENCE_SECONDS = 1.0  # between two looks at whether the asking process lives
 WATCHED = {signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM}
 
@@ -23,13 +23,14 @@ def run_and_end_all(work: Callable[[], None]) -> NoReturn:
 
     At SIGTERM, and when the process that asked for this one dies, the child ends too. This process is the subreaper:
     what loses its parent below becomes its child. Elsewhere than on Linux only the child's own group is ended.
+    If this process itself is killed, by the child's doing, the child does not go on alone.
     """
     os.setsid()  # the terminal's Ctrl-C is for the runner, which then sends SIGTERM
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     child = os.fork()
     if child == 0:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         _work_and_exit(work)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS, PATIENCE_SECONDS)
@@ -42,6 +43,11 @@ def run_and_end_all(work: Callable[[], None]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _work_and_exit(work: Callable[[], None]) -> NoReturn:

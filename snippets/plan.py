@@ -32,6 +32,7 @@ from plan_options import (
 from plan_serve import serve
 from plan_table import serving_table, training_table
 from serving import largest
+from shapes import short
 
 # --8<-- [end:setup]
 
@@ -268,7 +269,7 @@ def main(arguments: list[str]) -> None:
     for name, option in OPTIONS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", help=option.meaning.replace("%", "%%"), metavar="…")
     asked = vars(parser.parse_args(arguments)) if arguments else EXAMPLE
-    print(*(f"--{name.replace('_', '-')} {value}" for name, value in asked.items() if value is not None))
+    print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items() if value is not None))
     try:
         found = plan(**asked)
     except ValueError as error:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from formulas import RECIPES, Decoder  # the book's arithmetic; it lies beside this file, like those below
 from gpus import GPUS, LINKS, THIRD_PARTY, TPUS, Gpu
 from savings import ADAPTED
-from shapes import SHAPES, from_config, window
+from shapes import SHAPES, from_config, quoted, short, window
 from text import BYTES_A_TOKEN, text_tokens
 
 # --8<-- [end:setup]
@@ -97,8 +97,9 @@ def read_config(config: Any) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         try:
             config = json.loads(Path(config).read_text(encoding="utf-8"))
-        except (OSError, TypeError, ValueError) as error:
-            raise ValueError(f"--config: {config!r} cannot be read as JSON ({error}); give a config.json") from None
+        except (OSError, RecursionError, TypeError, ValueError) as error:
+            why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
+            raise ValueError(f"--config: {why}; give a config.json") from None
     if not isinstance(config, Mapping) or not config:
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
     return config
@@ -116,27 +117,28 @@ def read(name: str, value: Any) -> Any:
         return read_config(value) if name == "config" else text
     if isinstance(kind, tuple):
         if text.replace("_", "-") not in kind:
-            raise ValueError(f"{flag}: {text!r} is not known; choose {', '.join(kind)}")
+            raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
         return text.replace("_", "-")
     mend = f"write {EXAMPLES.get(kind, '2.5')}"
     if "," in text:
-        raise ValueError(f"{flag}: in {text!r} the comma can part decimals or thousands; write 1.5 or 1500, without it")
+        comma = f"in {quoted(text)} the comma can part decimals or thousands"
+        raise ValueError(f"{flag}: {comma}; write 1.5 or 1500, without it")
     match = NUMBER.fullmatch(text)
     if not match or isinstance(value, bool):
-        raise ValueError(f"{flag}: {text!r} is not a number above 0; {mend}")
+        raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
     unit = match[2].upper().replace("IB", "iB") if match[2].islower() else match[2]
     scale = BYTES.get(unit) if kind == "bytes" else SCALES.get(match[2].lower())
     if kind == "length" and match[2]:
-        raise ValueError(f"{flag}: {text!r} can be thousands or 1024s; write it out, such as 8192")
+        raise ValueError(f"{flag}: {quoted(text)} can be thousands or 1024s; write it out, such as 8192")
     if kind == "share" and (match[2] or Decimal(match[1]) > 1):
-        raise ValueError(f"{flag}: {text!r} is more than the whole; a share lies between 0 and 1, {mend}")
+        raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
     if scale is None or (kind == "bytes" and not match[2] and isinstance(value, str)):
-        raise ValueError(f"{flag}: the unit of {text!r} is missing or not known; {mend}")
+        raise ValueError(f"{flag}: the unit of {quoted(text)} is missing or not known; {mend}")
     number = Decimal(match[1]) * scale
     if not Decimal(SMALLEST) <= number <= Decimal(LARGEST):
-        raise ValueError(f"{flag}: {text!r} does not lie between {SMALLEST} and {LARGEST}; {mend}")
+        raise ValueError(f"{flag}: {quoted(text)} does not lie between {SMALLEST} and {LARGEST}; {mend}")
     if kind in ("count", "length") and number % 1:
-        raise ValueError(f"{flag}: {text!r} is not a whole number; {mend}")
+        raise ValueError(f"{flag}: {quoted(text)} is not a whole number; {mend}")
     return int(number) if kind in ("count", "length", "bytes") else float(number)
 
 
@@ -149,7 +151,7 @@ LENGTHS = ("tokens", "text", "days")
 def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     """All options, read, with what stands for those that were not given; what contradicts itself is refused."""
     if unknown := sorted(set(asked) - set(OPTIONS)):
-        raise ValueError(f"--{unknown[0].replace('_', '-')}: not an option; options are {', '.join(OPTIONS)}")
+        raise ValueError(f"--{short(unknown[0].replace('_', '-'))}: not an option; options are {', '.join(OPTIONS)}")
     told = {name: value for name, value in asked.items() if value is not None}
     given = {name: option.default for name, option in OPTIONS.items()} | told
     a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
@@ -193,7 +195,8 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
         return from_config(asked["config"], asked["context"])
     if name := asked["model"]:
         if name.lower() not in SHAPES:
-            raise ValueError(f"--model: {name!r} is not known; choose {', '.join(SHAPES)}, or give --config or --shape")
+            mend = f"choose {', '.join(SHAPES)}, or give --config or --shape"
+            raise ValueError(f"--model: {quoted(name)} is not known; {mend}")
         return SHAPES[name.lower()]
 
     types = {field.name: field.type for field in fields(Decoder)}
@@ -202,9 +205,9 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
     for key in (*told, *needed):
         value, low = told.get(key, ""), 1 if key in needed else 0
         if key not in types:
-            raise ValueError(f"--shape: {key!r} is not a field; fields are {', '.join(types)}")
+            raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if not (value.isascii() and value.isdigit() and low <= int(value[:20]) < 10**9):
-            raise ValueError(f"--shape: {key}={value}; give {', '.join(needed)} whole numbers, such as {key}=32")
+            raise ValueError(f"--shape: {key}={short(value)}; give {', '.join(needed)} whole numbers, such as {key}=32")
     sizes: dict[str, Any] = {key: bool(int(text)) if types[key] is bool else int(text) for key, text in told.items()}
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
@@ -235,7 +238,7 @@ def row_name(written: str) -> str:
     if name not in rows:
         near = [row for short, row in rows.items() if name and name in short] or rows.values()
         ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
-        raise ValueError(f"--gpu: {written!r} is not a row of the table of peaks; {ask}")
+        raise ValueError(f"--gpu: {quoted(written)} is not a row of the table of peaks; {ask}")
     return rows[name]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def gib(size: float) -> str:
-    return f"{size / 2**30:,.2f} GiB"
+    return f"{round(size / 2**30, 2) + 0.0:,.2f} GiB"  # + 0.0: not −0.00
 
 
 def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:

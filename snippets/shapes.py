@@ -92,6 +92,16 @@ def window(config: Mapping[str, Any]) -> int | None:
     return (config.get("sliding_window") or None) if used else None
 
 
+def short(text: str) -> str:
+    """What somebody wrote, as a message repeats it: its beginning, and the mark that closes it."""
+    return text if len(text) <= 80 else f"{text[:60]}…{text[-1:]}"
+
+
+def quoted(value: Any) -> str:
+    """A value as a message repeats it."""
+    return short(repr(value))
+
+
 def from_config(config: Mapping[str, Any], context: int) -> Decoder:
     """The shape that a Hugging Face configuration describes (config.json of a decoder), to be run at so many tokens.
 
@@ -99,21 +109,21 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
     """
     kind = config.get("model_type")
     if kind not in KNOWN:
-        raise ValueError(f"--config: model_type {kind!r} is not known; known are {', '.join(KNOWN)}")
+        raise ValueError(f"--config: model_type {quoted(kind)} is not known; known are {', '.join(KNOWN)}")
     for key, harmless in UNCOUNTED.items():
         if config.get(key) not in (None, *harmless):
-            raise ValueError(f"--config: {key} = {config[key]!r} is not counted here; plan a model without it")
+            raise ValueError(f"--config: {key} = {quoted(config[key])} is not counted here; plan a model without it")
 
     def size(key: str, default: int | None = None) -> int:
         value = config.get(key) if config.get(key) is not None else default
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
-            raise ValueError(f"--config: {key} = {value!r}; a {kind} needs a whole number above 0 there")
+            raise ValueError(f"--config: {key} = {quoted(value)}; a {kind} needs a whole number above 0 there")
         return value
 
     def flag(key: str, default: bool) -> bool:
         value = config.get(key, default)
         if not isinstance(value, bool):
-            raise ValueError(f"--config: {key} = {value!r}; write true or false")
+            raise ValueError(f"--config: {key} = {quoted(value)}; write true or false")
         return value
 
     d, heads = (

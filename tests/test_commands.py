@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -50,6 +51,90 @@ def test_what_is_fresh_is_not_run_again(small_book: Book) -> None:
     (small_book.snippets / "good.py").write_text("size_bytes = 33\n")
     assert ledger(small_book, "run") == 0
     assert Record.read(path).values == {"size_bytes": 33}
+
+
+def test_an_edit_that_keeps_size_and_time_is_run(small_book: Book) -> None:
+    path = small_book.snippets / "good.py"
+    for size in (32, 33, 34):
+        before = path.stat()
+        path.write_text(f"size_bytes = {size}\n")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert ledger(small_book, "run") == 0
+        assert Record.read(local_folder(small_book) / "good.json").values == {"size_bytes": size}
+
+
+def test_a_snippet_that_is_edited_while_others_run_is_run_next(small_book: Book) -> None:
+    good = small_book.snippets / "good.py"
+    edit = f"from pathlib import Path\nPath({str(good)!r}).write_text('size_bytes = 33\\n')\n"
+    (small_book.snippets / "later.py").write_text(edit)
+    for _ in range(2):
+        assert ledger(small_book, "run") == 0
+    assert Record.read(local_folder(small_book) / "good.json").values == {"size_bytes": 33}
+
+
+def test_a_snippet_that_is_edited_while_it_runs_is_not_recorded(
+    small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "own.py").write_text("size = 1\nopen(__file__, 'a').write('other = 2\\n')\n")
+    assert ledger(small_book, "run", "own") == 1
+    assert "own.py: was changed while it ran, so it is not recorded; run it again" in capsys.readouterr().err
+    assert not (local_folder(small_book) / "own.json").exists()
+
+
+@pytest.mark.parametrize("limit", ["inf", "nan", "-1", "0", "1e300", "soon", "9" * 500])
+def test_a_time_limit_that_is_none_is_refused(small_book: Book, limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ledger(small_book, "run", f"--time-limit={limit}")
+    assert caught.value.code == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "--time-limit" in told and "is no time limit; give seconds above 0, up to 604800 (a week)" in told
+    assert len(told) < 200
+
+
+def test_a_folder_or_a_pipe_that_is_called_a_snippet_is_named(
+    small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "a_folder.py").mkdir()
+    os.mkfifo(small_book.snippets / "a_pipe.py")
+    assert ledger(small_book, "run") == 1
+    told = [re.sub(".*/", "", line) for line in capsys.readouterr().err.splitlines()]
+    mend = "not a file; a snippet is one, so give this another name"
+    assert told == [f"a_folder.py: {mend}", f"a_pipe.py: {mend}"]
+    assert (local_folder(small_book) / "good.json").exists()
+
+
+REFUSED = {  # a section that prints what it must not, values that cannot be: the lines at which they are refused
+    "a progress bar": (
+        "# --8<-- [start:bar]\nprint('1 %\\r2 %')\n# --8<-- [end:bar]\n",
+        r":1: outputs\.bar: a text with the character U\+000D, .*; print without it",
+    ),
+    "colours": (
+        "x = 1\n# --8<-- [start:bar]\nprint('\\33[1mbold')\n# --8<-- [end:bar]\n",
+        r":2: outputs\.bar: a text with the character U\+001B, .*; print without it",
+    ),
+    "markup": ("x = 1\nlabel = 'a <b> c'\n", ":2: values.*<"),
+    "half a character": ("label = '\\ud800'\n", r":1: values.*U\+D800"),
+    "less than nothing": ("x = 1\ny = {'a_seconds': [1, -2]}\n", r":2: y\.a_seconds\.1 is -2, less than nothing"),
+    "a negative share": ("saved_share = -0.5\n", r":1: saved_share is -0\.5, less than nothing"),
+    "more than the peak": ("mfu = 1.5\n", r":1: mfu is 1\.50: more than 1\.2 times the peak"),
+    "too deep": (f"x_bytes = {'[' * 30}{']' * 30}\n", ":1: nested more than 20 deep"),
+    "too much": (
+        "".join(f"text_{n} = 'x' * 60000\n" for n in range(20)),
+        ": its record would be larger than 1048576 bytes; bind or print less",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_record_that_would_be_refused_is_refused_at_the_run(
+    small_book: Book, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, message = REFUSED[what]
+    (small_book.snippets / "bad.py").write_text(source)
+    assert ledger(small_book, "run", "bad", "good") == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"bad\.py" + message, told), told
+    assert [path.name for path in local_folder(small_book).glob("*.json")] == ["good.json"]
 
 
 def test_a_watched_snippet_is_run_again_when_it_changes(small_book: Book) -> None:

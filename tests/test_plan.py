@@ -15,7 +15,8 @@ import pytest
 from formulas import forward_flops, parameters, peak_bytes
 from gpus import GPUS, LINKS, THIRD_PARTY, TPUS
 from plan import plan
-from plan_options import OPTIONS, belongs, read
+from plan_options import OPTIONS, SERVED, belongs, read
+from plan_table import gib
 from serving import Server, decode_seconds, largest, plan_serving
 from shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config
 from text import BYTES_A_TOKEN
@@ -105,6 +106,51 @@ WRITTEN: dict[str, list[tuple[Any, Any]]] = {
     "allowance": [("80GB", 80 * 10**9), ("80 GiB", 80 * 2**30), ("512mib", 2**29), (7, 7)],
     "recipe": [("bf16_master", "bf16-master")],
 }
+
+
+LONG = "[" * 100_000
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if OPTIONS[name].kind != "refused"])
+def test_a_sentence_repeats_the_beginning_of_what_was_asked(name: str) -> None:
+    task = SERVING if name in SERVED else {}
+    for asked in (LONG, "9" * 100_000, LONG + ",", f"{LONG}=1", "layers=" + LONG, "1" + "x" * 100_000):
+        with pytest.raises(ValueError) as caught:
+            plan(**({"model": None if name in ("config", "shape") else "gpt2", "gpu": "L4"} | task | {name: asked}))
+        assert str(caught.value).startswith("--") and len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": LONG},
+        {"hidden_size": LONG},
+        {"quantization_config": {"bits": LONG}},
+        {"tie_word_embeddings": LONG},
+    ],
+)
+def test_a_sentence_repeats_the_beginning_of_a_configuration(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError) as caught:
+        from_config(CONFIG | change, context=1024)
+    assert str(caught.value).startswith("--config: ") and len(str(caught.value)) < 300
+
+
+def test_a_name_that_is_no_option_is_not_repeated_whole() -> None:
+    with pytest.raises(ValueError, match=r"^--\[{60}…\[: not an option"):
+        plan(**{LONG: 1})
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(LONG)
+    with pytest.raises(
+        ValueError, match=r"--config: '.*' cannot be read as JSON \(maximum recursion.*give a config.json"
+    ):
+        plan(config=str(path), gpu="L4")
+
+
+def test_next_to_nothing_has_no_sign() -> None:
+    assert [gib(size) for size in (-1, 0, 1, -(2**30), 2**40)] == ["0.00 GiB"] * 3 + ["-1.00 GiB", "1,024.00 GiB"]
 
 
 def test_numbers_are_read_as_people_write_them() -> None:

@@ -1,4 +1,4 @@
-"""What is published goes where the pages say: the notebooks to the branch that "Open in Colab" names."""
+"""What is published was checked and goes where the pages say: notebooks to the branch that "Open in Colab" names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,69 @@ import yaml
 
 from tests.conftest import ROOT
 
-JOBS: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8"))["jobs"]
+
+def workflow(name: str) -> dict[str, Any]:
+    loader = yaml.BaseLoader  # else `on` is true
+    found: dict[str, Any] = yaml.load((ROOT / f".github/workflows/{name}").read_text(encoding="utf-8"), loader)
+    return found
+
+
+JOBS: dict[str, Any] = workflow("publish.yml")["jobs"]
 TEMPLATE = (ROOT / "docs/theme/main.html").read_text(encoding="utf-8")
 
 
 def git(*arguments: str, at: Path) -> str:
     return subprocess.run(["git", *arguments], cwd=at, check=True, capture_output=True, text=True).stdout
+
+
+def before(job: str) -> set[str]:
+    """The jobs of publish.yml without whose success this one does not run."""
+    needs = JOBS[job].get("needs", [])
+    named = {needs} if isinstance(needs, str) else set(needs)
+    return named.union(*map(before, named))
+
+
+def test_nothing_is_published_that_was_not_checked() -> None:
+    assert JOBS["check"]["uses"] == "./.github/workflows/check.yml"
+    assert "workflow_call" in workflow("check.yml")["on"]
+    publishing = {name for name, job in JOBS.items() if "write" in job["permissions"].values()}
+    assert publishing == {"notebooks", "deploy"}
+    for name in publishing | {"build"}:
+        assert "check" in before(name)
+    for name, job in JOBS.items():  # or it could run after a check that failed
+        assert "if" not in job and "continue-on-error" not in job, name
+
+
+def test_no_other_run_of_the_check_can_cancel_the_one_before_publishing() -> None:
+    check, publish = workflow("check.yml"), workflow("publish.yml")
+    assert "main" in publish["on"]["push"]["branches"]
+    assert "push" not in check["on"], "a second run for the same branch ends the first: they are of one group"
+    assert check["concurrency"]["group"] == "check-${{ github.ref }}"
+    assert publish["concurrency"]["group"] != check["concurrency"]["group"]
+
+
+@pytest.mark.parametrize("can_check", [True, False])
+def test_records_are_proposed_with_a_check_that_was_started(tmp_path: Path, can_check: bool) -> None:
+    propose = workflow("record.yml")["jobs"]["propose"]
+    assert propose["permissions"] == {"contents": "write", "pull-requests": "write", "actions": "write"}
+    assert "workflow_dispatch" in workflow("check.yml")["on"]
+    (step,) = [step for step in propose["steps"] if "run" in step]
+    published, tools, checkout = tmp_path / "published.git", tmp_path / "bin", tmp_path / "checkout"
+    git("init", "--bare", "--quiet", str(published), at=tmp_path)
+    git("clone", "--quiet", str(published), str(checkout), at=tmp_path)
+    (checkout / "measurements").mkdir()
+    (checkout / "measurements" / "new.json").write_text("{}\n")
+    tools.mkdir()
+    refuse = "" if can_check else '[ "$1" = workflow ] && exit 1'
+    (tools / "gh").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n{refuse}\nexit 0\n')
+    (tools / "gh").chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "BRANCH": "records-1"}
+    done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=checkout, env=environment, capture_output=True)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    proposed = ["pr create --fill --base main --head records-1"] if can_check else []
+    assert asked == ["auth setup-git", "workflow run check.yml --ref records-1", *proposed]
+    assert (done.returncode == 0) == can_check
+    assert git("ls-tree", "-r", "--name-only", "records-1", at=published).split() == ["measurements/new.json"]
 
 
 def test_the_notebooks_replace_what_their_branch_holds(tmp_path: Path) -> None:
@@ -41,6 +98,7 @@ def test_the_notebooks_replace_what_their_branch_holds(tmp_path: Path) -> None:
 
 def test_no_job_may_do_more_than_it_has_to() -> None:
     assert {name: job["permissions"] for name, job in JOBS.items()} == {
+        "check": {"contents": "read"},
         "build": {"contents": "read"},
         "notebooks": {"contents": "write"},
         "deploy": {"pages": "write", "id-token": "write"},

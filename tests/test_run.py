@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book import LedgerError
-from ledger.run import MissingImport, run
+from ledger.run import MissingImport, parse, run
 from ledger.snippet import Snippet
 
 Write = Callable[[str], Path]
@@ -90,6 +90,14 @@ RUNTIME_MISTAKES = {
         "x_flops = 10**400\n",
         r"broken\.py:1: the value of 'x_flops' is an int beyond the largest",
     ),
+    "holds itself": (
+        "x_bytes = []\nx_bytes.append(x_bytes)\n",
+        r"broken\.py:1: the value of 'x_bytes' .*recursion",
+    ),
+    "kills what watches over it": (
+        "import os, signal\nx = 1\nos.kill(os.getppid(), signal.SIGKILL)\n",
+        r"broken\.py: the process (died without a report|that watched over it was ended) \(exit code -9\)",
+    ),
     "too large": ("x_bytes = list(range(100000))\n", r"broken\.py:1: the value of 'x_bytes' takes more than"),
 }
 
@@ -100,6 +108,92 @@ def test_a_mistake_while_running_is_named(write_snippet: Write, mistake: str) ->
     with pytest.raises(LedgerError) as caught:
         run(Snippet.read(write_snippet(source)))
     assert re.search(message, str(caught.value)), caught.value
+
+
+@pytest.mark.parametrize("what", ['print("中" * 30000)', r'os.write(1, b"\xff\xfe" * 40000)'])
+def test_output_is_cut_anywhere(write_snippet: Write, what: str) -> None:
+    assert run(Snippet.read(write_snippet(f"import os\n{what}\nx = 1\n"))).values["x"] == 1
+
+
+def test_a_message_quotes_no_output_as_a_section(write_snippet: Write) -> None:
+    with pytest.raises(LedgerError) as caught:
+        run(Snippet.read(write_snippet("while True:\n    print('x' * 1000, end='')\n")))
+    assert str(caught.value).endswith("broken.py: printed more than 262144 bytes")
+
+
+def test_a_long_error_is_shortened_in_its_middle(write_snippet: Write) -> None:
+    with pytest.raises(LedgerError) as caught:
+        run(Snippet.read(write_snippet("raise ValueError('begins' + 'x' * 10**7 + 'ends')\n")))
+    message = str(caught.value)
+    assert len(message) < 10_000 and "begins" in message and message.endswith("ends")
+
+
+def test_a_fork_that_goes_on_reports_nothing(write_snippet: Write) -> None:
+    source = "import os, time\nwho = 'parent' if os.fork() else 'child'\nif who == 'parent':\n    time.sleep(0.3)\n"
+    assert run(Snippet.read(write_snippet(source))).values == {"who": "parent"}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\0\0\0\2{}" * 2, b"\0\0\0\3{}", b"\0\0\0\1{}", b"\0", b"\0\0\0\2[]", b"\0\0\0\2\xff}"]
+)
+def test_a_report_that_is_not_whole_is_refused(write_snippet: Write, raw: bytes) -> None:
+    snippet = Snippet.read(write_snippet("x = 1\n"))
+    assert parse(snippet, b"\0\0\0\2{}") == {}
+    with pytest.raises(LedgerError, match=r"broken\.py: its report is not whole, or not the only one"):
+        parse(snippet, raw)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose child a process is")
+def test_a_snippet_that_ends_the_server_spoils_no_other_run(write_snippet: Write) -> None:
+    source = """\
+import os, signal
+from pathlib import Path
+watcher = Path(f"/proc/{os.getppid()}/stat").read_text()
+os.kill(int(watcher.rpartition(")")[2].split()[1]), signal.SIGKILL)
+"""
+    with pytest.raises(LedgerError, match=r"that watched over it was ended"):
+        run(Snippet.read(write_snippet(source)))
+    assert run(Snippet.read(write_snippet("x = 1\n"))).values["x"] == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process when its parent dies")
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSTOP"])
+def test_a_snippet_does_not_outlive_what_watches_over_it(
+    write_snippet: Write, tmp_path: Path, signal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.run.PATIENCE_SECONDS", 0.3)
+    alive = tmp_path / "alive"
+    source = f"""\
+import os, signal, time
+os.kill(os.getppid(), signal.{signal})
+while True:
+    with open({str(alive)!r}, "a") as file:
+        file.write(".")
+    time.sleep(0.05)
+"""
+    with pytest.raises(LedgerError, match=r"died without a report|did not end within 1 seconds"):
+        run(Snippet.read(write_snippet(source)), time_limit=1)
+    size = alive.stat().st_size if alive.exists() else 0
+    time.sleep(0.3)
+    assert (alive.stat().st_size if alive.exists() else 0) == size
+
+
+VANISHES = """\
+import os
+from multiprocessing.forkserver import connect_to_new_process, read_signed
+from ledger.run import start_server
+start_server()
+answers, asks = connect_to_new_process([])
+read_signed(answers)  # the fork's id: it waits to hear what it shall do
+os.close(asks)
+read_signed(answers)  # its exit code
+"""
+
+
+def test_nothing_is_told_of_a_runner_that_was_killed() -> None:
+    root = Path(__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", VANISHES], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 def test_a_snippet_that_hangs_is_ended_with_its_children(write_snippet: Write, tmp_path: Path) -> None:
