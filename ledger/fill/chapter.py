@@ -252,6 +252,11 @@ class Chapter:
         return number
 
 
+def targets(text: str) -> list[str]:
+    """What stands between the brackets of each inline link."""
+    return [match[0][2:-1] for match in INLINE.finditer(text) if match.lastgroup == "target"]
+
+
 def shown(text: str, is_filled: Callable[[str], bool]) -> str:
     """A page without the parts whose value is not filled, nor the marks of the others; its lines keep their numbers."""
     lines = text.splitlines()

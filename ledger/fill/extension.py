@@ -17,6 +17,7 @@ from xml.etree.ElementTree import SubElement
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
+from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
@@ -27,6 +28,7 @@ from ledger.book import Book, LedgerError, Problem
 from ledger.fill.chapter import shown
 from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import QuoteError, open_source
+from ledger.text import as_html
 from ledger.units import DASH
 
 T = TypeVar("T")
@@ -60,6 +62,7 @@ class FillExtension(Extension):
         md.preprocessors.register(SourceReader(md, self.page), "ledger-source", 33)  # before includes, at 32
         md.inlinePatterns.register(PlaceholderProcessor(md, self.page), "ledger-placeholder", 185)  # after code, at 190
         md.treeprocessors.register(PageFrame(md, self.page), "ledger-page", 1)  # when all else is in place
+        md.postprocessors.register(TextWriter(md), "ledger-texts", 1)  # when nothing more is read as markup
         BlocksOfLedger(page=[self.page, "what fills the blocks"]).extendMarkdown(md)
 
     def reset(self) -> None:
@@ -106,6 +109,13 @@ class PlaceholderProcessor(InlineProcessor):
         return _or_fail(self.page, "", lambda: self.page.number(m[1])), m.start(0), m.end(0)
 
 
+class TextWriter(Postprocessor):
+    """Writes the texts of records that stand in tables, whose signs were hidden from Markdown."""
+
+    def run(self, text: str) -> str:
+        return as_html(text)
+
+
 class PageFrame(Treeprocessor):
     """Adds to a page that quotes numbers: the device, below its title or where `/// device` stands; at its end, where
     they come from."""
@@ -115,6 +125,9 @@ class PageFrame(Treeprocessor):
         self.page = page
 
     def run(self, root: ElementTree.Element) -> None:
+        _or_fail(self.page, "", lambda: self.frame(root))
+
+    def frame(self, root: ElementTree.Element) -> None:
         if any([self.trim(parent, child) for parent in list(root.iter()) for child in list(parent)]):
             left = {element.get("data-quote") for element in root.iter("data")}
             self.page.quoted = {key: quote for key, quote in self.page.quoted.items() if key in left}
