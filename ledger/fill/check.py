@@ -27,7 +27,12 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         source = open_source(book, default_device or configured_device(book), local)
     except LedgerError as error:
         return problems + error.problems
-    chapters = [Chapter.read(path) for path in book.chapters()]
+    chapters = []
+    for path in book.chapters():
+        try:
+            chapters.append(Chapter.read(path))
+        except LedgerError as error:
+            problems += error.problems
     hidden = {chapter.path: list(_hidden(chapter, source)) for chapter in chapters}
     unseen = {
         (chapter.path, heading.id): part
@@ -125,6 +130,10 @@ def _check_drawing(
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
         yield Problem(path, line, "the block's labels are no mapping")
+        return
+    texts = {**labels, "alt": options.get("alt") or ""}
+    if wrong := [said for pair in texts.items() for said in pair if not isinstance(said, str)]:
+        yield Problem(path, line, f"YAML reads a label or alt: as {wrong[0]!r}, which is no text; write it in quotes")
         return
     if kind == "figure":
         if not options.get("alt"):

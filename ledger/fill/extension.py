@@ -25,7 +25,7 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.fill.chapter import shown
+from ledger.fill.chapter import PLACEHOLDER, shown
 from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import QuoteError, open_source
 from ledger.text import as_html
@@ -100,13 +100,13 @@ class PlaceholderProcessor(InlineProcessor):
     """`{{ snippet.value:format }}` in prose, lists and tables; code and math are taken out before it."""
 
     def __init__(self, md: Markdown, page: Page) -> None:
-        super().__init__(r"\{\{(.*?)\}\}", md)
+        super().__init__(PLACEHOLDER, md)
         self.page = page
 
     def handleMatch(  # type: ignore[override]
         self, m: re.Match[str], data: str
     ) -> tuple[ElementTree.Element, int, int]:
-        return _or_fail(self.page, "", lambda: self.page.number(m[1])), m.start(0), m.end(0)
+        return _or_fail(self.page, "", lambda: self.page.number(m[0][2:-2])), m.start(0), m.end(0)
 
 
 class TextWriter(Postprocessor):

@@ -19,7 +19,7 @@ from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter, targets
 from ledger.fill.quote import Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
-from ledger.text import as_html, as_said, is_hidden
+from ledger.text import as_html, as_said, hide, is_hidden
 from ledger.units import DASH, format_value
 
 T = TypeVar("T")
@@ -101,7 +101,10 @@ class Page:
             classes.append("stale")
         element.set("class", " ".join(classes))
         element.set("value", "" if found.value is None else str(found.value))
-        element.text = AtomicString(quote.format(found.value, self.language))
+        text = quote.format(found.value, self.language)
+        element.text = AtomicString(
+            hide(text) if isinstance(found.value, str) else text
+        )  # an entity's & passes as it is
         return element
 
     def check_everywhere(self, text: str) -> None:
