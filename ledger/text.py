@@ -16,6 +16,7 @@ from urllib.parse import quote
 FIRST = 0xE000  # what stands for the sign of code n is the character FIRST + n; a record may hold none of these
 STAND_INS = {ord(sign): FIRST + ord(sign) for sign in string.punctuation + "\n\t"}
 SIGNS = {stand_in: sign for sign, stand_in in STAND_INS.items()}
+CODE_SIGNS = SIGNS | {FIRST + ord("`"): "'", FIRST + ord("|"): "\\|", FIRST + ord("\n"): " "}  # code ends nowhere in it
 HIDDEN = f"[{''.join(map(chr, SIGNS))}]"
 MINDED = re.compile(
     r"""[\\`*{}\[\]()<>|~$&^!:"'\n\t]  # wherever it stands
@@ -94,9 +95,6 @@ def as_markdown(text: str) -> str:
         return f"&#{ord(sign)};" if sign in ALWAYS or starts else sign
 
     return TO_WRITE.sub(write, text) if is_hidden(text) else text
-
-
-CODE_SIGNS = {**SIGNS, FIRST + ord("`"): ord("'"), FIRST + ord("|"): "\\|", FIRST + ord("\n"): " "}  # it ends nowhere
 
 
 def inert(said: str) -> str:
