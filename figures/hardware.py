@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.svg import Drawing
+from ledger.text import link
 
 WIDTH = 640
 DTYPES = ("float32", "tf32", "bfloat16", "float8")
@@ -23,7 +24,7 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
         dense = {dtype: _quote(f"PEAK_TERAFLOPS.{name}.{dtype}", peak) for dtype, peak in teraflops[name].items()}
         sixteen = dense.get("bfloat16", f"{dense['float16']}{labels['fp16_only']}")  # where both are, they are equal
         cells = [dense["float32"], dense.get("tf32", "—"), sixteen, dense.get("float8", "—")]
-        rows.append([f"[{name}]({sources[name]})", memory, *cells, f"{{{{ hardware.RIDGE.{name}:.0f }}}}"])
+        rows.append([link(name, sources[name]), memory, *cells, f"{{{{ hardware.RIDGE.{name}:.0f }}}}"])
     return rows
 
 

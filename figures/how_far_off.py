@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from figures.axes import Axes, Names, Scale
+from ledger.text import link
 
 MODELS = ("llama", "qwen2", "qwen3", "mixtral")
 TOOLS = ("plan", "tracker", "eleuther", "deepspeed", "accelerate")
@@ -96,5 +97,5 @@ def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list
         style = f":{style}" if style else ""
         said, planned = (f"{{{{ plan_cases.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
         what = f"{labels[case['kind']]}{colon}{case['model']}{comma}{labels.get(case['part'], case['part'])}"
-        rows.append([what, f"{said} [↗]({case['source']})", planned, f"{{{{ plan_cases.cases.{n}.ratio:.3f }}}}"])
+        rows.append([what, f"{said} {link('↗', case['source'])}", planned, f"{{{{ plan_cases.cases.{n}.ratio:.3f }}}}"])
     return rows

@@ -17,6 +17,8 @@ from ledger.environment import describe_environment
 from ledger.gpu import read_links
 from ledger.processor import name_processor
 
+SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
 
 def slug(name: str) -> str:
     """A device's folder name: "NVIDIA H200" → "nvidia-h200"."""

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.device import machine_key
+from ledger.device import SLUG, machine_key
 from ledger.environment import describe_environment
 from ledger.run import Run
 from ledger.snippet import Snippet
@@ -26,10 +27,11 @@ MAX_RECORD_BYTES = 1024 * 1024
 STAND_IN = "stand-in"  # the driver that a stand-in for a GPU calls itself
 MAX_DEPTH = 20
 HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)  # but \t and \n
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ue000-\uf8ff]"
+)  # but \t and \n; the last are of private use, ledger.text's
 MARKUP = re.compile(r"<|\]\(|\{\{")  # a table's cell is Markdown
 LOCAL = "this-machine"  # the device that local runs appear as
+NO_FILE = "neither a file nor a folder; remove it"
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ def _read(path: Path) -> dict[str, Any]:
     """What the file at path holds. Raises LedgerError with all that keeps it from being a record."""
     if path.is_symlink():
         raise LedgerError([Problem(path, 0, "a link, not a file")])
-    with path.open("rb") as file:  # read once: another may be written meanwhile
+    with open(path, "rb", opener=_open_at_once) as file:  # read once: another may be written meanwhile
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise LedgerError([Problem(path, 0, NO_FILE)])
         text = file.read(MAX_RECORD_BYTES + 1)
     return _parse(text, path)
 
@@ -173,6 +177,11 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     if problems := [Problem(path, 0, message) for message in _messages(data, path)]:
         raise LedgerError(problems)
     return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens without waiting for who would write: a pipe's other end may never come."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
@@ -211,6 +220,9 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     for key in ("id", "kind", "name"):
         if not isinstance(data["device"].get(key), str) or not 0 < len(data["device"][key]) <= 100:
             yield f"device.{key} is missing or no short text"
+    device_id = data["device"].get("id")
+    if isinstance(device_id, str) and (device_id == LOCAL or not SLUG.fullmatch(device_id)):
+        yield f"device.id is {device_id!r}; it has small letters, digits and single hyphens, and is not {LOCAL!r}"
     if data["device"].get("kind") not in ("cpu", "cuda"):
         yield f"device.kind is {data['device'].get('kind')!r}, neither 'cpu' nor 'cuda'"
     for key in ("torch", "python"):
@@ -301,6 +313,9 @@ class Records:
         by_device: dict[str, dict[str, Record]] = {}
         problems: list[Problem] = []
         known = set(book.snippet_names())
+        problems += _strangers(book.measurements)
+        if problems:  # nothing is read through a link, or from what is no file
+            raise LedgerError(problems)
         folders = {path.name: path for path in sorted(book.measurements.glob("*")) if path.is_dir()}
         if local and local_folder(book).is_dir():
             folders[LOCAL] = local_folder(book)
@@ -332,6 +347,19 @@ class Records:
 
     def get(self, device: str, snippet: str) -> Record | None:
         return self.by_device.get(device, {}).get(snippet)
+
+
+def _strangers(measurements: Path) -> Iterator[Problem]:
+    """What lies below measurements/ and is not to be read, since it is elsewhere or no device's."""
+    for path in sorted(measurements.rglob("*")):
+        with suppress(FileNotFoundError):  # taken away meanwhile
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                yield Problem(path, 0, f"a link, not a {'folder' if path.is_dir() else 'file'}")
+            elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                yield Problem(path, 0, NO_FILE)
+    if (measurements / LOCAL).exists():
+        yield Problem(measurements / LOCAL, 0, "no device's folder: pages call the runs on this machine so")
 
 
 def local_folder(book: Book) -> Path:

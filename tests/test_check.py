@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from markdown import Markdown
 
 from ledger.__main__ import main
 from ledger.book import Book
+from ledger.fill import makeExtension
+from ledger.fill.chapter import KINDS, Chapter
 from ledger.fill.check import check
 from ledger.record import Record
 from ledger.run import run
@@ -83,6 +87,27 @@ PAGE_MISTAKES = {
         r"page\.md:1: figures/good\.py has no function 'nosuch'",
     ),
     "table's cell": ("/// table | good.rows\n///", r"page\.md:1: good\.nothing cannot be quoted"),
+    "options a list": ("/// table | good.fine\n    - a\n///", r"page\.md:2: the block's options are no mapping"),
+    "options a word": ("/// tip\n    alt\n///", r"page\.md:2: the block's options are no mapping"),
+    "options a number": ("/// tip\n    3\n///", r"page\.md:2: the block's options are no mapping"),
+    "options false": ("/// tip\n    no\n///", r"page\.md:2: the block's options are no mapping"),
+    "label that YAML reads as false": (
+        "/// table | good.fine\n    labels: {title: no}\n///",
+        r"page\.md:1: YAML reads a label or alt: as False, which is no text; write it in quotes",
+    ),
+    "label without a text": ("/// table | good.fine\n    labels:\n        title:\n///", r"page\.md:1: .* as None"),
+    "label's name that YAML reads as true": (
+        "/// table | good.fine\n    labels: {on: x}\n///",
+        r"page\.md:1: .* as True",
+    ),
+    "alt that is none": ("/// figure | good.bad\n    alt: 3\n///", r"page\.md:1: YAML reads a label or alt: as 3"),
+    "misspelt block": (
+        "a\n\n/// figur | good.bad\n    alt: x\n///",
+        r"page\.md:3: there is no block 'figur'; there are",
+    ),
+    "malformed block": ("/// figure: good.bad\n///", r"page\.md:1: malformed block"),
+    "raised index": ("{{ good.sizes.large.² }}", r"page\.md:1: good\.sizes\.large\.² is not in the record"),
+    "endless index": (f"{{{{ good.sizes.large.{'9' * 5000} }}}}", r"page\.md:1: good\.sizes\.large\.9+ is not"),
     "options no YAML": ("/// table | good.fine\n    labels: [\n///", r"page\.md:2: the block's options are not YAML"),
 }
 
@@ -182,3 +207,23 @@ def test_a_broken_snippet_is_reported_once_however_often_it_is_quoted(small_book
     path.write_text(path.read_text().replace("# --8<-- [end:count]\n", ""))
     (problem,) = check(small_book)
     assert "good.py" in str(problem) and "never closed" in str(problem)
+
+
+def test_a_page_that_is_no_text_is_reported_at_its_line(small_book: Book) -> None:
+    path = small_book.docs / "en" / "page.md"
+    path.write_bytes(b"# Page {#page}\n\nna\xefve\n")
+    assert re.search(r"page\.md:3: not UTF-8: the byte 0xEF$", "\n".join(map(str, check(small_book))))
+
+
+@pytest.mark.parametrize("sign", ["{{ ", "![", "](", "{{ a.b" + " " * 50])
+def test_many_openings_that_do_not_close_are_read_in_a_moment(sign: str) -> None:
+    began = time.perf_counter()
+    chapter = Chapter.parse(sign * 20_000, Path("page.md"))
+    assert len(chapter.all_problems()) == (20_000 if "{{" in sign else 0)
+    assert time.perf_counter() - began < 5
+
+
+def test_the_kinds_of_blocks_are_those_that_a_build_knows(book: Book) -> None:
+    names = re.findall(r"^  (pymdownx\.blocks\.\w+):", (book.root / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    markdown = Markdown(extensions=[*names, makeExtension(root=str(book.root), local=False)])
+    assert {*markdown.parser.blockprocessors["blocks"].blocks, "recorded"} == KINDS  # type: ignore[attr-defined]

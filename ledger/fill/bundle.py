@@ -19,6 +19,7 @@ from ledger.fill.page import Page
 from ledger.fill.plain import address_of, front_matter, markdown, parts
 from ledger.fill.quote import Source, open_source
 from ledger.snippet import Snippet
+from ledger.text import inert
 
 CODE = ("ledger/**/*.py", "figures/*.py", "mkdocs*.yml")  # what every page's text depends on, besides its own sources
 LANGUAGES = {"en": "", "zh": "zh/"}  # and where in the site
@@ -77,9 +78,9 @@ class Texts:
 
     @cached_property
     def device(self) -> str:
-        """The name of the device whose numbers they hold, "" if none has any."""
+        """The name of the device whose numbers they hold, in Markdown; "" if none has any."""
         shown = self.source.shown_device
-        return self.source.name(shown) if shown in self.source.records.by_device else ""
+        return inert(self.source.name(shown)) if shown in self.source.records.by_device else ""
 
     def of(self, path: Path, language: str) -> Taken:
         """Of the page at path."""

@@ -14,23 +14,30 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ledger.book import Problem
+from ledger.book import LedgerError, Problem
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>.*?)\s*$")
 INCLUDE = re.compile(r'^\s*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[a-z][a-z0-9_]*))?"$')
 HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[\w-]+)[^{}]*\})?\s*$")
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
+KINDS = {  # of blocks, as mkdocs.yml's extensions know them
+    *("output", "figure", "table", "data", "device", "recorded", "details", "tab", "admonition"),
+    *("note", "attention", "caution", "danger", "error", "tip", "hint", "warning", "important"),
+}
 BLOCK_END = re.compile(r"^/{3,}\s*$")
 HTML_BLOCK = re.compile(
     r"^\s{0,3}<(?:!--|/?(?:form|div|p|table|section|figure|details|ul|ol|pre|script|style|h[1-6])\b)"
 )
+PLACEHOLDER = r"\{\{(?:(?!\{\{|\}\}).)*+\}\}"  # ends at the next pair of braces: many that do not close cost no time
 INLINE = re.compile(
     r"""(?P<escape>\\.)
     | (?P<code>(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))
     | (?P<math>\$(?!\s)(?:[^$\\]|\\.)+?(?<!\s)\$(?!\d))
-    | (?P<placeholder>\{\{.*?\}\})
-    | (?P<alternative>!\[[^\]]*\])
-    | (?P<target>\]\([^)]*\))
+    | (?P<placeholder>"""
+    + PLACEHOLDER
+    + r""")
+    | (?P<alternative>!\[[^\[\]]*\])
+    | (?P<target>\]\([^)\]]*\))
     | (?P<html><[a-zA-Z/!][^<>]*>)
     | (?P<unclosed>\{\{)""",
     re.X | re.S,
@@ -96,7 +103,13 @@ class Chapter:
 
     @classmethod
     def read(cls, path: Path) -> Chapter:
-        return cls.parse(path.read_text(encoding="utf-8"), path)
+        """The page at path. Raises LedgerError if it is no text."""
+        read = path.read_bytes()
+        try:
+            return cls.parse(read.decode("utf-8"), path)
+        except UnicodeDecodeError as error:
+            line = 1 + read.count(b"\n", 0, error.start)
+            raise LedgerError([Problem(path, line, f"not UTF-8: the byte 0x{read[error.start]:02X}")]) from None
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Chapter:
@@ -135,8 +148,10 @@ class Chapter:
 
     def _inline(self) -> Iterator[tuple[int, str, str]]:
         for first, text in self.paragraphs:
+            line, counted = first, 0
             for match in INLINE.finditer(text):
-                yield first + text.count("\n", 0, match.start()), match.lastgroup or "", match[0]
+                line, counted = line + text.count("\n", counted, match.start()), match.start()
+                yield line, match.lastgroup or "", match[0]
 
     def _read(self, lines: list[str]) -> None:
         number = self._skip_front_matter(lines)
@@ -166,6 +181,9 @@ class Chapter:
             elif block := BLOCK_START.match(line):
                 end_paragraph()
                 slashes = len(block["slashes"])
+                if block["kind"] not in KINDS:
+                    message = f"there is no block {block['kind']!r}; there are {', '.join(sorted(KINDS))}"
+                    self.problems.append(Problem(self.path, number, message))
                 if opened and slashes >= opened[-1].slashes:
                     message = f"the part that waits since line {opened[-1].first} needs more slashes than what it holds"
                     self.problems.append(Problem(self.path, number, message))
@@ -181,6 +199,8 @@ class Chapter:
                 if opened and line.strip() == "/" * opened[-1].slashes:
                     self.waiting.append(opened.pop()._replace(last=number))
             else:
+                if line.startswith("///"):
+                    self.problems.append(Problem(self.path, number, "malformed block; write /// kind | argument"))
                 if not paragraph:
                     first = number
                 paragraph.append(line)
@@ -232,12 +252,16 @@ class Chapter:
             options.append(lines[number])
             number += 1
         try:
-            parsed = yaml.load("\n".join(options), LOADER) or {}
+            parsed = yaml.load("\n".join(options), LOADER)
         except yaml.YAMLError as error:
             parsed = {}
             self.problems.append(
                 Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
             )
+        if not isinstance(parsed, dict):
+            if parsed is not None:
+                self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
+            parsed = {}
         self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
         if block["argument"] and block["kind"] not in ("output", "figure", "table", "data"):
             self.paragraphs.append((start, block["argument"]))
@@ -250,6 +274,11 @@ class Chapter:
                 self.problems.append(Problem(self.path, number + 1, "placeholder in raw HTML, where none is filled"))
             number += 1
         return number
+
+
+def targets(text: str) -> list[str]:
+    """What stands between the brackets of each inline link."""
+    return [match[0][2:-1] for match in INLINE.finditer(text) if match.lastgroup == "target"]
 
 
 def shown(text: str, is_filled: Callable[[str], bool]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.fill.chapter import INCLUDE, Chapter, Waiting
-from ledger.fill.page import Page
+from ledger.fill.page import Page, place_of
 from ledger.fill.quote import BrokenSnippet, Quote, QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
@@ -27,7 +27,12 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         source = open_source(book, default_device or configured_device(book), local)
     except LedgerError as error:
         return problems + error.problems
-    chapters = [Chapter.read(path) for path in book.chapters()]
+    chapters = []
+    for path in book.chapters():
+        try:
+            chapters.append(Chapter.read(path))
+        except LedgerError as error:
+            problems += error.problems
     hidden = {chapter.path: list(_hidden(chapter, source)) for chapter in chapters}
     unseen = {
         (chapter.path, heading.id): part
@@ -75,7 +80,7 @@ def _check_chapter(chapter: Chapter, page: Page) -> Iterator[Problem]:
     for part in chapter.waiting:
         yield from _attempt(chapter.path, part.first, lambda value=part.value: source.filled_by(value))
     for placeholder in chapter.placeholders:
-        yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: page.number(text))
+        yield from _attempt(chapter.path, placeholder.line, lambda text=placeholder.text: _check_number(text, page))
     yield from _check_sentences(chapter, source)
     for fence in chapter.fences:
         for offset, line in enumerate(fence.lines, start=1):
@@ -126,6 +131,10 @@ def _check_drawing(
     if not isinstance(labels, dict):
         yield Problem(path, line, "the block's labels are no mapping")
         return
+    texts = {**labels, "alt": options.get("alt") or ""}
+    if wrong := [said for pair in texts.items() for said in pair if not isinstance(said, str)]:
+        yield Problem(path, line, f"YAML reads a label or alt: as {wrong[0]!r}, which is no text; write it in quotes")
+        return
     if kind == "figure":
         if not options.get("alt"):
             yield Problem(path, line, "a figure needs alt:, what it shows in words")
@@ -136,7 +145,13 @@ def _check_drawing(
     yield from _attempt(path, line, lambda: tables.extend(page.tables(name, labels)))
     cells = " ".join(dict.fromkeys(cell for _, rows in tables for row in rows for cell in row))
     for placeholder in Chapter(path, paragraphs=[(line, cells)]).placeholders:
-        yield from _attempt(path, line, lambda text=placeholder.text: page.number(text))
+        yield from _attempt(path, line, lambda text=placeholder.text: _check_number(text, page))
+
+
+def _check_number(text: str, page: Page) -> None:
+    """Raises QuoteError for a placeholder that cannot be filled, from whichever record."""
+    page.number(text)
+    page.check_everywhere(text)
 
 
 def _attempt(path: Path, line: int, action: object) -> Iterator[Problem]:
@@ -147,9 +162,5 @@ def _attempt(path: Path, line: int, action: object) -> Iterator[Problem]:
         return  # reported once, at its own line
     except QuoteError as error:
         yield Problem(path, line, str(error))
-    except Exception as error:  # a figure's own mistake
-        tail = error.__traceback__
-        while tail and tail.tb_next:
-            tail = tail.tb_next
-        where = f"{Path(tail.tb_frame.f_code.co_filename).name}:{tail.tb_lineno}: " if tail else ""
-        yield Problem(path, line, f"{where}{type(error).__name__}: {error}")
+    except Exception as error:  # of a figure's module, as it is imported, or of what it returned
+        yield Problem(path, line, f"{place_of(error)}{type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ from xml.etree.ElementTree import SubElement
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
+from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
@@ -24,9 +25,10 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.fill.chapter import shown
+from ledger.fill.chapter import PLACEHOLDER, shown
 from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import QuoteError, open_source
+from ledger.text import as_html
 from ledger.units import DASH
 
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class FillExtension(Extension):
         md.preprocessors.register(SourceReader(md, self.page), "ledger-source", 33)  # before includes, at 32
         md.inlinePatterns.register(PlaceholderProcessor(md, self.page), "ledger-placeholder", 185)  # after code, at 190
         md.treeprocessors.register(PageFrame(md, self.page), "ledger-page", 1)  # when all else is in place
+        md.postprocessors.register(TextWriter(md), "ledger-texts", 1)  # when nothing more is read as markup
         BlocksOfLedger(page=[self.page, "what fills the blocks"]).extendMarkdown(md)
 
     def reset(self) -> None:
@@ -99,13 +102,20 @@ class PlaceholderProcessor(InlineProcessor):
     """`{{ snippet.value:format }}` in prose, lists and tables; code and math are taken out before it."""
 
     def __init__(self, md: Markdown, page: Page) -> None:
-        super().__init__(r"\{\{(.*?)\}\}", md)
+        super().__init__(PLACEHOLDER, md)
         self.page = page
 
     def handleMatch(  # type: ignore[override]
         self, m: re.Match[str], data: str
     ) -> tuple[ElementTree.Element, int, int]:
-        return _or_fail(self.page, "", lambda: self.page.number(m[1])), m.start(0), m.end(0)
+        return _or_fail(self.page, "", lambda: self.page.number(m[0][2:-2])), m.start(0), m.end(0)
+
+
+class TextWriter(Postprocessor):
+    """Writes the texts of records that stand in tables, whose signs were hidden from Markdown."""
+
+    def run(self, text: str) -> str:
+        return as_html(text)
 
 
 class PageFrame(Treeprocessor):
@@ -117,6 +127,9 @@ class PageFrame(Treeprocessor):
         self.page = page
 
     def run(self, root: ElementTree.Element) -> None:
+        _or_fail(self.page, "", lambda: self.frame(root))
+
+    def frame(self, root: ElementTree.Element) -> None:
         if any([self.trim(parent, child) for parent in list(root.iter()) for child in list(parent)]):
             left = {element.get("data-quote") for element in root.iter("data")}
             self.page.quoted = {key: quote for key, quote in self.page.quoted.items() if key in left}

@@ -16,9 +16,10 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from ledger.book import Problem
-from ledger.fill.chapter import INCLUDE, Chapter
+from ledger.fill.chapter import INCLUDE, Chapter, targets
 from ledger.fill.quote import Found, Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
+from ledger.text import as_html, as_said, hide, is_hidden
 from ledger.units import DASH, format_value
 
 T = TypeVar("T")
@@ -117,7 +118,19 @@ class Page:
             classes.append("stale")
         element.set("class", " ".join(classes))
         element.set("value", "" if found.value is None else str(found.value))
-        element.text = AtomicString(quote.format(found.value, self.language))
+        text = quote.format(found.value, self.language)
+        element.text = AtomicString(
+            hide(text) if isinstance(found.value, str) else text
+        )  # an entity's & passes as it is
+
+    def check_everywhere(self, text: str) -> None:
+        """Raises QuoteError if a record on any device holds what a placeholder of this page cannot print."""
+        quote = Quote.parse(text)
+        for device, value in self.source.on_devices(quote).items():
+            try:
+                quote.format(value, self.language)
+            except QuoteError as error:
+                raise QuoteError(f"{error}, as the record {self.source.place(device, quote.snippet)} has it") from None
 
     def outputs(self, argument: str) -> list[tuple[list[str], str, str]]:
         """(devices, text, where it was printed) for what a section printed: `snippet:section`."""
@@ -147,7 +160,7 @@ class Page:
                 return ""
             if not isinstance(svg, str) or not svg.startswith("<svg"):
                 raise QuoteError(f"figures.{name} returned no SVG")
-            return str(svg)
+            return as_html(svg)
 
         return self._on_each_device(draw)
 
@@ -158,7 +171,11 @@ class Page:
             rows = call_figure(self.source, name, {"language": self.language, **labels}, Values(self.source, device))
             if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
                 raise QuoteError(f"figures.{name} returned no rows of one length")
-            return [[str(cell) for cell in row] for row in rows]
+            table = [[str(cell) for cell in row] for row in rows]
+            for where in (where for row in table for cell in row for where in targets(cell)):
+                if is_hidden(where):
+                    raise QuoteError(f"figures.{name} links to {as_said(where)} itself; ledger.text.link() is for that")
+            return table
 
         return self._on_each_device(make)
 
@@ -401,7 +418,10 @@ def _group(by_device: dict[str, T]) -> list[tuple[list[str], T]]:
 
 
 class Labels(dict[str, str]):
-    """A page's words for a figure; a missing one is an error that names it."""
+    """A page's words for a figure; a missing one is an error that names it. A text of a record may be their key."""
+
+    def __getitem__(self, key: str) -> str:
+        return super().__getitem__(as_said(key))
 
     def __missing__(self, key: str) -> str:
         raise QuoteError(f"the block's labels lack {key!r}")
@@ -420,7 +440,20 @@ def call_figure(source: Source, name: str, labels: dict[str, str], values: Value
         raise QuoteError(f"figures.{name} cannot be drawn", where) from None
     if not callable(function):
         raise QuoteError(f"figures/{module_name}.py has no function {function_name!r}")
-    return function(values, Labels(labels))
+    try:
+        return function(values, Labels(labels))
+    except QuoteError:
+        raise
+    except Exception as error:  # a mistake of its own, or of a record that holds what it does not expect
+        raise QuoteError(f"{place_of(error)}{type(error).__name__}: {error}, {values.whose}") from None
+
+
+def place_of(error: Exception) -> str:
+    """The file and line that raised it."""
+    tail = error.__traceback__
+    while tail and tail.tb_next:
+        tail = tail.tb_next
+    return f"{Path(tail.tb_frame.f_code.co_filename).name}:{tail.tb_lineno}: " if tail else ""
 
 
 @cache

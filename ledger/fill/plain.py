@@ -18,6 +18,7 @@ import yaml
 from ledger.fill.chapter import INCLUDE, INLINE, Block, Fence, shown
 from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import Quote
+from ledger.text import as_markdown, hide, inert
 from ledger.units import DASH
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+")  # of a section inside of one that is shown
@@ -54,7 +55,7 @@ def parts(page: Page, path: Path, site: str) -> Iterator[Part]:
     ]
     for _, make in sorted(found, key=lambda entry: entry[0]):
         made = make()
-        if (part := Part(made) if isinstance(made, str) else made).text:
+        if (part := Part(as_markdown(made)) if isinstance(made, str) else made).text:
             yield part
 
 
@@ -104,8 +105,8 @@ class PlainPage:
             if match.lastgroup == "placeholder":
                 number = self.page.number(match[0][2:-2])
                 device = "" if in_table else self.page.complete(number)
-                text = f"{number.text}†" if "stale" in number.get("class", "") else str(number.text)
-                return str(self.page.words["aside"]).format(text=text, aside=device) if device else text
+                text = hide(str(number.text)) + ("†" if "stale" in number.get("class", "") else "")
+                return str(self.page.words["aside"]).format(text=text, aside=hide(device)) if device else text
             return f"]({self.absolute(match[0][2:-1])})" if match.lastgroup == "target" else match[0]
 
         return OWN_ID.sub("", INLINE.sub(fill, text))
@@ -123,7 +124,7 @@ class PlainPage:
     def block(self, block: Block) -> str:
         if block.kind == "output":
             variants = self.page.outputs(block.argument)
-            return "\n\n".join(f"{where}\n\n```text\n{text}\n```" for _, text, where in variants[:1])
+            return "\n\n".join(f"{inert(where)}\n\n{_fenced(text)}" for _, text, where in variants[:1])
         if block.kind == "table":
             _, rows, waiting = self.page.shown_tables(block.argument, block.options.get("labels", {}))[0]
             return "\n\n".join(filter(None, (self.table(rows, trimmed=True), waiting)))
@@ -153,6 +154,12 @@ class PlainPage:
         if quotes:
             return not any(map(self.page.is_on_a_device, quotes))
         return None if not cell else cell == DASH
+
+
+def _fenced(text: str) -> str:
+    """A text as a block of code, whatever it holds."""
+    ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{ticks}text\n{text}\n{ticks}"
 
 
 def _cells(row: str) -> list[str]:

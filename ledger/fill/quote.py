@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from ledger.book import Book, LedgerError, Problem
 from ledger.record import LOCAL, Record, Records, local_folder
 from ledger.snippet import Snippet
+from ledger.text import as_said, texts_in
 from ledger.units import FORMAT, FORMATS, Plain, format_value, is_device_value, unit_of_path
 
-PLACEHOLDER = re.compile(r"^\s*(?P<snippet>[a-z_]\w*)\.(?P<path>[^{}:]*[^{}:\s])\s*(?::(?P<style>[^{}\s]+))?\s*$")
+PLACEHOLDER = re.compile(r"(?P<snippet>[a-z_]\w*)\.(?P<path>[^{}:]*[^{}:\s])\s*(?::(?P<style>[^{}\s]+))?")
+INDEX = re.compile(r"[0-9]{1,9}")
 
 
 class QuoteError(Exception):
@@ -37,16 +39,17 @@ class Quote(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Quote:
-        """The text between the braces. Raises QuoteError if it is malformed."""
-        match = PLACEHOLDER.match(text)
+        """The text between the braces, of which a record may have given parts. Raises QuoteError if it is malformed."""
+        match = PLACEHOLDER.fullmatch(text.strip())
         if not match:
             raise QuoteError(
-                f"malformed placeholder {{{{{text}}}}}; write {{{{ snippet.value }}}} or {{{{ snippet.value:format }}}}"
+                f"malformed placeholder {{{{{as_said(text)}}}}}; "
+                "write {{ snippet.value }} or {{ snippet.value:format }}"
             )
         style = match["style"] or ""
         if style and not FORMAT.match(style):
             raise QuoteError(f"unknown format {style!r}; there are {', '.join(FORMATS)} and fixed decimals such as .1f")
-        return cls(match["snippet"], tuple(match["path"].split(".")), style)
+        return cls(match["snippet"], tuple(map(as_said, match["path"].split("."))), style)
 
     @property
     def name(self) -> str:
@@ -62,7 +65,7 @@ class Quote(NamedTuple):
         for part in self.path[1:]:
             if isinstance(value, dict):
                 value = value[part]
-            elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            elif isinstance(value, list) and INDEX.fullmatch(part) and int(part) < len(value):
                 value = value[int(part)]
             elif value is not None:  # a part of nothing is nothing
                 raise KeyError(part)
@@ -127,6 +130,11 @@ class Source:
         """What a device calls itself."""
         return str(next(iter(self.records.by_device[device].values())).device["name"])
 
+    def place(self, device: str, snippet: str) -> str:
+        """A record's file, and the device's own name."""
+        folder = local_folder(self.book) if device == LOCAL else self.book.measurements / device
+        return f"{folder.relative_to(self.book.root)}/{snippet}.json of {self.name(device)}"
+
     def snippet(self, name: str) -> Snippet:
         """The snippet of that name, read once. Raises QuoteError if there is none or it is broken."""
         self.touched.add(name)
@@ -169,9 +177,9 @@ class Source:
 
     def _is_anywhere(self, quote: Quote) -> bool:
         """Whether some device's record holds the value."""
-        return any(value is not None for value in self._on_devices(quote).values())
+        return any(value is not None for value in self.on_devices(quote).values())
 
-    def _on_devices(self, quote: Quote) -> dict[str, Plain]:
+    def on_devices(self, quote: Quote) -> dict[str, Plain]:
         """The value in each device's record that holds it."""
         found: dict[str, Plain] = {}
         for device in self.devices:
@@ -194,14 +202,14 @@ class Source:
         found = self.find(quote, device)
         if found.record is None or found.value is not None:
             return False
-        return not found.stale or device in self._on_devices(quote)
+        return not found.stale or device in self.on_devices(quote)
 
     def filled_by(self, name: str) -> list[str]:
         """The devices, this machine among them, that have `snippet.value`. Raises QuoteError if it cannot be quoted."""
         quote = Quote.parse(name)
         for device in self.devices or [self.shown_device]:
             self.find(quote, device)
-        return [device for device, value in self._on_devices(quote).items() if _is_something(value)]
+        return [device for device, value in self.on_devices(quote).items() if _is_something(value)]
 
     def outputs(self, snippet: str, section: str) -> dict[str, Found]:
         """What a section printed, by device; without devices that have no record of it or printed nothing.
@@ -236,7 +244,7 @@ def _is_something(value: Plain) -> bool:
 
 
 class Values(Mapping[str, Any]):
-    """What a figure or table is made from: `values["snippet.path"]`, on one device."""
+    """What a figure or table is made from: `values["snippet.path"]`, on one device; a text in it is inert."""
 
     def __init__(self, source: Source, device: str | None = None) -> None:
         self._source, self._device = source, device
@@ -247,7 +255,12 @@ class Values(Mapping[str, Any]):
         value = self._source.find(quote, self._device).value
         if quote.is_device_value:
             self._measured.append(value)
-        return value
+        return texts_in(value)
+
+    @property
+    def whose(self) -> str:
+        """Whose records they stand in."""
+        return f"with the values of {self._device or self._source.shown_device or 'no device'}"
 
     @property
     def are_absent(self) -> bool:
