@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accounting import Trace
-from models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
-from ranks import WAYS, main
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from wire import (
+
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
+from flops_bytes.ranks import WAYS, main
+from flops_bytes.sharding import (
     ddp_payload,
     fit,
     fsdp_payload,
@@ -31,6 +31,7 @@ from wire import (
     ring_bytes,
     zero_payload,
 )
+from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from train_sharded import main, whole
+from flops_bytes.train_sharded import main, whole
 
 # --8<-- [end:setup]
 

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import formulas
 import pytest
 import torch
-from accounting import Trace, count_flops, saved_tensors
-from formulas import Decoder
-from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from transformers import AutoModelForCausalLM, MixtralConfig
+
+from flops_bytes import flops as formulas
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
+from flops_bytes.shapes import Decoder
+from flops_bytes.trace import Trace, count_flops, saved_tensors
 
 SHAPES = {
     "gpt2": GPT2_SMALL,

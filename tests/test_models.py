@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from formulas import Decoder, parameters
-from models import (
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
+
+from flops_bytes.models import (
     GPT2_LARGE,
     GPT2_MEDIUM,
     GPT2_SMALL,
@@ -22,7 +23,7 @@ from models import (
     fused,
     llama,
 )
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
+from flops_bytes.shapes import Decoder, parameters
 
 SHAPES = {  # and the parameters that their makers' checkpoints hold
     "gpt2": (GPT2_SMALL, 124_439_808),

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from formulas import Decoder, peak_bytes
-from models import GPT2_SMALL, LLAMA_3_8B
-from peaks import counted_peak
+
+from flops_bytes.counter import counted_peak
+from flops_bytes.memory import peak_bytes
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.shapes import Decoder
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=3)}
 CHOICES: dict[str, dict[str, Any]] = {

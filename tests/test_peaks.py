@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from accounting import GPUS, get_gpu, get_peak_flop_per_second
 from hardware import DERIVED, PRINTED
 
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_gpu, get_peak_flop_per_second
 from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formulas import forward_flops, parameters, peak_bytes
-from gpus import GPUS, LINKS, THIRD_PARTY, TPUS
-from plan import plan
-from plan_options import OPTIONS, SERVED, belongs, read
-from plan_table import gib
-from serving import Server, decode_seconds, largest, plan_serving
-from shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config
-from text import BYTES_A_TOKEN
-from wire import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS
+from flops_bytes.memory import peak_bytes
+from flops_bytes.plan import plan
+from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
+from flops_bytes.plan.table import gib
+from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
+from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
+from flops_bytes.tokens import BYTES_A_TOKEN
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 SMALL = {"model": "gpt2", "gpu": "H100 SXM"}

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import plan_options
 import plan_page
 import pytest
-from gpus import GPUS, TPUS
-from plan_options import OPTIONS
 from py_mini_racer import MiniRacer
-from shapes import SHAPES
+
+from flops_bytes.gpus import GPUS, TPUS
+from flops_bytes.plan import options as plan_options
+from flops_bytes.plan.options import OPTIONS
+from flops_bytes.shapes import SHAPES
 
 PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")

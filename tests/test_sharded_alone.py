@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from ranks import ddp, join, leave
 from torch import nn
+
+from flops_bytes.ranks import ddp, join, leave
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

@@ -7,12 +7,12 @@ import json
 import random
 from pathlib import Path
 
-import bpe
-import parallel_text
 import pytest
-import text
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
+
+from flops_bytes import bpe, parallel_text
+from flops_bytes import tokens as text
 
 SNIPPETS = Path(__file__).parent.parent / "snippets"
 ALPHABETS = {

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-import train_gpt2
-from train_gpt2 import choose, read_tokens, train
+
+from flops_bytes import train as train_gpt2
+from flops_bytes.train import choose, read_tokens, train
 
 
 @pytest.fixture(autouse=True)

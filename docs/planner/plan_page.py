@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plan import plan
-from plan_options import OPTIONS, SPEEDS, belongs, read
+from flops_bytes.plan import plan
+from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 
 RANK = "16"  # of adapters, if nobody says
 

@@ -25,9 +25,9 @@ from markdown.postprocessors import Postprocessor
 SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
 sys.path.append(str(SNIPPETS))
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
-import plan_options  # noqa: E402
-import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
-from gpus import LINKS  # noqa: E402
+from flops_bytes import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
+from flops_bytes.gpus import LINKS  # noqa: E402
+from flops_bytes.plan import options as plan_options  # noqa: E402
 
 PLANNER = Path(__file__).parent.parent / "planner"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
