@@ -147,9 +147,9 @@ class Served(NamedTuple):
 def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The site with ten devices, served; the made-up one has no record of two snippets."""
     root = tmp_path_factory.mktemp("book")
-    for name in ("docs", "snippets", "figures", "measurements"):
+    for name in ("docs", "snippets", "flops_bytes", "figures", "measurements"):
         shutil.copytree(ROOT / name, root / name, symlinks=True)
-    for name in ("mkdocs.yml", "mkdocs.zh.yml", "ledger"):
+    for name in ("mkdocs.yml", "mkdocs.zh.yml", "pyproject.toml", "ledger"):
         (root / name).symlink_to(ROOT / name)
     others = [(f"{MADE_UP}-{number}", f"{MADE_UP_NAME} {number}") for number in range(2, NUM_DEVICES)]
     devices = [(MADE_UP, MADE_UP_NAME), *others][: NUM_DEVICES - len(list((ROOT / "measurements").glob("*/")))]

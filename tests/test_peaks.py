@@ -46,9 +46,8 @@ def as_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_table_needs_python_alone() -> None:
-    code = "import sys; sys.modules['torch'] = None; from gpus import GPUS; print(len(GPUS))"
-    snippets = Path(__file__).parent.parent / "snippets"
-    done = subprocess.run([sys.executable, "-c", code], cwd=snippets, capture_output=True, text=True)
+    code = "import sys; sys.modules['torch'] = None; from flops_bytes.gpus import GPUS; print(len(GPUS))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == f"{len(GPUS)}\n", done.stderr
 
 

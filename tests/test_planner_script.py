@@ -1,4 +1,4 @@
-"""The planner's page computes and writes, to the last digit, what plan.py does: its script is translated from it."""
+"""The planner's page computes and writes, to the last digit, what the library does, from which it is translated."""
 
 from __future__ import annotations
 

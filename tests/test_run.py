@@ -316,15 +316,17 @@ def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> N
     assert re.search(message, str(caught.value)), caught.value
 
 
-def test_a_neighbours_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
-    path = write_snippet("import helper\nx = helper.x\n")
-    path.with_name("helper.py").write_text('# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
-    with pytest.raises(LedgerError, match=r"helper\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
+def test_a_modules_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("from flops_bytes.helper import x\n")
+    (module := path.with_name("flops_bytes") / "helper.py").parent.mkdir()
+    module.write_text('# /// ledger\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
+    with pytest.raises(LedgerError, match=r"helper\.py:2: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
         Snippet.read(path)
 
 
-def test_a_mistake_in_a_neighbour_is_named_there(write_snippet: Write) -> None:
-    path = write_snippet("import helper\nx = 1\n")
-    path.with_name("helper.py").write_text("fine = 1\nx = = 1\n")
+def test_a_mistake_in_the_library_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("from flops_bytes.helper import x\n")
+    (module := path.with_name("flops_bytes") / "helper.py").parent.mkdir()
+    module.write_text("fine = 1\nx = = 1\n")
     with pytest.raises(LedgerError, match=r"helper\.py:2: not Python: invalid syntax"):
         Snippet.read(path)
