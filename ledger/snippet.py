@@ -416,7 +416,7 @@ def _hash(snippet: Snippet, reached: tuple[tuple[Snippet, frozenset[str]], ...],
 
 def find_root(path: Path) -> Path | None:
     """The nearest folder above a file that holds the library; None if there is none."""
-    return next((folder for folder in path.parents if (folder / LIBRARY).is_dir()), None)
+    return next((folder for folder in path.parents if (folder / LIBRARY / "__init__.py").is_file()), None)
 
 
 def _module(path: Path, name: str) -> Snippet | None:

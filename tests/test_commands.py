@@ -176,6 +176,7 @@ def test_who_watches_sees_the_library_change_and_survives_its_being_edited(small
     command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
     path = local_folder(small_book) / "user.json"
     (helper := small_book.library / "helper.py").parent.mkdir()
+    helper.with_name("__init__.py").touch()
     helper.write_text("size_bytes = 1\n")
     user = "from flops_bytes.helper import size_bytes as used\nuser_bytes = used\n"
     (small_book.snippets / "user.py").write_text(user)

@@ -191,7 +191,7 @@ def test_markup_in_a_devices_name_is_escaped(small_book: Book) -> None:
 def hash_in(folder: Path, source: str, **modules: str) -> str:
     """Of a snippet beside a library of these modules; a package's name ends in an underscore."""
     (folder / "snippets").mkdir(parents=True, exist_ok=True)
-    for name, text in modules.items():
+    for name, text in {"__init__": "", **modules}.items():
         path = folder / "flops_bytes" / (f"{name}/__init__.py" if name.endswith("_") else f"{name}.py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
