@@ -15,7 +15,14 @@ from flops_bytes.generate import Cached, generate
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import get_device
 from flops_bytes.memory import cache_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, ROTARY_BASE, build, llama
+from flops_bytes.models import (
+    GPT2_SMALL,
+    LLAMA_3_8B,
+    LLAMA_3_70B,
+    ROTARY_BASE,
+    build,
+    llama,
+)
 from flops_bytes.serving import (
     Server,
     bits_per_weight,

@@ -106,6 +106,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def wheel(site: Path) -> Path:
+    """The library's wheel, as the site serves it."""
+    (path,) = (site / "downloads").glob("*.whl")
+    return path
+
+
 def build(root: Path, folder: Path, url: str) -> None:
     """The whole site of the book at root, in both languages, for that address."""
     chinese = folder.with_name(f"{folder.name}-zh")  # the English build empties its folder first

@@ -28,18 +28,18 @@ MAX_WORDS, MAX_SECTIONS, MAX_SECTION_LINES, MAX_FILE_LINES = 1800, 12, 25, 450
 MAX_COLUMNS = 88  # what a page shows without a scroll bar
 
 WIDE_LINES = {
-    "accounting": 17,
     "activations": 35,
     "attention_speed": 12,
     "bandwidth_limits": 11,
-    "compute_for_memory": 21,
+    "compute_for_memory": 19,
     "count_ranks": 1,
     "first_measurement": 1,
-    "formulas": 18,
     "gpus": 13,
     "gradients": 14,
     "launch_costs": 10,
     "link_and_context": 20,
+    "measure": 6,
+    "memory": 17,
     "mfu": 4,
     "mfu_limits": 19,
     "plan_adapters": 2,
@@ -47,7 +47,9 @@ WIDE_LINES = {
     "plan_others": 9,
     "plan_theirs": 18,
     "ranks": 1,
+    "shapes": 1,
     "sustained_rate": 11,
+    "trace": 11,
     "transformer_flops": 1,
 }
 
@@ -97,8 +99,8 @@ def sections(chapter: Chapter, folded: set[int]) -> list[int]:
 
 
 def shown_lines(fence: Fence) -> Iterator[tuple[str, str]]:
-    """Each line of a block with the snippet that it is taken from, or with the block's page."""
-    included = re.search(r"snippets/(\w+)\.py", "\n".join(fence.lines))
+    """Each line of a block with the snippet or module that it is taken from, or with the block's page."""
+    included = re.search(r"(?:snippets|flops_bytes)/(\w+)\.py", "\n".join(fence.lines))
     for line in expand(fence).splitlines():
         yield included[1] if included else "", line
 

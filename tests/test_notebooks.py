@@ -1,10 +1,11 @@
-"""Every page with Python is a notebook too, whose cells run from the first to the last in an empty folder."""
+"""Every page with Python is a notebook too, whose cells run in an empty folder with what its first cell installs."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -78,10 +79,12 @@ def test_each_page_with_python_links_its_notebook_and_no_other_does(site: Path, 
         assert linked == ([f"{path.stem}.{language}.ipynb"] if path.stem in SHOWN else []), path.stem
 
 
-def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
-    """In a process of its own, as Jupyter would; says what went wrong, "" if nothing did."""
+def run_cells(cells: list[str], folder: Path, library: Path, report: Connection) -> None:
+    """In a process of its own, as Jupyter would, packages being there; says what went wrong, "" if nothing did."""
     os.chdir(folder)
-    sys.path[:] = ["", *(path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path)]
+    elsewhere = [path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path]
+    sys.path[:] = ["", str(library), *elsewhere]
+    os.environ["PYTHONPATH"] = str(library)  # of what it starts
     from IPython.core.interactiveshell import InteractiveShell
 
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -90,7 +93,7 @@ def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # as in a new process: DataLoader's workers
     shell = InteractiveShell.instance()
     sys.modules["__main__"] = shell.user_module
-    for cell in cells:
+    for cell in (cell for cell in cells if not cell.startswith("%pip")):
         result = shell.run_cell(cell, store_history=True)  # type: ignore[no-untyped-call]
         if error := result.error_before_exec or result.error_in_exec:
             report.send(f"{cell}\n\n{''.join(traceback.format_exception(error))}")
@@ -98,11 +101,11 @@ def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
     report.send("")
 
 
-def failure(cells: list[str], folder: Path) -> str:
+def failure(cells: list[str], folder: Path, library: Path) -> str:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ledger.preload"])  # as the ledger does
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=run_cells, args=(cells, folder, theirs))
+    process = context.Process(target=run_cells, args=(cells, folder, library, theirs))
     process.start()
     theirs.close()
     try:
@@ -114,11 +117,34 @@ def failure(cells: list[str], folder: Path) -> str:
     return str(said)
 
 
+@pytest.fixture(scope="module")
+def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel that the site serves, installed."""
+    folder = tmp_path_factory.mktemp("library")
+    offline = ["--quiet", "--no-index", "--no-deps", "--no-cache-dir", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, str(wheel)], check=True)
+    return folder
+
+
 @pytest.mark.parametrize("name", SHOWN)
-def test_it_runs_in_an_empty_folder(site: Path, tmp_path: Path, name: str) -> None:
-    assert failure(cells_of(read(site, name, "en")), tmp_path) == ""
+def test_it_runs_in_an_empty_folder(site: Path, library: Path, tmp_path: Path, name: str) -> None:
+    assert failure(cells_of(read(site, name, "en")), tmp_path, library) == ""
 
 
-def test_a_cell_that_fails_is_noticed(tmp_path: Path) -> None:
-    assert "ZeroDivisionError" in failure(["%%writefile beside.py\nx = 0", "from beside import x", "1 / x"], tmp_path)
-    assert failure(["x = 1", "print(x)"], tmp_path) == ""
+@pytest.mark.parametrize("name", SHOWN)
+def test_its_first_cell_installs_what_it_imports(site: Path, wheel: Path, address: str, name: str) -> None:
+    cells = cells_of(read(site, name, "en"))
+    code = "\n".join(cell for cell in cells if not is_set_up(cell))
+    imported = {match for match in re.findall(r"^ *(?:from|import) (\w+)", code, re.M)}
+    needed = imported - {*sys.stdlib_module_names} - {"torch"}
+    installs = [cell for cell in cells if cell.startswith("%pip")]
+    assert len(installs) == bool(needed) and installs == cells[: len(installs)]
+    asked = set("".join(installs).replace('"', "").split()[3:])
+    own = {f"{address}downloads/{wheel.name}"} if "flops_bytes" in needed else set()
+    assert asked & own == own and {re.split(r"\W", each)[0] for each in asked - own} == needed - {"flops_bytes"}
+
+
+def test_a_cell_that_fails_is_noticed(library: Path, tmp_path: Path) -> None:
+    beside = ["%%writefile beside.py\nx = 0", "from beside import x", "1 / x"]
+    assert "ZeroDivisionError" in failure(beside, tmp_path, library)
+    assert failure(["x = 1", "print(x)"], tmp_path, library) == ""
