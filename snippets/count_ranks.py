@@ -8,7 +8,6 @@
 """What ranks hand to each other and hold, counted on real ones and on simulated ones; how long the wire takes."""
 
 # --8<-- [start:setup]
-import inspect
 import json
 import subprocess
 import sys
@@ -38,10 +37,9 @@ from flops_bytes.trace import Trace
 
 # --8<-- [start:launch]
 def torchrun(ranks: int, *arguments: str) -> dict[str, Any]:
-    """What rank 0 of so many processes of ranks.py says at its end."""
-    script = inspect.getsourcefile(main) or "ranks.py"
+    """What rank 0 of so many processes of main() says at its end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, f"--nproc-per-node={ranks}", script, *arguments]
+    command = [*launcher, f"--nproc-per-node={ranks}", "-m", main.__module__, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
