@@ -1,4 +1,4 @@
-"""What one rank does, started by torchrun: `torchrun --nproc-per-node 2 ranks.py`; alone it is a group of one.
+"""What one rank does, started by torchrun: `torchrun --nproc-per-node 2 -m flops_bytes.ranks`; alone: a group of one.
 
 It counts a step of GPT-2 small in five ways to share it, and times collectives; rank 0 prints all as JSON.
 """

@@ -1,4 +1,4 @@
-"""Trains GPT-2 on one device: `python train_gpt2.py DATA`; without DATA, a toy on a text of its own.
+"""Trains GPT-2 on one device: `python -m flops_bytes.train DATA`; without DATA, a toy on a text of its own.
 
 DATA (.bin) is GPT-2's tokens as uint16; of any other file the bytes are the tokens. `--help` lists all choices.
 """

@@ -1,4 +1,4 @@
-"""Trains GPT-2 on many GPUs: `torchrun --nproc-per-node 8 train_sharded.py DATA`; without DATA, a toy.
+"""Trains GPT-2 on many GPUs: `torchrun --nproc-per-node 8 -m flops_bytes.train_sharded DATA`; without DATA, a toy.
 
 Weights, gradients and state are sharded by FSDP2. A run goes on from its newest whole checkpoint, on any number of
 ranks that divides `--pieces`. `--help` lists all choices; train_sharded.slurm starts it on a cluster.

@@ -308,7 +308,7 @@ print(f"{foretold_tokens:,.0f} tokens foretold, {counted_tokens:,} counted")
 
 
 # --8<-- [start:rates]
-# what text.py has, in two decimals
+# what flops_bytes.tokens has, in two decimals
 for vocab, rate_of in BYTES_A_TOKEN.items():
     found = bytes_a_token["both"][vocab]
     assert {lang: round(rate, 2) for lang, rate in found.items()} == rate_of

@@ -1,4 +1,4 @@
-"""How many users does a model serve, how fast, in which formats? What plan.py answers with --task serve: bounds."""
+"""How many users does a model serve, how fast, in which formats? What the planner answers with --task serve: bounds."""
 
 # --8<-- [start:setup]
 from collections.abc import Mapping

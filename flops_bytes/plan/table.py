@@ -1,4 +1,4 @@
-"""An answer of plan.py as lines of a terminal: what, and how much."""
+"""An answer of the planner as lines of a terminal: what, and how much."""
 
 # --8<-- [start:setup]
 from collections.abc import Iterator
