@@ -1,4 +1,4 @@
-"""Bytes that training holds: state, activations, and the peak of a step. Numbers in, numbers out, nothing but Python.
+"""Bytes that training and serving hold: state, activations, keys and values. Numbers in and out, nothing but Python.
 
 Symbols: b sequences of T tokens; L layers of width d; H query heads and G key-value heads of Q features; an MLP of
 inner width f; V tokens in the vocabulary.
@@ -6,7 +6,7 @@ inner width f; V tokens in the vocabulary.
 
 from typing import NamedTuple
 
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.shapes import Decoder
 
 
 # --8<-- [start:state]
@@ -100,69 +100,6 @@ def logits_bytes(shape: Decoder, tokens: int) -> dict[str, int]:
 
 
 # --8<-- [end:activations]
-
-
-# --8<-- [start:peak]
-def peak_bytes(
-    shape: Decoder,
-    seq_len: int,
-    batch: int = 1,
-    recipe: str = "autocast",
-    fused: bool = True,
-    checkpointing: str = "none",
-    chunks: int = 1,
-    accumulated: bool = False,
-    foreach: bool = False,
-) -> dict[str, dict[str, int]]:
-    """Bytes of tensors by line, at each moment at which a step can peak; the peak is the largest sum.
-
-    Head and loss go forward and backward in `chunks` of the tokens; gradients of an earlier batch can be there already
-    (`accumulated`); AdamW makes a temporary of all weights (`foreach`), or none if fused.
-    """
-    each, width, cast = RECIPES[recipe], 4 if recipe == "fp32" else 2, 2 if recipe == "autocast" else 0
-    tokens, d, L, full = batch * seq_len, shape.d_model, shape.layers, checkpointing == "full"
-    row, stream = width * tokens, each.weights * tokens * d  # a feature of all tokens; one tensor of the residual path
-    kept = activation_bytes(shape, seq_len, batch, width, fused, checkpointing)
-    whole = layer_bytes(shape, seq_len, batch, width, fused)
-    inside = layer_bytes(shape, seq_len, batch, width, fused, "selective") if checkpointing == "selective" else whole
-    # Autocast leaves the residual path and softmax in float32, and casts a norm's output for each matrix after it.
-    wider, softmax = stream - row * d, 2 * whole["scores"] if cast and not fused else 0
-    wide = 2 * wider + (3 * row * d if cast and shape.gated else 0) + (softmax if inside is whole else 0)
-    layers = kept["layers"] + L * (wider if full else wide)
-    hidden = stream if chunks > 1 else 0  # the head's input, and its gradient, wait for the last chunk
-    every = layers + kept["rotary"] + kept["norm"] + kept["head_input"] + (2 if hidden else 1) * wider
-    # The layer that goes backward: what it kept, and the gradients on their way through its MLP or its scores.
-    mlp = sum(inside.values()) + wide + stream + (2 if shape.gated else 1) * row * shape.d_ff
-    scores = whole["norms"] // 2 + wider + whole["qkv_input"] + whole["qkv"] + stream
-    scores += (6 if cast else 3) * whole["scores"] + (0 if inside is whole else inside["qkv"])
-    layer = mlp if fused else max(mlp, scores)
-    counts, gradient = parameters(shape), each.gradients
-    matrices = counts["qkv"] + counts["out"] + counts["mlp"] + counts["router"]
-    total, head, of_layer, upper = sum(counts.values()), shape.vocab * d, matrices // L, matrices - matrices // L
-    done = head + (shape.experts * d * shape.d_ff if layer == mlp else (counts["mlp"] + counts["out"]) // L)
-    last = 0 if foreach else d * shape.d_ff if shape.tied else head  # waits until its master's is made
-    updated = each.master * total + gradient * last if each.master else gradient * total
-    before, first = gradient * total if accumulated else 0, gradient * head if hidden else 0
-    summed = 2 if shape.tied and not hidden else 0  # a tied matrix's two gradients, before autograd's sum of them
-    again = gradient * head * (summed + accumulated or shape.tied)  # the embedding's, before it is added
-    copies, logits = cast * (matrices + head), -(-tokens // chunks) * shape.vocab
-    left = 0 if full or not hidden else copies  # autocast keeps its casts until its end, or that of a checkpoint
-    below = copies if hidden else cast * (of_layer if full else matrices)
-    at = {  # gradients, copies, activations of other layers, of this layer, logits, temporaries
-        "forward": (before, copies, every, 0, 8 * logits, 0),
-        "loss": (before or first, cast * head if full and not hidden else copies, every, 0, 12 * logits, hidden),
-        "head": (before or first, copies, every, 0, 0 if cast else width * logits, (width + 2 * cast) * head + hidden),
-        "last_layer": (before or gradient * done, below, layers - layers // L, layer, 0, 2 * hidden),
-        "first_layer": (before or gradient * (done + upper), left or cast * of_layer, 0, layer, 0, 2 * hidden),
-        "embedding": (gradient * total, left, 0, 0, 0, stream + 2 * hidden + again),
-        "update": (updated, 0, 0, 0, 0, each.optimizer // 2 * total if foreach else 0),
-    }
-    lines = ("gradients", "copies", "activations", "layer", "logits", "temporaries")
-    state = state_bytes(total, each) | {"batch": 16 * tokens}  # tokens and targets
-    return {moment: state | dict(zip(lines, sizes, strict=True)) for moment, sizes in at.items()}
-
-
-# --8<-- [end:peak]
 
 
 # --8<-- [start:composed]

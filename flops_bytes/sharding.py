@@ -10,9 +10,8 @@ from math import ceil, prod
 from typing import NamedTuple
 
 # --8<-- [end:setup]
-from flops_bytes.adapters import trained_parameters
 from flops_bytes.memory import RECIPES
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.shapes import Decoder
 
 # --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
@@ -174,15 +173,22 @@ def tokens_to_hide(
 
 # --8<-- [start:sharding]
 def sharded_bytes(
-    shape: Decoder, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int, frozen: bool = False
+    shape: Decoder,
+    at: dict[str, dict[str, int]],
+    counts: dict[str, int],
+    recipe: str,
+    gpus: int,
+    zero: int,
+    frozen: bool = False,
 ) -> dict[str, dict[str, int]]:
     """What peak_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
 
     Layers are gathered and their gradients reduced one by one: one in use, one on its way. Embedding and head stay
     gathered from the forward pass to the backward pass's end, and so do their gradients (PyTorch's fully_shard).
-    Where weights are frozen, no gradients are reduced but those of adapters, which are small.
+    Where weights are frozen, no gradients are reduced but those of adapters, which are small. `counts` are the model's
+    parameters by component.
     """
-    counts, width = parameters(shape), 4 if recipe == "fp32" else 2
+    width = 4 if recipe == "fp32" else 2
     ends = counts["embedding"] + counts["positions"] + counts["head"]
     layer = (sum(counts.values()) - ends) // shape.layers
     head = shape.vocab * shape.d_model
@@ -203,19 +209,25 @@ def sharded_bytes(
 
 # --8<-- [start:wire]
 def wire_bytes(
-    shape: Decoder, recipe: str, gpus: int, zero: int, accumulation: int = 1, rank: int = 0, adapted: str = "all"
+    counts: dict[str, int],
+    trained: int,
+    recipe: str,
+    gpus: int,
+    zero: int,
+    accumulation: int = 1,
+    adapters: bool = False,
 ) -> float:
     """Bytes that a GPU sends in a step, and receives, on a ring (Rajbhandari et al. 2020, section 7).
 
     Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
-    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard).
+    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). Of all
+    parameters, by component, so many are `trained`: all, or `adapters`, in float32.
     """
-    counts, width = parameters(shape), 4 if recipe == "fp32" else 2
-    trained = trained_parameters(shape, rank, adapted)
-    each = RECIPES["fp32" if rank else recipe]
+    width = 4 if recipe == "fp32" else 2
+    each = RECIPES["fp32" if adapters else recipe]
     if zero == 0:
         return ring_bytes(each.gradients * trained, gpus, "allreduce")
-    reduced = trained * (each.gradients if rank or zero == 1 else width)
+    reduced = trained * (each.gradients if adapters or zero == 1 else width)
     times = accumulation if zero > 1 else 1
     gathered = each.weights * trained
     if zero == 3:

@@ -16,8 +16,8 @@ import torch
 
 from flops_bytes.flops import backward_flops, forward_flops, training_seconds
 from flops_bytes.gpus import GPUS
-from flops_bytes.memory import peak_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
+from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.steps import (
     Step,

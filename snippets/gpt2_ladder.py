@@ -16,8 +16,8 @@ import torch
 
 from flops_bytes.flops import forward_flops
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
-from flops_bytes.memory import peak_bytes
 from flops_bytes.models import GPT2_SMALL, build, eager, fused, gpt2, loss
+from flops_bytes.peak import peak_bytes
 from flops_bytes.steps import Step, predict_lines, step_seconds, time_products
 
 measured_on_gpu = torch.cuda.is_available()

@@ -11,8 +11,8 @@
 from typing import Any
 
 from flops_bytes.counter import counted_peak
-from flops_bytes.memory import peak_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.peak import peak_bytes
 
 # --8<-- [end:setup]
 

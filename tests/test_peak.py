@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flops_bytes.counter import counted_peak
-from flops_bytes.memory import peak_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=3)}

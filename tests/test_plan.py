@@ -17,7 +17,7 @@ import pytest
 
 from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS
-from flops_bytes.memory import peak_bytes
+from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
 from flops_bytes.plan.table import gib

@@ -1,4 +1,4 @@
-"""What may be asked of the planner, and how it is read: numbers as people write them, or a sentence with what to mend."""
+"""What may be asked of the planner, and how it is read: numbers as people write them, or else what to mend."""
 
 # --8<-- [start:setup]
 import json
@@ -249,7 +249,7 @@ def read_link(asked: Mapping[str, Any]) -> str | None:
 
 
 def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
-    """The tokens of a text, and the rate that says so: the given one, or what this book's prose has (the chapter on tokens).
+    """The tokens of a text, and the rate that says so: the given one, or what this book's prose has.
 
     Of the measured vocabularies, that of the largest which is not larger than the model's.
     """

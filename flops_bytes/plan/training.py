@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from flops_bytes.adapters import frozen_bytes, quantized_bytes, token_flops, trained_parameters
 from flops_bytes.flops import training_seconds
 from flops_bytes.gpus import LINKS
-from flops_bytes.memory import RECIPES, composed_bytes, peak_bytes
+from flops_bytes.memory import RECIPES, composed_bytes
+from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import SPEEDS, longest_context, read_gpu, read_link, read_shape, read_text
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters
@@ -21,6 +22,8 @@ class Setup(NamedTuple):
     """What a GPU has to hold."""
 
     shape: Decoder
+    counts: dict[str, int]  # the shape's parameters by component
+    trained: int  # parameters, all of these or those of adapters
     recipe: str
     context: int
     micro_batch: int
@@ -41,24 +44,62 @@ class Setup(NamedTuple):
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    tokens, full = setup.context * setup.micro_batch, setup.checkpointing == "full"
-    step = (setup.shape, setup.context, setup.micro_batch, setup.recipe, setup.fused, setup.checkpointing)
-    at = peak_bytes(*step, min(setup.chunks, tokens), accumulated=setup.accumulation > 1)
+    tokens = setup.context * setup.micro_batch
+    at = peak_bytes(
+        setup.shape,
+        seq_len=setup.context,
+        batch=setup.micro_batch,
+        recipe=setup.recipe,
+        fused=setup.fused,
+        checkpointing=setup.checkpointing,
+        chunks=min(setup.chunks, tokens),
+        accumulated=setup.accumulation > 1,
+        counts=setup.counts,
+    )
     if setup.layers == "composed":
-        kinds = (setup.recipe, setup.context, setup.micro_batch, setup.fused, setup.checkpointing)
-        at = composed_bytes(setup.shape, at, *kinds)
+        at = composed_bytes(
+            setup.shape,
+            at,
+            recipe=setup.recipe,
+            seq_len=setup.context,
+            batch=setup.micro_batch,
+            fused=setup.fused,
+            checkpointing=setup.checkpointing,
+        )
     if setup.rank:
-        adapters = (setup.rank, setup.lora_on, setup.four_bit)
-        at = frozen_bytes(setup.shape, at, setup.recipe, tokens, *adapters, full)
+        at = frozen_bytes(
+            setup.shape,
+            at,
+            setup.counts,
+            adapters=setup.trained,
+            recipe=setup.recipe,
+            tokens=tokens,
+            rank=setup.rank,
+            adapted=setup.lora_on,
+            four_bit=setup.four_bit,
+            full=setup.checkpointing == "full",
+        )
     if setup.eight_bit:
-        trained = trained_parameters(setup.shape, setup.rank, setup.lora_on)
-        moments = quantized_bytes(2 * trained, 8, 256)  # blocks of bitsandbytes since 0.44
+        moments = moments_in_8_bits(setup.trained)
         at = {moment: lines | {"optimizer": moments} for moment, lines in at.items()}
-    at = sharded_bytes(setup.shape, at, setup.recipe, setup.gpus, setup.zero, frozen=setup.rank > 0)
+    at = sharded_bytes(
+        setup.shape,
+        at,
+        setup.counts,
+        recipe=setup.recipe,
+        gpus=setup.gpus,
+        zero=setup.zero,
+        frozen=setup.rank > 0,
+    )
     away = {"master": 0, "optimizer": 0} if setup.offload else {}
     at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
+
+
+def moments_in_8_bits(trained: int) -> int:
+    """Bytes of AdamW's two moments, in blocks as bitsandbytes has them since 0.44."""
+    return quantized_bytes(2 * trained, 8, 256)
 
 
 def needed_bytes(setup: Setup) -> int:
@@ -71,14 +112,30 @@ def needed_bytes(setup: Setup) -> int:
 # --8<-- [start:work]
 def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
     """FLOPs a token: the model's, the device's, those again."""
-    adapters = (setup.rank, setup.lora_on)
-    return token_flops(setup.shape, setup.context, causal, setup.fused, checkpointing, *adapters)
+    return token_flops(
+        setup.shape,
+        seq_len=setup.context,
+        causal=causal,
+        fused=setup.fused,
+        checkpointing=checkpointing,
+        rank=setup.rank,
+        adapted=setup.lora_on,
+    )
 
 
 def sent_bytes(setup: Setup) -> float:
     """Bytes that a GPU sends in a step."""
-    step = (setup.recipe, setup.gpus, setup.zero, setup.accumulation, setup.rank, setup.lora_on)
-    return wire_bytes(setup.shape, *step) if setup.gpus > 1 else 0
+    if setup.gpus == 1:
+        return 0
+    return wire_bytes(
+        setup.counts,
+        setup.trained,
+        recipe=setup.recipe,
+        gpus=setup.gpus,
+        zero=setup.zero,
+        accumulation=setup.accumulation,
+        adapters=setup.rank > 0,
+    )
 
 
 def wire(setup: Setup, link: str | None, step_seconds: float) -> dict[str, Any] | None:
@@ -113,7 +170,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, step_seconds: float)
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
     rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
     rungs.append(("state in the host's memory", {"offload": True}, 0))
-    swapped = 2 * width * trained_parameters(setup.shape, setup.rank, setup.lora_on) / setup.gpus
+    swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
     for name, change, seconds in rungs:
         tried = setup._replace(**change)
@@ -143,9 +200,13 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     if not (peak_flop_per_second := gpu.peak_flop_per_second.get(dtype)):
         other = "bf16-master" if recipe == "fp32" else "fp32"
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    counts = parameters(shape)
+    trained = trained_parameters(shape, counts, a["lora"] or 0, a["lora_on"])
     same = ("context", "micro_batch", "accumulation", "layers", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
+        counts=counts,
+        trained=trained,
         recipe=recipe,
         zero=zero,
         fused=a["attention"] == "fused",
@@ -186,11 +247,9 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     seconds = tokens / tokens_per_second if tokens else None
     gpu_hours = setup.gpus * seconds / 3_600 if seconds else None
 
-    counts, active = parameters(shape), parameters(shape, active=True)
-    total = sum(counts.values())
-    trained = trained_parameters(shape, setup.rank, setup.lora_on)
+    active, total = parameters(shape, active=True), sum(counts.values())
     each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = quantized_bytes(2 * trained, 8, 256) if setup.eight_bit else each.optimizer * trained
+    optimizer_bytes = moments_in_8_bits(trained) if setup.eight_bit else each.optimizer * trained
     estimated = {
         "sharding": setup.gpus > 1,
         "adapters": setup.rank > 0,
