@@ -32,7 +32,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_fresh_environment_plans_with_it(fresh: Path, tmp_path: Path) -> None:
-    asked = [fresh / "flops-bytes", "plan", "--model", "gpt2", "--gpu", "H100 SXM", "--json"]
+    asked = [str(fresh / "flops-bytes"), "plan", "--model", "gpt2", "--gpu", "H100 SXM", "--json"]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, env={})
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["found"]["parameters"]["total"] == 124_439_808

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, short
+from flops_bytes.plan.options import EXAMPLE, OPTIONS
 from flops_bytes.plan.table import serving_table, training_table
+from flops_bytes.shapes import short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price 2.5
