@@ -16,13 +16,13 @@ NAMES = sorted(path.name for path in (BOOK.docs / "en").glob("*.md"))
 SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12, "千": 1e3, "万": 1e4, "亿": 1e8, "万亿": 1e12}
 SCALES |= {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "": 1}
 NUMBER = re.compile(
-    r"(?<![\w.^])(?P<sign>[−-](?=\d))?(?P<digits>\d[\d,]*(?:\.\d+)?)"
-    r"(?:(?P<letter>[KMBT])(?![\w/])|\s*(?P<word>thousand|million|billion|trillion|万亿|[千万亿]))?"
+    r"(?<![A-Za-z0-9_.^])(?P<sign>[−-](?=\d))?(?P<digits>\d[\d,]*(?:\.\d+)?)(?!\d*(?:st|nd|rd|th)\b)"
+    r"(?:(?P<letter>[KMBT])(?![A-Za-z0-9/])|\s*(?P<word>thousand|million|billion|trillion|万亿|[千万亿]))?"
 )
 IN_WORDS = dict(enumerate("零 一 二 三 四 五 六 七 八 九 十 十一 十二".split()))
 IN_ENGLISH = dict(
     enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-) | {0: "zero|no", 1: "one|first|a|an|once", 2: "two|twice|second|double|both|half|halves|pair", 3: "three|third|thirds", 4: "four|fourth|quarter|quarters"}  # fmt: skip
+) | {0: "zeros?|no", 1: "one|first|a|an|once", 2: "two|twice|second|double|both|half|halves|pair", 3: "three|third|thirds", 4: "four|fourth|quarter|quarters"}  # fmt: skip
 IN_CHINESE = {**IN_WORDS, 2: "二|两|半|倍"}
 Said = set[float]
 
@@ -32,11 +32,15 @@ NUMBERS_IN_WORDS: dict[str, Said] = {
     "errata.md#adagrad": {30},
     "gpt2-parameters.md#block": {700},
     "gpt2-parameters.md#llama": {4000},
+    "gpt2-parameters.md#shares": {124, 1.24e8},  # "from 124 to 1,558 million"
+    "gpu-memory.md#luck": {512},
+    "number-formats.md#limits": {0.5},
 }
 # A formula that the other language gives in another form, or leaves out.
 FORMULAS_IN_WORDS: dict[str, set[str]] = {
     "activations.md#variants": {"2\\,bTd"},
     "activations.md#exercises": {"T>16\\,d/H", "16\\,d/H"},
+    "many-gpus.md#time": {"T^*"},
     "named-dimensions.md#exercises": {"\\sqrt{d}", "1/\\sqrt{d}"},
     "training-loop.md#batches": {"n\\to\\infty"},
 }
@@ -44,7 +48,7 @@ FORMULAS_IN_WORDS: dict[str, set[str]] = {
 
 def plain(text: str) -> str:
     """A text without what is no prose: code, formulas, placeholders, addresses, footnotes' marks."""
-    text = re.sub(r"\[\^[\w-]+\]:?|https?://\S+|\d+\.(?=\s+\*\*|\*\*)", " ", text)
+    text = re.sub(r"\[\^[\w-]+\]:?|https?://\S+|(?<=\*\*)\d+\.(?= )|\d+ 月", " ", text)
     return INLINE.sub(lambda match: match[0] if match.lastgroup == "escape" else " ¶ ", text)
 
 
@@ -81,7 +85,7 @@ def said(chapter: Chapter) -> dict[str, str]:
 def is_in_words(number: float, text: str) -> bool:
     if abs(number) not in IN_WORDS:
         return False
-    english = rf"(?i)\b(?:{IN_ENGLISH[int(abs(number))]})\b"
+    english = rf"(?ai)\b(?:{IN_ENGLISH[int(abs(number))]})\b"
     return bool(re.search(english, text) or re.search(IN_CHINESE[int(abs(number))], text))
 
 
