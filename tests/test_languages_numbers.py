@@ -13,15 +13,24 @@ from ledger.fill.chapter import INLINE, Chapter
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted(path.name for path in (BOOK.docs / "en").glob("*.md"))
-SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12, "千": 1e3, "万": 1e4, "亿": 1e8, "万亿": 1e12}
+SCALES = {
+    "thousand": 1e3,
+    "million": 1e6,
+    "billion": 1e9,
+    "trillion": 1e12,
+    "千": 1e3,
+    "万": 1e4,
+    "亿": 1e8,
+    "万亿": 1e12,
+}
 SCALES |= {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "": 1}
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.^])(?P<sign>[−-](?=\d))?(?P<digits>\d[\d,]*(?:\.\d+)?)(?!\d*(?:st|nd|rd|th)\b)"
     r"(?:(?P<letter>[KMBT])(?![A-Za-z0-9/])|\s*(?P<word>thousand|million|billion|trillion|万亿|[千万亿]))?"
 )
-IN_WORDS = dict(enumerate("零 一 二 三 四 五 六 七 八 九 十 十一 十二".split()))
+IN_WORDS = dict(enumerate(["零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"]))
 IN_ENGLISH = dict(
-    enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+    enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
 ) | {0: "zeros?|no", 1: "one|first|a|an|once", 2: "two|twice|second|double|both|half|halves|pair", 3: "three|third|thirds", 4: "four|fourth|quarter|quarters"}  # fmt: skip
 IN_CHINESE = {**IN_WORDS, 2: "二|两|半|倍"}
 Said = set[float]

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -21,7 +21,7 @@ import pytest
 
 from figures.axes import Axes, Names
 from ledger.book import Book
-from ledger.fill.chapter import Block, Chapter
+from ledger.fill.chapter import Chapter
 from ledger.fill.check import configured_device
 from ledger.fill.quote import Values, open_source
 
@@ -100,7 +100,9 @@ class Changed(dict[str, Any]):
 
 def call(name: str, values: Mapping[str, Any]) -> Any:
     module, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"figures.{module}"), function)(values, Words({key: key for key in BLOCKS[name].options.get("labels", {})}))
+    return getattr(importlib.import_module(f"figures.{module}"), function)(
+        values, Words({key: key for key in BLOCKS[name].options.get("labels", {})})
+    )
 
 
 def words(text: str) -> frozenset[str]:
@@ -357,7 +359,9 @@ def off_places(figure: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             path = paths[len(paths) // 2]
             siblings = [(int(key), parent) for key, parent in with_parents(value, path) if key.isdigit()]
             numbers = [number for number, parent in siblings if isinstance(parent, dict)]
-            others = {int(key) for _, parent in siblings for key in parent if isinstance(parent, dict) and key.isdigit()}
+            others = {
+                int(key) for _, parent in siblings for key in parent if isinstance(parent, dict) and key.isdigit()
+            }
             other = Changed()
             other.update(values)
             other[name] = changed(value, lambda at: at == path)
@@ -395,4 +399,6 @@ def test_of_two_rows_or_columns_neither_holds_the_others_values(table: str) -> N
     assert confused == []
     places = [[quoted(cell, values)[1] for cell in row] for row in call(table, values)[1:]]
     lines = (places, list(zip(*places, strict=True)))
-    assert any(all(len(set().union(*line)) <= 1 for line in each) for each in lines), "one item of a list a row, or a column"
+    assert any(all(len(set().union(*line)) <= 1 for line in each) for each in lines), (
+        "one item of a list a row, or a column"
+    )
