@@ -1,4 +1,4 @@
-"""An exercise's answer follows from the numbers of its question: worked out here again, with the question's own numbers.
+"""An exercise's answer follows from the numbers of its question: worked out here again from the question's own.
 
 The snippets work them out too, from constants; a constant that was changed and recorded anew is found here.
 """
@@ -114,7 +114,8 @@ ANSWERS: dict[str, float] = {
     "tokens.your_bytes": 500e6 * 3,
     "tokens.run_bits.A": 2.9 / (3.6 * math.log(2)),
     "tokens.run_bits.B": 3.1 / (4.2 * math.log(2)),
-    "tokens.grown_ratio": 1 + 2 * 768 * (128_256 - 50_257) / (24 * 12 * 768**2 + 2 * 768 * 50_257 + 4 * 1024 * 768 * 12),
+    "tokens.grown_ratio": 1
+    + 2 * 768 * (128_256 - 50_257) / (24 * 12 * 768**2 + 2 * 768 * 50_257 + 4 * 1024 * 768 * 12),
     "training_loop.half_batch": 16 + 1,
     "transformer_flops.crossing_70b": LLAMA_70B / (2 * 80 * 64 * 128),
     "transformer_flops.small_head_share": 2 * 2048 * 128_256

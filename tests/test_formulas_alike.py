@@ -1,4 +1,4 @@
-"""A row of the page of formulas compares like with like: one unit, one key, and a ratio that is near 1 or has a reason."""
+"""A row of the page of formulas compares like with like: one unit, one key, a ratio near 1 or a reason."""
 
 from __future__ import annotations
 

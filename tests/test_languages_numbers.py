@@ -29,9 +29,14 @@ NUMBER = re.compile(
     r"(?:(?P<letter>[KMBT])(?![A-Za-z0-9/])|\s*(?P<word>thousand|million|billion|trillion|万亿|[千万亿]))?"
 )
 IN_WORDS = dict(enumerate(["零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"]))
-IN_ENGLISH = dict(
-    enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
-) | {0: "zeros?|no", 1: "one|first|a|an|once", 2: "two|twice|second|double|both|half|halves|pair", 3: "three|third|thirds", 4: "four|fourth|quarter|quarters"}  # fmt: skip
+IN_ENGLISH = {
+    **dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split(" "))),
+    0: "zeros?|no",
+    1: "one|first|a|an|once",
+    2: "two|twice|second|double|both|half|halves|pair",
+    3: "three|thirds?",
+    4: "four|fourth|quarters?",
+}
 IN_CHINESE = {**IN_WORDS, 2: "二|两|半|倍"}
 Said = set[float]
 

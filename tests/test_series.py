@@ -60,7 +60,9 @@ MEANS: dict[str, dict[str, str]] = {
     "tensor_operations.operations": {"counted": "allocated"},
     "tokens.speed": {"sample": "learn", "all": "whole"},
     "transformer_flops.components": {"flops": "counted"},
-    "two_questions.published": {"reported": "published gpu", "napkin": "estimated", "planner": "estimated", "ratio": "over"},
+    "two_questions.published": {
+        "reported": "published gpu", "napkin": "estimated", "planner": "estimated", "ratio": "over"
+    },
     "transformer_flops.papers": {
         "$6ND$": "kaplan", "$(6N + 12LHQT)\\,D$": "palm",
         "$72DLd^2\\left(1 + \\tfrac{T}{6d} + \\tfrac{V}{12Ld}\\right)$": "megatron",
@@ -71,7 +73,9 @@ MEANS: dict[str, dict[str, str]] = {
     "gpu_memory.timeline": {"forward": "layers"},
     "how_far_off.ratios": {"ours": "check", **dict.fromkeys(("llama", "qwen2", "qwen3", "mixtral"), "theirs")},
     "inference.latency": {"bound": "predicted"},
-    "many_gpus.stages": {f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)},
+    "many_gpus.stages": {
+        f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
+    },
     "roofline.sweep": {"floor": "call", "sum": "flop", "measured": "median"},
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
     "training_loop.curves": {
@@ -172,7 +176,7 @@ def quoted(cell: str, values: Changed) -> tuple[list[str], set[int]]:
     for quote in re.findall(r"\{\{ ([^:}]*)", cell):
         snippet, name, *parts = quote.split(".")
         value, kept = values[f"{snippet}.{name}"], [snippet, name]
-        for number, part in enumerate(parts):
+        for part in parts:
             if isinstance(value, list):
                 places.add(int(part))
             else:
@@ -275,13 +279,13 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         yield path
 
 
-def changed(value: Any, of: Callable[[tuple[str, ...]], bool], path: tuple[str, ...] = ()) -> Any:
-    """A value with those of its numbers a little larger whose path is asked for."""
+def changed(value: Any, of: Collection[tuple[str, ...]], path: tuple[str, ...] = ()) -> Any:
+    """A value with some of its numbers, given by their paths, a little larger."""
     if isinstance(value, Mapping):
         return {key: changed(item, of, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
         return [changed(item, of, (*path, str(number))) for number, item in enumerate(value)]
-    if isinstance(value, int | float) and not isinstance(value, bool) and of(path):
+    if isinstance(value, int | float) and not isinstance(value, bool) and path in of:
         return value + max(1, value // 100) if isinstance(value, int) else value * 1.01 or 0.01
     return value
 
@@ -300,7 +304,7 @@ def moved(figure: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Mark], dic
         for group in dict.fromkeys(kind(name, path) for path in leaves(value)):
             other = Changed()
             other.update(values)
-            other[name] = changed(value, lambda path: kind(name, path) == group)
+            other[name] = changed(value, {path for path in leaves(value) if kind(name, path) == group})
             try:
                 after = marks(figure, other, monkeypatch)
             except (IndexError, KeyError, ValueError, ZeroDivisionError):
@@ -364,12 +368,12 @@ def off_places(figure: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             }
             other = Changed()
             other.update(values)
-            other[name] = changed(value, lambda at: at == path)
+            other[name] = changed(value, {path})
             after = marks(figure, other, monkeypatch) if numbers else before
             for a, b in zip(before, after, strict=True):
-                if a.number != b.number and not any(is_at(a, number) for number in numbers):
-                    if any(is_at(a, number) for number in others):
-                        yield f"{name}.{'.'.join(path)} moves {a}"
+                elsewhere = a.number != b.number and not any(is_at(a, number) for number in numbers)
+                if elsewhere and any(is_at(a, number) for number in others):
+                    yield f"{name}.{'.'.join(path)} moves {a}"
 
 
 def with_parents(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

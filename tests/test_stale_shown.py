@@ -1,4 +1,4 @@
-"""A stale value is marked wherever it is shown: in the page, in its Markdown and in its notebook; a fresh one nowhere."""
+"""A stale value is marked wherever it is shown: in the page, its Markdown and its notebook; a fresh one nowhere."""
 
 from __future__ import annotations
 
