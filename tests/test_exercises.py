@@ -130,7 +130,10 @@ ANSWERS: dict[str, float] = {
 }  # fmt: skip
 
 
+VALUES = Values(open_source(BOOK, configured_device(BOOK), local=False))
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_follows_from_its_question(name: str) -> None:
-    found = Values(open_source(BOOK, configured_device(BOOK), local=False))[name]
+    found = VALUES[name]
     assert found == pytest.approx(ANSWERS[name], rel=2e-3 if isinstance(found, float) else 0)

@@ -30,7 +30,11 @@ NUMBER = re.compile(
 )
 IN_WORDS = dict(enumerate(["零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"]))
 IN_ENGLISH = {
-    **dict(enumerate("zero one two three four five six seven eight nine ten eleven twelve".split(" "))),
+    **dict(
+        enumerate(
+            ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        )
+    ),
     0: "zeros?|no",
     1: "one|first|a|an|once",
     2: "two|twice|second|double|both|half|halves|pair",
