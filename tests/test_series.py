@@ -83,6 +83,9 @@ MEANS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 
+OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
+TWICE = {"mfu.layer.median_seconds", "storage_and_strides.copies.predicted_copy_seconds"}  # shown in several rows
+
 
 class Words(dict[str, str]):
     """Labels that are their own names."""
@@ -335,6 +338,8 @@ def confusions(figure: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         seen = {name: {g for g, at in found.items() if any(drawn[n].names[role] == name for n in at)} for name in names}
         for one, other in itertools.combinations(names, 2):
             ones, others = seen[one] - seen[other], seen[other] - seen[one]
+            if role == 0 and seen[one] and seen[one] == seen[other] and figure not in OF_THE_SAME:
+                yield f"{one!r} and {other!r} show the same: {sorted(seen[one])}"
             if role == 2 and figure not in CHARTS and re.search(r"\d", one + other):
                 continue  # a number that stands in a shape
             if (ones or others if figure in CHARTS else ones and others) and gain(
@@ -406,3 +411,6 @@ def test_of_two_rows_or_columns_neither_holds_the_others_values(table: str) -> N
     assert any(all(len(set().union(*line)) <= 1 for line in each) for each in lines), (
         "one item of a list a row, or a column"
     )
+    quotes = [quote for row in call(table, values)[1:] for cell in row for quote in re.findall(r"\{\{ ([^:}]*)", cell)]
+    twice = {quote for quote in quotes if quotes.count(quote) > 1}
+    assert {f"{table}.{quote.split('.')[-1].strip()}" for quote in twice} <= TWICE
