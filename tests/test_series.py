@@ -98,10 +98,10 @@ class Changed(dict[str, Any]):
     """The published device's values, some of them changed."""
 
     def __init__(self) -> None:
-        self.values = Values(open_source(BOOK, configured_device(BOOK), local=False))
+        self.source = Values(open_source(BOOK, configured_device(BOOK), local=False))
 
     def __missing__(self, name: str) -> Any:
-        self[name] = self.values[name]
+        self[name] = self.source[name]
         return copy.deepcopy(self[name])
 
 
@@ -240,10 +240,10 @@ def of_chart(found: Sequence[tuple[Axes, str, dict[str, Any]]]) -> Iterator[Mark
             number = (text, x, y) if method != "annotate" else text
             yield Mark((a.get("label", "") or (not text and legend.get(a.get("colour"), "")) or "", "", text), number)
             continue
-        for at in zip(x, y, strict=True):
+        for at in zip(x or (), y or (), strict=True):
             category = ""
             for axis, place in zip((axes.x, axes.y), at, strict=True):
-                if isinstance(axis, Names) and place is not None:
+                if isinstance(axis, Names) and isinstance(axis.given, Mapping) and place is not None:
                     category = list(axis.given.values())[round(place)]
             yield Mark((a["label"] or legend.get(a["colour"], ""), category, texts.get(at, "")), at)
 
@@ -320,7 +320,7 @@ def moved(figure: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Mark], dic
 def grows(before: Mark, after: Mark, figure: str) -> bool:
     """Whether a number's change is seen; where sizes are shares, some shrink for others to grow."""
     if figure in CHARTS:
-        return before.number != after.number
+        return bool(before.number != after.number)
     return any(b > a + 0.004 for a, b in zip(before.number, after.number, strict=True))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from markdown import Markdown
+from markdown.extensions import Extension
 
 from ledger.book import Book
 from ledger.fill import makeExtension
@@ -69,7 +70,7 @@ def texts(small_book: Book, request: pytest.FixtureRequest) -> dict[str, str]:
         snippet.write_text(snippet.read_text() + "more_bytes = 1\n")
     (device,) = (folder.name for folder in small_book.measurements.glob("*/"))
     options = {"root": str(small_book.root), "local": False, "language": language, "default_device": device}
-    extensions = ["tables", "footnotes", "pymdownx.blocks.details", makeExtension(**options)]
+    extensions: list[str | Extension] = ["tables", "footnotes", "pymdownx.blocks.details", makeExtension(**options)]
     html = Markdown(extensions=extensions).convert(PAGE)
     found = list(parts(Page(open_source(small_book, device, local=False), language), page, "https://s/"))
     said = {"title": "t", "address": "a", "device": "d"}

@@ -14,7 +14,7 @@ DECIMAL = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "
 BINARY = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 TIMES = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 FLOPS = {f" {prefix}FLOPs": DECIMAL[prefix] for prefix in ("", "k", "M", "G", "T", "P", "E")}
-READ = {
+READ: dict[str, dict[str, float]] = {
     "bytes": {f" {prefix}B": factor for prefix, factor in BINARY.items()},
     "bytes_per_second": {f" {prefix}B/s": DECIMAL[prefix] for prefix in ("", "k", "M", "G", "T", "P")},
     "flops": FLOPS,
@@ -27,7 +27,7 @@ READ = {
     "per_second": {"/s": 1},
     "": {"": 1},
 }
-STYLES = {
+STYLES: dict[str, dict[str, float]] = {
     "gb": {f" {prefix}B": DECIMAL[prefix] for prefix in ("", "k", "M", "G", "T", "P")},
     "wan": {"": 1, " 万": 1e4, " 亿": 1e8, " 万亿": 1e12, **READ["parameters"]},
     "short": READ["parameters"],
