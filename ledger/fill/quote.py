@@ -192,7 +192,7 @@ class Source:
     def instead(self, quote: Quote) -> str | None:
         """The device whose value stands in a sentence where the chosen one lacks it: the default, else the first that
         has it; None if none has, or all have."""
-        found = self._on_devices(quote) if quote.is_device_value else {}
+        found = self.on_devices(quote) if quote.is_device_value else {}
         having = [device for device in (self.default_device, *self.devices) if found.get(device) is not None]
         return having[0] if having and {*having} != {*self.devices} else None
 

@@ -1,0 +1,139 @@
+"""An exercise's answer follows from the numbers of its question: worked out here again from the question's own.
+
+The snippets work them out too, from constants; a constant that was changed and recorded anew is found here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ledger.fill.check import configured_device
+from ledger.fill.quote import Values, open_source
+from tests.test_series import BOOK
+
+H100, A100 = 989.4e12, 312e12  # FLOP/s in bf16
+
+
+def gpt2_parameters(d: int, layers: int, vocabulary: int, context: int) -> int:
+    return vocabulary * d + context * d + layers * (12 * d * d + 13 * d) + 2 * d
+
+
+def llama_matrices(d: int, layers: int, kv: int, f: int, vocabulary: int) -> int:
+    return layers * (2 * d * d + 2 * d * kv + 3 * d * f) + d * vocabulary
+
+
+LLAMA_8B = llama_matrices(4096, 32, 1024, 14336, 128_256) + 4096 * 128_256 + (2 * 32 + 1) * 4096
+LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
+
+ANSWERS: dict[str, float] = {
+    "activations.crossing_len.gpt2": (32 * 768 + 16) / (2 * 12),
+    "activations.more_gelu_share": 3 * 2 * 3072 / (32 * 768 + 4 * 12 + 16),
+    "compute_for_memory.reported_mfu_share": 0.52 * 3 / 4,
+    "counting_flops.scores_flops": 2 * 8 * 12 * 1024**2 * 64,
+    "counting_flops.order_ratio": (8192 + 1) / 2,
+    "data_loading.row_bytes": 32 * (1024 + 1) * 2,
+    "data_loading.batch_bytes": 2 * 32 * 1024 * 8,
+    "data_loading.epoch_unseen_share": 1 / math.e,
+    "full_ledger.llama_state_bytes": 2 + 4 + 4 + 4 + 4,
+    "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
+    "gpt2_parameters.gpt3_parameters": gpt2_parameters(12288, 96, 50_257, 2048),
+    "gpt2_parameters.padding_parameters": (50_304 - 50_257) * 768,
+    "gpt2_parameters.rule_share.small": 12 * 12 * 768**2 / gpt2_parameters(768, 12, 50_257, 1024),
+    "gpt2_parameters.gpt3_rule_share": 12 * 96 * 12288**2 / gpt2_parameters(12288, 96, 50_257, 2048),
+    "gpt2_parameters.equal_hidden": 8 * 4096 / 3,
+    "gpt2_parameters.rounded_hidden": 256 * math.ceil(8 * 4096 / 3 / 256),
+    "gpt2_parameters.more_parameters": 32 * 2 * 4096 * (4096 - 1024),
+    "gpt2_parameters.more_share": 32 * 2 * 4096 * (4096 - 1024) / LLAMA_8B,
+    "gpt2_parameters.cache_ratio": 32 / 8,
+    "gpu_memory.losses.requested_bytes": 1000 * 4,
+    "gpu_memory.losses.allocated_bytes": 1000 * 512,
+    "gpu_memory.roomy_reserved_bytes": (12 + 14 + 16) * 2**20,
+    "gpu_memory.tight_reserved_bytes": 16 * 2**20,
+    "hardware.h100_share": 1.04 * A100 / H100,
+    "hardware.mi350x_share": 1.52 * A100 / 2300e12,
+    "hardware.shown_share": 0.40 * A100 / H100,
+    "hardware.slice_teraflops": 16 * 4 * 512 * 2 * 1830e6 / 1e12,
+    "hardware.whole_to_slice_ratio": H100 / (16 * 4 * 512 * 2 * 1830e6),
+    "hardware.throttled_teraflops": 132 * 4 * 512 * 2 * 1500e6 / 1e12,
+    "hardware.throttled_share": 132 * 4 * 512 * 2 * 1500e6 / H100,
+    "how_numbers_are_made.reported_bytes": 81_559 * 2**20,
+    "how_numbers_are_made.reported_over_label_ratio": 81_559 * 2**20 / 80e9,
+    "how_numbers_are_made.matmul_flops": 2 * 1024**3,
+    "how_numbers_are_made.IMPLIED_FLOP_PER_SECOND": 2 * 1024**3 / 0.04,
+    "inference.cache_of_bytes.grouped": 8192 * 2 * 32 * 8 * 128 * 2,
+    "inference.cache_of_bytes.ungrouped": 8192 * 2 * 32 * 32 * 128 * 2,
+    "inference.cache_of_bytes.single": 8192 * 2 * 32 * 1 * 128 * 2,
+    "many_gpus.between_share": (2 * 3 / 4 / 8) / (2 * 31 / 32),
+    "mfu.trace_share": 11_739_062_719 / 66.9e12,
+    "mfu.lecture_share.float32": 2 * 16384 * 32768 * 8192 / 0.16 / 66.9e12,
+    "mfu.lecture_share.bfloat16": 2 * 16384 * 32768 * 8192 / 0.03 / H100,
+    "mfu.headline_share": 2 * 16384 * 32768 * 8192 / 0.03 / (2 * H100),
+    "mfu.step_share": 0.7 * 0.8,
+    "mfu.without_waiting_share": 0.7 * 0.8 / (1 - 0.1),
+    "mfu.fp8_speedup_ratio": 1 / (1 - 0.7 / 2),
+    "mfu.against_bf16_share": 0.7 * 0.8 / (1 - 0.7 / 2),
+    "mfu.against_fp8_share": 0.7 * 0.8 / (1 - 0.7 / 2) / 2,
+    "mixed_precision.torch_bytes.bf16": 2 + 2 + 2 + 2,
+    "models_and_initialization.lecun_relu_scale": 2**-4,
+    "models_and_initialization.two_std": math.sqrt(
+        1 - 2 * 2 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2))
+    ),
+    "named_dimensions.num_patches": (224 // 16) ** 2,
+    "named_dimensions.patch_numbers": 3 * 16 * 16,
+    "named_dimensions.shrinks_by": math.sqrt(4096),
+    "number_formats.last_counts.bf16": 2 ** (7 + 1),
+    "number_formats.last_counts.fp32": 2 ** (23 + 1),
+    "number_formats.fp16_ceiling": 65_504 / 2**13,
+    "number_formats.mxfp4_bits": 4 + 8 / 32,
+    "number_formats.mxfp4_matrix_bytes": 12288 * 49152 * (4 + 8 / 32) / 8,
+    "number_formats.bf16_to_mxfp4_ratio": 16 / (4 + 8 / 32),
+    "optimizer_costs.largest_parameters.adamw_bf16": 80e9 / 8,
+    "roofline.relu_to_matmul_share.1024": 2 * 989.4e12 / 4.8e12 / 1024,
+    "roofline.relu_to_matmul_share.16384": 2 * 989.4e12 / 4.8e12 / 16384,
+    "roofline.right_bytes": 3 * 16384 * 4,
+    "roofline.wrong_bytes": (16384 * 16384 + 2 * 16384) * 4,
+    "roofline.wrong_ratio": (16384 + 2) / 3,
+    "storage_and_strides.windows_reported_bytes": (1_000_000 - 1024 + 1) * 1024 * 8,
+    "storage_and_strides.windows_held_bytes": 1_000_000 * 8,
+    "tensor_operations.five_operations_peak_bytes": 3 * 8192 * 8192 * 4,
+    "tensor_operations.gelu_by_hand.allocated_bytes": 8 * 8192 * 8192 * 4,
+    "tensor_operations.gelu_by_hand.peak_bytes": 3 * 8192 * 8192 * 4,
+    "tensor_operations.bool_mask_bytes": 8192 * 8192,
+    "tensor_operations.float_mask_bytes": 8192 * 8192 * 4,
+    "tensor_operations.repeated_mask_bytes": 8 * 32 * 8192 * 8192,
+    "tensor_operations.keys_bytes": 8 * 8192 * 128 * 2,
+    "tensor_operations.broadcast_bytes": 8 * 32 * 8192 * 128 * 2 + 8 * 32 * 8192 * 2,
+    "timing.five_mean": (106 + 11.1 + 11.0 + 11.2 + 11.1) / 5,
+    "timing.calls_needed": math.ceil((106 - 11.1) / (0.01 * 11.1)),
+    "timing.tolerable_share": 0.01 / (2 * math.sqrt(2)),
+    "timing.in_turn_share": sum(1 + 0.01 * n for n in range(10, 20)) / sum(1 + 0.01 * n for n in range(10)) - 1,
+    "timing.alternating_share": 0.01 * 10 / sum(1 + 0.01 * n for n in range(0, 20, 2)),
+    "timing.SHORTEST_SECONDS": 0.5e-6 / 0.005,
+    "tokens.your_bytes": 500e6 * 3,
+    "tokens.run_bits.A": 2.9 / (3.6 * math.log(2)),
+    "tokens.run_bits.B": 3.1 / (4.2 * math.log(2)),
+    "tokens.grown_ratio": 1
+    + 2 * 768 * (128_256 - 50_257) / (24 * 12 * 768**2 + 2 * 768 * 50_257 + 4 * 1024 * 768 * 12),
+    "training_loop.half_batch": 16 + 1,
+    "transformer_flops.crossing_70b": LLAMA_70B / (2 * 80 * 64 * 128),
+    "transformer_flops.small_head_share": 2 * 2048 * 128_256
+    / (2 * llama_matrices(2048, 16, 8 * 64, 8192, 128_256) + 4 * 8192 * 16 * 32 * 64),
+    "two_questions.forward_flops": 2 * 4096 * 512 * 256,
+    "two_questions.gpt_3_ratio": 6 * 175e9 * 300e9 / 3.14e23,
+    "two_questions.gpt_3_days": 6 * 175e9 * 300e9 / (1024 * A100 * 0.5) / 86_400,
+    "two_questions.all_state_bytes": 70e9 * 16,
+    "two_questions.weights_only_bytes": 70e9 * 4,
+    "two_questions.napkin_gpus": 70e9 * 16 / 80e9,
+    "two_questions.doubling_seq_len": 70e9 / (80 * 64 * 128),
+}  # fmt: skip
+
+
+VALUES = Values(open_source(BOOK, configured_device(BOOK), local=False))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_follows_from_its_question(name: str) -> None:
+    found = VALUES[name]
+    assert found == pytest.approx(ANSWERS[name], rel=2e-3 if isinstance(found, float) else 0)

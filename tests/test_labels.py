@@ -1,0 +1,60 @@
+"""A label of a figure or table says what its key names, in both languages: of two, neither has the other's text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from ledger.fill.chapter import Chapter
+from tests.test_series import BLOCKS, BOOK, gain
+
+CHINESE = {
+    block.argument: block
+    for path in sorted((BOOK.docs / "zh").glob("*.md"))
+    for block in Chapter.read(path).blocks
+    if block.kind in ("figure", "table")
+}
+SAME = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
+# Pairs whose texts, right as they are, hold words of each other's keys.
+CROSSED = {
+    "compute_for_memory.repeated": {("twice_products", "twice_full")},
+    "counting_flops.tools": {("truth", "ratio")},
+    "data_loading.overlap": {("share", "work"), ("work", "sum"), ("work", "max")},
+    "formulas.parallel": {("stage_3", "gathered")},
+    "formulas.training": {("checkpoint", "file")},
+    "full_ledger.others": {("theirs", "ratio")},
+    "how_far_off.published": {("what", "spared")},
+    "models_and_initialization.scale": {("predicted", "ratio")},
+    "roofline.fusion": {("predicted", "there"), ("speed_up", "eager")},
+    "tensor_operations.expressions": {("measured", "ratio")},
+    "tensor_operations.operations": {("measured", "ratio")},
+    "transformer_flops.components": {("formula", "flops"), ("flops", "gpt2")},
+}
+
+
+def words(text: object) -> frozenset[str]:
+    """Latin words and numbers: what both languages and the keys have in common."""
+    found = re.findall(r"[a-z]+\d*|\d+", str(text).lower().replace(",", "").replace("_", " "))
+    return frozenset(SAME.get(word, word) for word in found)
+
+
+def crossed(names: tuple[object, object], texts: tuple[object, object]) -> bool:
+    """Whether two texts would fit two names better the other way round."""
+    (one, other), (ones, others) = map(words, names), map(words, texts)
+    return gain(one - other, [ones - others], other - one, [others - ones]) < 0
+
+
+@pytest.mark.parametrize("figure", [name for name, block in BLOCKS.items() if block.options.get("labels")])
+def test_of_two_labels_neither_has_the_others_text(figure: str) -> None:
+    english, chinese = (blocks[figure].options["labels"] for blocks in (BLOCKS, CHINESE))
+    pairs = list(itertools.combinations(english, 2))
+    assert {(a, b) for a, b in pairs if crossed((a, b), (english[a], english[b]))} == CROSSED.get(figure, set())
+    assert [(a, b) for a, b in pairs if crossed((english[a], english[b]), (chinese[a], chinese[b]))] == []
+
+
+def test_swapped_texts_are_found() -> None:
+    assert crossed(("fp32", "bf16"), ("用 bf16", "用 fp32")) and not crossed(("fp32", "bf16"), ("用 fp32", "用 bf16"))
+    assert crossed(("float32", "bfloat16"), ("bf16 here", "fp32 here"))
