@@ -102,7 +102,7 @@ def _rows(here: Record, there: Record) -> Iterator[str]:
 
 
 def _leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, dict | list) and value:
+    if isinstance(value, dict | list) and (value or not path):
         items = value.items() if isinstance(value, dict) else ((str(i), item) for i, item in enumerate(value))
         for key, item in items:
             yield from _leaves([*path, key], item)
