@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ledger.book import Book
 from ledger.compare import moved
 from ledger.environment import CHANGE_RESULTS
 from ledger.record import Records, is_stale
 from ledger.run import run
 from ledger.snippet import Snippet
-from tests.conftest import ROOT, Book
+from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
 FAST = [name for name in BOOK.snippet_names() if not Snippet.read(BOOK.snippets / f"{name}.py").is_slow]
