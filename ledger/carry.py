@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.compare import moved
+from ledger.compare import leaves, moved
 from ledger.record import Record, Records, is_stale
 from ledger.run import Run, resolve, run
 from ledger.units import Plain, is_device_value
@@ -146,13 +146,19 @@ def _rounded(value: Plain, style: str) -> Plain:
 
 
 def _other_shapes(path: list[str], there: Plain, here: Plain) -> Iterator[str]:
-    """Where values that depend on the device have other names or kinds; None has any, a list any length."""
+    """Where values that depend on the device have other names or kinds.
+
+    None has any, a list any length; a key that is no name, such as a size, may be what was measured.
+    """
     if isinstance(there, dict) and isinstance(here, dict):
         for key in sorted(there.keys() | here.keys()):
             if key in there and key in here:
                 yield from _other_shapes([*path, key], there[key], here[key])
-            elif is_device_value([*path, key]):
-                yield f"{'.'.join([*path, key])}: {'only there' if key in there else 'only here'}"
+                continue
+            where, one_sided = [*path, key], there.get(key, here.get(key))
+            may_differ = path and is_device_value(path) and not key.isidentifier()
+            if not may_differ and all(is_device_value(list(leaf)) for leaf, _ in leaves(where, one_sided)):
+                yield f"{'.'.join(where)}: {'only there' if key in there else 'only here'}"
     elif isinstance(there, list) and isinstance(here, list):
         for index, (theirs, ours) in enumerate(zip(there, here, strict=False)):
             yield from _other_shapes([*path, str(index)], theirs, ours)

@@ -63,7 +63,7 @@ def disagreements(records: Records) -> Iterator[str]:
 def moved(there: Plain, here: Plain) -> Iterator[str]:
     """Lines of exact values that differ between two runs of one snippet, or that only one of them has."""
     theirs, ours = (
-        {path: value for path, value in _leaves([], values) if not is_device_value(list(path))}
+        {path: value for path, value in leaves([], values) if not is_device_value(list(path))}
         for values in (there, here)
     )
     for path in sorted(theirs.keys() | ours.keys()):
@@ -85,7 +85,7 @@ def _name(records: dict[str, Record]) -> str:
 
 def _rows(here: Record, there: Record) -> Iterator[str]:
     ours, theirs = (
-        {path: value for path, value in _leaves([], record.values) if not isinstance(value, dict | list)}
+        {path: value for path, value in leaves([], record.values) if not isinstance(value, dict | list)}
         for record in (here, there)
     )
     for path in sorted(ours.keys() | theirs.keys()):
@@ -101,10 +101,11 @@ def _rows(here: Record, there: Record) -> Iterator[str]:
         yield f"  {'.'.join(path):42}{texts[0]:>18}{texts[1]:>18}{ratio:>9}"
 
 
-def _leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value that holds no other, with its path."""
     if isinstance(value, dict | list) and (value or not path):
         items = value.items() if isinstance(value, dict) else ((str(i), item) for i, item in enumerate(value))
         for key, item in items:
-            yield from _leaves([*path, key], item)
+            yield from leaves([*path, key], item)
     else:
         yield tuple(path), value

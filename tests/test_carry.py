@@ -23,6 +23,8 @@ print("steepest", steepest)
 # --8<-- [end:count]
 measured_seconds = 0.5
 measured_on_gpu = {"a": 1}
+by_case = {"first": {"measured_ratio": 2.0}}
+measured_by_side = {"128": 1.0}
 """
 RENAMED = {"renamed": {"steepest": "measured_steepest"}, "rounded": {}}
 Carry = Callable[..., tuple[int, str]]
@@ -46,6 +48,8 @@ def path(small_book: Book) -> Path:
         "rows": shares,
         "measured_seconds": 0.002,
         "measured_on_gpu": None,
+        "by_case": {"first": {"measured_ratio": 4.0}},
+        "measured_by_side": {"8192": 0.1},
     }
     own.unlink()
     path = small_book.measurements / "far-gpu" / "good.json"
@@ -134,6 +138,7 @@ REFUSED: dict[str, tuple[tuple[str, str], tuple[str, ...], str]] = {
         (),
         "rows.0.measured_seconds: only there",
     ),
+    "a case renamed in silence": (('"first"', '"other"'), (), "by_case.other: only here"),
     "a device value of another kind": (("= 0.5\n", '= "soon"\n'), (), "measured_seconds: a number there, a str here"),
     "a value that is gone": (("size_bytes = 4 * 8\n", ""), (), "size_bytes: 32 there, nothing here"),
     "a section that prints no more": (
