@@ -120,8 +120,12 @@ def count_step(
     chunks: int = 1,
     accumulated: bool = False,
     foreach: bool = False,
+    change: Callable[[nn.Module], None] | None = None,
 ) -> dict[str, int]:
-    """The most bytes at each moment of the last of one or two batches and of the update after it."""
+    """The most bytes at each moment of the last of one or two batches and of the update after it.
+
+    A model may be changed before: a norm composed of operations, frozen weights.
+    """
     autocast = recipe == "autocast"
     device = "cpu" if autocast else "meta"
     attend: Attend = one_kernel if fused else eager
@@ -130,25 +134,29 @@ def count_step(
     blocks: Any = model.blocks
     for norm in (each for each in model.modules() if isinstance(each, models.RMSNorm)):
         norm.forward = norm_kernel.__get__(norm)  # type: ignore[method-assign]
+    if change:
+        change(model)
     if checkpointing == "full":
         for block in blocks:
             block.forward = again(forgetful(block.forward))
     weights = list(model.parameters())
-    masters = [weight.detach().float() for weight in weights] if recipe == "bf16_master" else weights
+    trained = [weight for weight in weights if weight.requires_grad]
+    masters = [weight.detach().float() for weight in weights] if recipe == "bf16_master" else trained
     moments = [[torch.zeros_like(master) for master in masters] for _ in range(2)]
     steps = [torch.zeros(()) for _ in masters]
     tokens = torch.zeros(batch, seq_len, dtype=torch.int64, device=device)
     targets = torch.zeros_like(tokens)
     trace = Moments()
 
-    def begins(moment: str) -> Callable[[Any], None]:
-        return lambda gradient: trace.begin(moment)
+    def begins(moment: str, tensor: Tensor) -> None:
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: trace.begin(moment))
 
     def at_input(moment: str) -> Callable[..., None]:
-        return lambda module, inputs: inputs[0].register_hook(begins(moment)) and None
+        return lambda module, inputs: begins(moment, inputs[0])
 
     def at_output(moment: str) -> Callable[..., None]:
-        return lambda module, inputs, output: output.register_hook(begins(moment)) and None
+        return lambda module, inputs, output: begins(moment, output)
 
     blocks[0].register_forward_pre_hook(at_input("embedding"))
     blocks[0].register_forward_hook(at_output("first_layer"))
