@@ -19,7 +19,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export LOCAL SITE_URL
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: site serve test record compare bench status zensical format update clean
+.PHONY: site serve test exact record compare bench status zensical format update clean
 
 # Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
@@ -49,6 +49,10 @@ test: $(READY)
 	$(BIN)/python -m mypy
 	$(BIN)/python -m ledger run
 	$(BIN)/python -m pytest
+
+# Exact values once more, with other kernels: they sum in another order. Minutes, and so not a part of `make test`.
+exact: $(READY)
+	$(BIN)/python -m pytest tests/turned_down.py
 
 # But for slow snippets: .venv/bin/python -m ledger record --slow
 record: $(READY)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem, explain
+from ledger.carry import carry
 from ledger.compare import compare, disagreements
 from ledger.measure import Measurement, read_or_none
 from ledger.record import Records, is_stale
@@ -35,6 +36,16 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help=help_limit)
         if name == "run":
             command.add_argument("--watch", action="store_true", help="go on: run each snippet again when it changes")
+    help_text = "carry committed records over a change of code that cannot change what was measured; a run confirms it"
+    carry_command = commands.add_parser("carry", help=help_text, description=help_text)
+    carry_command.add_argument("snippets", nargs="+", metavar="snippet", help="names without .py")
+    carry_command.add_argument("--device", help="a folder of measurements/ (default: all of them)")
+    for name, metavar, help_text in (
+        ("rename", "snippet.value=new", "the value has a new name; a * in its path is any key"),
+        ("round", "snippet.value=.3g", "the value, with all it holds, has fewer digits, as format() would write it"),
+    ):
+        carry_command.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help_text)
+    carry_command.add_argument("--time-limit", type=float, metavar="SECONDS", help="for one snippet")
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
     check = commands.add_parser("check", help=help_text, description=help_text)
     check.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
@@ -58,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         actions = {
             "run": _run,
             "record": _record,
+            "carry": _carry,
             "compare": _compare,
             "check": _check,
             "bundle": _bundle,
@@ -108,6 +120,13 @@ def _how(options: argparse.Namespace) -> dict[str, Any]:
 def _compare(book: Book, options: argparse.Namespace) -> int:
     for line in compare(book, options.device):
         print(line)
+    return 0
+
+
+def _carry(book: Book, options: argparse.Namespace) -> int:
+    how = {"renamed": options.rename, "rounded": options.round, "time_limit": options.time_limit}
+    for line in carry(book, options.snippets, options.device, **how):
+        print(line, flush=True)
     return 0
 
 

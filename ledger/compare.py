@@ -60,6 +60,18 @@ def disagreements(records: Records) -> Iterator[str]:
         yield from (line for _, line in found[:MAX_DISAGREEMENTS])
 
 
+def moved(there: Plain, here: Plain) -> Iterator[str]:
+    """Lines of exact values that differ between two runs of one snippet, or that only one of them has."""
+    theirs, ours = (
+        {path: value for path, value in leaves([], values) if not is_device_value(list(path))}
+        for values in (there, here)
+    )
+    for path in sorted(theirs.keys() | ours.keys()):
+        if path not in theirs or path not in ours or theirs[path] != ours[path]:
+            texts = [repr(values[path]) if path in values else "nothing" for values in (theirs, ours)]
+            yield f"{'.'.join(path)}: {texts[0]} there, {texts[1]} here"
+
+
 def _apart(ours: dict[str, Any], theirs: dict[str, Any]) -> float | None:
     """The larger median over the smaller; None if their spreads, each a share of its median, explain the difference."""
     medians = [timing["median_seconds"] for timing in (ours, theirs)]
@@ -72,7 +84,10 @@ def _name(records: dict[str, Record]) -> str:
 
 
 def _rows(here: Record, there: Record) -> Iterator[str]:
-    ours, theirs = (dict(_leaves([], record.values)) for record in (here, there))
+    ours, theirs = (
+        {path: value for path, value in leaves([], record.values) if not isinstance(value, dict | list)}
+        for record in (here, there)
+    )
     for path in sorted(ours.keys() | theirs.keys()):
         left, right = ours.get(path), theirs.get(path)
         if not is_device_value(list(path)):
@@ -86,10 +101,11 @@ def _rows(here: Record, there: Record) -> Iterator[str]:
         yield f"  {'.'.join(path):42}{texts[0]:>18}{texts[1]:>18}{ratio:>9}"
 
 
-def _leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, dict | list):
+def leaves(path: list[str], value: Plain) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value that holds no other, with its path."""
+    if isinstance(value, dict | list) and (value or not path):
         items = value.items() if isinstance(value, dict) else ((str(i), item) for i, item in enumerate(value))
         for key, item in items:
-            yield from _leaves([*path, key], item)
+            yield from leaves([*path, key], item)
     else:
         yield tuple(path), value

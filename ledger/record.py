@@ -11,7 +11,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,6 +46,7 @@ class Record:
     software: dict[str, Any]
     values: dict[str, Plain]
     outputs: dict[str, str]
+    carried: list[dict[str, Any]] = field(default_factory=list)  # over which changes of code; see ledger/carry.py
 
     @classmethod
     def of(cls, snippet: Snippet, run: Run, states: dict[str, Any] | None = None) -> Record:
@@ -90,6 +91,8 @@ class Record:
 
     def _text(self) -> str:
         data = {"format": FORMAT, **asdict(self)}
+        if not self.carried:
+            del data["carried"]
         return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
     def largest_spread(self) -> tuple[float, int] | None:
@@ -146,6 +149,8 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
     "values": dict,
     "outputs": dict,
 }
+OPTIONAL: dict[str, type | tuple[type, ...]] = {"carried": list}
+CARRIED = {"at": str, "measured_hash": str, "confirmed_on": str, "renamed": dict, "rounded": dict}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -196,9 +201,9 @@ def _is_deeper(value: Any, depth: int) -> bool:
 def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
     for key in sorted(SHAPE.keys() - data.keys()):
         yield f"{key!r} is missing"
-    for key in sorted(data.keys() - SHAPE.keys()):
+    for key in sorted(data.keys() - SHAPE.keys() - OPTIONAL.keys()):
         yield f"{key!r} does not belong in a record"
-    for key, kind in SHAPE.items():
+    for key, kind in (SHAPE | OPTIONAL).items():
         if key in data and (not isinstance(data[key], kind) or isinstance(data[key], bool)):
             yield f"{key!r} is a {type(data[key]).__name__}"
             return
@@ -239,8 +244,30 @@ def _messages(data: dict[str, Any], path: Path) -> Iterator[str]:
         yield "software holds more than short texts"
     if not all(isinstance(text, str) for text in data["outputs"].values()):
         yield "an output is no text"
+    for index, note in enumerate(data.get("carried", [])):
+        if why := _why_no_note(note):
+            yield f"carried.{index}: {why}"
     for name, value in data["values"].items():
         yield from _value_messages([name], value)
+
+
+def _why_no_note(note: Any) -> str:
+    """What is wrong with a note of how a record was carried over a change of code; empty if nothing is."""
+    if not isinstance(note, dict) or note.keys() != CARRIED.keys():
+        return f"no object of {', '.join(CARRIED)}"
+    for key, kind in CARRIED.items():
+        if not isinstance(note[key], kind):
+            return f"{key!r} is a {type(note[key]).__name__}"
+    texts = [text for key in ("renamed", "rounded") for pair in note[key].items() for text in pair]
+    if not all(isinstance(text, str) and len(text) <= 100 for text in (*texts, note["confirmed_on"])):
+        return "holds more than short texts"
+    if not re.fullmatch(r"[0-9a-f]{64}", note["measured_hash"]):
+        return "'measured_hash' is no SHA-256"
+    try:
+        datetime.datetime.fromisoformat(note["at"])
+    except ValueError:
+        return f"'at' is no date: {note['at']!r}"
+    return ""
 
 
 def _value_messages(path: list[str], value: Any) -> Iterator[str]:

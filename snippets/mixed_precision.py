@@ -65,8 +65,8 @@ def output_types(device: str) -> dict[str, str]:
 
 # --8<-- [start:answers]
 measured_cpu_types = output_types("cpu")
-has_gpu = torch.cuda.is_available()
-measured_cuda_types = output_types("cuda") if has_gpu else dict.fromkeys(REFERENCE)
+measured_gpu = torch.cuda.is_available()
+measured_cuda_types = output_types("cuda") if measured_gpu else dict.fromkeys(REFERENCE)
 measured_unlike = [op for op in REFERENCE if measured_cpu_types[op] != REFERENCE[op]]
 print("a CPU departs from CUDA's list in", measured_unlike)
 # --8<-- [end:answers]
@@ -294,14 +294,14 @@ def train(recipe: Recipe) -> list[float]:
 
 
 # --8<-- [start:losses]
-threads = torch.get_num_threads()
+measured_threads = torch.get_num_threads()
 torch.set_num_threads(1)  # products this small only wait for threads
 measured_curves = {
     name: train(recipe)
     for name, recipe in RECIPES.items()
     if name != "master_fp32_gradients"  # one backward a step: nothing to add up
 }
-torch.set_num_threads(threads)
+torch.set_num_threads(measured_threads)
 
 measured_losses = {name: curve[-1] for name, curve in measured_curves.items()}
 for name, loss in measured_losses.items():
@@ -340,7 +340,7 @@ bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 def training_step(low: torch.dtype | None) -> Callable[[], None]:
     """A step of a feed-forward block; low: autocast's type, or None."""
     device = get_device()
-    d_model, tokens = (D_MODEL, TOKENS) if has_gpu else (256, 256)
+    d_model, tokens = (D_MODEL, TOKENS) if measured_gpu else (256, 256)
     up, down = nn.Linear(d_model, 4 * d_model), nn.Linear(4 * d_model, d_model)
     block = nn.Sequential(nn.LayerNorm(d_model), up, nn.GELU(), down).to(device)
     optimizer = torch.optim.AdamW(block.parameters(), fused=True)
@@ -366,7 +366,7 @@ def training_step(low: torch.dtype | None) -> Callable[[], None]:
 torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 lows = {"fp32": None, "bf16": BF16, "fp16": FP16}
 measured_steps = {name: time_call(training_step(low)) for name, low in lows.items()}
-torch.set_num_threads(threads)
+torch.set_num_threads(measured_threads)
 measured_fp32 = measured_steps["fp32"].median_seconds
 measured_speedup_ratio = {n: measured_fp32 / t[0] for n, t in measured_steps.items()}
 print({name: round(ratio, 2) for name, ratio in measured_speedup_ratio.items()})

@@ -195,11 +195,11 @@ predicted_state_bytes = {
 
 
 # --8<-- [start:compare]
-threads = torch.get_num_threads()
+measured_threads = torch.get_num_threads()
 torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 measured_rate_bytes_per_second = time_copy()
 steps = {name: measure(make) for name, make in IMPLEMENTATIONS.items()}
-torch.set_num_threads(threads)
+torch.set_num_threads(measured_threads)
 
 
 def predict(name: str) -> float:

@@ -220,8 +220,8 @@ if sys.argv[1:2] == ["--train"]:  # python training_loop.py --train PATH LAST_ST
 # --8<-- [start:curvature]
 x, y = draw_rows(NUM_ROWS, torch.Generator().manual_seed(1))
 
-steepest = float(torch.linalg.eigvalsh(2 / NUM_ROWS * x.T @ x)[-1])
-measured_limit_lr = 2 / steepest
+measured_steepest = float(torch.linalg.eigvalsh(2 / NUM_ROWS * x.T @ x)[-1])
+measured_limit_lr = 2 / measured_steepest
 predicted_limit_lr = (1 + math.sqrt(D_MODEL / NUM_ROWS)) ** -2
 measured_limit_ratio = measured_limit_lr / predicted_limit_lr
 print(f"limit: napkin {predicted_limit_lr:.3f}, these rows {measured_limit_lr:.3f}")

@@ -224,18 +224,6 @@ def test_what_no_device_has_stays_a_dash(tmp_path: Path) -> None:
     assert "elsewhere" not in page
 
 
-def test_no_sentence_of_the_book_shows_a_dash(site: Path) -> None:
-    """As it is published: where the default has no number, another device has, or the part waits."""
-    found = []
-    for path in sorted(site.rglob("index.html")):
-        article = path.read_text(encoding="utf-8").partition("<article")[2]
-        sentences = re.sub(r"<(table|template)\b.*?</\1>", "", article, flags=re.DOTALL)
-        found += [
-            f"{path.relative_to(site)}: {number}" for number in re.findall(r"<data [^>]*\babsent\b[^>]*>", sentences)
-        ]
-    assert found == []
-
-
 # In a browser
 
 

@@ -320,5 +320,108 @@ def test_what_is_translated_means_what_it_meant(tmp_path: Path) -> None:
     context.close()
 
 
+GRID = """
+from decimal import Decimal
+from typing import NamedTuple
+
+
+class Card(NamedTuple):
+    size: int
+    link: str = "none"
+    rate: float = 0.5
+
+
+INTS = [-9, -8, -7, -2, -1, 0, 1, 2, 7, 8, 9, 10**20 + 1, -(10**20) - 1]
+FLOATS = [-3.5, -2.5, -1.5, -0.5, -0.4, 0.0, 0.4, 0.5, 1.5, 2.5, 2.675, 1e20, -1e20]
+
+
+def tried(f, *values):
+    try:
+        return f(*values)
+    except ValueError:
+        return "refused"
+
+
+def integers():
+    rows = []
+    for a in INTS:
+        for b in INTS:
+            if b:
+                rows.append([a // b, a % b, a - b * (a // b), -a // b, -(a // b), a / b, a - b, a * b])
+        rows.append([abs(a), -a, int(a), float(a), round(a), a == float(a), a < 0.5, a + 0.5, a * True, a + True])
+    return rows
+
+
+def rounded():
+    return [[round(x), int(x), int(-x), abs(x), -x, x == int(x), str(x), f"{x:.0f}", f"{x:,.1f}"] for x in FLOATS]
+
+
+def truth():
+    empty = [[], {}, {1} - {1}, "", (), 0, 0.0, None, False, Decimal("0"), Decimal("0.00")]
+    full = [[0], {0: 0}, {0}, "0", (None,), -1, 1e-300, True, Decimal("0.1"), [[]], " "]
+    found = []
+    for n, x in enumerate([*empty, *full]):
+        one = 1 if x else 0
+        other = 0 if not x else 1
+        third = 0
+        while x and third < 1:
+            third += 1
+        found.append([bool(x), one, other, third, not x, (x or n) == n, (x and n) == n, any([x]), all([x])])
+        found.append([sum(1 for each in [x] if each), (n if x and x else -n), bool(x or None), bool(x and n)])
+    return found
+
+
+def defaults(named=3, *, only="x", nothing=None):
+    d = {"zero": 0, "none": None, "empty": ""}
+    gets = [d.get("zero", 5), d.get("none", 5), d.get("empty", 5), d.get("no"), d.get("no", 0), d.get("no", "")]
+    firsts = [next((x for x in [] if x), "other"), next((x for x in (3, 4) if x > 3), None), next((x for x in []), 0)]
+    cards = [Card(1), Card(1, "a"), Card(1, rate=2.0), Card(size=0, link=""), Card(2, "b")._replace(link="")]
+    made = [(card.size, card.link, card.rate) for card in cards] + [dict.fromkeys("ab"), dict.fromkeys("ab", 0)]
+    return [gets, firsts, made, named, only, nothing, list(enumerate("ab")), list(enumerate("ab", 1))]
+
+
+def asked():
+    return [defaults(), defaults(0), defaults(named=0), defaults(only=""), defaults(4, only=None, nothing=0)]
+
+
+def chosen():
+    pairs = [("a", 2), ("b", 3), ("c", 3), ("d", 1)]
+    size = lambda pair: pair[1]
+    ties = [max(pairs, key=size), min(pairs, key=size), sorted(pairs, key=size), max(1, 2.0, 2), min(2.0, 2)]
+    spans = [list(range(3)), list(range(2, 5)), list(range(0)), list(range(3, 1)), list(range(-2, 1))]
+    parts = [pairs[-1], pairs[1:], pairs[:-1], pairs[:0], pairs[-2:], "abc"[-1], "abc"[:-2], pairs[::2], "a=b=c"[1:]]
+    joined = ["a=b=c".partition("="), "ab".partition("="), "a b  c".split(), "".split(), "a,,b".split(","), 2**10, 2**0]
+    return [ties, spans, parts, joined, list(zip([1, 2], [3])), sum([]), sum([True, 2]), sum(x for x in FLOATS[:5])]
+
+
+def f(name):
+    answers = {"integers": integers, "rounded": rounded, "truth": truth, "asked": asked, "chosen": chosen}
+    return answers[name]()
+"""
+
+
+@pytest.mark.parametrize("name", ["integers", "rounded", "truth", "asked", "chosen"])
+def test_what_numbers_and_containers_do_is_what_they_do_in_python(
+    grid: tuple[MiniRacer, dict[str, Any]], name: str
+) -> None:
+    context, namespace = grid
+    ours = json.loads(json.dumps(tell(namespace["f"](name))))
+    theirs = json.loads(str(context.eval(f"JSON.stringify(tell(f({json.dumps(name)})))")))
+    different = [(n, a, b) for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    assert different == []
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MiniRacer, dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("grid")
+    (folder / "grid.py").write_text(GRID)
+    namespace: dict[str, Any] = {}
+    exec(compile(GRID, "grid", "exec"), namespace)
+    context = MiniRacer()
+    context.eval(engine([folder], {"grid": ["f"]}) + BRIDGE)
+    yield context, namespace
+    context.close()
+
+
 def test_the_script_is_light() -> None:
     assert len(engine()) < 73_000 and not math.isnan(len(engine()))

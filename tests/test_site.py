@@ -138,3 +138,15 @@ def test_each_language_has_a_search_index_of_its_own(site: Path) -> None:
     assert "步\u200b幅" not in texts[1], "the dictionary cuts the book's own terms apart"
     assert "练习" in texts[1] and "练习" not in texts[0]  # the glossary names terms in both
     assert not any("__span" in text or "ledger-data" in text for text in texts), "code and data are no text to search"
+
+
+def test_no_sentence_of_the_book_shows_a_dash(site: Path) -> None:
+    """As it is published: where the default has no number, another device has, or the part waits."""
+    found = []
+    for path in sorted(site.rglob("index.html")):
+        article = path.read_text(encoding="utf-8").partition("<article")[2]
+        sentences = re.sub(r"<(table|template)\b.*?</\1>", "", article, flags=re.DOTALL)
+        found += [
+            f"{path.relative_to(site)}: {number}" for number in re.findall(r"<data [^>]*\babsent\b[^>]*>", sentences)
+        ]
+    assert found == []

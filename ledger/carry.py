@@ -1,0 +1,171 @@
+"""Carries records over a change of code that cannot change what was measured, once a fresh run here confirms it.
+
+A record of a device that is not at hand cannot be had again at will. Whoever names its snippet here says that the
+change leaves measurements as they were; what can be seen without the device is compared: every exact value, the names
+of all others, and the words that sections print. The record keeps its date, its device and what was measured there,
+and notes the change.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ledger.book import Book, LedgerError, Problem
+from ledger.compare import leaves, moved
+from ledger.record import Record, Records, is_stale
+from ledger.run import Run, resolve, run
+from ledger.units import Plain, is_device_value
+
+WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
+
+
+class Change(NamedTuple):
+    """What becomes of a value of one snippet: a new name, or fewer digits."""
+
+    snippet: str
+    place: list[str]  # its path; a * is any key
+    becomes: str  # the name in place of the last one, or a format such as .3g
+
+
+def read_changes(texts: Iterable[str]) -> list[Change]:
+    """From `snippet.value=…`, one or more. Raises ValueError for what is not of that form."""
+    changes = []
+    for text in texts:
+        where, sign, becomes = text.partition("=")
+        snippet, *place = where.split(".")
+        if not (sign and becomes and all(place) and place):
+            raise ValueError(f"{text!r} is not of the form snippet.value=…")
+        changes.append(Change(snippet, place, becomes))
+    return changes
+
+
+def carry(
+    book: Book,
+    names: list[str],
+    device: str | None = None,
+    renamed: Iterable[str] = (),
+    rounded: Iterable[str] = (),
+    time_limit: float | None = None,
+) -> Iterator[str]:
+    """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
+
+    Raises LedgerError with all that keeps a snippet's records from being carried; those before it are carried then.
+    """
+    try:
+        renames, roundings = read_changes(renamed), read_changes(rounded)
+    except ValueError as error:
+        raise LedgerError([Problem(book.snippets, 0, str(error))]) from None
+    for change in (*renames, *roundings):
+        if change.snippet not in names:
+            message = f"{change.snippet!r} is not among the snippets to be carried: {', '.join(names)}"
+            raise LedgerError([Problem(book.snippets, 0, message)])
+    by_device = Records.load(book, local=False).by_device
+    if device is not None and device not in by_device:
+        raise LedgerError([Problem(book.measurements / device, 0, f"there are: {', '.join(by_device) or 'none yet'}")])
+    for snippet in resolve(book.snippets, names):
+        found = {name: by_device[name].get(snippet.name) for name in by_device if device in (None, name)}
+        stale = {name: record for name, record in found.items() if record and is_stale(record, snippet)}
+        if not stale:
+            yield f"{snippet.name}: no record is stale"
+            continue
+        fresh = run(snippet, time_limit)
+        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings)]
+        carried, problems = {}, []
+        for name, record in stale.items():
+            path = book.measurements / name / f"{snippet.name}.json"
+            try:
+                carried[path] = _carried(record, snippet.hash, fresh, *own)
+            except ValueError as error:
+                problems += [Problem(path, 0, message) for message in str(error).splitlines()]
+        if problems:
+            raise LedgerError(problems)
+        for path, record in carried.items():
+            record.write(path)
+            yield f"{snippet.name}: carried, {path.parent.name}"
+
+
+def _carried(record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change]) -> Record:
+    """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
+    values = copy.deepcopy(record.values)
+    for change in renames:
+        for holder, key in _places(values, change.place):
+            if change.becomes in holder:
+                raise ValueError(f"{'.'.join(change.place)}: there is a {change.becomes!r} already")
+            holder[change.becomes] = holder.pop(key)
+    for change in roundings:
+        for holder, key in _places(values, change.place):
+            holder[key] = _rounded(holder[key], change.becomes)
+    reasons = [*moved(values, fresh.values), *_other_shapes([], values, fresh.values)]
+    if record.outputs.keys() != fresh.outputs.keys():
+        theirs, ours = (", ".join(sorted(each)) or "none" for each in (record.outputs, fresh.outputs))
+        reasons.append(f"sections that print: {theirs} there, {ours} here")
+    for section in sorted(record.outputs.keys() & fresh.outputs.keys()):
+        words = [set(WORD.findall(outputs[section])) for outputs in (record.outputs, fresh.outputs)]
+        if other := words[0] ^ words[1]:
+            reasons.append(f"section {section!r} prints other words: {', '.join(sorted(other))}")
+    if reasons:
+        raise ValueError("\n".join(f"cannot be carried: {reason}" for reason in reasons))
+    note = {
+        "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
+        "measured_hash": record.hash,
+        "confirmed_on": fresh.device["id"],
+        "renamed": {".".join(change.place): change.becomes for change in renames},
+        "rounded": {".".join(change.place): change.becomes for change in roundings},
+    }
+    return dataclasses.replace(record, hash=new_hash, values=values, carried=[*record.carried, note])
+
+
+def _places(values: Plain, place: list[str]) -> list[tuple[Any, Any]]:
+    """Each dictionary or list that holds what the path names, with its key. Raises ValueError if there is none."""
+    level: list[tuple[Any, Any]] = [({"": values}, "")]
+    for part in place:
+        inside = [holder[key] for holder, key in level]
+        level = [
+            (each, key)
+            for each in inside
+            if isinstance(each, dict | list)
+            for key in (list(each) if isinstance(each, dict) else range(len(each)))
+            if part in ("*", str(key))
+        ]
+    if not level:
+        raise ValueError(f"there is no value {'.'.join(place)!r} to rename or to round")
+    return level
+
+
+def _rounded(value: Plain, style: str) -> Plain:
+    if isinstance(value, dict):
+        return {key: _rounded(item, style) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item, style) for item in value]
+    return float(format(value, style)) if isinstance(value, float) else value
+
+
+def _other_shapes(path: list[str], there: Plain, here: Plain) -> Iterator[str]:
+    """Where values that depend on the device have other names or kinds.
+
+    None has any, a list any length; a key that is no name, such as a size, may be what was measured.
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted(there.keys() | here.keys()):
+            if key in there and key in here:
+                yield from _other_shapes([*path, key], there[key], here[key])
+                continue
+            where, one_sided = [*path, key], there.get(key, here.get(key))
+            may_differ = path and is_device_value(path) and not key.isidentifier()
+            if not may_differ and all(is_device_value(list(leaf)) for leaf, _ in leaves(where, one_sided)):
+                yield f"{'.'.join(where)}: {'only there' if key in there else 'only here'}"
+    elif isinstance(there, list) and isinstance(here, list):
+        for index, (theirs, ours) in enumerate(zip(there, here, strict=False)):
+            yield from _other_shapes([*path, str(index)], theirs, ours)
+    elif is_device_value(path) and None not in (there, here) and _kind(there) != _kind(here):
+        yield f"{'.'.join(path)}: a {_kind(there)} there, a {_kind(here)} here"
+
+
+def _kind(value: Plain) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if is_number else type(value).__name__

@@ -1,0 +1,192 @@
+"""A record is carried over a change of code only if a fresh run confirms it, keeps what was measured and says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.__main__ import main
+from ledger.book import Book
+from ledger.record import Record, is_stale
+from ledger.snippet import Snippet
+
+SOURCE = """\
+# --8<-- [start:count]
+size_bytes = 4 * 8
+steepest = 3.0000001
+rows = [{"share": 0.1234567, "measured_seconds": 0.25}, {"share": 0.5}]
+print("steepest", steepest)
+# --8<-- [end:count]
+measured_seconds = 0.5
+measured_on_gpu = {"a": 1}
+by_case = {"first": {"measured_ratio": 2.0}}
+measured_by_side = {"128": 1.0}
+"""
+RENAMED = {"renamed": {"steepest": "measured_steepest"}, "rounded": {}}
+Carry = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def path(small_book: Book) -> Path:
+    """The record of another device, which measured other numbers than a run here gives."""
+    snippet = small_book.snippets / "good.py"
+    snippet.write_text(SOURCE)
+    (own,) = small_book.measurements.glob("*/good.json")
+    data = json.loads(own.read_text())
+    data["device"] = {"id": "far-gpu", "kind": "cuda", "name": "Far GPU"}
+    data["measured_at"] = "2026-01-01T00:00:00+00:00"
+    data["hash"] = Snippet.read(snippet).hash
+    data["outputs"] = {"count": "steepest 3.0000002"}
+    shares = [{"share": 0.1234567, "measured_seconds": 0.001}, {"share": 0.5}]
+    data["values"] = {
+        "size_bytes": 32,
+        "steepest": 3.0000002,
+        "rows": shares,
+        "measured_seconds": 0.002,
+        "measured_on_gpu": None,
+        "by_case": {"first": {"measured_ratio": 4.0}},
+        "measured_by_side": {"8192": 0.1},
+    }
+    own.unlink()
+    path = small_book.measurements / "far-gpu" / "good.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.fixture
+def carry(small_book: Book, path: Path, capsys: pytest.CaptureFixture[str]) -> Carry:
+    def edit_and_carry(old: str, new: str, *options: str) -> tuple[int, str]:
+        snippet = small_book.snippets / "good.py"
+        assert old in snippet.read_text()
+        snippet.write_text(snippet.read_text().replace(old, new))
+        assert is_stale(Record.read(path), Snippet.read(snippet))
+        code = main(["--root", str(small_book.root), "carry", "good", *options])
+        assert is_stale(Record.read(path), Snippet.read(snippet)) == bool(code)
+        return code, "".join(capsys.readouterr())
+
+    return edit_and_carry
+
+
+def without(record: Record, *names: str) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in names}
+
+
+def test_a_renamed_value_keeps_what_was_measured(carry: Carry, path: Path) -> None:
+    before = Record.read(path)
+    renames = ("--rename", "good.steepest=measured_steepest")
+    assert carry("steepest =", "steepest = measured_steepest =", *renames)[0] == 1  # two names now
+    assert carry("steepest = measured_steepest =", "measured_steepest =", *renames)[0] == 1  # the old name is used
+    code, said = carry('"steepest", steepest', '"steepest", measured_steepest', *renames)
+    assert (code, said) == (0, "good: carried, far-gpu\n")
+    after = Record.read(path)
+    assert without(after, "hash", "values", "carried") == without(before, "hash", "values", "carried")
+    assert after.values == {
+        "measured_steepest" if name == "steepest" else name: value for name, value in before.values.items()
+    }
+    (note,) = after.carried
+    assert {**note, **RENAMED} == note and note["measured_hash"] == before.hash
+    assert Record.read(path).measured_at == before.measured_at < note["at"]
+
+
+def test_a_record_is_carried_twice_and_only_where_it_is_stale(carry: Carry, path: Path, small_book: Book) -> None:
+    renames = ("--rename", "good.steepest=measured_steepest")
+    (small_book.snippets / "good.py").write_text(SOURCE.replace(", steepest)", ", 3.0)"))
+    assert carry("steepest =", "measured_steepest =", *renames)[0] == 0
+    assert carry("0.5\n", "1 / 2\n")[0] == 0
+    first, second = Record.read(path).carried
+    assert (first["renamed"], second["renamed"]) == ({"steepest": "measured_steepest"}, {})
+    before = path.read_bytes()
+    assert main(["--root", str(small_book.root), "carry", "good"]) == 0
+    assert path.read_bytes() == before
+
+
+def test_a_rounded_value_is_the_one_that_the_code_gives_now(carry: Carry, path: Path) -> None:
+    code, said = carry("3.0000001", "round(3.0000001, 3)", "--round", "good.steepest=.4f")
+    assert code == 0, said
+    assert Record.read(path).values["steepest"] == 3.0
+
+
+def test_values_in_lists_are_found_by_a_star(carry: Carry, path: Path, small_book: Book) -> None:
+    (small_book.snippets / "good.py").write_text(SOURCE.replace("3.0000001", "3.0000002"))
+    options = ("--round", "good.rows.*.share=.2g", "--rename", "good.rows.0.measured_seconds=best_seconds")
+    code, said = carry('0.1234567, "measured_seconds"', '0.12, "best_seconds"', *options)
+    assert code == 0, said
+    assert Record.read(path).values["rows"] == [{"share": 0.12, "best_seconds": 0.001}, {"share": 0.5}]
+
+
+SAME = ("3.0000001", "3.0000002")
+REFUSED: dict[str, tuple[tuple[str, str], tuple[str, ...], str]] = {
+    "an exact value that moved": (("4 * 8", "4 * 9"), (), "size_bytes: 32 there, 36 here"),
+    "an exact value of another device": (("0.5\n", "1 / 2\n"), (), "steepest: 3.0000002 there, 3.0000001 here"),
+    "rounded to another": (
+        ("3.0000001", "3.0001"),
+        ("--round", "good.steepest=.3f"),
+        "steepest: 3.0 there, 3.0001 here",
+    ),
+    "a value renamed in silence": (
+        ("measured_seconds = ", "best_seconds = "),
+        (),
+        "best_seconds: only here",
+    ),
+    "a value in a list renamed in silence": (
+        ('"measured_seconds":', '"best_seconds":'),
+        (),
+        "rows.0.measured_seconds: only there",
+    ),
+    "a case renamed in silence": (('"first"', '"other"'), (), "by_case.other: only here"),
+    "a device value of another kind": (("= 0.5\n", '= "soon"\n'), (), "measured_seconds: a number there, a str here"),
+    "a value that is gone": (("size_bytes = 4 * 8\n", ""), (), "size_bytes: 32 there, nothing here"),
+    "a section that prints no more": (
+        ('print("steepest", steepest)', "pass"),
+        (),
+        "sections that print: count there, none here",
+    ),
+    "other words": (
+        ('print("steepest"', 'print("slowest"'),
+        (),
+        "section 'count' prints other words: slowest, steepest",
+    ),
+    "nothing to rename": (SAME, ("--rename", "good.flattest=x"), "there is no value 'flattest'"),
+    "a name that is taken": (SAME, ("--rename", "good.steepest=rows"), "there is a 'rows' already"),
+    "another snippet's name": (SAME, ("--rename", "steepest=x"), "'steepest=x' is not of the form snippet.value="),
+    "a snippet not named": (SAME, ("--rename", "other.x=y"), "'other' is not among the snippets to be carried: good"),
+    "a device without records": (SAME, ("--device", "near-gpu"), "near-gpu: there are: far-gpu"),
+    "a format that is none": (SAME, ("--round", "good.steepest=three"), "Invalid format specifier"),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_change_of_what_is_measured_is_refused(carry: Carry, path: Path, mistake: str) -> None:
+    (old, new), options, message = REFUSED[mistake]
+    before = path.read_bytes()
+    code, said = carry(old, new, *options)
+    assert code == 1 and message in said, said
+    assert path.read_bytes() == before
+
+
+NOTE = {"at": "2026-01-01T00:00:00+00:00", "measured_hash": "0" * 64, "confirmed_on": "x", "renamed": {}, "rounded": {}}
+BAD_NOTES = {
+    "a text": ("yes", "no object of at, measured_hash"),
+    "a key too many": ({**NOTE, "by": "me"}, "no object of at, measured_hash"),
+    "no date": ({**NOTE, "at": "soon"}, "'at' is no date"),
+    "no hash": ({**NOTE, "measured_hash": "0"}, "'measured_hash' is no SHA-256"),
+    "renamed what": ({**NOTE, "renamed": ["a"]}, "'renamed' is a list"),
+    "renamed to a number": ({**NOTE, "renamed": {"a": 1}}, "holds more than short texts"),
+    "a long device": ({**NOTE, "confirmed_on": "x" * 101}, "holds more than short texts"),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD_NOTES)
+def test_a_bad_note_is_refused(path: Path, small_book: Book, mistake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    note, message = BAD_NOTES[mistake]
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"carried": [NOTE]}))
+    assert Record.read(path).carried == [NOTE]
+    path.write_text(json.dumps(data | {"carried": [NOTE, note]}))
+    assert main(["--root", str(small_book.root), "carry", "good"]) == 1
+    assert f"good.json: carried.1: {message}" in capsys.readouterr().err

@@ -1,0 +1,348 @@
+"""Each moment at which a step can peak holds what a trace counts on small models, to the byte but for what is named.
+
+Whole steps run on meta, with autocast on a CPU: there its list of operations leaves out softmax, which the attention
+here casts by hand as a GPU would, and the kernels that only a GPU has are stand-ins that keep what those keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import models
+import pytest
+import torch
+from accounting import Trace
+from formulas import RECIPES, Decoder, peak_bytes
+from models import Attend, again, build, chunked_backward, loss
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+GPT2 = Decoder(3, 64, 4, 4, 16, 256, 500, positions=128, tied=True, gated=False, biases=True, norm_shift=True)
+LLAMA = Decoder(3, 64, 4, 2, 24, 160, 500)
+SHAPES = {"gpt2": GPT2, "llama": LLAMA, "llama, tied": replace(LLAMA, tied=True)}
+BYTE_16 = torch.bfloat16
+TOKENS, LONG = (32, 4), (128, 1)  # T and b; long enough for eager attention's scores to be the most of a layer
+
+
+class Kernel(torch.autograd.Function):
+    """Keeps what the flash kernel does: its factors and result, a float32 a row of scores, a seed."""
+
+    @staticmethod
+    def forward(context: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        result, rows = torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+        context.save_for_backward(q, k, v, result, rows, q.new_empty(3, dtype=torch.int64))
+        return result
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.empty_like(kept) for kept in context.saved_tensors[:3])
+
+
+def one_kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """With autocast, attention's factors are cast."""
+    kept: Callable[..., Tensor] = Kernel.apply
+    return kept(*(x.to(BYTE_16) if torch.is_autocast_enabled("cpu") else x for x in (q, k, v)))
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """models.eager(), with softmax in float32 as autocast has it on a GPU."""
+    groups = q.shape[1] // k.shape[1]
+    q = q.contiguous()
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+    scores = q @ k.mT / q.shape[3] ** 0.5
+    scores = scores + torch.full(scores.shape[2:], -torch.inf, dtype=scores.dtype, device=q.device).triu(1)
+    probabilities = scores.float().softmax(-1) if torch.is_autocast_enabled("cpu") else scores.softmax(-1)
+    return probabilities @ v
+
+
+def forgetful(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Autocast's casts go when a layer has been computed again: a GPU's backward pass has a thread of its own, where
+    autocast ends then; a CPU's runs in the thread that called it, in which it may go on."""
+
+    def forgets(*inputs: Tensor) -> Tensor:
+        try:
+            return forward(*inputs)
+        finally:
+            if torch._C._current_graph_task_id() != -1:
+                torch.clear_autocast_cache()
+
+    return forgets
+
+
+def norm_kernel(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+    kernel: Callable[..., Tensor] = models.NormOnMeta.apply
+    return kernel(x, norm.weight)
+
+
+class Moments(Trace):
+    """The most bytes that are held at each moment of a step."""
+
+    def __init__(self) -> None:
+        self.moment = "forward"
+        self.most: dict[str, int] = {}
+        super().__init__()
+
+    def begin(self, moment: str) -> None:
+        self.moment = moment
+        self.most[moment] = max(self.most.get(moment, 0), self.live_bytes)
+
+    def _change(self, key: int, change: int) -> None:
+        super()._change(key, change)
+        self.most[self.moment] = max(self.most.get(self.moment, 0), self.live_bytes)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The loss goes backward from its first gradient to that of the logits; then the head's products begin."""
+        name = func.__name__
+        if self.moment == "to the head" and "mm" in name:
+            self.begin("head")
+        elif name.startswith("nll_loss_backward"):
+            self.begin("loss")
+        elif name.startswith("nll_loss_forward"):
+            self.begin("after the forward pass")
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if name.startswith("_log_softmax_backward"):
+            self.begin("to the head")
+        return result
+
+
+@cache
+def count_step(
+    shape: Decoder,
+    seq_len: int,
+    batch: int,
+    recipe: str,
+    fused: bool = True,
+    checkpointing: str = "none",
+    chunks: int = 1,
+    accumulated: bool = False,
+    foreach: bool = False,
+    change: Callable[[nn.Module], None] | None = None,
+) -> dict[str, int]:
+    """The most bytes at each moment of the last of one or two batches and of the update after it.
+
+    A model may be changed before: a norm composed of operations, frozen weights.
+    """
+    autocast = recipe == "autocast"
+    device = "cpu" if autocast else "meta"
+    attend: Attend = one_kernel if fused else eager
+    model = build(shape, again(attend) if checkpointing == "selective" else attend, device=device)
+    model.to(BYTE_16 if "bf16" in recipe else torch.float32)
+    blocks: Any = model.blocks
+    for norm in (each for each in model.modules() if isinstance(each, models.RMSNorm)):
+        norm.forward = norm_kernel.__get__(norm)  # type: ignore[method-assign]
+    if change:
+        change(model)
+    if checkpointing == "full":
+        for block in blocks:
+            block.forward = again(forgetful(block.forward))
+    weights = list(model.parameters())
+    trained = [weight for weight in weights if weight.requires_grad]
+    masters = [weight.detach().float() for weight in weights] if recipe == "bf16_master" else trained
+    moments = [[torch.zeros_like(master) for master in masters] for _ in range(2)]
+    steps = [torch.zeros(()) for _ in masters]
+    tokens = torch.zeros(batch, seq_len, dtype=torch.int64, device=device)
+    targets = torch.zeros_like(tokens)
+    trace = Moments()
+
+    def begins(moment: str, tensor: Tensor) -> None:
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: trace.begin(moment))
+
+    def at_input(moment: str) -> Callable[..., None]:
+        return lambda module, inputs: begins(moment, inputs[0])
+
+    def at_output(moment: str) -> Callable[..., None]:
+        return lambda module, inputs, output: begins(moment, output)
+
+    blocks[0].register_forward_pre_hook(at_input("embedding"))
+    blocks[0].register_forward_hook(at_output("first_layer"))
+    blocks[-1].register_forward_pre_hook(at_input("between"))
+    blocks[-1].register_forward_hook(at_output("last_layer"))
+    with trace:
+        for tensor in (*weights, *masters, *moments[0], *moments[1], tokens, targets):
+            trace.hold(tensor.untyped_storage())
+        for _ in range(2 if accumulated else 1):
+            trace.most.clear()
+            trace.begin("forward")
+            with torch.autocast("cpu", BYTE_16) if autocast else nullcontext():
+                if chunks > 1:
+                    chunked_backward(model, tokens, targets, chunks)
+                else:
+                    missed = loss(model, tokens, targets)
+            if chunks == 1:
+                missed.backward()
+                del missed
+        trace.begin("update")
+        if recipe == "bf16_master":
+            for weight, master in zip(weights, masters, strict=True):
+                assert weight.grad is not None
+                master.grad, weight.grad = weight.grad.float(), None
+        update(masters, *moments, steps, foreach)
+    return trace.most
+
+
+def update(
+    masters: list[Tensor], first: list[Tensor], second: list[Tensor], steps: list[Tensor], foreach: bool
+) -> None:
+    """AdamW's step on moments that are there, by the functions that torch.optim calls; none fuses on meta there."""
+    gradients = [master.grad for master in masters if master.grad is not None]
+    rates: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "eps": 1e-8}
+    lists = [master.detach() for master in masters], gradients, first, second, [], steps
+    if foreach:
+        adamw(*lists, **rates, amsgrad=False, maximize=False, foreach=True)
+    else:
+        torch._fused_adamw_(*lists, **rates, amsgrad=False, maximize=False)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked of the formula and counted."""
+
+    shape: Decoder
+    recipe: str
+    sizes: tuple[int, int]
+    choice: str
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return CHOICES[self.choice]
+
+    def predicted(self) -> dict[str, dict[str, int]]:
+        return peak_bytes(self.shape, *self.sizes, self.recipe, **self.asked)
+
+    def left_out(self) -> dict[str, int]:
+        """Bytes that are counted and not predicted, or, negative, the other way round: vectors, scalars, a chunk's."""
+        each, cast, shape = RECIPES[self.recipe], self.recipe == "autocast", self.shape
+        seq_len, tokens, d = self.sizes[0], self.sizes[0] * self.sizes[1], shape.d_model
+        turned, of_heads = not shape.positions, (shape.heads + shape.kv_heads) * shape.head_dim
+        chunks, accumulated = self.asked.get("chunks", 1), "accumulated" in self.choice
+        gradient, width, chunked, full = (
+            each.gradients,
+            4 if self.recipe == "fp32" else 2,
+            chunks > 1,
+            "full" in self.choice,
+        )
+        row, stream = width * tokens * d, each.weights * tokens * d
+        norm, bias, piece = d * (1 + shape.norm_shift), d * shape.biases, stream // chunks if chunked else 0
+        scalars = 4 * chunks + 4 if chunked else 8  # losses, and a gradient of one
+        # Autocast turns queries by cosines in float32, and so keeps both if attention is made again.
+        cosines = turned * 2 * (each.weights - width) * seq_len * shape.head_dim
+        queries = turned * (each.weights - width) * tokens * of_heads * ("selective" in self.choice)
+        # It keeps casts of biases, which no gradient needs, to its end; and of pieces, which are leaves.
+        biases = 2 * shape.layers * 9 * d if cast and shape.biases and not full and not chunked else 0
+        pieces = row if cast and chunked else 0
+        # A tied matrix's gradients wait for autograd's sum; a matrix's for that of batches.
+        waits = gradient * shape.vocab * d if accumulated and shape.tied and not chunked else 0
+        waits += gradient * (d * shape.d_ff + bias) if accumulated and not shape.gated else 0
+        later = 0 if accumulated else 2 * norm * (shape.layers - 1)
+        vectors = 0 if accumulated else norm + bias
+        turns = turned * 2 * each.weights * seq_len * shape.head_dim
+        hidden = scalars - 4 * chunked + piece + (pieces + stream - piece if pieces and not full else 0)
+        # With checkpoints the casts of layers are gone when the backward pass begins; the formula has them there.
+        blocks: Any = build(shape).blocks
+        products = sum(weight.numel() for name, weight in blocks.named_parameters() if "norm" not in name)
+        casts = 2 * products if cast and full and not chunked else 0
+        return {
+            "forward": cosines + shape.layers * queries + pieces // chunks,
+            "loss": cosines + shape.layers * queries + scalars - piece + pieces - biases,
+            "head": cosines + shape.layers * queries + scalars + (pieces if chunked else row) - biases - casts,
+            "last_layer": hidden + turns + waits + gradient * vectors + shape.layers * queries,
+            "first_layer": hidden + turns + waits + gradient * (vectors + later) + queries,
+            "embedding": hidden - (stream if shape.tied and not chunked else 0),
+            "update": -2 * (norm + bias)
+            if self.recipe == "bf16_master" and shape.tied and "foreach" not in self.asked
+            else 0,
+        }
+
+    def tolerated(self, moment: str) -> tuple[int, int] | None:
+        """Of what is counted over what is predicted; None where another line than the moment's own is the most."""
+        tokens, d, cast = self.sizes[0] * self.sizes[1], self.shape.d_model, self.recipe == "autocast"
+        chunked = "chunks" in self.asked
+        if moment == "forward" and "full" in self.choice and (chunked or self.sizes == LONG):
+            return None  # the inside of a layer
+        if moment == "head" and chunked and "bf16" in self.recipe:
+            return None  # the logits' gradient, cast
+        if moment in ("last_layer", "first_layer") and self.sizes == LONG:
+            scores = 2 * self.shape.heads * tokens * self.sizes[0]
+            return (-scores * 3 // 5, 0) if cast else (0, 4 * tokens * d)
+        if moment in ("last_layer", "first_layer") and cast:
+            return None if self.choice == "full, chunked" else (-2 * d * self.shape.d_ff, 0)  # a cast that has gone
+        return 0, 0
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "eager": {"fused": False},
+    "selective": {"checkpointing": "selective"},
+    "selective, eager": {"checkpointing": "selective", "fused": False},
+    "full": {"checkpointing": "full"},
+    "chunked": {"chunks": 4},
+    "full, chunked": {"checkpointing": "full", "chunks": 4},
+    "accumulated": {"accumulated": True},
+    "accumulated, chunked": {"accumulated": True, "chunks": 4},
+    "foreach": {"foreach": True},
+}
+FEW = ("plain", "chunked", "accumulated", "foreach")
+COUNTED = {  # choices by shape and recipe
+    ("gpt2", "bf16_master"): [choice for choice in CHOICES if "eager" not in choice],
+    ("llama", "bf16_master"): [choice for choice in CHOICES if "eager" not in choice],
+    ("gpt2", "autocast"): [choice for choice in CHOICES if "eager" not in choice],
+    ("llama", "autocast"): [choice for choice in CHOICES if "eager" not in choice],
+    ("gpt2", "fp32"): FEW,
+    ("llama", "fp32"): FEW,
+    ("llama, tied", "bf16"): FEW,
+    ("llama, tied", "autocast"): ("plain",),
+}
+CASES = {
+    f"{name}, {recipe}, {choice}": Case(SHAPES[name], recipe, TOKENS, choice)
+    for (name, recipe), choices in COUNTED.items()
+    for choice in choices
+}
+CASES |= {
+    f"{name}, {recipe}, {choice}, long": Case(SHAPES[name], recipe, LONG, choice)
+    for name in ("gpt2", "llama")
+    for recipe in ("fp32", "bf16", "autocast")
+    for choice in ("eager", "selective, eager")
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_moment_holds_what_is_counted(case: Case) -> None:
+    counted, left_out = count_step(case.shape, *case.sizes, case.recipe, **case.asked), case.left_out()
+    over = {at: counted[at] - sum(lines.values()) - left_out[at] for at, lines in case.predicted().items()}
+    bounds = {moment: bound for moment in over if (bound := case.tolerated(moment))}
+    assert {m: over[m] for m, (low, high) in bounds.items() if not low <= over[m] <= high} == {}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_is_there_all_the_time_is_what_the_optimizer_holds(shape: Decoder, recipe: str) -> None:
+    model = build(shape, dtype=BYTE_16 if "bf16" in recipe else torch.float32)
+    weights = list(model.parameters())
+    masters = [weight.detach().float() for weight in weights] if recipe == "bf16_master" else weights
+    for master in masters:
+        master.grad = torch.zeros_like(master)
+    optimizer = torch.optim.AdamW(masters)
+    optimizer.step()
+    seq_len, batch = TOKENS
+    batch_of_ints = torch.zeros(2, batch, seq_len, dtype=torch.int64, device="meta")  # tokens and targets
+    expected = {
+        "weights": sum(weight.nbytes for weight in weights),
+        "master": sum(master.nbytes for master in masters if master not in set(weights)),
+        "optimizer": sum(v.nbytes for state in optimizer.state.values() for v in state.values() if v.dim()),
+        "batch": batch_of_ints.nbytes,
+    }
+    logits = torch.empty(batch, seq_len, shape.vocab, device="meta").nbytes
+    at = peak_bytes(shape, seq_len, batch, recipe)
+    for lines in at.values():
+        assert {line: lines[line] for line in expected} == expected
+    assert (at["forward"]["logits"], at["loss"]["logits"]) == (2 * logits, 3 * logits)
+    assert {at[moment]["logits"] for moment in ("last_layer", "first_layer", "embedding", "update")} == {0}
+    assert at["embedding"]["gradients"] == sum(weight.nbytes for weight in weights)
+    again = peak_bytes(shape, seq_len, batch, recipe, accumulated=True)
+    assert all(again[moment]["gradients"] == sum(weight.nbytes for weight in weights) for moment in list(at)[:-1])
+    assert {lines["gradients"] for lines in list(at.values())[:3]} == {0}

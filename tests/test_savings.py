@@ -1,0 +1,254 @@
+"""Adapters, frozen and quantized weights, composed norms: what they save or cost is what is counted on small models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import models
+import pytest
+import torch
+from accounting import count_flops, saved_bytes
+from formulas import Decoder, activation_bytes, forward_flops, parameters, peak_bytes
+from models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
+from plan import plan
+from savings import (
+    ADAPTED,
+    adapter_parameters,
+    composed_bytes,
+    frozen_bytes,
+    quantized_bytes,
+    token_flops,
+    trained_parameters,
+)
+from shapes import LLAMA_3_8B
+from torch import Tensor, nn
+
+from tests.test_peak_lines import GPT2, LLAMA, TOKENS, count_step
+
+RANK = 8
+MATRICES = {"query-value": ("q", "v"), "attention": ("q", "k", "v", "out")}
+MATRICES["all"] = (*MATRICES["attention"], "gate", "up", "down")
+NUM_TOKENS = TOKENS[0] * TOKENS[1]
+
+
+class Adapted(nn.Module):
+    def __init__(self, frozen: nn.Linear) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.down = nn.Linear(frozen.in_features, RANK, bias=False, device="meta")
+        self.up = nn.Linear(RANK, frozen.out_features, bias=False, device="meta")
+
+    def forward(self, x: Tensor) -> Tensor:
+        both: Tensor = self.frozen(x) + self.up(self.down(x))
+        return both
+
+
+def adapt(model: nn.Module, adapted: str) -> None:
+    """Freezes a Llama and sets adapters beside the matrices of its layers."""
+    model.requires_grad_(False)
+    blocks: Any = model.blocks
+    for block in blocks:
+        for name in MATRICES[adapted]:
+            setattr(block, name, Adapted(getattr(block, name)))
+
+
+def compose(model: nn.Module) -> None:
+    """Norms as transformers 5 writes them: a float32 copy, its product, and that by the weights."""
+
+    def forward(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return norm.weight * wide.to(x.dtype)
+
+    for norm in (each for each in model.modules() if isinstance(each, nn.RMSNorm)):
+        norm.forward = forward.__get__(norm)  # type: ignore[method-assign]
+
+
+def softmax_in_float32(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Eager attention as transformers writes it."""
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+    scores = q.contiguous() @ k.mT / q.shape[3] ** 0.5
+    return scores.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+class NormedHeads(LlamaBlock):
+    """Qwen 3's layer: queries and keys have a norm of their own."""
+
+    def __init__(self, shape: Decoder, attend: models.Attend) -> None:
+        super().__init__(shape, attend)
+        self.q_norm, self.k_norm = (RMSNorm(shape.head_dim) for _ in range(2))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        h = self.attention_norm(x)
+        q, k, v = (part(h).unflatten(-1, (-1, self.shape.head_dim)) for part in (self.q, self.k, self.v))
+        q, k, v = (part.transpose(1, 2) for part in (self.q_norm(q), self.k_norm(k), v))
+        heads = self.attend(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        x = x + self.out(heads.transpose(1, 2).flatten(2))
+        h = self.mlp_norm(x)
+        change: Tensor = self.down(nn.functional.silu(self.gate(h)) * self.up(h))
+        return x + change
+
+
+def kept_bytes(model: nn.Module) -> int:
+    tokens = torch.zeros(TOKENS[1], TOKENS[0], dtype=torch.int64, device="meta")
+    targets = torch.zeros_like(tokens)
+    return saved_bytes(lambda: loss(model, tokens, targets), [*model.parameters(), tokens, targets])
+
+
+@pytest.mark.parametrize("adapted", ADAPTED)
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_adapters_hold_what_is_counted(adapted: str, checkpointing: str) -> None:
+    full = checkpointing == "full"
+    model = build(LLAMA)
+    adapt(model, adapted)
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert adapter_parameters(LLAMA, RANK, adapted) == trained == trained_parameters(LLAMA, RANK, adapted)
+    before = peak_bytes(LLAMA, *TOKENS, "fp32", checkpointing=checkpointing)
+    at = frozen_bytes(LLAMA, before, "fp32", NUM_TOKENS, RANK, adapted, full=full)
+    counted = count_step(
+        LLAMA, *TOKENS, "fp32", checkpointing=checkpointing, change=lambda model: adapt(model, adapted)
+    )
+    stream = 4 * NUM_TOKENS * LLAMA.d_model
+    # It has gradients from the beginning, and keeps the head's input and the first norm's, which gets no gradient.
+    over = 4 * trained + stream + (0 if full else stream + 4 * NUM_TOKENS)
+    left_out = {"forward": -over, "loss": 8 - over, "head": 8 + stream - over, "update": 0}
+    predicted = {moment: sum(lines.values()) for moment, lines in at.items()}
+    assert {moment: counted[moment] - predicted[moment] for moment in left_out} == left_out
+    for moment in ("last_layer", "first_layer"):
+        assert predicted[moment] == pytest.approx(counted[moment], rel=0.06)  # an estimate
+    lines = {"weights": sum(weight.nbytes for weight in model.parameters() if not weight.requires_grad)}
+    lines |= {"adapters": 4 * trained, "gradients": 4 * trained, "optimizer": 8 * trained, "master": 0}
+    assert all({line: each[line] for line in lines} == lines for each in at.values())
+    kept = {moment: at[moment]["activations"] - before[moment]["activations"] for moment in at}
+    layer, layers = at["last_layer"]["layer"] - before["last_layer"]["layer"], LLAMA.layers
+    assert at["first_layer"]["layer"] - before["first_layer"]["layer"] == layer
+    each_kept = 0 if full else layer
+    assert kept["forward"] == kept["loss"] == kept["head"] == layers * each_kept
+    assert kept["last_layer"] == (layers - 1) * each_kept and kept["first_layer"] == kept["update"] == 0
+
+
+def test_a_matrix_in_four_bits_is_unpacked_when_it_is_multiplied() -> None:
+    blocks: Any = build(LLAMA).blocks
+    matrices = [weight for weight in blocks.parameters() if weight.dim() == 2]
+    others = sum(weight.numel() for weight in build(LLAMA).parameters()) - sum(weight.numel() for weight in matrices)
+    packed = sum(weight.numel() // 2 + 4 * (weight.numel() // 64) for weight in matrices)  # a float32 a block of 64
+    for recipe, width in (("fp32", 4), ("autocast", 4), ("bf16", 2), ("bf16_master", 2)):
+        before = peak_bytes(LLAMA, *TOKENS, recipe)
+        at, whole = (frozen_bytes(LLAMA, before, recipe, NUM_TOKENS, RANK, four_bit=bits) for bits in (True, False))
+        assert {lines["weights"] for lines in at.values()} == {packed + width * others}
+        largest = max(weight.numel() for weight in matrices) * (4 if recipe == "fp32" else 2)
+        more = {moment: at[moment]["temporaries"] - whole[moment]["temporaries"] for moment in at}
+        assert more == dict.fromkeys(at, largest) | {"update": 0}
+        head = LLAMA.vocab * LLAMA.d_model * (4 if recipe == "fp32" else 2)
+        less = {moment: before[moment]["temporaries"] - whole[moment]["temporaries"] for moment in at}
+        assert less == dict.fromkeys(at, 0) | {"head": head}, "a frozen head has no gradient"
+
+
+def test_quantized_numbers_have_a_constant_a_block() -> None:
+    for elements, bits, block in ((4096, 8, 256), (4096, 4, 64), (640, 4, 32)):
+        packed = elements * bits // 8 + torch.zeros(elements).unflatten(0, (-1, block)).amax(1).nbytes
+        assert quantized_bytes(elements, bits, block) == packed
+    found = plan(model="llama-3-8b", gpu="H100 SXM", optimizer="adamw-8bit")
+    total = found["parameters"]["total"]
+    assert found["memory_bytes"]["optimizer"] == 2 * total + 4 * 2 * total // 256  # a float32 for each 256 of two
+    assert found["checkpoint_bytes"] == 2 * total + 4 * total + found["memory_bytes"]["optimizer"]
+    adapters = plan(model="llama-3-8b", gpu="H100 SXM", optimizer="adamw-8bit", lora=16)
+    trained = adapters["parameters"]["trained"]
+    assert adapters["memory_bytes"]["optimizer"] == 2 * trained + 8 * trained // 256
+    assert adapters["checkpoint_bytes"] == 4 * trained + adapters["memory_bytes"]["optimizer"]
+
+
+@pytest.mark.parametrize("recipe", ["fp32", "bf16"])
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_composed_norms_hold_what_is_counted(recipe: str, checkpointing: str) -> None:
+    before = peak_bytes(LLAMA, *TOKENS, recipe, checkpointing=checkpointing)
+    at = composed_bytes(LLAMA, before, recipe, *TOKENS, True, checkpointing)
+    options: dict[str, Any] = {"checkpointing": checkpointing}
+    whole, composed = (count_step(LLAMA, *TOKENS, recipe, **options, change=each) for each in (None, compose))
+    for moment, lines in at.items():
+        more = sum(lines.values()) - sum(before[moment].values())
+        if checkpointing == "none" or recipe == "fp32":
+            assert composed[moment] - whole[moment] == more, moment
+        else:  # a layer is made again with a copy more on its way
+            assert 0 <= composed[moment] - whole[moment] - more <= 2 * NUM_TOKENS * LLAMA.d_model
+
+
+HEADS = replace(LLAMA, head_norms=True)
+KEPT: dict[str, tuple[Decoder, models.Attend, Callable[[nn.Module], None] | None]] = {
+    "fused": (LLAMA, flash, None),
+    "head norms": (HEADS, flash, None),
+    "composed": (LLAMA, flash, compose),
+    "composed, head norms": (HEADS, flash, compose),
+    "composed, eager": (LLAMA, softmax_in_float32, compose),
+}
+
+
+@pytest.mark.parametrize(("shape", "attend", "change"), KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("recipe", ["fp32", "bf16"])
+def test_what_waits_is_what_autograd_keeps(
+    shape: Decoder,
+    attend: models.Attend,
+    change: Callable[[nn.Module], None] | None,
+    recipe: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fused, width = attend is flash, 4 if recipe == "fp32" else 2
+    if shape.head_norms:
+        monkeypatch.setattr(models, "LlamaBlock", NormedHeads)
+    model = build(shape, attend, torch.float32 if recipe == "fp32" else torch.bfloat16)
+    assert sum(weight.numel() for weight in model.parameters()) == sum(parameters(shape).values())
+    if change:
+        change(model)
+    at = peak_bytes(shape, *TOKENS, recipe, fused)
+    lines = composed_bytes(shape, at, recipe, *TOKENS, fused, "none") if change else at
+    more = lines["loss"]["activations"] - at["loss"]["activations"]
+    predicted = sum(activation_bytes(shape, *TOKENS, width, fused).values()) + more
+    assert kept_bytes(model) == predicted
+    layer = composed_bytes(shape, at, recipe, *TOKENS, fused, "none")["last_layer"]["layer"] - at["last_layer"]["layer"]
+    norm = 4 * NUM_TOKENS * shape.d_model
+    if change:
+        assert more == shape.layers * layer + norm
+        selective = composed_bytes(shape, at, recipe, *TOKENS, fused, "selective")
+        of_heads = 4 * NUM_TOKENS * (shape.heads + shape.kv_heads) * shape.head_dim * shape.head_norms
+        assert selective["loss"]["activations"] - at["loss"]["activations"] == (
+            shape.layers * (2 * norm + of_heads) + norm
+        )
+    assert composed_bytes(GPT2, at, recipe, *TOKENS, fused, "none") == at, "LayerNorm is one operation"
+
+
+@pytest.mark.parametrize("adapted", ADAPTED)
+def test_frozen_weights_spare_the_flops_of_their_gradients(adapted: str) -> None:
+    model, seq_len = build(LLAMA, flash_each), TOKENS[0]
+    adapt(model, adapted)
+    model.embedding.requires_grad_(True)  # so that the first layer passes a gradient on, as the formula takes it to
+    tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")
+    counted = count_flops(lambda: loss(model, tokens, tokens).backward())
+    planned = token_flops(LLAMA, seq_len, rank=RANK, adapted=adapted)
+    assert counted == planned["device"] * seq_len
+    scores = forward_flops(LLAMA, seq_len)["scores"]
+    assert planned["device"] - planned["model"] == scores / seq_len and planned["again"] == 0
+    spelled_out = token_flops(LLAMA, seq_len, fused=False, rank=RANK, adapted=adapted)
+    assert spelled_out["device"] == spelled_out["model"] == planned["model"]
+
+
+def test_flops_of_a_token_are_counted_whole() -> None:
+    for shape in (GPT2, LLAMA):
+        for attend in (flash_each, eager):
+            seq_len, model = 24, build(shape, attend)
+            tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")
+            counted = count_flops(lambda model=model, tokens=tokens: loss(model, tokens, tokens).backward())
+            assert counted == seq_len * token_flops(shape, seq_len, fused=attend is flash_each)["device"]
+    causal, whole = (token_flops(LLAMA, 24, causal, checkpointing="selective")["again"] for causal in (True, False))
+    pairs = sum(1 for query in range(24) for key in range(24) if key <= query)
+    assert causal / whole == pytest.approx(pairs / 24**2)
+
+
+def test_experts_adapters_stand_beside_each() -> None:
+    experts = replace(LLAMA_3_8B, experts=8, active_experts=2)
+    mlp = 3 * LLAMA_3_8B.layers * (LLAMA_3_8B.d_model + LLAMA_3_8B.d_ff) * RANK
+    assert adapter_parameters(experts, RANK) - adapter_parameters(LLAMA_3_8B, RANK) == 7 * mlp
+    two = adapter_parameters(GPT2, RANK) - adapter_parameters(GPT2, RANK, "attention")
+    assert two == 2 * GPT2.layers * (GPT2.d_model + GPT2.d_ff) * RANK
