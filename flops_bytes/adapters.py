@@ -2,7 +2,7 @@
 
 from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.shapes import Decoder
+from flops_bytes.shapes import Decoder, parameters
 
 # --8<-- [start:frozen]
 ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but the router, that LoRA stands beside
@@ -18,9 +18,11 @@ def adapter_parameters(shape: Decoder, rank: int, adapted: str = "all") -> int:
     return shape.layers * rank * sides[adapted]
 
 
-def trained_parameters(shape: Decoder, counts: dict[str, int], rank: int = 0, adapted: str = "all") -> int:
-    """All of a model's parameters, which parameters() has counted, or those of its adapters alone."""
-    return adapter_parameters(shape, rank, adapted) if rank else sum(counts.values())
+def trained_parameters(
+    shape: Decoder, rank: int = 0, adapted: str = "all", counts: dict[str, int] | None = None
+) -> int:
+    """All parameters of a model, or those of its adapters alone. `counts` is parameters() of it, if that is known."""
+    return adapter_parameters(shape, rank, adapted) if rank else sum((counts or parameters(shape)).values())
 
 
 def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -> int:
@@ -31,21 +33,21 @@ def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -
 def frozen_bytes(
     shape: Decoder,
     at: dict[str, dict[str, int]],
-    counts: dict[str, int],
-    adapters: int,
     recipe: str,
     tokens: int,
     rank: int,
     adapted: str = "all",
     four_bit: bool = False,
     full: bool = False,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, dict[str, int]]:
     """What peak_bytes() gives, for adapters that are trained in float32 beside frozen weights without gradients.
 
-    `counts` are the model's parameters by component, `adapters` those of all adapters.
     Between an adapter's two matrices lie `rank` features of each token, kept unless checkpointing is `full`; the input
-    of a frozen MLP's matrices is not. A matrix in 4 bits is unpacked when it is multiplied.
+    of a frozen MLP's matrices is not. A matrix in 4 bits is unpacked when it is multiplied. `counts` is parameters() of
+    the shape, if that is known.
     """
+    counts, adapters = counts or parameters(shape), adapter_parameters(shape, rank, adapted)
     width, active = 4 if recipe == "fp32" else 2, shape.active_experts
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] if four_bit else 0
     weights = RECIPES[recipe].weights * (sum(counts.values()) - matrices) + quantized_bytes(matrices, 4, 64)

@@ -10,8 +10,9 @@ from math import ceil, prod
 from typing import NamedTuple
 
 # --8<-- [end:setup]
+from flops_bytes.adapters import trained_parameters
 from flops_bytes.memory import RECIPES
-from flops_bytes.shapes import Decoder
+from flops_bytes.shapes import Decoder, parameters
 
 # --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
@@ -175,19 +176,20 @@ def tokens_to_hide(
 def sharded_bytes(
     shape: Decoder,
     at: dict[str, dict[str, int]],
-    counts: dict[str, int],
     recipe: str,
     gpus: int,
     zero: int,
     frozen: bool = False,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, dict[str, int]]:
     """What peak_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
 
     Layers are gathered and their gradients reduced one by one: one in use, one on its way. Embedding and head stay
     gathered from the forward pass to the backward pass's end, and so do their gradients (PyTorch's fully_shard).
-    Where weights are frozen, no gradients are reduced but those of adapters, which are small. `counts` are the model's
-    parameters by component.
+    Where weights are frozen, no gradients are reduced but those of adapters, which are small. `counts` is
+    parameters() of the shape, if that is known.
     """
+    counts = counts or parameters(shape)
     width = 4 if recipe == "fp32" else 2
     ends = counts["embedding"] + counts["positions"] + counts["head"]
     layer = (sum(counts.values()) - ends) // shape.layers
@@ -209,25 +211,28 @@ def sharded_bytes(
 
 # --8<-- [start:wire]
 def wire_bytes(
-    counts: dict[str, int],
-    trained: int,
+    shape: Decoder,
     recipe: str,
     gpus: int,
     zero: int,
     accumulation: int = 1,
-    adapters: bool = False,
+    rank: int = 0,
+    adapted: str = "all",
+    counts: dict[str, int] | None = None,
 ) -> float:
     """Bytes that a GPU sends in a step, and receives, on a ring (Rajbhandari et al. 2020, section 7).
 
     Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
-    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). Of all
-    parameters, by component, so many are `trained`: all, or `adapters`, in float32.
+    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). `counts`
+    is parameters() of the shape, if that is known.
     """
+    counts = counts or parameters(shape)
     width = 4 if recipe == "fp32" else 2
-    each = RECIPES["fp32" if adapters else recipe]
+    trained = trained_parameters(shape, rank, adapted, counts)
+    each = RECIPES["fp32" if rank else recipe]  # adapters are trained in float32
     if zero == 0:
         return ring_bytes(each.gradients * trained, gpus, "allreduce")
-    reduced = trained * (each.gradients if adapters or zero == 1 else width)
+    reduced = trained * (each.gradients if rank or zero == 1 else width)
     times = accumulation if zero > 1 else 1
     gathered = each.weights * trained
     if zero == 3:

@@ -70,14 +70,13 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         at = frozen_bytes(
             setup.shape,
             at,
-            setup.counts,
-            adapters=setup.trained,
             recipe=setup.recipe,
             tokens=tokens,
             rank=setup.rank,
             adapted=setup.lora_on,
             four_bit=setup.four_bit,
             full=setup.checkpointing == "full",
+            counts=setup.counts,
         )
     if setup.eight_bit:
         moments = moments_in_8_bits(setup.trained)
@@ -85,11 +84,11 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     at = sharded_bytes(
         setup.shape,
         at,
-        setup.counts,
         recipe=setup.recipe,
         gpus=setup.gpus,
         zero=setup.zero,
         frozen=setup.rank > 0,
+        counts=setup.counts,
     )
     away = {"master": 0, "optimizer": 0} if setup.offload else {}
     at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
@@ -128,13 +127,14 @@ def sent_bytes(setup: Setup) -> float:
     if setup.gpus == 1:
         return 0
     return wire_bytes(
-        setup.counts,
-        setup.trained,
+        setup.shape,
         recipe=setup.recipe,
         gpus=setup.gpus,
         zero=setup.zero,
         accumulation=setup.accumulation,
-        adapters=setup.rank > 0,
+        rank=setup.rank,
+        adapted=setup.lora_on,
+        counts=setup.counts,
     )
 
 
@@ -201,7 +201,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         other = "bf16-master" if recipe == "fp32" else "fp32"
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     counts = parameters(shape)
-    trained = trained_parameters(shape, counts, a["lora"] or 0, a["lora_on"])
+    trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
     same = ("context", "micro_batch", "accumulation", "layers", "checkpointing", "chunks", "gpus", "lora_on")
     setup = Setup(
         shape=shape,
