@@ -20,6 +20,7 @@ class Step(NamedTuple):
     batch: int
     recipe: Recipe
     width: int  # bytes of an activation
+    row: int  # of one feature of all tokens
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
     checkpointing: str
@@ -72,12 +73,14 @@ def peak_bytes(
     (`accumulated`); AdamW makes a temporary of all weights (`foreach`), or none if fused. `counts` is what parameters()
     says of the shape, if that is known.
     """
+    width = 4 if recipe == "fp32" else 2
     step = Step(
         shape=shape,
         seq_len=seq_len,
         batch=batch,
         recipe=RECIPES[recipe],
-        width=4 if recipe == "fp32" else 2,
+        width=width,
+        row=width * batch * seq_len,
         cast=2 if recipe == "autocast" else 0,
         fused=fused,
         checkpointing=checkpointing,
@@ -120,10 +123,10 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
 
 def keep(step: Step) -> Kept:
     """What activation_bytes() says, and what autocast adds to it."""
-    shape, tokens = step.shape, step.batch * step.seq_len
-    stream = step.recipe.weights * tokens * shape.d_model
+    shape = step.shape
+    stream = step.recipe.weights * step.batch * step.seq_len * shape.d_model
     # Autocast leaves the residual path in float32 (PyTorch's list of operations that it casts): so many bytes more.
-    more = stream - step.width * tokens * shape.d_model
+    more = stream - step.row * shape.d_model
     hidden = stream if step.chunks > 1 else 0
     kept = activation_bytes(shape, step.seq_len, step.batch, step.width, step.fused, step.checkpointing)
     of_layer = more if step.checkpointing == "full" else autocast_bytes(step, more)
@@ -146,17 +149,21 @@ def autocast_bytes(step: Step, more: int) -> int:
         return 0
     norms = 2 * more  # their inputs
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
-    casts = 3 * step.width * step.batch * step.seq_len * step.shape.d_model if step.shape.gated else 0
-    scores = layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused)["scores"]
-    softmax = 0 if step.fused or step.checkpointing == "selective" else 2 * scores  # in float32, beside its cast
+    casts = 3 * step.row * step.shape.d_model if step.shape.gated else 0
+    is_kept = not step.fused and step.checkpointing != "selective"
+    softmax = 2 * kept_of_layer(step, "none")["scores"] if is_kept else 0  # in float32, beside its cast
     return norms + casts + softmax
+
+
+def kept_of_layer(step: Step, checkpointing: str) -> dict[str, int]:
+    """What autograd keeps of one layer."""
+    return layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused, checkpointing)
 
 
 def mlp_bytes(step: Step, stream: int, more: int) -> int:
     """Of the layer that goes backward, in its MLP: what it kept, and the gradients of its inner features."""
-    checkpointing = "selective" if step.checkpointing == "selective" else "none"  # a full one has made all again
-    kept = layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused, checkpointing)
-    gradients = (2 if step.shape.gated else 1) * step.width * step.batch * step.seq_len * step.shape.d_ff
+    kept = kept_of_layer(step, "selective" if step.checkpointing == "selective" else "none")  # full: all made again
+    gradients = (2 if step.shape.gated else 1) * step.row * step.shape.d_ff
     return sum(kept.values()) + autocast_bytes(step, more) + stream + gradients
 
 
@@ -164,11 +171,10 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     """The same at its scores, where attention is eager: these, their softmax and their gradients; 0 if it is fused."""
     if step.fused:
         return 0
-    kept = layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused)
-    again = layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused, "selective")
+    kept = kept_of_layer(step, "none")
     scores = (6 if step.cast else 3) * kept["scores"]  # of which autocast has each in float32 too
-    inputs = again["qkv"] if step.checkpointing == "selective" else 0  # kept, and made again
-    return kept["norms"] // 2 + more + kept["qkv_input"] + kept["qkv"] + stream + scores + inputs
+    again = kept_of_layer(step, "selective")["qkv"] if step.checkpointing == "selective" else 0  # once kept, once made
+    return kept["norms"] // 2 + more + kept["qkv_input"] + kept["qkv"] + stream + scores + again
 
 
 # --8<-- [end:sizes]
