@@ -24,6 +24,7 @@ class Step(NamedTuple):
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
     checkpointing: str
+    inside: str  # the same of the layer that goes backward: with "full" it has been made again, and is as with "none"
     chunks: int  # of the tokens, in which head and loss go forward and backward
     accumulated: bool  # gradients of an earlier batch are there
     foreach: bool  # AdamW, not fused
@@ -84,6 +85,7 @@ def peak_bytes(
         cast=2 if recipe == "autocast" else 0,
         fused=fused,
         checkpointing=checkpointing,
+        inside="none" if checkpointing == "full" else checkpointing,
         chunks=chunks,
         accumulated=accumulated,
         foreach=foreach,
@@ -129,51 +131,49 @@ def keep(step: Step) -> Kept:
     more = stream - step.row * shape.d_model
     hidden = stream if step.chunks > 1 else 0
     kept = activation_bytes(shape, step.seq_len, step.batch, step.width, step.fused, step.checkpointing)
-    of_layer = more if step.checkpointing == "full" else autocast_bytes(step, more)
+    of_layer = more if step.checkpointing == "full" else cast_bytes(step, more)
     layers = kept["layers"] + shape.layers * of_layer
     ends = kept["rotary"] + kept["norm"] + kept["head_input"] + (2 if hidden else 1) * more
-    in_mlp, at_scores = mlp_bytes(step, stream, more), scores_bytes(step, stream, more)
+    in_mlp, in_scores = mlp_bytes(step, stream, more), scores_bytes(step, stream, more)
     return Kept(
         layers=layers,
         all=layers + ends,
-        layer=max(in_mlp, at_scores),
-        at_scores=at_scores > in_mlp,
+        layer=max(in_mlp, in_scores),
+        at_scores=in_scores > in_mlp,
         stream=stream,
         hidden=hidden,
     )
 
 
-def autocast_bytes(step: Step, more: int) -> int:
+def cast_bytes(step: Step, more: int) -> int:
     """What a layer keeps more under autocast; nothing without it."""
     if not step.cast:
         return 0
-    norms = 2 * more  # their inputs
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
     casts = 3 * step.row * step.shape.d_model if step.shape.gated else 0
-    is_kept = not step.fused and step.checkpointing != "selective"
-    softmax = 2 * kept_of_layer(step, "none")["scores"] if is_kept else 0  # in float32, beside its cast
-    return norms + casts + softmax
+    softmax = 0 if step.fused else 2 * one_layer(step, step.inside)["scores"]  # in float32, beside its cast
+    return 2 * more + casts + softmax  # of two norms the inputs
 
 
-def kept_of_layer(step: Step, checkpointing: str) -> dict[str, int]:
+def one_layer(step: Step, checkpointing: str) -> dict[str, int]:
     """What autograd keeps of one layer."""
     return layer_bytes(step.shape, step.seq_len, step.batch, step.width, step.fused, checkpointing)
 
 
 def mlp_bytes(step: Step, stream: int, more: int) -> int:
     """Of the layer that goes backward, in its MLP: what it kept, and the gradients of its inner features."""
-    kept = kept_of_layer(step, "selective" if step.checkpointing == "selective" else "none")  # full: all made again
+    kept = one_layer(step, step.inside)
     gradients = (2 if step.shape.gated else 1) * step.row * step.shape.d_ff
-    return sum(kept.values()) + autocast_bytes(step, more) + stream + gradients
+    return sum(kept.values()) + cast_bytes(step, more) + stream + gradients
 
 
 def scores_bytes(step: Step, stream: int, more: int) -> int:
     """The same at its scores, where attention is eager: these, their softmax and their gradients; 0 if it is fused."""
     if step.fused:
         return 0
-    kept = kept_of_layer(step, "none")
+    kept = one_layer(step, "none")
     scores = (6 if step.cast else 3) * kept["scores"]  # of which autocast has each in float32 too
-    again = kept_of_layer(step, "selective")["qkv"] if step.checkpointing == "selective" else 0  # once kept, once made
+    again = one_layer(step, step.inside)["qkv"] if step.inside == "selective" else 0  # once kept, once made
     return kept["norms"] // 2 + more + kept["qkv_input"] + kept["qkv"] + stream + scores + again
 
 
@@ -253,14 +253,17 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     )
 
 
+def made_so_far(weights: Weights, kept: Kept) -> int:
+    """Numbers of gradients when the last layer holds most: the head's, and those that the layer itself has made."""
+    return weights.head + (weights.behind if kept.at_scores else weights.down)
+
+
 def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """The last layer goes backward; all others wait."""
-    waiting = copies_of(step, weights) - step.cast * weights.head
-    of_layer = step.cast * weights.layer if step.checkpointing == "full" else waiting
-    made = weights.head + (weights.behind if kept.at_scores else weights.down)
+    below = weights.layer if step.checkpointing == "full" else weights.layers  # autocast's copies of what is to come
     return held(
-        gradients=earlier(step, weights) or step.recipe.gradients * made,
-        copies=copies_of(step, weights) if kept.hidden else of_layer,
+        gradients=earlier(step, weights) or step.recipe.gradients * made_so_far(weights, kept),
+        copies=copies_of(step, weights) if kept.hidden else step.cast * below,
         activations=kept.layers - kept.layers // step.shape.layers,
         layer=kept.layer,
         temporaries=2 * kept.hidden,
@@ -269,8 +272,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
 
 def at_first_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """The first layer goes backward; those above have made their gradients."""
-    above = weights.head + weights.layers - weights.layer
-    made = above + (weights.behind if kept.at_scores else weights.down)
+    made = made_so_far(weights, kept) + weights.layers - weights.layer
     return held(
         gradients=earlier(step, weights) or step.recipe.gradients * made,
         copies=copies_left(step, weights, kept) or step.cast * weights.layer,
@@ -302,9 +304,9 @@ def at_update(step: Step, weights: Weights) -> dict[str, int]:
     """
     shape, recipe = step.shape, step.recipe
     last = shape.d_model * shape.d_ff if shape.tied else weights.head
-    waits = recipe.gradients * (0 if step.foreach else last) if recipe.master else 0
+    waits = 0 if step.foreach or not recipe.master else last
     return held(
-        gradients=(recipe.master or recipe.gradients) * weights.total + waits,
+        gradients=(recipe.master or recipe.gradients) * weights.total + recipe.gradients * waits,
         temporaries=recipe.optimizer // 2 * weights.total if step.foreach else 0,
     )
 

@@ -79,7 +79,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
             counts=setup.counts,
         )
     if setup.eight_bit:
-        moments = moments_in_8_bits(setup.trained)
+        moments = moments_bytes(setup.trained)
         at = {moment: lines | {"optimizer": moments} for moment, lines in at.items()}
     at = sharded_bytes(
         setup.shape,
@@ -96,8 +96,8 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     return moment, at[moment]
 
 
-def moments_in_8_bits(trained: int) -> int:
-    """Bytes of AdamW's two moments, in blocks as bitsandbytes has them since 0.44."""
+def moments_bytes(trained: int) -> int:
+    """Bytes of two moments in 8 bits, in blocks as bitsandbytes has them since 0.44."""
     return quantized_bytes(2 * trained, 8, 256)
 
 
@@ -249,7 +249,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
 
     active, total = parameters(shape, active=True), sum(counts.values())
     each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = moments_in_8_bits(trained) if setup.eight_bit else each.optimizer * trained
+    optimizer_bytes = moments_bytes(trained) if setup.eight_bit else each.optimizer * trained
     estimated = {
         "sharding": setup.gpus > 1,
         "adapters": setup.rank > 0,
