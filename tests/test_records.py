@@ -212,7 +212,8 @@ def hash_in(folder: Path, source: str, **modules: str) -> str:
     """Of a snippet beside a library of these modules; a package's name ends in an underscore."""
     (folder / "snippets").mkdir(parents=True, exist_ok=True)
     for name, text in {"__init__": "", **modules}.items():
-        path = folder / "flops_bytes" / (f"{name}/__init__.py" if name.endswith("_") else f"{name}.py")
+        place = f"{name}/__init__" if name.endswith("_") and name != "__init__" else name
+        path = folder / "flops_bytes" / f"{place}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (path := folder / "snippets" / "it.py").write_text(source)
