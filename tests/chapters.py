@@ -8,6 +8,7 @@ there and nothing else of the book; its blocks share one namespace, from the top
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Generator
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from markdown import Markdown
 from pymdownx.snippets import SnippetExtension
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.definitions import FenceTestDefinition
+from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 
 from ledger.book import Book
 from ledger.fill.bundle import embedded_in
@@ -86,6 +88,13 @@ def _preprocessor() -> Any:
 @pytest.hookimpl(tryfirst=True)
 def pytest_markdown_docs_markdown_it() -> Reader:
     return Reader()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Pages alone: docstrings hold no code, and looking for it imports and walks all modules of all libraries."""
+    found = yield
+    return [collector for collector in found if not isinstance(collector, MarkdownDocstringCodeModule)]
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

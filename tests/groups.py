@@ -25,6 +25,7 @@ LONG = {
     "test_planner_script.py": 20,
     "test_reuse.py": 20,
 }
+NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 
 
 def group_of(item: pytest.Item) -> str:
@@ -42,8 +43,14 @@ def length(item: pytest.Item) -> int:
     return max(LONG.get(group_of(item), 0), LONG.get(item.path.name, 0), 2 if item.path.suffix == ".md" else 1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what needs the built site or a browser")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
     if not hasattr(config, "workerinput"):
         return
     items.sort(key=lambda item: -length(item))  # keeps the order within each group
