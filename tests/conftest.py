@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import functools
+import multiprocessing.forkserver
 import os
 import shutil
 import signal
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         folder, address = config.workerinput["shared"]
         config.stash[SHARED] = Shared(Path(folder), address)
+        compute_on_one_thread()
         return
     made = tempfile.TemporaryDirectory(prefix="book-tests-")
     config.add_cleanup(made.cleanup)
@@ -67,6 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     folder, address = node.config.stash[SHARED]
     node.workerinput["shared"] = (str(folder), address)
+
+
+def compute_on_one_thread() -> None:
+    """What this process forks for pages and snippets: others want the cores too."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    multiprocessing.forkserver.set_forkserver_preload(["tests.one_thread", "ledger.preload"])
+    multiprocessing.forkserver.ensure_running()
+    del os.environ["OMP_NUM_THREADS"]
 
 
 @pytest.fixture(scope="session")
