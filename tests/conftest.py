@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +63,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(made.cleanup)
     serving = serve(Path(made.name) / "site")
     config.stash[SHARED] = Shared(Path(made.name), serving.__enter__())
-    config.add_cleanup(lambda: serving.__exit__(None, None, None))
+    config.add_cleanup(partial(leave, serving))
+
+
+def leave(serving: AbstractContextManager[str]) -> None:
+    serving.__exit__(None, None, None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -47,12 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what needs the built site or a browser")
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Says its group before xdist asks, which is before any plugin sees the whole list."""
+    item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
-    if not hasattr(config, "workerinput"):
-        return
-    items.sort(key=lambda item: -length(item))  # keeps the order within each group
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -length(item))  # keeps the order within each group

@@ -126,7 +126,7 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
 def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     """As a server sends it, compressed."""
     finished: list[Request] = []
-    page.on("requestfinished", finished.append)
+    page.on("requestfinished", lambda request: finished.append(request))
     page.goto(address + path, wait_until="networkidle")
     bodies = {request.url: request.response().body() for request in finished}  # type: ignore[union-attr]
     fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}

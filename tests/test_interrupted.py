@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,29 @@ from ledger.record import Record
 ROOT = Path(__file__).parent.parent
 NAMES = [f"part_{number}" for number in range(8)]
 KILLS = 16
-# The ledger's own recording, but for the snippet's run, for which torch would have to load.
+# The ledger's own recording, but for the run of a snippet, for which torch would have to load; files are written in
+# halves, so that a kill falls between them more often than not.
 WITHOUT_TORCH = """
-import sys
-from ledger import __main__, device, measure
+import sys, time
+from pathlib import Path
+from ledger import __main__, measure
 from ledger.run import Run
+
+opened = Path.open
+
+def slow(path, mode="r", **options):
+    file = opened(path, mode, **options)
+    if mode == "w":
+        write = file.write
+        def in_halves(text):
+            write(text[: len(text) // 2])
+            file.flush()
+            time.sleep(0.01)
+            return write(text[len(text) // 2 :])
+        file.write = in_halves
+    return file
+
+Path.open = slow
 
 about = {"id": "made-up", "kind": "cpu", "name": "Made up"}
 software = {"torch": "2", "python": "3"}
@@ -66,7 +85,7 @@ def test_a_record_whose_writing_ends_halfway_leaves_the_old_one(
     assert files(small_book) == {path}, "an unfinished file was left"
 
 
-@pytest.mark.parametrize(("with_torch", "kills", "seconds"), [(False, KILLS, 0.02), (True, 1, 0.15)])
+@pytest.mark.parametrize(("with_torch", "kills", "seconds"), [(False, KILLS, 0.08), (True, 1, 0.15)])
 def test_kill_at_random_moments(tmp_path: Path, with_torch: bool, kills: int, seconds: float) -> None:
     book = Book(tmp_path)
     book.snippets.mkdir()
@@ -82,7 +101,8 @@ def test_kill_at_random_moments(tmp_path: Path, with_torch: bool, kills: int, se
             time.sleep(0.001)  # from the first file on, any moment is interesting
         time.sleep(rng.uniform(0, seconds))
         interrupted += recording.poll() is None
-        os.killpg(recording.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(recording.pid, signal.SIGKILL)
         recording.communicate()
         before = readable(book)
         if len(before) == len(NAMES):
