@@ -14,7 +14,6 @@ from formulas import Decoder
 from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
-from transformers import AutoModelForCausalLM, MixtralConfig
 
 SHAPES = {
     "gpt2": GPT2_SMALL,
@@ -95,6 +94,8 @@ def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
 
 
 def test_experts_are_counted_as_transformers_builds_them() -> None:
+    from transformers import AutoModelForCausalLM, MixtralConfig
+
     shape = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
     config = MixtralConfig(
         vocab_size=shape.vocab,

@@ -28,7 +28,6 @@ from serving import (
 )
 from shapes import MIXTRAL_8X7B
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
 
 from tests.test_models import SMALL_LLAMA, carried_over, library_model
 
@@ -73,6 +72,8 @@ def test_the_cache_holds_what_the_formula_says(shape: Decoder, a_token: int) -> 
 
 
 def test_a_latent_cache_holds_what_transformers_keeps() -> None:
+    from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
+
     config = DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=2)
     with torch.device("meta"):
         model: Any = DeepseekV3Model(config)
