@@ -18,7 +18,7 @@ BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests share two to four cores; SLOW=1 runs the slow snippets again too
 SLOW ?= 0
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4
 # What `make quick` runs beside the code of the pages that git says have changed
 QUICK := arithmetic check choice figures formulas glossary katex languages numbers plan tables texts units waiting
 PAGES = $(shell git diff --name-only --diff-filter=d HEAD -- 'docs/en/*.md'; git ls-files -o --exclude-standard -- 'docs/en/*.md')
