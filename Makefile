@@ -16,10 +16,16 @@ READY := .venv/ready-$(TORCH)
 BUILD := $(BIN)/python -m mkdocs build
 BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-export LOCAL SITE_URL
+# Tests share two to four cores; SLOW=1 runs the slow snippets again too
+SLOW ?= 0
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4
+# What `make quick` runs beside the code of the pages that git says have changed
+QUICK := arithmetic check choice figures formulas glossary katex languages numbers plan tables texts units waiting
+PAGES = $(shell git diff --name-only --diff-filter=d HEAD -- 'docs/en/*.md'; git ls-files -o --exclude-standard -- 'docs/en/*.md')
+export LOCAL SITE_URL SLOW
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: site serve test exact record compare bench status zensical format update clean
+.PHONY: site serve test quick exact record compare bench status zensical format update clean
 
 # Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
@@ -43,12 +49,19 @@ serve: $(READY)
 	$(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) -a 127.0.0.1:$(PORT_$(LANGUAGE)) \
 		--watch .cache/runs --watch figures --watch docs/theme --watch docs/labs
 
+# mypy works beside the tests and speaks after them.
 test: $(READY)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy
-	$(BIN)/python -m ledger run
-	$(BIN)/python -m pytest
+	mkdir -p .cache; $(BIN)/python -m mypy >.cache/mypy.txt 2>&1 & mypy=$$!; trap "kill $$mypy" INT TERM; \
+	$(PYTEST); tested=$$?; wait $$mypy; typed=$$?; echo "mypy: $$(cat .cache/mypy.txt)"; test $$tested$$typed = 00
+
+# For what one edits, in less than a minute: nothing that needs the built site
+quick: $(READY)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ledger check --committed
+	$(PYTEST) --quick $(QUICK:%=tests/test_%.py) $(PAGES)
 
 # Exact values once more, with other kernels: they sum in another order. Minutes, and so not a part of `make test`.
 exact: $(READY)

@@ -1,15 +1,15 @@
-"""A pytest plugin: every code block runs under pytest-markdown-docs as the site shows it, one session a page.
+"""A pytest plugin: every code block of a page runs once, under pytest-markdown-docs, as in the page's notebook.
 
 Blocks are collected by the ledger's own reader (stock collection misses those in notes), with includes expanded as
-pymdownx.snippets does, and run in one namespace from the top of a page to its end.
+pymdownx.snippets does. A page has a process and an empty folder of its own, with the files that its notebook writes
+there and nothing else of the book; its blocks share one namespace, from the top of the page to its end.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
-from functools import cache
+import tempfile
+from collections.abc import Generator
+from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,29 +20,46 @@ from markdown import Markdown
 from pymdownx.snippets import SnippetExtension
 from pytest_markdown_docs._runners import DefaultRunner, register_runner
 from pytest_markdown_docs.definitions import FenceTestDefinition
+from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 
 from ledger.book import Book
-from ledger.fill.chapter import Chapter, Fence, shown
-from ledger.fill.quote import open_source
+from ledger.fill.bundle import embedded_in
+from ledger.fill.chapter import Chapter, Fence, Waiting, shown
+from ledger.fill.notebook import files_for
+from ledger.fill.quote import Source, open_source
+from ledger.run import start_server
+from tests.blocks import run_blocks
 
 ROOT = Path(__file__).parent.parent
+WRITE_FILE = "%%writefile "
+SECONDS = 120  # for one block
 
 
 class Reader:
     """Stands in for markdown-it: the one method that pytest-markdown-docs calls."""
 
     def parse(self, text: str) -> list[Any]:
-        chapter = Chapter.parse(published(text), ROOT / "docs")
         return [
             SimpleNamespace(type="fence", map=[fence.line - 1], info=fence.language, content=expand(fence))
-            for fence in chapter.fences
+            for fence in Chapter.parse(text, ROOT / "docs").fences
         ]
+
+
+def waiting(chapter: Chapter) -> list[Waiting]:
+    """The parts of a page that the committed records do not show: what they wait for has no device yet."""
+    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json", "snippets/*.py"))
+    return [part for part in chapter.waiting if not source.filled_by(part.value)]
 
 
 def published(text: str) -> str:
     """A page as the committed records show it: without what waits for a device."""
-    source = open_source(Book(ROOT), default_device="", local=False)
+    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json", "snippets/*.py"))
     return shown(text, lambda value: bool(source.filled_by(value)))
+
+
+@lru_cache(maxsize=4)
+def _source(root: Path, stamp: str) -> Source:
+    return open_source(Book(root), default_device="", local=False)
 
 
 def expand(fence: Fence) -> str:
@@ -65,39 +82,136 @@ def _preprocessor() -> Any:
     return md.preprocessors["snippet"]
 
 
+# What is collected
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_markdown_docs_markdown_it() -> Reader:
     return Reader()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Pages alone: docstrings hold no code, and looking for it imports and walks all modules of all libraries."""
+    found = yield
+    return [collector for collector in found if not isinstance(collector, MarkdownDocstringCodeModule)]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A Chinese page whose code is the English page's: it runs there."""
+    return True if repeats_the_english(collection_path) else None
+
+
+def repeats_the_english(path: Path) -> bool:
+    english = path.parent.parent / "en" / path.name
+    return (
+        path.suffix == ".md"
+        and path.parent.name == "zh"
+        and english.is_file()
+        and python_of(english) == python_of(path)
+    )
+
+
+def python_of(path: Path) -> list[tuple[list[str], bool]]:
+    """Each block of Python of a page as it is written, and whether it is shown."""
+    chapter = Chapter.read(path)
+    hidden = waiting(chapter)
+    return [
+        (fence.lines, not any(part.holds(fence.line) for part in hidden))
+        for fence in chapter.fences
+        if fence.language == "python"
+    ]
+
+
+# How it is run
+
+
+class Session:
+    """A process in which a page's blocks run, in a folder with what its notebook brings and nothing else.
+
+    Pages that are no chapter run at the book's root.
+    """
+
+    def __init__(self, page: Path) -> None:
+        self.page = page
+        self.folder = tempfile.TemporaryDirectory(prefix=f"{page.stem}-")
+        self.hidden = waiting(Chapter.read(page))
+        self.failed = False
+        is_chapter = page.is_relative_to(Book(ROOT).docs)
+        if is_chapter:
+            write_files(page, Path(self.folder.name))
+        context = start_server()
+        self.pipe, theirs = context.Pipe()
+        where = self.folder.name if is_chapter else str(ROOT)
+        self.process = context.Process(target=run_blocks, args=(where, is_chapter, theirs))
+        self.process.start()
+        theirs.close()
+
+    def run(self, source: str, line: int) -> str:
+        """What went wrong with a block, "" if nothing did.
+
+        One that waits for a device sees all that stands above it; what is shown sees nothing of those.
+        """
+        self.pipe.send((source, f"{self.page}:{line}", any(part.holds(line) for part in self.hidden)))
+        try:
+            said = str(self.pipe.recv()) if self.pipe.poll(SECONDS) else f"not done after {SECONDS} s"
+        except EOFError:
+            said = "the process died"
+        self.failed = self.failed or bool(said)
+        return said
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        self.folder.cleanup()
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """The files of the book that a page's notebook writes beside itself."""
+    chapter = Chapter.read(page)
+    code = "\n\n".join(expand(fence) for fence in chapter.fences if fence.language == "python")
+    for cell in files_for(Book(ROOT), code, embedded_in(page)):
+        first, _, text = "".join(cell["source"]).partition("\n")
+        if first.startswith(WRITE_FILE):
+            (folder / first.removeprefix(WRITE_FILE)).write_text(text + "\n", encoding="utf-8")
+
+
+class BlockError(Exception):
+    """What a block raised, as its process tells it."""
+
+
 @register_runner(default=True)
 class PageRunner(DefaultRunner):  # type: ignore[misc,unused-ignore]
-    """Runs the blocks of a page in one namespace; a page whose blocks equal those of another so far runs once."""
+    """Runs the blocks of a page in one session, one page after the other."""
 
-    def __init__(self) -> None:
-        self.page: Path | None = None
-        self.blocks: list[FenceTestDefinition] = []
-        self.namespace: dict[str, Any] = {}
-        self.ran = 0  # how many of the page's blocks are in the namespace
-        self.failed = False
-        self.passed: set[str] = set()
+    session: Session | None = None
 
     def runtest(self, test: FenceTestDefinition, args: dict[str, Any], *, asyncio_runner: Any = None) -> None:
-        if test.source_path != self.page:
-            self.page, self.blocks, self.ran, self.failed = test.source_path, [], 0, False
-            self.namespace = {"__name__": "__main__", "__builtins__": __builtins__, **args}
-        if self.failed:
+        if self.session is None or self.session.page != test.source_path:
+            self.end()
+            self.session = Session(test.source_path)
+        if self.session.failed:
             pytest.skip("an earlier block of this page failed")
-        self.blocks.append(test)
-        chain = hashlib.sha256("\0".join(block.source.strip() for block in self.blocks).encode()).hexdigest()
-        if chain in self.passed:
-            return
-        self.failed = True
-        for block in self.blocks[self.ran :]:
-            try:
-                with contextlib.redirect_stdout(io.StringIO()):  # what it prints is the site's to show
-                    exec(compile(block.source, str(block.source_path), "exec", dont_inherit=True), self.namespace)
-            except TypeError as error:  # stock code takes a TypeError for its own and runs the block a second time
-                raise RuntimeError(f"TypeError: {error}") from error
-        self.ran, self.failed = len(self.blocks), False
-        self.passed.add(chain)
+        if said := self.session.run(test.source, test.start_line):
+            raise BlockError(said)
+
+    def end(self) -> None:
+        if self.session is not None:
+            self.session.end()
+            self.session = None
+
+    def repr_failure(
+        self, test: FenceTestDefinition, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None
+    ) -> str:
+        if isinstance(excinfo.value, BlockError):
+            return f"{test.source_path}:{test.start_line}: this block fails\n{excinfo.value}"
+        return str(super().repr_failure(test, excinfo, style))
+
+
+def pytest_sessionfinish() -> None:
+    from pytest_markdown_docs._runners import get_runner
+
+    runner = get_runner(None)
+    if isinstance(runner, PageRunner):
+        runner.end()

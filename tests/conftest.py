@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import functools
+import multiprocessing.forkserver
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +37,57 @@ ROOT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background it is ignored passes that on
 for variable in CHANGE_RESULTS:  # or nothing could be recorded in a small book
     os.environ.pop(variable, None)
+
+
+# Several processes
+
+
+class Shared(NamedTuple):
+    """What all processes of a test run have in common."""
+
+    folder: Path
+    address: str  # where folder/site is served
+
+
+SHARED = pytest.StashKey[Shared]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The first process makes a folder and serves the site that will lie there, for all others too."""
+    if hasattr(config, "workerinput"):
+        folder, address = config.workerinput["shared"]
+        config.stash[SHARED] = Shared(Path(folder), address)
+        compute_on_one_thread()
+        return
+    made = tempfile.TemporaryDirectory(prefix="book-tests-")
+    config.add_cleanup(made.cleanup)
+    serving = serve(Path(made.name) / "site")
+    config.stash[SHARED] = Shared(Path(made.name), serving.__enter__())
+    config.add_cleanup(partial(leave, serving))
+
+
+def leave(serving: AbstractContextManager[str]) -> None:
+    serving.__exit__(None, None, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    folder, address = node.config.stash[SHARED]
+    node.workerinput["shared"] = (str(folder), address)
+
+
+def compute_on_one_thread() -> None:
+    """What this process forks for pages and snippets: others want the cores too."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    multiprocessing.forkserver.set_forkserver_preload(["tests.one_thread", "ledger.preload"])
+    multiprocessing.forkserver.ensure_running()
+    del os.environ["OMP_NUM_THREADS"]
+
+
+@pytest.fixture(scope="session")
+def shared(pytestconfig: pytest.Config) -> Shared:
+    return pytestconfig.stash[SHARED]
+
 
 GOOD_SNIPPET = """\
 # --8<-- [start:count]
@@ -93,16 +148,20 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def address() -> str:
-    """Where the built site will be served, known before the build."""
-    return f"http://127.0.0.1:{free_port()}/"
+def address(shared: Shared) -> str:
+    """Where the built site is served: known before the build, and instant navigation works at this one alone."""
+    return shared.address
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory, address: str) -> Path:
-    """Both languages, built strictly from the committed records alone."""
-    folder = tmp_path_factory.mktemp("site")
-    build(ROOT, folder, address)
+def site(shared: Shared) -> Path:
+    """Both languages, built strictly from the committed records alone, by the process that asks first."""
+    folder, built = shared.folder / "site", shared.folder / "built"
+    with (shared.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            build(ROOT, folder, shared.address)
+            built.touch()
     return folder
 
 
@@ -150,6 +209,7 @@ class Served(NamedTuple):
     folder: Path
 
 
+<<<<<<< HEAD
 @pytest.fixture(scope="session")
 def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The site with ten devices, served; the made-up one has no record of two snippets."""
@@ -157,7 +217,41 @@ def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for name in ("docs", "snippets", "flops_bytes", "figures", "measurements"):
         shutil.copytree(ROOT / name, root / name, symlinks=True)
     for name in ("mkdocs.yml", "mkdocs.zh.yml", "pyproject.toml", "ledger"):
+=======
+SWITCHED = {"storage-and-strides", "gradients", "how-numbers-are-made", "glossary"}  # the last for its terms
+NUM_HEAVIEST = 4
+
+
+def heaviest(site: Path) -> list[str]:
+    """The chapters whose pages in either language are the heaviest of the site."""
+    weights = {
+        stem: max((site / language / place / "index.html").stat().st_size for language in ("", "zh"))
+        for path in (ROOT / "docs" / "en").glob("*.md")
+        for stem, place in [(path.stem, "" if path.stem == "index" else path.stem)]
+    }
+    return sorted(weights, key=lambda stem: -weights[stem])[:NUM_HEAVIEST]
+
+
+def book_of_few(root: Path, stems: set[str]) -> None:
+    """A copy of the book with these chapters alone; what leads to others leads nowhere."""
+    unwanted = [f"{path.stem}.md" for path in (ROOT / "docs" / "en").glob("*.md") if path.stem not in stems]
+    shutil.copytree(
+        ROOT / "docs", root / "docs", symlinks=True, ignore=shutil.ignore_patterns("labs", "*.ipynb", *unwanted)
+    )
+    shutil.copytree(ROOT / "measurements", root / "measurements")
+    for name in ("ledger", "snippets", "figures"):
+>>>>>>> main
         (root / name).symlink_to(ROOT / name)
+    for name in ("mkdocs.yml", "mkdocs.zh.yml"):
+        config = (ROOT / name).read_text(encoding="utf-8").partition("\nnav:")[0]
+        (root / name).write_text(config.replace("strict: true", "strict: false") + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def many_devices(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[Served]:
+    """A few pages with ten devices, served; the made-up one has no record of two snippets."""
+    root = tmp_path_factory.mktemp("book")
+    book_of_few(root, SWITCHED | {*heaviest(site)})
     others = [(f"{MADE_UP}-{number}", f"{MADE_UP_NAME} {number}") for number in range(2, NUM_DEVICES)]
     devices = [(MADE_UP, MADE_UP_NAME), *others][: NUM_DEVICES - len(list((ROOT / "measurements").glob("*/")))]
     for number, (device, device_name) in enumerate(devices):
@@ -215,11 +309,17 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     """A page that fails its test on any error in the console and any request to another host."""
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    mistakes: list[str] = []
-    page.on("console", lambda message: mistakes.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: mistakes.append(str(error)))
-    page.on("response", lambda r: mistakes.append(f"{r.status} {r.url}") if r.status >= 400 else None)
-    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else mistakes.append(r.url))
+    mistakes = mistakes_of(page, address)
     yield page
     context.close()
     assert mistakes == []
+
+
+def mistakes_of(page: Page, address: str) -> list[str]:
+    """Grows with every error in the page's console and every request to another host."""
+    found: list[str] = []
+    page.on("console", lambda message: found.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on("response", lambda r: found.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else found.append(r.url))
+    return found

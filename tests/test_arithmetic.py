@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
-from transformers import AutoModelForCausalLM, MixtralConfig
 
 from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import activation_bytes, logits_bytes
@@ -97,6 +96,8 @@ def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
 
 
 def test_experts_are_counted_as_transformers_builds_them() -> None:
+    from transformers import AutoModelForCausalLM, MixtralConfig
+
     shape = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
     config = MixtralConfig(
         vocab_size=shape.vocab,

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, Page, Request, ViewportSize, expect
 
-from tests.conftest import serve
+from tests.conftest import mistakes_of
 
+Scheme = Literal["light", "dark"]
+DESK: ViewportSize = {"width": 1280, "height": 720}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 CHAPTERS = sorted(path.stem for path in (Path(__file__).parent.parent / "docs" / "en").glob("*.md"))
 PAGES = ["" if stem == "index" else f"{stem}/" for stem in CHAPTERS]
 WITH_FORMULAS = ["two-questions/", "storage-and-strides/", "number-formats/"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def served(site: Path, address: str) -> Iterator[None]:
-    """The site at the address it was built for: instant navigation works at that one alone."""
-    with serve(site, urlparse(address).port or 0):
-        yield
+pytestmark = pytest.mark.usefixtures("site")
 
 
 def test_the_language_switch_keeps_the_page(page: Page, address: str) -> None:
@@ -125,37 +125,61 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
 )
 def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     """As a server sends it, compressed."""
-    fetched: dict[str, int] = {}
-
-    def weigh(request: Request) -> None:
-        body = request.response().body()  # type: ignore[union-attr]
-        fetched[request.url] = min(len(gzip.compress(body)), len(body))
-
-    page.on("requestfinished", weigh)
+    finished: list[Request] = []
+    page.on("requestfinished", lambda request: finished.append(request))
     page.goto(address + path, wait_until="networkidle")
+    bodies = {request.url: request.response().body() for request in finished}  # type: ignore[union-attr]
+    fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
     assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
     assert fetched[address + path] < 45_000  # what a further page costs
 
 
-@pytest.mark.parametrize("language", ["", "zh/"])
-@pytest.mark.parametrize("path", PAGES)
-def test_a_phone_shows_the_page_without_scrolling_sideways(page: Page, address: str, language: str, path: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(address + language + path)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+# Every page, in one visit
+
+
+class Visit(NamedTuple):
+    page: Page
+    mistakes: list[str]
+
+
+@pytest.fixture(scope="module")
+def visits(browser: Browser, address: str) -> Iterator[Callable[[Scheme], Visit]]:
+    """One context for each colour scheme, in which one page is opened after the other."""
+
+    @cache
+    def visit(scheme: Scheme) -> Visit:
+        page = browser.new_context(color_scheme=scheme).new_page()
+        return Visit(page, mistakes_of(page, address))
+
+    opened: list[Visit] = []
+
+    def remembered(scheme: Scheme) -> Visit:
+        found = visit(scheme)
+        if found not in opened:
+            opened.append(found)
+        found.mistakes.clear()
+        return found
+
+    yield remembered
+    for found in opened:
+        found.page.context.close()
 
 
 WIDE_CODE_CAN_BE_REACHED = """() => [...document.querySelectorAll("pre > code")].every(
     (code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
+SCHEMES: dict[str, Scheme] = {"": "light", "zh/": "dark"}
 
 
-@pytest.mark.parametrize(("language", "scheme"), [("", "light"), ("zh/", "dark")])
+@pytest.mark.parametrize("language", SCHEMES)
 @pytest.mark.parametrize("path", PAGES)
-def test_no_accessibility_violation(
-    page: Page, address: str, path: str, language: str, scheme: Literal["light", "dark"]
-) -> None:
-    page.emulate_media(color_scheme=scheme)
+def test_a_page_is_whole(visits: Callable[[Scheme], Visit], address: str, path: str, language: str) -> None:
+    """On a desk it has no accessibility violation, on a phone nothing is scrolled sideways; the console stays empty."""
+    page, mistakes = visits(SCHEMES[language])
+    page.set_viewport_size(DESK)
     page.goto(address + language + path)
     page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
     found = Axe().run(page).response["violations"]
     assert [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found] == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert mistakes == []

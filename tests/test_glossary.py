@@ -6,11 +6,9 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pytest
 from markdown import Markdown
@@ -18,7 +16,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
-from tests.conftest import serve
 
 BOOK = Book(Path(__file__).parent.parent)
 TERMS: Any = importlib.import_module("docs.theme.terms")  # mypy knows it by another name
@@ -193,13 +190,7 @@ def test_the_search_index_knows_a_line_from_the_glossary_alone(site: Path, langu
 # The card
 
 
-@pytest.fixture(scope="module")
-def served(site: Path, address: str) -> Iterator[None]:
-    with serve(site, urlparse(address).port or 0):
-        yield
-
-
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("site")
 def test_a_card_opens_by_mouse_and_by_key(page: Page, address: str) -> None:
     page.goto(address + "two-questions/")
     term, card = page.locator("a.term").nth(1), page.get_by_role("tooltip")
@@ -221,7 +212,7 @@ def test_a_card_opens_by_mouse_and_by_key(page: Page, address: str) -> None:
     expect(page).to_have_url(re.compile(r"/glossary/#[\w-]+$"))
 
 
-@pytest.mark.usefixtures("served")
+@pytest.mark.usefixtures("site")
 def test_a_first_tap_opens_the_card_a_second_follows_the_link(browser: Browser, address: str) -> None:
     with browser.new_context(has_touch=True) as context:
         page = context.new_page()

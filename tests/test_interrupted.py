@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,42 @@ from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent
 NAMES = [f"part_{number}" for number in range(8)]
-KILLS = 8  # each costs the seconds in which torch loads
+KILLS = 16
+# The ledger's own recording, but for the run of a snippet, for which torch would have to load; files are written in
+# halves, so that a kill falls between them more often than not.
+WITHOUT_TORCH = """
+import sys, time
+from pathlib import Path
+from ledger import __main__, measure
+from ledger.run import Run
+
+opened = Path.open
+
+def slow(path, mode="r", **options):
+    file = opened(path, mode, **options)
+    if mode == "w":
+        write = file.write
+        def in_halves(text):
+            write(text[: len(text) // 2])
+            file.flush()
+            time.sleep(0.01)
+            return write(text[len(text) // 2 :])
+        file.write = in_halves
+    return file
+
+Path.open = slow
+
+about = {"id": "made-up", "kind": "cpu", "name": "Made up"}
+software = {"torch": "2", "python": "3"}
+measure.ask_device = lambda: about
+measure.run = lambda snippet, limit: Run({"text": "x" * 60000}, {}, "", about, software, 0.0)
+sys.exit(__main__.main(sys.argv[1:]))
+"""
 
 
-def start_recording(book: Book) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "ledger", "--root", str(book.root), "record"]
+def start_recording(book: Book, with_torch: bool = True) -> subprocess.Popen[bytes]:
+    program = ["-m", "ledger"] if with_torch else ["-c", WITHOUT_TORCH]
+    command = [sys.executable, *program, "--root", str(book.root), "record"]
     return subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
 
 
@@ -53,32 +85,34 @@ def test_a_record_whose_writing_ends_halfway_leaves_the_old_one(
     assert files(small_book) == {path}, "an unfinished file was left"
 
 
-def test_kill_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("with_torch", "kills", "seconds"), [(False, KILLS, 0.08), (True, 1, 0.15)])
+def test_kill_at_random_moments(tmp_path: Path, with_torch: bool, kills: int, seconds: float) -> None:
     book = Book(tmp_path)
     book.snippets.mkdir()
     for name in NAMES:
         (book.snippets / f"{name}.py").write_text("text = 'x' * 60000\n")
     rng = random.Random(20)
     interrupted = 0
-    for _ in range(24):  # some end before they are killed
+    for _ in range(3 * kills + 2):  # some end before they are killed
         there = files(book)
-        recording = start_recording(book)
-        until = time.monotonic() + 20
+        recording = start_recording(book, with_torch)
+        until = time.monotonic() + 60
         while files(book) == there and recording.poll() is None and time.monotonic() < until:
             time.sleep(0.001)  # from the first file on, any moment is interesting
-        time.sleep(rng.uniform(0, 0.15))
+        time.sleep(rng.uniform(0, seconds))
         interrupted += recording.poll() is None
-        os.killpg(recording.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(recording.pid, signal.SIGKILL)
         recording.communicate()
         before = readable(book)
         if len(before) == len(NAMES):
             for path in book.measurements.glob("*/*.json"):
                 path.unlink()
-        if interrupted == KILLS:
+        if interrupted == kills:
             break
-    assert interrupted == KILLS
+    assert interrupted == kills
     before = readable(book)
-    finished = start_recording(book)
+    finished = start_recording(book, with_torch)
     assert finished.communicate()[1] == b""
     after = readable(book)
     assert sorted(after) == NAMES

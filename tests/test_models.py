@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -23,7 +24,13 @@ from flops_bytes.models import (
     fused,
     llama,
 )
+<<<<<<< HEAD
 from flops_bytes.shapes import Decoder, parameters
+=======
+
+if TYPE_CHECKING:  # it takes seconds to load: only those who run these tests need it
+    from transformers import GPT2Config, LlamaConfig, PreTrainedModel
+>>>>>>> main
 
 SHAPES = {  # and the parameters that their makers' checkpoints hold
     "gpt2": (GPT2_SMALL, 124_439_808),
@@ -64,6 +71,8 @@ OUR_NAMES = {  # of transformers' modules
 
 
 def config(shape: Decoder) -> GPT2Config | LlamaConfig:
+    from transformers import GPT2Config, LlamaConfig
+
     if shape.positions:
         return GPT2Config(
             vocab_size=shape.vocab,
@@ -87,6 +96,8 @@ def config(shape: Decoder) -> GPT2Config | LlamaConfig:
 
 
 def library_model(shape: Decoder, device: str) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
     with torch.device(device):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config(shape))
     model.eval()

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Every page with Python is a notebook too, whose cells run in an empty folder with what its first cell installs."""
+=======
+"""Every page with Python is a notebook too, of the same code, with all that it needs in an empty folder."""
+>>>>>>> main
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import re
 import subprocess
 import sys
 import traceback
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,21 +22,23 @@ import pytest
 
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
-from tests.chapters import expand, published
+from tests.chapters import expand, published, write_files
 from tests.conftest import ROOT
 from tests.test_site import Page
 
 LANGUAGES = ("en", "zh")
 SECONDS = 120  # for one notebook
+RUN = "two-questions"  # the one that is run as a notebook; of all others their pages' code is
 
 
+@cache
 def fences(path: Path) -> list[str]:
     """The Python that a page shows."""
     chapter = Chapter.parse(published(path.read_text(encoding="utf-8")), path)
     return [expand(fence).strip("\n") for fence in chapter.fences if fence.language == "python"]
 
 
-SHOWN = {path.stem: code for path in sorted((Book(ROOT).docs / "en").glob("*.md")) if (code := fences(path))}
+PAGES = {path.stem: path for path in sorted((Book(ROOT).docs / "en").glob("*.md"))}
 
 
 def read(site: Path, name: str, language: str) -> Any:
@@ -47,19 +54,25 @@ def is_set_up(cell: str) -> bool:
     return cell.startswith(("%pip", "%%writefile"))
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", PAGES)
 def test_it_holds_the_pages_code_and_both_languages_the_same(site: Path, name: str) -> None:
+    shown = fences(PAGES[name])
+    if not shown:
+        assert not [*(site / "downloads").glob(f"{name}.*.ipynb")]
+        return
     english, chinese = (read(site, name, language) for language in LANGUAGES)
     for notebook in (english, chinese):
         nbformat.validate(notebook)
         assert notebook.metadata.kernelspec.name == "python3"
-    assert [cell for cell in cells_of(english) if not is_set_up(cell)] == SHOWN[name]
+    assert [cell for cell in cells_of(english) if not is_set_up(cell)] == shown
     assert cells_of(english) == cells_of(chinese)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", PAGES)
 def test_its_text_is_filled_and_its_links_lead_to_the_site(site: Path, name: str, language: str, address: str) -> None:
+    if not fences(PAGES[name]):
+        return
     text = "\n".join(cell.source for cell in read(site, name, language).cells if cell.cell_type == "markdown")
     prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     assert [sign for sign in ("{{", "8<-", "\n///", "{#", "[^", "](#", "site.invalid") if sign in prose] == []
@@ -76,7 +89,7 @@ def test_each_page_with_python_links_its_notebook_and_no_other_does(site: Path, 
         linked = [
             link.rpartition("/")[2] for link in Page(text).links if link.endswith(".ipynb") and "downloads" in link
         ]
-        assert linked == ([f"{path.stem}.{language}.ipynb"] if path.stem in SHOWN else []), path.stem
+        assert linked == ([f"{path.stem}.{language}.ipynb"] if fences(PAGES[path.stem]) else []), path.stem
 
 
 def run_cells(cells: list[str], folder: Path, library: Path, report: Connection) -> None:
@@ -117,6 +130,7 @@ def failure(cells: list[str], folder: Path, library: Path) -> str:
     return str(said)
 
 
+<<<<<<< HEAD
 @pytest.fixture(scope="module")
 def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel that the site serves, installed."""
@@ -129,6 +143,27 @@ def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_runs_in_an_empty_folder(site: Path, library: Path, tmp_path: Path, name: str) -> None:
     assert failure(cells_of(read(site, name, "en")), tmp_path, library) == ""
+=======
+def written(cells: list[str]) -> dict[str, str]:
+    """The files that a notebook's first cells write beside it."""
+    parts = [cell.removeprefix("%%writefile ").partition("\n") for cell in cells if cell.startswith("%%writefile ")]
+    return {name: text for name, _, text in parts}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_code_is_run_beside_the_files_that_it_writes(site: Path, tmp_path: Path, name: str) -> None:
+    """What runs the blocks of every page (tests/chapters.py) gives them no more than the notebook does."""
+    if fences(PAGES[name]):
+        write_files(PAGES[name], tmp_path)
+        found = {path.name: path.read_text(encoding="utf-8").rstrip("\n") for path in tmp_path.iterdir()}
+        assert found == written(cells_of(read(site, name, "en")))
+
+
+def test_one_runs_in_an_empty_folder_as_jupyter_runs_it(site: Path, tmp_path: Path) -> None:
+    cells = cells_of(read(site, RUN, "en"))
+    assert written(cells), "one that brings files"
+    assert failure(cells, tmp_path) == ""
+>>>>>>> main
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.conftest import ROOT, serve
+from tests.conftest import ROOT
 from tests.test_plan import REFUSED
 
 PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
@@ -22,10 +22,7 @@ words = PLANNER.words
 EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan_examples.py"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def served(site: Path, address: str) -> Iterator[None]:
-    with serve(site, urlparse(address).port or 0):
-        yield
+pytestmark = pytest.mark.usefixtures("site")
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from ledger.snippet import Snippet
 from ledger.units import is_device_value
 
 BOOK = Book(Path(__file__).parent.parent)
+SLOW_TOO = os.environ.get("SLOW", "0") not in ("", "0")  # make test SLOW=1
 COMMITTED = sorted(BOOK.measurements.glob("*/*.json"))
 
 
@@ -42,14 +45,47 @@ def test_every_snippet_has_a_fresh_record_somewhere() -> None:
         )
 
 
+def fresh_records(book: Book, snippet: Snippet) -> dict[str, Record]:
+    """The committed records of a snippet as it is now, by device."""
+    found = Records.load(book, local=False).by_device
+    fresh = {device: record for device in found if (record := found[device].get(snippet.name))}
+    return {device: record for device, record in fresh.items() if not is_stale(record, snippet)}
+
+
+def is_run(book: Book, snippet: Snippet, slow_too: bool) -> bool:
+    """Whether a snippet is run again: a slow one on request, and where no record is of the code as it is."""
+    return slow_too or not snippet.is_slow or not fresh_records(book, snippet)
+
+
 @pytest.mark.parametrize("name", BOOK.snippet_names())
 def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> None:
     snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    if not is_run(BOOK, snippet, SLOW_TOO):
+        pytest.skip("slow, and its record is of this code: make test SLOW=1")
     now = run(snippet).values
-    for device, records in Records.load(BOOK, local=False).by_device.items():
-        record = records.get(name)
-        if record is not None and not is_stale(record, snippet):
-            assert [*moved(record.values, now)] == [], device
+    for device, record in fresh_records(BOOK, snippet).items():
+        assert [*moved(record.values, now)] == [], device
+
+
+def test_a_slow_snippet_is_run_again_on_request_and_once_it_has_changed(small_book: Book) -> None:
+    (path,) = small_book.measurements.glob("*/good.json")
+    script = small_book.snippets / "good.py"
+    slow = "# /// script\n# [tool.ledger]\n# slow = true\n# ///\n" + script.read_text()
+
+    def runs(source: str, slow_too: bool = False) -> bool:
+        script.write_text(source)
+        return is_run(small_book, Snippet.read(script), slow_too)
+
+    assert runs(script.read_text()), "a fast one"
+    assert runs(slow)
+    script.write_text(slow)
+    snippet = Snippet.read(script)
+    dataclasses.replace(Record.read(path), hash=snippet.hash).write(path)
+    assert not runs(slow)
+    assert runs(slow, slow_too=True)
+    assert runs(slow.replace("4 * 8", "4 * 9"))
+    path.unlink()
+    assert runs(slow), "no record at all"
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -247,6 +247,20 @@ def test_flops_of_a_token_are_counted_whole() -> None:
     assert causal / whole == pytest.approx(pairs / 24**2)
 
 
+def test_a_token_meets_the_router_and_its_own_experts() -> None:
+    shape, seq_len, batch = replace(LLAMA, experts=5, active_experts=2), 24, 3
+    with torch.device("meta"):
+        router = nn.Linear(shape.d_model, shape.experts, bias=False)
+        expert = [nn.Linear(shape.d_model, shape.d_ff, bias=False) for _ in range(3)]  # gate, up, and down turned round
+        tokens = torch.empty(seq_len * batch, shape.d_model)
+    routed, met = count_flops(lambda: router(tokens)), count_flops(lambda: [matrix(tokens) for matrix in expert])
+    forward = forward_flops(shape, seq_len, batch)
+    assert (forward["router"], forward["mlp"]) == (shape.layers * routed, shape.layers * 2 * met)
+    counts, dense = parameters(shape), parameters(LLAMA)
+    assert (counts["router"], dense["router"]) == (shape.layers * router.weight.numel(), 0)
+    assert counts["mlp"] == 5 * dense["mlp"] and parameters(shape, active=True)["mlp"] == 2 * dense["mlp"]
+
+
 def test_experts_adapters_stand_beside_each() -> None:
     experts = replace(LLAMA_3_8B, experts=8, active_experts=2)
     mlp = 3 * LLAMA_3_8B.layers * (LLAMA_3_8B.d_model + LLAMA_3_8B.d_ff) * RANK

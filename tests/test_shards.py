@@ -12,6 +12,19 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+<<<<<<< HEAD
+=======
+from flops_bytes.trace import tensors_in
+from flops_bytes.memory import RECIPES
+from flops_bytes.shapes import Decoder
+from flops_bytes.peak import peak_bytes
+from flops_bytes.gpus import LINKS
+from flops_bytes.models import GPT2 as GPT2Model
+from flops_bytes.models import Llama, build, loss
+from flops_bytes.plan import plan
+from flops_bytes.sharding import sharded_bytes, wire_bytes
+from flops_bytes.shapes import SHAPES as NAMED
+>>>>>>> main
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -191,27 +204,25 @@ WIDTHS = {  # of a number that is sent: gradients, gradients where they are shar
 }
 
 
+@every_shape
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_each_stage_sends_its_collectives(recipe: str) -> None:
-    of, gpus = modules(LLAMA), 4
-    root, total = of["root"], sum(weight.numel() for weight in build(LLAMA).parameters())
+def test_each_stage_sends_its_collectives(shape: Decoder, recipe: str) -> None:
+    of, gpus = modules(shape), 4
+    root, total = of["root"], sum(weight.numel() for weight in build(shape).parameters())
     summed, sharded, weights, gathered = WIDTHS[recipe]
+    share, twice = (gpus - 1) / gpus, gathered * (2 * (total - root) + root)
     for batches in (1, 3):
-        sent = [wire_bytes(LLAMA, recipe, gpus, stage, batches) for stage in range(4)]
-        share = (gpus - 1) / gpus
-        twice = gathered * (2 * (total - root) + root)
+        sent = [wire_bytes(shape, recipe, gpus, stage, batches) for stage in range(4)]
         assert sent == [
             pytest.approx(share * 2 * summed * total),
             pytest.approx(share * (summed + weights) * total),
             pytest.approx(share * (batches * sharded + weights) * total),
             pytest.approx(share * batches * (sharded * total + twice)),
         ]
-    trained = 8 * LLAMA.layers * (2 * LLAMA.d_model + 6 * LLAMA.head_dim)  # beside queries and values
-    for stage, width in enumerate((2 * 4, 4 + 4, 3 * 4 + 4)):
-        expected = pytest.approx(share * width * trained)
-        assert wire_bytes(LLAMA, recipe, gpus, stage, 3, rank=8, adapted="query-value") == expected
-    frozen = 3 * (4 * trained + gathered * (2 * (total - root) + root))
-    assert wire_bytes(LLAMA, recipe, gpus, 3, 3, 8, "query-value") == pytest.approx(share * frozen)
+    trained = 8 * shape.layers * (2 * shape.d_model + (shape.heads + shape.kv_heads) * shape.head_dim)  # of q and v
+    sent = [wire_bytes(shape, recipe, gpus, stage, 3, rank=8, adapted="query-value") for stage in range(4)]
+    numbers = (2 * 4 * trained, (4 + 4) * trained, (3 * 4 + 4) * trained, 3 * (4 * trained + twice))
+    assert sent == [pytest.approx(share * number) for number in numbers]
 
 
 def test_stages_hold_what_their_paper_says() -> None:
@@ -243,3 +254,25 @@ def test_tokens_that_hide_the_wire_are_those_whose_products_last_as_long() -> No
     assert backward == pytest.approx(tokens)
     for name, link in (("NVLink", "NVLink 4"), ("400 Gb/s", "400 Gb/s")):
         assert LINK_BYTES_PER_SECOND[name] == LINKS[link].bytes_per_second
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_rung_moves_what_its_stage_sends_more_and_the_host_takes(recipe: str) -> None:
+    asked: dict[str, Any] = {"model": "gpt2", "gpu": "H100 SXM", "gpus": 4, "accumulation": 3}
+    found = plan(**asked, recipe=recipe.replace("_", "-"))
+    moved = {rung["try"]: rung["moves_bytes_a_step"] for rung in found["ladder"]}
+    total = sum(weight.numel() for weight in build(NAMED["gpt2"]).parameters())
+    sent = [wire_bytes(NAMED["gpt2"], recipe, 4, stage, 3) for stage in range(4)]
+    for stage in (1, 2, 3):
+        assert moved[f"ZeRO {stage}"] == pytest.approx(max(0, sent[stage] - sent[stage - 1]))
+    width = 4 if recipe == "fp32" else 2  # gradients go there and weights come back
+    assert moved["state in the host's memory"] == 2 * width * total / 4
+    assert {rung for rung, size in moved.items() if size} <= {
+        "ZeRO 2",
+        "ZeRO 3",
+        "ZeRO 1",
+        "state in the host's memory",
+    }
+    adapters = plan(**asked, recipe=recipe.replace("_", "-"), lora=8)
+    trained = adapters["parameters"]["trained"]
+    assert adapters["ladder"][-1]["moves_bytes_a_step"] == 2 * width * trained / 4

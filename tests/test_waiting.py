@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import re
 from typing import Any
 
@@ -17,11 +15,7 @@ from ledger.fill.chapter import Chapter
 from ledger.fill.check import check
 from ledger.record import Record
 from ledger.snippet import Snippet
-from tests.chapters import Reader, expand
-from tests.conftest import ROOT
-
-BOOK = Book(ROOT)
-WAITING = [path for path in sorted((BOOK.docs / "en").glob("*.md")) if Chapter.read(path).waiting]  # Chinese: the same
+from tests.chapters import Reader, Session, repeats_the_english, waiting
 
 SNIPPET = """\
 # --8<-- [start:count]
@@ -106,13 +100,72 @@ def test_a_part_is_shown_once_a_device_has_its_value(book: Book, value: str, rec
     assert show(book, page.replace("//////", "/////")) == after
 
 
-def test_code_is_collected_where_the_page_shows_it(monkeypatch: pytest.MonkeyPatch, book: Book) -> None:
+def test_code_is_collected_whether_it_is_shown_or_waits(monkeypatch: pytest.MonkeyPatch, book: Book) -> None:
     monkeypatch.setattr("tests.chapters.ROOT", book.root)
     monkeypatch.setattr("tests.chapters.expand", lambda fence: "")
     page = PAGE.replace("VALUE", "measured_bytes")
-    assert [(fence.map, fence.info) for fence in Reader().parse(page)] == [([16], "markdown")]
-    record(book, "rich", {"measured_bytes": 1})
     assert [(fence.map, fence.info) for fence in Reader().parse(page)] == [([9], "python"), ([16], "markdown")]
+    chapter = Chapter.parse(page, book.docs / "en" / "page.md")
+    assert [part.holds(10) for part in waiting(chapter)] == [True]
+    record(book, "rich", {"measured_bytes": 1})
+    assert waiting(chapter) == []
+
+
+BLOCKS = """\
+# Page {#page}
+
+```python
+import pathlib
+shown = [1]
+```
+//// recorded | gpu.measured_bytes
+```python
+hidden, shown = shown + [2], None
+```
+////
+```python
+assert shown == [1]
+beside = sorted(path.name for path in pathlib.Path.cwd().iterdir())
+```
+//// recorded | gpu.measured_bytes
+```python
+assert hidden == [1, 2] and beside == ["gpu.py"]
+```
+////
+```python
+import gpu
+hidden
+```
+"""
+
+
+def test_a_pages_code_runs_with_its_files_alone_and_what_is_shown_needs_nothing_that_waits(
+    monkeypatch: pytest.MonkeyPatch, book: Book
+) -> None:
+    monkeypatch.setattr("tests.chapters.ROOT", book.root)
+    monkeypatch.setattr("tests.chapters.expand", lambda fence: "\n".join(fence.lines))
+    page = book.docs / "en" / "page.md"
+    page.write_text(BLOCKS)
+    session = Session(page)
+    told = [session.run("\n".join(fence.lines), fence.line) for fence in Chapter.read(page).fences]
+    session.end()
+    assert told[:-1] == [""] * 4
+    assert "page.md:21" in told[-1] and "name 'hidden' is not defined" in told[-1]
+    assert session.failed
+
+
+def test_chinese_code_that_differs_is_collected(monkeypatch: pytest.MonkeyPatch, book: Book) -> None:
+    monkeypatch.setattr("tests.chapters.ROOT", book.root)
+    english, chinese = (book.docs / language / "page.md" for language in ("en", "zh"))
+    page = PAGE.replace("VALUE", "measured_bytes")
+    english.write_text(page)
+    chinese.write_text(page.replace("First", "先"))
+    assert repeats_the_english(chinese) and not repeats_the_english(english)
+    for old, new in ((":count", ""), ("////// recorded | gpu.measured_bytes", "")):
+        chinese.write_text(page.replace(old, new))
+        assert not repeats_the_english(chinese), old
+    english.unlink()
+    assert not repeats_the_english(chinese)
 
 
 MISTAKES = {
@@ -158,12 +211,3 @@ def test_a_link_to_a_heading_that_is_not_shown_is_named(book: Book) -> None:
     assert re.search(r"other\.md:2: " + re.escape(message), problems(book, page, "a\n[b](page.md#below)\n"))
     record(book, "rich", {"measured_bytes": 1})
     assert problems(book, outside, "a\n[b](page.md#below)\n") == ""
-
-
-@pytest.mark.parametrize("path", WAITING, ids=lambda path: path.stem)
-def test_a_page_runs_from_top_to_bottom_with_all_that_waits(path: Any) -> None:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for fence in Chapter.read(path).fences:
-        if fence.language == "python":
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(expand(fence), f"{path}:{fence.line}", "exec", dont_inherit=True), namespace)

@@ -1,0 +1,71 @@
+"""A pytest plugin: several processes share the tests in groups, the long ones first, and all are the same tests.
+
+With `-n 2`, the tests of a file stay together, and so do the blocks of a page, in their order. Some files need not; those
+that watch the clock take turns in one group.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# Files each of whose tests may run anywhere: they share nothing but the built site
+APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mistakes.py", "test_notebooks.py"}
+# Files that share one costly fixture, or the clock, by group
+TOGETHER = {
+    "devices": {"test_devices.py", "test_weight.py"},
+    "clock": {"test_commands.py", "test_device.py", "test_hostile.py", "test_run.py", "test_trace.py"},
+}
+# What takes longest begins first, so that no process is left alone with it at the end; seconds, roughly
+LONG = {
+    "devices": 60,
+    "tests/test_sharded.py": 50,
+    "clock": 45,
+    "tests/test_interrupted.py": 30,
+    "tests/test_sharded_alone.py": 20,
+    "tests/test_planner_script.py": 20,
+    "tests/test_reuse.py": 20,
+}
+NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
+
+
+def group_of(nodeid: str) -> str:
+    """What a test stays together with: the tests of the same name."""
+    path = nodeid.partition("::")[0]
+    name = PurePosixPath(path).name
+    if name in APART:
+        return nodeid
+    return next((group for group, names in TOGETHER.items() if name in names), path)
+
+
+def length(nodeid: str) -> int:
+    """Roughly, of its group: seconds where they are known, else a page's before a file's."""
+    group = group_of(nodeid)
+    return LONG.get(group, 2 if group.endswith(".md") else 1)
+
+
+class Groups(LoadScopeScheduling):
+    """xdist's own `loadgroup` takes a group from a suffix of the test's name, and pytest 9.2 lets nobody add one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    config.option.loadscopereorder = False  # the order is ours
+    return Groups(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what needs the built site or a browser")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -length(item.nodeid))  # keeps the order within each group
