@@ -209,15 +209,6 @@ class Served(NamedTuple):
     folder: Path
 
 
-<<<<<<< HEAD
-@pytest.fixture(scope="session")
-def many_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The site with ten devices, served; the made-up one has no record of two snippets."""
-    root = tmp_path_factory.mktemp("book")
-    for name in ("docs", "snippets", "flops_bytes", "figures", "measurements"):
-        shutil.copytree(ROOT / name, root / name, symlinks=True)
-    for name in ("mkdocs.yml", "mkdocs.zh.yml", "pyproject.toml", "ledger"):
-=======
 SWITCHED = {"storage-and-strides", "gradients", "how-numbers-are-made", "glossary"}  # the last for its terms
 NUM_HEAVIEST = 4
 
@@ -239,8 +230,7 @@ def book_of_few(root: Path, stems: set[str]) -> None:
         ROOT / "docs", root / "docs", symlinks=True, ignore=shutil.ignore_patterns("labs", "*.ipynb", *unwanted)
     )
     shutil.copytree(ROOT / "measurements", root / "measurements")
-    for name in ("ledger", "snippets", "figures"):
->>>>>>> main
+    for name in ("ledger", "snippets", "flops_bytes", "figures", "pyproject.toml"):
         (root / name).symlink_to(ROOT / name)
     for name in ("mkdocs.yml", "mkdocs.zh.yml"):
         config = (ROOT / name).read_text(encoding="utf-8").partition("\nnav:")[0]

@@ -30,13 +30,7 @@ from flops_bytes.serving import (
     tokens_that_fit,
     users_within,
 )
-<<<<<<< HEAD
 from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
-=======
-from flops_bytes.shapes import MIXTRAL_8X7B
-from torch.utils.flop_counter import FlopCounterMode
-
->>>>>>> main
 from tests.test_models import SMALL_LLAMA, carried_over, library_model
 
 SMALL_GPT2 = replace(gpt2(64, 3, 4), vocab=101)
@@ -80,7 +74,6 @@ def test_the_cache_holds_what_the_formula_says(shape: Decoder, a_token: int) -> 
 
 
 def test_a_latent_cache_holds_what_transformers_keeps() -> None:
-    from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
 
     config = DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=2)
     with torch.device("meta"):

@@ -24,13 +24,10 @@ from flops_bytes.models import (
     fused,
     llama,
 )
-<<<<<<< HEAD
 from flops_bytes.shapes import Decoder, parameters
-=======
 
 if TYPE_CHECKING:  # it takes seconds to load: only those who run these tests need it
     from transformers import GPT2Config, LlamaConfig, PreTrainedModel
->>>>>>> main
 
 SHAPES = {  # and the parameters that their makers' checkpoints hold
     "gpt2": (GPT2_SMALL, 124_439_808),
@@ -96,7 +93,6 @@ def config(shape: Decoder) -> GPT2Config | LlamaConfig:
 
 
 def library_model(shape: Decoder, device: str) -> PreTrainedModel:
-    from transformers import AutoModelForCausalLM
 
     with torch.device(device):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config(shape))

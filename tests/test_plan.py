@@ -453,7 +453,6 @@ def test_composed_layers_keep_four_bytes_a_feature_more() -> None:
     assert composed["activations"] - fused["activations"] == more
 
 
-<<<<<<< HEAD
 NUMBERS = ("1", "2", "7", "1e18", "1e-6", 1e18, "999P", "0.3", "1kB", "64GB", "", "-1", 0, "1e400", None, None)
 
 
@@ -468,8 +467,6 @@ def question(drawn: random.Random, serving: bool) -> dict[str, Any]:
     return asked
 
 
-=======
->>>>>>> main
 def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
     drawn = random.Random(14)
     refused = answered = 0

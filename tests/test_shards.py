@@ -12,19 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-<<<<<<< HEAD
-=======
-from flops_bytes.trace import tensors_in
-from flops_bytes.memory import RECIPES
-from flops_bytes.shapes import Decoder
-from flops_bytes.peak import peak_bytes
-from flops_bytes.gpus import LINKS
-from flops_bytes.models import GPT2 as GPT2Model
-from flops_bytes.models import Llama, build, loss
-from flops_bytes.plan import plan
-from flops_bytes.sharding import sharded_bytes, wire_bytes
-from flops_bytes.shapes import SHAPES as NAMED
->>>>>>> main
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -35,6 +22,8 @@ from flops_bytes.memory import RECIPES
 from flops_bytes.models import GPT2 as GPT2Model
 from flops_bytes.models import Llama, build, loss
 from flops_bytes.peak import peak_bytes
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES as NAMED
 from flops_bytes.shapes import Decoder
 from flops_bytes.sharding import (
     LINK_BYTES_PER_SECOND,
