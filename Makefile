@@ -107,6 +107,7 @@ $(READY): pyproject.toml .github/constraints.txt
 	cuda) $(PIP_INSTALL) --group torch ;; \
 	*) echo "TORCH is $$build; it can be auto, cpu or cuda" >&2; exit 2 ;; esac
 	$(PIP_INSTALL) --group snippets --group site --group test --constraint .github/constraints.txt
+	$(PIP_INSTALL) --no-build-isolation --no-deps --editable . # the library, as it is here: flops-bytes, and snippets by hand
 	touch $@
 
 # After changing a version in pyproject.toml: installs anew and pins what came with it, but for two packages whose newest

@@ -133,14 +133,13 @@ def _carry(book: Book, options: argparse.Namespace) -> int:
 def _check(book: Book, options: argparse.Namespace) -> int:
     what = "checked-committed" if options.committed else "checked"
     sources = (
-        "snippets/*.*",
         "figures/*.py",
         "ledger/**/*.py",
         "docs/??/**/*.md",
         "measurements/*/*.json",
         "mkdocs.yml",
     )
-    stamp = book.stamp(*sources, *(() if options.committed else (".cache/runs/*/*.json",)))
+    stamp = book.code_stamp() + book.stamp(*sources, *(() if options.committed else (".cache/runs/*/*.json",)))
     if book.is_done(what, stamp):
         return 0
     from ledger.fill.check import check  # needs Markdown, which a machine that only records lacks

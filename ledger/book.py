@@ -50,6 +50,15 @@ def _digest(path: Path) -> str:
         return str(error.strerror)
 
 
+def _stamp(paths: Iterable[Path]) -> str:
+    """Of what files hold. Their times would not do: an edit may keep its file's time and size."""
+    listed = []
+    for path in paths:
+        with suppress(FileNotFoundError):  # taken away meanwhile
+            listed.append((str(path), _digest(path)))
+    return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Book:
     """The folders of a book, all below one root."""
@@ -59,6 +68,16 @@ class Book:
     @cached_property
     def snippets(self) -> Path:
         return self.root / "snippets"
+
+    @cached_property
+    def library(self) -> Path:
+        """What snippets share: a package."""
+        return self.root / "flops_bytes"
+
+    def code(self) -> list[Path]:
+        """The files that snippets consist of: they, the library, and the data that lie beside each."""
+        files = [*self.snippets.glob("[!.]*.*"), *self.library.rglob("[!.]*.*")]
+        return sorted(path for path in files if "__pycache__" not in path.parts)
 
     @cached_property
     def measurements(self) -> Path:
@@ -73,15 +92,12 @@ class Book:
         return self.root / ".cache"
 
     def stamp(self, *patterns: str) -> str:
-        """Of what files below the root hold: another one as soon as one of them is changed, added or taken away.
+        """Of what files below the root hold: another one as soon as one of them is changed, added or taken away."""
+        return _stamp(path for pattern in patterns for path in sorted(self.root.glob(pattern)))
 
-        Their times would not do: an edit may keep its file's time and size.
-        """
-        listed = []
-        for path in (path for pattern in patterns for path in sorted(self.root.glob(pattern))):
-            with suppress(FileNotFoundError):  # taken away meanwhile
-                listed.append((str(path), _digest(path)))
-        return hashlib.sha256(repr(listed).encode()).hexdigest()
+    def code_stamp(self) -> str:
+        """The same of the snippets' files."""
+        return _stamp(self.code())
 
     def is_done(self, what: str, stamp: str) -> bool:
         """Whether this was done when the stamp was the same."""

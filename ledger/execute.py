@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.device import describe_device, describe_peak, describe_software
-from ledger.snippet import Snippet
+from ledger.snippet import LIBRARY, Snippet, find_root
 from ledger.tree import run_and_end_all
 from ledger.units import Plain, unit_of
 
@@ -56,7 +56,7 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
     main.__file__ = str(snippet.path)
     sys.modules["__main__"] = main
     sys.argv = [str(snippet.path)]
-    sys.path.insert(0, str(snippet.path.parent))
+    _find_library(snippet.path)
 
     compiler = codeop.Compile()  # carries `from __future__` on to the statements that follow
     section: str | None = None
@@ -70,7 +70,7 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
         try:
             exec(compiler(ast.Module([statement], []), str(snippet.path), "exec"), main.__dict__)  # type: ignore[arg-type]
         except ModuleNotFoundError as error:
-            if snippet.path.with_name(f"{error.name}.py").exists():
+            if (error.name or "").partition(".")[0] == LIBRARY:
                 return _error(error, snippet, statement, section)
             return {"missing": error.name, "line": statement.lineno}
         except BaseException as error:
@@ -85,6 +85,14 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
         return {"problems": problems}
     device = describe_device() | ({"peak": peak} if (peak := describe_peak()) else {})
     return {"values": values, "device": device, "software": describe_software(), "seconds": round(seconds, 3)}
+
+
+def _find_library(path: Path) -> None:
+    """Lets a snippet, and the processes that it starts, import what lies beside it and the library of its checkout."""
+    root = find_root(path)
+    sys.path[:0] = [str(path.parent), *([str(root)] if root else [])]
+    paths = [str(root) if root else "", os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
 def _error(error: BaseException, snippet: Snippet, statement: ast.stmt, section: str | None) -> dict[str, Any]:

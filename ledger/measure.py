@@ -62,7 +62,7 @@ class Measurement:
         failed: dict[str, str] = {}
         everything = not self.names and not self.force
         done = f"{self.folder.name}.measured{'-slow' if self.slow else ''}"
-        sources = self.book.stamp("snippets/*.*")  # before they are read: what is edited while others run is run next
+        sources = self.book.code_stamp()  # before they are read: what is edited while others run is run next
         if everything and self.book.is_done(done, sources + self._records_stamp()):
             return failed
         skipped = False
@@ -103,8 +103,9 @@ class Measurement:
                     print(explain(error), file=sys.stderr)
 
     def _times(self) -> dict[str, tuple[int, int]]:
-        """When each snippet was last written, and changed at all: of the two an edit can keep the first alone."""
-        states = ((path.name, path.stat()) for path in self.book.snippets.glob("*.*"))
+        """When each file of the snippets was last written, and changed at all: of the two an edit can keep the first
+        alone."""
+        states = ((str(path), path.stat()) for path in self.book.code())
         return {name: (state.st_mtime_ns, state.st_ctime_ns) for name, state in states}
 
     def _records_stamp(self) -> str:

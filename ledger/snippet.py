@@ -8,7 +8,7 @@ import io
 import re
 import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,7 +18,8 @@ from ledger.book import LedgerError, Problem
 from ledger.units import unit_of
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
-METADATA = re.compile(r"(?m)^# /// script$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
+METADATA = re.compile(r"(?m)^# /// (?P<kind>script|ledger)$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
+LIBRARY = "flops_bytes"  # the package beside snippets/ that they share
 SETTINGS = {"slow": bool, "unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
 TIME_LIMIT_SECONDS = 120.0
 SLOW_TIME_LIMIT_SECONDS = 600.0
@@ -44,7 +45,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Snippet:
-    """One script of `snippets/`."""
+    """One script of `snippets/`, or a module of the library."""
 
     path: Path
     source: str
@@ -52,11 +53,16 @@ class Snippet:
     @classmethod
     def read(cls, path: Path) -> Snippet:
         """The snippet at path. Raises LedgerError where no record could be made of it."""
-        snippet = _read(path)
-        if problems := snippet.all_problems:
+        snippet = cls.parse(path)
+        if problems := [*snippet.all_problems, *snippet._imports_to_mend()]:
             raise LedgerError(problems)
         _ = snippet.data
         return snippet
+
+    @classmethod
+    def parse(cls, path: Path) -> Snippet:
+        """The script or module at path, whatever is wrong with it. Raises LedgerError if none can be read."""
+        return _read(path)
 
     @property
     def name(self) -> str:
@@ -73,20 +79,24 @@ class Snippet:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What the inline script metadata (PEP 723) says; empty if there is none."""
+        """What the inline script metadata (PEP 723) says, of a module the block `ledger`; empty if there is none."""
         match = METADATA.search(self.source)
         if not match:
             return {}
         toml = "".join(line.removeprefix("#").removeprefix(" ") for line in match["content"].splitlines(keepends=True))
         try:
-            return tomllib.loads(toml)
+            found = tomllib.loads(toml)
+            return found if match["kind"] == "script" else {"tool": {"ledger": found}}
         except tomllib.TOMLDecodeError as error:
             line = self.source[: match.start()].count("\n") + 1
             raise LedgerError([Problem(self.path, line, f"the script metadata is not TOML: {error}")]) from None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it; `slow`."""
+        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it; `slow`.
+
+        A module of the library, which is no script, has the same in a block of its own: `# /// ledger`.
+        """
         settings: dict[str, Any] = self.metadata.get("tool", {}).get("ledger", {})
         return settings
 
@@ -132,12 +142,12 @@ class Snippet:
 
     @property
     def data(self) -> list[Path]:
-        """The files beside it that it or a module that it imports says it reads: [tool.ledger] data."""
-        return self._data_of(self._neighbours())
+        """The files that it or a module that it reaches says it reads, each beside that one: [tool.ledger] data."""
+        return self._data_of(self._reached())
 
-    def _data_of(self, neighbours: list[Snippet]) -> list[Path]:
+    def _data_of(self, modules: Iterable[Snippet]) -> list[Path]:
         files = []
-        for script in (self, *neighbours):
+        for script in (self, *modules):
             if problems := list(script._settings_problems()):
                 raise LedgerError(problems)
             files += [script.path.with_name(name) for name in script._data]
@@ -224,40 +234,115 @@ class Snippet:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of what a record depends on: this source, what it reaches in its neighbours, and the data they read.
+        """SHA-256 of what a record depends on: this source, the definitions of the library that it reaches, and the
+        data that they read.
 
         Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
         count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
         """
-        neighbours = self._neighbours()
-        data = self._data_of(neighbours)
-        digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in data]
-        return _hash(self, tuple(neighbours), tuple(digests))
+        reached = self._reached()
+        digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in self._data_of(reached)]
+        return _hash(self, tuple((module, frozenset(names)) for module, names in reached.items()), tuple(digests))
 
     @property
-    def neighbours(self) -> set[str]:
-        """The modules beside this snippet that it imports, and that those import."""
-        return {neighbour.name for neighbour in self._neighbours()}
-
-    def _neighbours(self) -> list[Snippet]:
-        """The scripts beside this one that it imports, or that those import, as they are now; sorted by name.
-
-        Raises LedgerError where one of them cannot be read.
-        """
+    def library(self) -> list[Snippet]:
+        """The modules of the library without which it cannot be imported, sorted by path."""
         found: dict[Path, Snippet] = {}
         todo = [self]
         while todo:
-            for module in todo.pop()._imports:
-                path = self.path.with_name(f"{module}.py")
-                if path not in (self.path, *found) and path.is_file():
-                    found[path] = _read(path)
-                    todo.append(found[path])
-                    _ = found[path].settings
+            for name in todo.pop()._imports:
+                for module in _modules(self.path, name):
+                    if module.path not in found:
+                        found[module.path] = module
+                        todo.append(module)
         return [found[path] for path in sorted(found)]
+
+    def _reached(self) -> dict[Snippet, set[str]]:
+        """By module of the library, as it is now, the names of it that this script uses, and that those use.
+
+        Raises LedgerError where a module cannot be read.
+        """
+        reached: dict[Path, tuple[Snippet, set[str]]] = {}
+        todo = [(module, name) for module, names in self._imports.items() for name in names]
+        while todo:
+            wanted, name = todo.pop()
+            module = _module(self.path, wanted)
+            if module is None:
+                continue
+            _ = module.settings
+            if problems := list(module._imports_to_mend()):
+                raise LedgerError(problems)
+            names = reached.setdefault(module.path, (module, set()))[1]
+            if name not in names:
+                names.add(name)
+                todo += module._uses(name)
+        return {module: names for _, (module, names) in sorted(reached.items())}
+
+    def _uses(self, name: str) -> set[tuple[str, str]]:
+        """(module, name) of all that the definition of a top-level name uses, or of what the name stands for."""
+        if name in self.settings.get("unhashed", []):
+            return set()
+        if name not in self._owners:
+            return {self._imported[name]} if name in self._imported else set()
+        return set().union(*map(self._used_by, self._owners[name]))
+
+    def _used_by(self, node: ast.stmt) -> set[tuple[str, str]]:
+        """(module, name) of what a top-level statement uses, here and in the library."""
+        if node not in self._used:
+            plain = {used.id for used in ast.walk(node) if isinstance(used, ast.Name)}
+            found = {(self.module, name) for name in plain if name in self._owners}
+            found |= {self._imported[name] for name in plain if name in self._imported}
+            for used in ast.walk(node):
+                if isinstance(used, ast.Attribute) and isinstance(used.value, ast.Name):
+                    found |= {(module, used.attr) for module in self._wholes.get(used.value.id, ())}
+            self._used[node] = found
+        return self._used[node]
+
+    @cached_property
+    def module(self) -> str:
+        """Its name as the library's modules import it."""
+        root = find_root(self.path)
+        parts = self.path.relative_to(root).with_suffix("").parts if root and self.path.is_relative_to(root) else ()
+        return ".".join(parts).removesuffix(".__init__")
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
         return _imports(self.tree)
+
+    @cached_property
+    def _import_statements(self) -> list[ast.Import | ast.ImportFrom]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+    @cached_property
+    def _imported(self) -> dict[str, tuple[str, str]]:
+        """The module and the name there of each name that is imported from a module."""
+        froms = [node for node in self._import_statements if isinstance(node, ast.ImportFrom) and node.module]
+        return {alias.asname or alias.name: (node.module or "", alias.name) for node in froms for alias in node.names}
+
+    @cached_property
+    def _wholes(self) -> dict[str, list[str]]:
+        """The modules that a name may be: `import m as name`, `from package import name`."""
+        found = {name: [f"{module}.{of}"] for name, (module, of) in self._imported.items()}
+        for node in self._import_statements:
+            for alias in node.names if isinstance(node, ast.Import) else []:
+                found.setdefault(alias.asname or alias.name, []).append(alias.name)
+        return found
+
+    def _imports_to_mend(self) -> Iterator[Problem]:
+        """Imports of another snippet, which whoever copies this one lacks, and those that the hash cannot follow."""
+        for node in self._import_statements:
+            whole = isinstance(node, ast.Import)
+            for name in [alias.name for alias in node.names] if whole else [getattr(node, "module", "") or ""]:
+                other = self.path.with_name(f"{name}.py")
+                if self.path.parent.name == "snippets" and name and other != self.path and other.is_file():
+                    message = f"imports the snippet {name!r}; what several snippets need belongs in {LIBRARY}/"
+                    yield Problem(self.path, node.lineno, message)
+            if whole and any(alias.name.startswith(f"{LIBRARY}.") and not alias.asname for alias in node.names):
+                message = f"write `from {LIBRARY} import …`, which the hash follows"
+                yield Problem(self.path, node.lineno, message)
+            elif getattr(node, "level", 0):
+                message = f"write `from {LIBRARY}.… import …`: no hash follows a relative import"
+                yield Problem(self.path, node.lineno, message)
 
     @cached_property
     def _bound(self) -> list[tuple[ast.stmt, list[tuple[str, int, bool]]]]:
@@ -266,27 +351,23 @@ class Snippet:
         return [(node, list(_bound_names([node], False, has_globals))) for node in self.tree.body]
 
     @cached_property
-    def _owners(self) -> dict[str, ast.stmt]:
-        """The top-level statement that binds a name, by name."""
-        return {name: node for node, names in self._bound for name, _, _ in names}
+    def _owners(self) -> dict[str, list[ast.stmt]]:
+        """The top-level statements that bind a name, by name."""
+        found: dict[str, list[ast.stmt]] = {}
+        for node, names in self._bound:
+            for name in {name for name, _, _ in names}:
+                found.setdefault(name, []).append(node)
+        return found
 
     @cached_property
-    def _used(self) -> dict[ast.stmt, set[str]]:
-        """The names that a top-level statement uses, by statement; filled as they are asked for."""
+    def _used(self) -> dict[ast.stmt, set[tuple[str, str]]]:
+        """What a top-level statement uses, by statement; filled as they are asked for."""
         return {}
 
-    def definitions(self, wanted: set[str]) -> list[str]:
-        """The code of the named top-level definitions and of those they use, in the order of the file."""
+    def definitions(self, wanted: Iterable[str]) -> list[str]:
+        """The code of the top-level definitions of these names, in the order of the file."""
         unhashed = self.settings.get("unhashed", [])
-        todo, nodes = [*wanted], set()
-        while todo:
-            name = todo.pop()
-            node = None if name in unhashed else self._owners.get(name)
-            if node is not None and node not in nodes:
-                nodes.add(node)
-                if node not in self._used:
-                    self._used[node] = {used.id for used in ast.walk(node) if isinstance(used, ast.Name)}
-                todo += self._used[node]
+        nodes = {node for name in wanted if name not in unhashed for node in self._owners.get(name, [])}
         ordered = sorted(nodes, key=lambda node: node.lineno)
         return [_filled(self._code[_first_line(node) - 1 : node.end_lineno]) for node in ordered]
 
@@ -302,7 +383,7 @@ class Snippet:
 
 
 def _read(path: Path) -> Snippet:
-    """The script at path as it is now. Raises LedgerError where none can be read."""
+    """The script at path as it is now. Raises LedgerError if none can be read."""
     try:
         if not path.is_file():
             path.stat()
@@ -325,15 +406,36 @@ def _parse(path: Path, source: bytes) -> Snippet:
 
 
 @lru_cache(maxsize=256)
-def _hash(snippet: Snippet, neighbours: tuple[Snippet, ...], data: tuple[str, ...]) -> str:
-    used: dict[str, set[str]] = {}  # by module
-    for script in (snippet, *neighbours):
-        for module, names in script._imports.items():
-            used.setdefault(module, set()).update(names)
+def _hash(snippet: Snippet, reached: tuple[tuple[Snippet, frozenset[str]], ...], data: tuple[str, ...]) -> str:
     parts = [_filled(snippet._code)]
-    for neighbour in neighbours:
-        parts += [f"# {neighbour.name}", *neighbour.definitions(used[neighbour.name])]
+    for module, names in reached:
+        if definitions := module.definitions(names):
+            parts += [f"# {module.module}", *definitions]
     return hashlib.sha256("\n".join([*parts, *data]).encode()).hexdigest()
+
+
+def find_root(path: Path) -> Path | None:
+    """The nearest folder above a file that holds the library; None if there is none."""
+    return next((folder for folder in path.parents if (folder / LIBRARY / "__init__.py").is_file()), None)
+
+
+def _module(path: Path, name: str) -> Snippet | None:
+    """The library's module of that dotted name, as it is now, for a file at path; None if it has none."""
+    root = find_root(path) if name == LIBRARY or name.startswith(f"{LIBRARY}.") else None
+    if root is None:
+        return None
+    place = root.joinpath(*name.split("."))
+    files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    file = next((file for file in files if file.is_file()), None)
+    return _read(file) if file else None
+
+
+def _modules(path: Path, name: str) -> Iterator[Snippet]:
+    """The module of that dotted name and the packages that it lies in, which are imported before it."""
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        if module := _module(path, ".".join(parts[:length])):
+            yield module
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -374,19 +476,20 @@ def _is_inner(name: ast.Name, within: ast.AST) -> bool:
 
 
 def _imports(tree: ast.Module) -> dict[str, set[str]]:
-    """By imported module, the names that are used of it: `from m import a` and `import m; m.a`."""
+    """By imported module, the names that are used of it: `from m import a`, `import m; m.a`, `from p import m; m.a`."""
     found: dict[str, set[str]] = {}
-    modules: list[ast.alias] = []
+    modules: list[tuple[str, str]] = []  # a module, and the name that it has here
     attributes: dict[str, set[str]] = {}  # by the name that they are looked up on
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+            modules += [(f"{node.module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
         elif isinstance(node, ast.Import):
-            modules += node.names
+            modules += [(alias.name, alias.asname or alias.name) for alias in node.names]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             attributes.setdefault(node.value.id, set()).add(node.attr)
-    for alias in modules:
-        found.setdefault(alias.name, set()).update(attributes.get(alias.asname or alias.name, set()))
+    for module, name in modules:
+        found.setdefault(module, set()).update(attributes.get(name, set()))
     return found
 
 

@@ -10,11 +10,13 @@ from itertools import count
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
-# the book's toolkit, its arithmetic and its models lie beside this file
-from accounting import GPUS, Trace, divide, meta, saved_bytes, saved_tensors
-from formulas import RECIPES, Decoder, activation_bytes, layer_bytes, logits_bytes, parameters, state_bytes
-from models import (
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import divide
+from flops_bytes.memory import RECIPES, activation_bytes, layer_bytes, logits_bytes, state_bytes
+from flops_bytes.models import (
     GPT2_SMALL,
     LLAMA_3_2_1B,
     LLAMA_3_8B,
@@ -28,8 +30,8 @@ from models import (
     loss,
     rotary,
 )
-from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.trace import Trace, meta, saved_bytes, saved_tensors
 
 # --8<-- [end:setup]
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import divide, get_device, get_peak_bytes_per_second, time_call
+from flops_bytes.measure import divide, get_device, get_peak_bytes_per_second, time_call
 
 torch.set_num_threads(1)  # on a CPU: one core, and the bandwidth of one core
 measured_on_gpu = torch.cuda.is_available()

@@ -11,14 +11,28 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-
-# the book's toolkit, its arithmetic and its models lie beside this file
-from accounting import Trace, divide, get_device, get_peak_flop_per_second, saved_bytes, time_call
-from formulas import Decoder, activation_bytes, forward_flops, layer_bytes, parameters
-from models import GPT2_SMALL, LLAMA_3_8B, Attend, GPT2Block, build, eager, flash, flash_each, fused, gpt2, loss
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.memory import activation_bytes, layer_bytes
+from flops_bytes.models import (
+    GPT2_SMALL,
+    LLAMA_3_8B,
+    Attend,
+    GPT2Block,
+    build,
+    eager,
+    flash,
+    flash_each,
+    fused,
+    gpt2,
+    loss,
+)
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.trace import Trace, saved_bytes
 
 # --8<-- [end:setup]
 

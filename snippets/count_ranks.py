@@ -8,7 +8,6 @@
 """What ranks hand to each other and hold, counted on real ones and on simulated ones; how long the wire takes."""
 
 # --8<-- [start:setup]
-import inspect
 import json
 import subprocess
 import sys
@@ -16,13 +15,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accounting import Trace
-from models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
-from ranks import WAYS, main
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from wire import (
+
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
+from flops_bytes.ranks import WAYS, main
+from flops_bytes.sharding import (
     ddp_payload,
     fit,
     fsdp_payload,
@@ -31,16 +30,16 @@ from wire import (
     ring_bytes,
     zero_payload,
 )
+from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:launch]
 def torchrun(ranks: int, *arguments: str) -> dict[str, Any]:
-    """What rank 0 of so many processes of ranks.py says at its end."""
-    script = inspect.getsourcefile(main) or "ranks.py"
+    """What rank 0 of so many processes of main() says at its end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, f"--nproc-per-node={ranks}", script, *arguments]
+    command = [*launcher, f"--nproc-per-node={ranks}", "-m", main.__module__, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)

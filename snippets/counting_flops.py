@@ -13,20 +13,18 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    GPUS,
-    Gpu,
+from flops_bytes.gpus import GPUS, Gpu
+from flops_bytes.measure import (
     Timing,
-    count_flops,
     get_device,
     get_gpu,
     get_memory_usage,
     get_peak_flop_per_second,
     time_call,
 )
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from flops_bytes.trace import count_flops
 
 # --8<-- [end:setup]
 

@@ -19,9 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, get_device
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import (
@@ -31,6 +28,9 @@ from torch.utils.data import (
     RandomSampler,
     get_worker_info,
 )
+
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_device
 
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 torch.set_num_threads(1)  # on a CPU; the workers below need the others

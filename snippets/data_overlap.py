@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from accounting import GPUS
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
+
+from flops_bytes.gpus import GPUS
 
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from accounting import divide, get_device, get_peak_bytes_per_second, time_call
-from formulas import Decoder
-from generate import Cached
-from models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
-from serving import (
+from torch import Tensor
+
+from flops_bytes.generate import Cached
+from flops_bytes.measure import divide, get_device, get_peak_bytes_per_second, time_call
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
+from flops_bytes.serving import (
     Server,
     decode_bytes,
     decode_seconds,
@@ -26,7 +27,7 @@ from serving import (
     prefill_flops,
     prefill_seconds,
 )
-from torch import Tensor
+from flops_bytes.shapes import Decoder
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()

@@ -17,19 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    GPUS,
-    count_flops,
-    get_memory_usage,
-    get_peak_flop_per_second,
-    meta,
-    same_storage,
-    saved_tensors,
-)
 from einops import reduce
 from torch import Tensor, nn
+
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_memory_usage, get_peak_flop_per_second, same_storage
+from flops_bytes.trace import count_flops, meta, saved_tensors
 
 
 def fails(call: Callable[[], Any]) -> bool:

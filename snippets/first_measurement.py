@@ -6,8 +6,9 @@
 
 # --8<-- [start:setup]
 import torch
-from accounting import get_device, get_memory_usage, time_call
 from torch.utils.flop_counter import FlopCounterMode
+
+from flops_bytes.measure import get_device, get_memory_usage, time_call
 
 # --8<-- [end:setup]
 

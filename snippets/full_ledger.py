@@ -13,17 +13,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from formulas import (
-    Decoder,
-    backward_flops,
-    forward_flops,
-    parameters,
-    peak_bytes,
-    training_seconds,
-)
-from gpus import GPUS
-from models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
-from step_lines import (
+
+from flops_bytes.flops import backward_flops, forward_flops, training_seconds
+from flops_bytes.gpus import GPUS
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
+from flops_bytes.peak import peak_bytes
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.steps import (
     Step,
     device,
     matrices,

@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from accounting import divide, get_device, get_peak_flop_per_second, time_call
-from formulas import forward_flops, peak_bytes
-from models import GPT2_SMALL, build, eager, fused, gpt2, loss
-from step_lines import Step, predict_lines, step_seconds, time_products
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.models import GPT2_SMALL, build, eager, fused, gpt2, loss
+from flops_bytes.peak import peak_bytes
+from flops_bytes.steps import Step, predict_lines, step_seconds, time_products
 
 measured_on_gpu = torch.cuda.is_available()
 LADDER_SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(32, 1, 2), vocab=255)

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import Trace, divide, get_device, get_memory_usage
-from gpus import GPUS
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import divide, get_device, get_memory_usage
+from flops_bytes.trace import Trace
 
 MIB = 2**20
 # --8<-- [end:setup]

@@ -13,15 +13,9 @@ from typing import Any
 
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    count_flops,
-    get_device,
-    get_memory_usage,
-    meta,
-    time_call,
-)
-from models import GPT2, GPT2_SMALL, eager
+from flops_bytes.measure import get_device, get_memory_usage, time_call
+from flops_bytes.models import GPT2, GPT2_SMALL, eager
+from flops_bytes.trace import count_flops, meta
 
 
 def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:

@@ -8,7 +8,9 @@
 from typing import NamedTuple
 
 import torch
-from accounting import GPUS, Gpu, get_peak_flop_per_second
+
+from flops_bytes.gpus import GPUS, Gpu
+from flops_bytes.measure import get_peak_flop_per_second
 
 NUM_ROWS = 21
 assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from accounting import get_allocated_bytes, get_device, time_call
 from torch.utils.flop_counter import FlopCounterMode
+
+from flops_bytes.measure import get_allocated_bytes, get_device, time_call
 
 # --8<-- [end:setup]
 

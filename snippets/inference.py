@@ -8,12 +8,22 @@
 from dataclasses import replace
 
 import torch
-from accounting import Trace, get_device
-from formulas import cache_bytes, parameters
-from generate import Cached, generate
-from gpus import GPUS
-from models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, ROTARY_BASE, build, llama
-from serving import (
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from flops_bytes.generate import Cached, generate
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_device
+from flops_bytes.memory import cache_bytes
+from flops_bytes.models import (
+    GPT2_SMALL,
+    LLAMA_3_8B,
+    LLAMA_3_70B,
+    ROTARY_BASE,
+    build,
+    llama,
+)
+from flops_bytes.serving import (
     Server,
     bits_per_weight,
     decode_bytes,
@@ -29,9 +39,8 @@ from serving import (
     tokens_that_fit,
     users_within,
 )
-from shapes import MIXTRAL_8X7B
-from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from flops_bytes.shapes import MIXTRAL_8X7B, parameters
+from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

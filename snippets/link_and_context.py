@@ -15,8 +15,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import divide, time_call
+from flops_bytes.measure import divide, time_call
 
 MIB = 2**20
 measured_on_gpu = torch.cuda.is_available()

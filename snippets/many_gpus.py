@@ -5,10 +5,11 @@
 """What several GPUs cost by formula: bytes a rank, on the wire, and what hides them."""
 
 # --8<-- [start:setup]
-from gpus import GPUS
-from models import GPT2_SMALL, LLAMA_3_8B, build
 from torch import nn
-from wire import (
+
+from flops_bytes.gpus import GPUS
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build
+from flops_bytes.sharding import (
     LINK_BYTES_PER_SECOND,
     STAGES,
     ddp_payload,

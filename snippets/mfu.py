@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, Timing, divide, get_device, time_call
-from accounting import get_peak_flop_per_second as peak_of
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import Timing, divide, get_device, time_call
+from flops_bytes.measure import get_peak_flop_per_second as peak_of
 
 SIDE = 8192  # of the square product that is measured on a GPU
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")

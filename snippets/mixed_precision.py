@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import GPUS, get_device, get_memory_usage, saved_tensors, time_call
 from torch import nn
+
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_device, get_memory_usage, time_call
+from flops_bytes.trace import saved_tensors
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 # --8<-- [end:setup]

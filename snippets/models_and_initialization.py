@@ -13,15 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    get_device,
-    get_memory_usage,
-    same_storage,
-    time_call,
-)
 from torch import nn
+
+from flops_bytes.measure import get_device, get_memory_usage, same_storage, time_call
 
 torch.set_num_threads(1)  # on a CPU; work as small as this gains nothing from more
 

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from accounting import Trace, count_flops, get_device, meta, same_storage, time_call
 from beartype import beartype
 from einops import einsum, rearrange, reduce, repeat
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
+
+from flops_bytes.measure import get_device, same_storage, time_call
+from flops_bytes.trace import Trace, count_flops, meta
 
 generator = torch.Generator().manual_seed(0)
 

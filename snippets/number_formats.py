@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import divide, get_device, get_memory_usage
+from flops_bytes.measure import divide, get_device, get_memory_usage
 
 # --8<-- [end:setup]
 

@@ -11,18 +11,18 @@ from functools import partial
 from typing import Any
 
 import torch
-from accounting import (
-    GPUS,
-    Trace,
+from torch import Tensor
+
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import (
     get_allocated_bytes,
     get_device,
     get_memory_usage,
-    tensors_in,
     time_call,
 )
-from models import build
-from shapes import GPT2_SMALL, gpt2
-from torch import Tensor
+from flops_bytes.models import build
+from flops_bytes.shapes import GPT2_SMALL, gpt2
+from flops_bytes.trace import Trace, tensors_in
 
 Make = Callable[..., torch.optim.Optimizer]
 

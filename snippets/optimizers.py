@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from models import build
-from shapes import GPT2_SMALL
 from torch import Tensor, nn
+
+from flops_bytes.models import build
+from flops_bytes.shapes import GPT2_SMALL
 
 State = dict[str, Any]  # what an optimizer remembers of one parameter
 Options = dict[str, Any]  # of a group of parameters: its learning rate and the like

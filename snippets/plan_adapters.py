@@ -11,12 +11,13 @@
 from itertools import product
 
 import torch
-from accounting import Trace
-from models import again, build, flash, loss
-from plan import plan
-from savings import ADAPTED
-from shapes import SHAPES
 from torch import Tensor, nn
+
+from flops_bytes.adapters import ADAPTED
+from flops_bytes.models import again, build, flash, loss
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES
+from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

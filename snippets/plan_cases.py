@@ -7,9 +7,9 @@
 # --8<-- [start:setup]
 from typing import Any, NamedTuple
 
-from formulas import RECIPES, cache_bytes, parameters, state_bytes
-from plan import plan
-from shapes import SHAPES
+from flops_bytes.memory import RECIPES, cache_bytes, state_bytes
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]
 

@@ -12,14 +12,15 @@ import random
 from typing import Any
 
 import torch
-from models import again, build, eager, flash, loss
-from peaks import counted_peak
-from plan import plan
-from shapes import SHAPES
 from torch import Tensor
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from flops_bytes.counter import counted_peak
+from flops_bytes.models import again, build, eager, flash, loss
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES
 
 # --8<-- [end:setup]
 

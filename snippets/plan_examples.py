@@ -8,7 +8,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from plan import plan  # it lies beside this file
+from flops_bytes.plan import plan
 
 
 def ask(**options: Any) -> SimpleNamespace:

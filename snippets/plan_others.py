@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.commands.estimate import estimate_training_usage
 from accelerate.utils import calculate_maximum_sizes
-from formulas import parameters
-from models import build, loss
-from peaks import counted_peak, prepare, update_fused
-from plan import plan
-from shapes import SHAPES
 from torch.distributed._tools.mem_tracker import MemTracker
+
+from flops_bytes.counter import counted_peak, prepare, update_fused
+from flops_bytes.models import build, loss
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]
 

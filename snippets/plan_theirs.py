@@ -12,11 +12,12 @@ import random
 from typing import Any
 
 import torch
-from accounting import Trace
-from peaks import update_fused
-from plan import plan
 from torch import Tensor
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
+
+from flops_bytes.counter import update_fused
+from flops_bytes.plan import plan
+from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

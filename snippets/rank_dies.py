@@ -8,7 +8,6 @@
 """One of two ranks is killed, or stopped: how long the other waits, and what is left."""
 
 # --8<-- [start:setup]
-import inspect
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from train_sharded import main, whole
+from flops_bytes.train_sharded import main, whole
 
 # --8<-- [end:setup]
 
@@ -30,11 +29,10 @@ Run = subprocess.Popen[str]
 
 def start(ranks: int, folder: Path, *options: str) -> Run:
     """torchrun with so many ranks of the trainer, which saves often."""
-    script = inspect.getsourcefile(main) or "train_sharded.py"
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     toy = ["--steps=4000", "--report=2", f"--timeout={TIMEOUT}"]
-    command = [*launcher, f"--nproc-per-node={ranks}", script, *toy, *options]
-    command += ["--checkpoints", str(folder)]
+    command = [*launcher, f"--nproc-per-node={ranks}", "-m", main.__module__]
+    command += [*toy, *options, "--checkpoints", str(folder)]
     hidden = {"CUDA_VISIBLE_DEVICES": ""}  # any machine has two CPUs' worth of ranks
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdout=quiet, stderr=quiet, text=True, env=os.environ | hidden)

@@ -13,13 +13,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    GPUS,
-    Gpu,
+from flops_bytes.gpus import GPUS, Gpu
+from flops_bytes.measure import (
     Timing,
-    Trace,
-    count_flops,
     divide,
     get_device,
     get_memory_usage,
@@ -27,6 +23,7 @@ from accounting import (
     get_peak_flop_per_second,
     time_call,
 )
+from flops_bytes.trace import Trace, count_flops
 
 # --8<-- [end:setup]
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
+from flops_bytes.measure import (
     Timing,
     divide,
     get_allocated_bytes,

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import divide, get_device, time_trials
+from flops_bytes.measure import divide, get_device, time_trials
 
 measured_on_gpu = torch.cuda.is_available()
 # --8<-- [end:setup]

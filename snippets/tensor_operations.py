@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from accounting import Trace, get_memory_usage, same_storage
+
+from flops_bytes.measure import get_memory_usage, same_storage
+from flops_bytes.trace import Trace
 
 
 def message_of(call: Callable[[], object]) -> str:

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.utils.benchmark as benchmark
 
-# accounting.py, the book's toolkit, lies beside this file
-from accounting import (
-    GPUS,
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import (
     Timing,
     divide,
     get_device,

@@ -14,23 +14,19 @@ from dataclasses import replace
 from math import fsum, log
 
 import tokenizers
-from accounting import time_call
-from bpe import WORD, Tokenizer, encode, learn, learn_plainly
-from formulas import (
-    Decoder,
-    forward_flops,
-    logits_bytes,
-    parameters,
-    training_seconds,
-)
-from gpus import GPUS
-from models import GPT2_SMALL, LLAMA_3_8B, build, fused
-from parallel_text import LANGUAGES, paragraphs, split
-from text import BYTES_A_TOKEN, bits_a_byte, disk_bytes, text_tokens
 from tokenizers import models as library_models
 from tokenizers import pre_tokenizers, trainers
 
-# bpe.py, parallel_text.py with its two texts, and text.py lie beside this file
+from flops_bytes.bpe import WORD, Tokenizer, encode, learn, learn_plainly
+from flops_bytes.flops import forward_flops, training_seconds
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import time_call
+from flops_bytes.memory import logits_bytes
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, fused
+from flops_bytes.parallel_text import LANGUAGES, paragraphs, split
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.tokens import BYTES_A_TOKEN, bits_a_byte, disk_bytes, text_tokens
+
 # --8<-- [end:setup]
 
 
@@ -312,7 +308,7 @@ print(f"{foretold_tokens:,.0f} tokens foretold, {counted_tokens:,} counted")
 
 
 # --8<-- [start:rates]
-# what text.py has, in two decimals
+# what flops_bytes.tokens has, in two decimals
 for vocab, rate_of in BYTES_A_TOKEN.items():
     found = bytes_a_token["both"][vocab]
     assert {lang: round(rate, 2) for lang, rate in found.items()} == rate_of

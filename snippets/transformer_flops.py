@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import formulas
-import models
 import torch
-from accounting import get_device, time_call
-from formulas import ATTENTION, Decoder, backward_flops, forward_flops, parameters
-from models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-# formulas.py, the book's arithmetic, and models.py lie beside this file
+from flops_bytes import flops as formulas
+from flops_bytes import models
+from flops_bytes.flops import ATTENTION, backward_flops, forward_flops
+from flops_bytes.measure import get_device, time_call
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
+from flops_bytes.shapes import Decoder, parameters
+
 # --8<-- [end:setup]
 
 

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from accounting import GPUS, get_memory_usage
-from formulas import six_n_d_flops, training_seconds
-from plan import plan  # the planner of this book; it lies beside this file
 from torch.utils.flop_counter import FlopCounterMode
+
+from flops_bytes.flops import six_n_d_flops, training_seconds
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_memory_usage
+from flops_bytes.plan import plan
 
 SECONDS_PER_DAY = 24 * 60 * 60
 H100 = GPUS["H100 SXM"]  # a row of the table of peaks

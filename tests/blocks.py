@@ -18,14 +18,16 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 
 
-def run_blocks(folder: str, alone: bool, pipe: Connection) -> None:
+def run_blocks(folder: str, library: str, pipe: Connection) -> None:
     """In a process of its own, as a notebook would; answers each block with what went wrong, "" if nothing did.
 
-    `alone`: with nothing of the book to import but what lies in the folder.
+    With a library, there is nothing else of the book to import but that and what lies in the folder.
     """
     os.chdir(folder)
-    if alone:
-        sys.path[:] = ["", *(path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path)]
+    if library:
+        elsewhere = [path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path]
+        sys.path[:] = ["", library, *elsewhere]
+        os.environ["PYTHONPATH"] = library  # of what it starts
         for name in [name for name, module in sys.modules.items() if _is_ours(module)]:
             del sys.modules[name]
     silence = os.open(os.devnull, os.O_WRONLY)

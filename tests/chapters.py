@@ -2,12 +2,15 @@
 
 Blocks are collected by the ledger's own reader (stock collection misses those in notes), with includes expanded as
 pymdownx.snippets does. A page has a process and an empty folder of its own, with the files that its notebook writes
-there and nothing else of the book; its blocks share one namespace, from the top of the page to its end.
+there, the library and nothing else of the book; its blocks share one namespace, from the top of the page to its end.
 """
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
+import zipfile
 from collections.abc import Generator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -25,8 +28,9 @@ from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 from ledger.book import Book
 from ledger.fill.bundle import embedded_in
 from ledger.fill.chapter import Chapter, Fence, Waiting, shown
-from ledger.fill.notebook import files_for
+from ledger.fill.notebook import set_up
 from ledger.fill.quote import Source, open_source
+from ledger.fill.wheel import build_wheel
 from ledger.run import start_server
 from tests.blocks import run_blocks
 
@@ -47,13 +51,13 @@ class Reader:
 
 def waiting(chapter: Chapter) -> list[Waiting]:
     """The parts of a page that the committed records do not show: what they wait for has no device yet."""
-    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json", "snippets/*.py"))
+    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json") + Book(ROOT).code_stamp())
     return [part for part in chapter.waiting if not source.filled_by(part.value)]
 
 
 def published(text: str) -> str:
     """A page as the committed records show it: without what waits for a device."""
-    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json", "snippets/*.py"))
+    source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json") + Book(ROOT).code_stamp())
     return shown(text, lambda value: bool(source.filled_by(value)))
 
 
@@ -143,7 +147,7 @@ class Session:
         context = start_server()
         self.pipe, theirs = context.Pipe()
         where = self.folder.name if is_chapter else str(ROOT)
-        self.process = context.Process(target=run_blocks, args=(where, is_chapter, theirs))
+        self.process = context.Process(target=run_blocks, args=(where, str(library()) if is_chapter else "", theirs))
         self.process.start()
         theirs.close()
 
@@ -167,11 +171,24 @@ class Session:
         self.folder.cleanup()
 
 
+@cache
+def library() -> Path:
+    """A folder with the library, as its wheel holds it: what the first cell of a notebook installs."""
+    folder = Path(tempfile.mkdtemp(prefix="library-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    wheel = build_wheel(Book(ROOT), folder)
+    assert wheel
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])
+    wheel.unlink()
+    return folder
+
+
 def write_files(page: Path, folder: Path) -> None:
     """The files of the book that a page's notebook writes beside itself."""
     chapter = Chapter.read(page)
     code = "\n\n".join(expand(fence) for fence in chapter.fences if fence.language == "python")
-    for cell in files_for(Book(ROOT), code, embedded_in(page)):
+    for cell in set_up(Book(ROOT), code, {ROOT / path for path in embedded_in(page)}, library=""):
         first, _, text = "".join(cell["source"]).partition("\n")
         if first.startswith(WRITE_FILE):
             (folder / first.removeprefix(WRITE_FILE)).write_text(text + "\n", encoding="utf-8")

@@ -165,6 +165,13 @@ def site(shared: Shared) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def wheel(site: Path) -> Path:
+    """The library's wheel, as the site serves it."""
+    (path,) = (site / "downloads").glob("*.whl")
+    return path
+
+
 def build(root: Path, folder: Path, url: str) -> None:
     """The whole site of the book at root, in both languages, for that address."""
     chinese = folder.with_name(f"{folder.name}-zh")  # the English build empties its folder first
@@ -223,7 +230,7 @@ def book_of_few(root: Path, stems: set[str]) -> None:
         ROOT / "docs", root / "docs", symlinks=True, ignore=shutil.ignore_patterns("labs", "*.ipynb", *unwanted)
     )
     shutil.copytree(ROOT / "measurements", root / "measurements")
-    for name in ("ledger", "snippets", "figures"):
+    for name in ("ledger", "snippets", "flops_bytes", "figures", "pyproject.toml"):
         (root / name).symlink_to(ROOT / name)
     for name in ("mkdocs.yml", "mkdocs.zh.yml"):
         config = (ROOT / name).read_text(encoding="utf-8").partition("\nnav:")[0]

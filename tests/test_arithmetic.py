@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import formulas
 import pytest
 import torch
-from accounting import Trace, count_flops, saved_tensors
-from formulas import Decoder
-from models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.memory import activation_bytes, logits_bytes
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.trace import Trace, count_flops, saved_tensors
 
 SHAPES = {
     "gpt2": GPT2_SMALL,
@@ -35,8 +37,8 @@ def data(batch: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(("batch", "seq_len"), SIZES)
 def test_flops_are_what_the_counter_counts(shape: Decoder, attend: Attend, batch: int, seq_len: int) -> None:
     model, (tokens, targets) = build(shape, attend), data(batch, seq_len)
-    forward = sum(formulas.forward_flops(shape, seq_len, batch).values())
-    backward = sum(formulas.backward_flops(shape, seq_len, batch, fused=attend is flash).values())
+    forward = sum(forward_flops(shape, seq_len, batch).values())
+    backward = sum(backward_flops(shape, seq_len, batch, fused=attend is flash).values())
     assert count_flops(lambda: model(tokens)) == forward
     assert count_flops(lambda: loss(model, tokens, targets).backward()) == forward + backward
 
@@ -50,7 +52,7 @@ def test_activations_are_what_autograd_keeps(
 ) -> None:
     model, (tokens, targets) = build(shape, attend, dtype), data(batch, seq_len)
     kept = saved_tensors(lambda: loss(model, tokens, targets), [*model.parameters(), tokens, targets])
-    predicted = formulas.activation_bytes(shape, seq_len, batch, dtype.itemsize, fused=attend is flash)
+    predicted = activation_bytes(shape, seq_len, batch, dtype.itemsize, fused=attend is flash)
     assert sum(tensor.untyped_storage().nbytes() for tensor in kept) == sum(predicted.values())
     squares = [tensor for tensor in kept if tensor.shape[-2:] == (seq_len, seq_len)]
     assert len(squares) == (0 if attend is flash else shape.layers), "fused attention keeps no T × T tensor"
@@ -74,10 +76,10 @@ def test_checkpointing_keeps_and_repeats_what_it_should(shape: Decoder, attend: 
         with Trace() as trace:
             kept_loss = loss(model, tokens, targets)
             kept = trace.live_bytes - 4  # the loss itself
-        predicted = formulas.activation_bytes(shape, seq_len, batch, 2, attend is flash, checkpointing)
+        predicted = activation_bytes(shape, seq_len, batch, 2, attend is flash, checkpointing)
         assert kept == sum(predicted.values())
-        backward = sum(formulas.backward_flops(shape, seq_len, batch, fused=attend is flash).values())
-        repeated = sum(formulas.recompute_flops(shape, seq_len, batch, checkpointing=checkpointing).values())
+        backward = sum(backward_flops(shape, seq_len, batch, fused=attend is flash).values())
+        repeated = sum(recompute_flops(shape, seq_len, batch, checkpointing=checkpointing).values())
         assert count_flops(kept_loss.backward) == backward + repeated
 
 
@@ -87,8 +89,8 @@ def test_a_step_with_large_logits_peaks_at_them(dtype: torch.dtype) -> None:
     model, (tokens, targets) = build(GPT2_SMALL, flash, dtype), data(batch, seq_len)
     with Trace() as trace:
         loss(model, tokens, targets).backward()
-    kept = formulas.activation_bytes(GPT2_SMALL, seq_len, batch, dtype.itemsize)
-    logits = formulas.logits_bytes(GPT2_SMALL, batch * seq_len)
+    kept = activation_bytes(GPT2_SMALL, seq_len, batch, dtype.itemsize)
+    logits = logits_bytes(GPT2_SMALL, batch * seq_len)
     predicted = sum((kept | logits).values())  # both name the log-probabilities
     assert predicted + 8 == trace.peak_bytes  # the loss and its gradient
 
@@ -109,4 +111,4 @@ def test_experts_are_counted_as_transformers_builds_them() -> None:
     )
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    assert sum(formulas.parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())
+    assert sum(parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from gpus import GPUS, LINKS, THIRD_PARTY, TPUS
-from plan import plan
-from serving import Server, decode_seconds
-from shapes import LLAMA_3_8B
-from wire import LINK_BYTES_PER_SECOND
+
+from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS
+from flops_bytes.plan import plan
+from flops_bytes.serving import Server, decode_seconds
+from flops_bytes.shapes import LLAMA_3_8B
+from flops_bytes.sharding import LINK_BYTES_PER_SECOND
 
 # Bits of the memory's bus, and gigabits a second of each: HBM2 to HBM3e, GDDR6 to GDDR7.
 MEMORY = {

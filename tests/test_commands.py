@@ -172,12 +172,14 @@ def test_a_snippet_whose_data_changed_is_run_again(small_book: Book) -> None:
         assert Record.read(local_folder(small_book) / "reader.json").values == {"read_bytes": len(text)}
 
 
-def test_who_watches_sees_the_toolkit_change_and_survives_its_being_edited(small_book: Book) -> None:
+def test_who_watches_sees_the_library_change_and_survives_its_being_edited(small_book: Book) -> None:
     command = [sys.executable, "-m", "ledger", "--root", str(small_book.root), "run", "--watch"]
     path = local_folder(small_book) / "user.json"
-    helper = small_book.snippets / "helper.py"
+    (helper := small_book.library / "helper.py").parent.mkdir()
+    helper.with_name("__init__.py").touch()
     helper.write_text("size_bytes = 1\n")
-    (small_book.snippets / "user.py").write_text("from helper import size_bytes as used\nuser_bytes = used\n")
+    user = "from flops_bytes.helper import size_bytes as used\nuser_bytes = used\n"
+    (small_book.snippets / "user.py").write_text(user)
 
     def wait_for(size: int) -> None:
         deadline = time.monotonic() + 30
@@ -444,14 +446,17 @@ def test_show_prints_what_a_section_prints_now(small_book: Book, capsys: pytest.
 
 def test_a_bundle_holds_a_pages_snippets_and_all_that_they_import(small_book: Book) -> None:
     sources = {
-        "quoted": "import torch\nfrom toolkit import peak\n",
-        "toolkit": "from table import PEAKS\n\n\ndef peak():\n    return PEAKS[0]\n",
-        "table": '# /// script\n# [tool.ledger]\n# data = ["table.txt"]\n# ///\nPEAKS = [1]\n',
-        "neither": "from table import PEAKS\n",
+        "snippets/quoted.py": "import torch\nfrom flops_bytes.part.toolkit import peak\n",
+        "flops_bytes/__init__.py": "",
+        "flops_bytes/part/__init__.py": "",
+        "flops_bytes/part/toolkit.py": "from flops_bytes.table import PEAKS\n\n\ndef peak():\n    return PEAKS[0]\n",
+        "flops_bytes/table.py": '# /// ledger\n# data = ["table.txt"]\n# ///\nPEAKS = [1]\n',
+        "flops_bytes/table.txt": "read by a module\n",
+        "flops_bytes/neither.py": "from flops_bytes.table import PEAKS\n",
     }
     for name, source in sources.items():
-        (small_book.snippets / f"{name}.py").write_text(source)
-    (small_book.snippets / "table.txt").write_text("read by a module\n")
+        (path := small_book.root / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
     page = small_book.docs / "en" / "page.md"
     page.write_text(f'{page.read_text()}\n```python\n--8<-- "snippets/quoted.py"\n```\n')
     site = small_book.root / "site"
@@ -459,8 +464,8 @@ def test_a_bundle_holds_a_pages_snippets_and_all_that_they_import(small_book: Bo
     (site / "page" / "index.html").write_text("")
     assert ledger(small_book, "bundle", str(site)) == 0
     with zipfile.ZipFile(site / "downloads" / "page.zip") as archive:
-        names = ("good.py", "quoted.py", "table.py", "table.txt", "toolkit.py")
-        assert sorted(archive.namelist()) == [f"page/{name}" for name in names]
+        library = [name for name in sources if name.startswith("flops_bytes/") and "neither" not in name]
+        assert sorted(archive.namelist()) == sorted(f"page/{name}" for name in ("good.py", "quoted.py", *library))
     with zipfile.ZipFile(site / "downloads" / "measurements.zip") as archive:
         (name,) = archive.namelist()
         assert json.loads(archive.read(name))["snippet"] == "good"

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import Decoder, cache_bytes, forward_flops, parameters
-from generate import Cached, generate
-from models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, build, gpt2
-from serving import (
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.generate import Cached, generate
+from flops_bytes.memory import cache_bytes
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, build, gpt2
+from flops_bytes.serving import (
     Server,
     bits_per_weight,
     decode_bytes,
@@ -26,9 +30,7 @@ from serving import (
     tokens_that_fit,
     users_within,
 )
-from shapes import MIXTRAL_8X7B
-from torch.utils.flop_counter import FlopCounterMode
-
+from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
 from tests.test_models import SMALL_LLAMA, carried_over, library_model
 
 SMALL_GPT2 = replace(gpt2(64, 3, 4), vocab=101)
@@ -72,7 +74,6 @@ def test_the_cache_holds_what_the_formula_says(shape: Decoder, a_token: int) -> 
 
 
 def test_a_latent_cache_holds_what_transformers_keeps() -> None:
-    from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
 
     config = DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=2)
     with torch.device("meta"):

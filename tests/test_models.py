@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from formulas import Decoder, parameters
-from models import (
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
+
+from flops_bytes.models import (
     GPT2_LARGE,
     GPT2_MEDIUM,
     GPT2_SMALL,
@@ -23,6 +24,7 @@ from models import (
     fused,
     llama,
 )
+from flops_bytes.shapes import Decoder, parameters
 
 if TYPE_CHECKING:  # it takes seconds to load: only those who run these tests need it
     from transformers import GPT2Config, LlamaConfig, PreTrainedModel
@@ -91,7 +93,6 @@ def config(shape: Decoder) -> GPT2Config | LlamaConfig:
 
 
 def library_model(shape: Decoder, device: str) -> PreTrainedModel:
-    from transformers import AutoModelForCausalLM
 
     with torch.device(device):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config(shape))

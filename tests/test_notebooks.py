@@ -17,7 +17,7 @@ import pytest
 
 from ledger.book import Book
 from ledger.fill.chapter import Chapter
-from tests.chapters import expand, published, write_files
+from tests.chapters import expand, library, published, write_files
 from tests.conftest import ROOT
 from tests.test_site import Page
 
@@ -87,10 +87,12 @@ def test_each_page_with_python_links_its_notebook_and_no_other_does(site: Path, 
         assert linked == ([f"{path.stem}.{language}.ipynb"] if fences(PAGES[path.stem]) else []), path.stem
 
 
-def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
-    """In a process of its own, as Jupyter would; says what went wrong, "" if nothing did."""
+def run_cells(cells: list[str], folder: Path, installed: Path, report: Connection) -> None:
+    """In a process of its own, as Jupyter would, packages being there; says what went wrong, "" if nothing did."""
     os.chdir(folder)
-    sys.path[:] = ["", *(path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path)]
+    elsewhere = [path for path in sys.path if not path.startswith(str(ROOT)) or "site-packages" in path]
+    sys.path[:] = ["", str(installed), *elsewhere]
+    os.environ["PYTHONPATH"] = str(installed)  # of what it starts
     from IPython.core.interactiveshell import InteractiveShell
 
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -99,7 +101,7 @@ def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # as in a new process: DataLoader's workers
     shell = InteractiveShell.instance()
     sys.modules["__main__"] = shell.user_module
-    for cell in cells:
+    for cell in (cell for cell in cells if not cell.startswith("%pip")):
         result = shell.run_cell(cell, store_history=True)  # type: ignore[no-untyped-call]
         if error := result.error_before_exec or result.error_in_exec:
             report.send(f"{cell}\n\n{''.join(traceback.format_exception(error))}")
@@ -107,11 +109,11 @@ def run_cells(cells: list[str], folder: Path, report: Connection) -> None:
     report.send("")
 
 
-def failure(cells: list[str], folder: Path) -> str:
+def failure(cells: list[str], folder: Path, installed: Path) -> str:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ledger.preload"])  # as the ledger does
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=run_cells, args=(cells, folder, theirs))
+    process = context.Process(target=run_cells, args=(cells, folder, installed, theirs))
     process.start()
     theirs.close()
     try:
@@ -138,12 +140,43 @@ def test_the_pages_code_is_run_beside_the_files_that_it_writes(site: Path, tmp_p
         assert found == written(cells_of(read(site, name, "en")))
 
 
-def test_one_runs_in_an_empty_folder_as_jupyter_runs_it(site: Path, tmp_path: Path) -> None:
+def test_one_runs_in_an_empty_folder_as_jupyter_runs_it(site: Path, installed: Path, tmp_path: Path) -> None:
     cells = cells_of(read(site, RUN, "en"))
-    assert written(cells), "one that brings files"
-    assert failure(cells, tmp_path) == ""
+    assert "flops_bytes" in cells[0], "one that needs the library"
+    assert failure(cells, tmp_path, installed) == ""
 
 
-def test_a_cell_that_fails_is_noticed(tmp_path: Path) -> None:
-    assert "ZeroDivisionError" in failure(["%%writefile beside.py\nx = 0", "from beside import x", "1 / x"], tmp_path)
-    assert failure(["x = 1", "print(x)"], tmp_path) == ""
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel that the site serves, installed."""
+    folder = tmp_path_factory.mktemp("library")
+    offline = ["--quiet", "--no-index", "--no-deps", "--no-cache-dir", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, str(wheel)], check=True)
+    return folder
+
+
+def test_the_pages_code_is_run_with_the_library_that_the_site_serves(installed: Path) -> None:
+    held = {path.relative_to(library()): path.read_bytes() for path in library().rglob("*.*") if path.is_file()}
+    theirs = {path: (installed / path).read_bytes() for path in held}
+    assert held == theirs and Path("flops_bytes/plan/schema.json") in held
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_its_first_cell_installs_what_it_imports(site: Path, wheel: Path, address: str, name: str) -> None:
+    if not fences(PAGES[name]):
+        return
+    cells = cells_of(read(site, name, "en"))
+    code = "\n".join(cell for cell in cells if not is_set_up(cell))
+    imported = {match for match in re.findall(r"^ *(?:from|import) (\w+)", code, re.M)}
+    needed = imported - {*sys.stdlib_module_names} - {"torch"}
+    installs = [cell for cell in cells if cell.startswith("%pip")]
+    assert len(installs) == bool(needed) and installs == cells[: len(installs)]
+    asked = set("".join(installs).replace('"', "").split()[3:])
+    own = {f"{address}downloads/{wheel.name}"} if "flops_bytes" in needed else set()
+    assert asked & own == own and {re.split(r"\W", each)[0] for each in asked - own} == needed - {"flops_bytes"}
+
+
+def test_a_cell_that_fails_is_noticed(installed: Path, tmp_path: Path) -> None:
+    beside = ["%%writefile beside.py\nx = 0", "from beside import x", "1 / x"]
+    assert "ZeroDivisionError" in failure(beside, tmp_path, installed)
+    assert failure(["x = 1", "print(x)"], tmp_path, installed) == ""

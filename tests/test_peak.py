@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from formulas import Decoder, peak_bytes
-from models import GPT2_SMALL, LLAMA_3_8B
+
+from flops_bytes.counter import counted_peak
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.peak import peak_bytes
+from flops_bytes.shapes import Decoder
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=3)}
 CHOICES: dict[str, dict[str, Any]] = {
@@ -20,12 +23,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "full_chunked": {"checkpointing": "full", "chunks": 8},
     "accumulated": {"accumulated": True},
 }
-
-
-def counted_peak(*asked: Any, **choice: Any) -> int:
-    from peaks import counted_peak  # a script: its own counts are made as it is imported
-
-    return int(counted_peak(*asked, **choice))
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import models
 import pytest
 import torch
-from accounting import Trace
-from formulas import RECIPES, Decoder, peak_bytes
-from models import Attend, again, build, chunked_backward, loss
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
+
+from flops_bytes import models
+from flops_bytes.memory import RECIPES
+from flops_bytes.models import Attend, again, build, chunked_backward, loss
+from flops_bytes.peak import peak_bytes
+from flops_bytes.shapes import Decoder
+from flops_bytes.trace import Trace
 
 GPT2 = Decoder(3, 64, 4, 4, 16, 256, 500, positions=128, tied=True, gated=False, biases=True, norm_shift=True)
 LLAMA = Decoder(3, 64, 4, 2, 24, 160, 500)

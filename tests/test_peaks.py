@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from accounting import GPUS, get_gpu, get_peak_flop_per_second
 from hardware import DERIVED, PRINTED
 
+from flops_bytes.gpus import GPUS
+from flops_bytes.measure import get_gpu, get_peak_flop_per_second
 from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent
@@ -45,9 +46,8 @@ def as_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_table_needs_python_alone() -> None:
-    code = "import sys; sys.modules['torch'] = None; from gpus import GPUS; print(len(GPUS))"
-    snippets = Path(__file__).parent.parent / "snippets"
-    done = subprocess.run([sys.executable, "-c", code], cwd=snippets, capture_output=True, text=True)
+    code = "import sys; sys.modules['torch'] = None; from flops_bytes.gpus import GPUS; print(len(GPUS))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == f"{len(GPUS)}\n", done.stderr
 
 

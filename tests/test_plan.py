@@ -7,22 +7,26 @@ import random
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-from formulas import forward_flops, parameters, peak_bytes
-from gpus import GPUS, LINKS, THIRD_PARTY, TPUS
-from plan import plan
-from plan_options import OPTIONS, SERVED, belongs, read
-from plan_table import gib
-from serving import Server, decode_seconds, largest, plan_serving
-from shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config
-from text import BYTES_A_TOKEN
-from wire import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
 
-SNIPPETS = Path(__file__).parent.parent / "snippets"
+from flops_bytes.flops import forward_flops
+from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS
+from flops_bytes.peak import peak_bytes
+from flops_bytes.plan import plan
+from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
+from flops_bytes.plan.table import gib
+from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
+from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
+from flops_bytes.tokens import BYTES_A_TOKEN
+
+ROOT = Path(__file__).parent.parent
 SMALL = {"model": "gpt2", "gpu": "H100 SXM"}
 SERVING: dict[str, Any] = {"task": "serve"}
 LARGE = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
@@ -449,17 +453,25 @@ def test_composed_layers_keep_four_bytes_a_feature_more() -> None:
     assert composed["activations"] - fused["activations"] == more
 
 
+NUMBERS = ("1", "2", "7", "1e18", "1e-6", 1e18, "999P", "0.3", "1kB", "64GB", "", "-1", 0, "1e400", None, None)
+
+
+def question(drawn: random.Random, serving: bool) -> dict[str, Any]:
+    """A model, a card and two other options with whatever comes."""
+    asked: dict[str, Any] = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice(["H100 SXM", "T4", "L4"])}
+    names = [name for name in list(OPTIONS)[7:] if belongs(name, "serve" if serving else "train")]
+    asked |= SERVING if serving else {}
+    for name in drawn.sample(names, 2):
+        kind = OPTIONS[name].kind
+        asked[name] = drawn.choice(kind if isinstance(kind, tuple) else NUMBERS)
+    return asked
+
+
 def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
     drawn = random.Random(14)
-    numbers = ["1", "2", "7", "1e18", "1e-6", 1e18, "999P", "0.3", "1kB", "64GB", "", "-1", 0, "1e400", None, None]
     refused = answered = 0
     for turn in range(1500):
-        asked: dict[str, Any] = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice(["H100 SXM", "T4", "L4"])}
-        names = [name for name in list(OPTIONS)[7:] if belongs(name, "serve" if turn % 3 == 0 else "train")]
-        asked |= SERVING if turn % 3 == 0 else {}
-        for name in drawn.sample(names, 2):
-            kind = OPTIONS[name].kind
-            asked[name] = drawn.choice(kind if isinstance(kind, tuple) else numbers)
+        asked = question(drawn, serving=turn % 3 == 0)
         try:
             answer = json.dumps(plan(**asked), allow_nan=False)
         except ValueError as error:
@@ -471,27 +483,87 @@ def test_whatever_is_asked_the_answer_is_finite_or_a_sentence() -> None:
     assert min(refused, answered) > 100
 
 
+def flops_bytes(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """What the command says, from a checkout."""
+    return subprocess.run(
+        [sys.executable, *python, "-m", "flops_bytes", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def words(asked: Mapping[str, Any]) -> list[str]:
+    return [part for name, value in asked.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
 def test_it_needs_python_alone_and_answers_at_once() -> None:
     seconds = []
     for _ in range(5):  # of the processor, since other programs run too; the least, since its caches may be cold
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-S", SNIPPETS / "plan.py"], capture_output=True, text=True, check=True)
+        done = flops_bytes("plan", python=("-S",))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert done.stdout.startswith("--model llama-3-8b")
     assert "15,000,000,000,000 tokens" in done.stdout
-    assert min(seconds) < 0.2
+    assert min(seconds) < 0.3
 
 
 def test_the_command_line_answers_serving() -> None:
-    asked = [part for name, value in TWO.items() for part in (f"--{name}", str(value))]
-    done = subprocess.run([sys.executable, SNIPPETS / "plan.py", *asked], capture_output=True, text=True, check=True)
+    done = flops_bytes("plan", *words(TWO))
+    assert done.returncode == 0, done.stderr
     assert f"users that fit                  {plan(**TWO)['users_that_fit']}\n" in done.stdout
 
 
 def test_a_mistake_on_the_command_line_is_one_sentence() -> None:
-    asked = ["--model", "gpt2", "--gpu", "H100 SXM", "--tokens", "1,5"]
-    done = subprocess.run([sys.executable, SNIPPETS / "plan.py", *asked], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("plan.py: --tokens: in '1,5'")
-    assert done.stderr.count("\n") == 1
+    for as_json in ([], ["--json"]):
+        done = flops_bytes("plan", *words(SMALL | {"tokens": "1,5"}), *as_json)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("flops-bytes plan: --tokens: in '1,5'") and done.stderr.count("\n") == 1
+    for unknown in (["plan", "--nosuch", "1"], ["nosuch"], []):
+        assert flops_bytes(*unknown).returncode == 2
+
+
+STATUS: dict[str, tuple[dict[str, Any], int]] = {
+    "a training that fits": (SMALL, 0),
+    "a training that does not": (LARGE | {"model": "llama-3.1-405b"}, 3),
+    "users that fit": (TWO, 0),
+    "users that do not": (TWO | {"users": 10_000}, 3),
+    "users who wait too long": (TWO | {"users": 30, "latency": 10}, 3),
+}
+
+
+@pytest.mark.parametrize("case", STATUS)
+def test_the_exit_status_says_whether_it_fits(case: str) -> None:
+    asked, status = STATUS[case]
+    done = flops_bytes("plan", "--json", *words(asked))
+    assert done.returncode == status, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["asked"] == {name: str(value) for name, value in asked.items()}
+    assert answer["found"] == json.loads(json.dumps(plan(**asked)))
+
+
+def test_the_schema_names_every_field_of_an_answer() -> None:
+    schema = json.loads(flops_bytes("plan", "--schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    seen: set[str] = set()
+    drawn = random.Random(7)
+    for turn in range(600):
+        asked = question(drawn, serving=turn % 3 == 0)
+        try:
+            found = plan(**asked)
+        except ValueError:
+            continue
+        check.validate(json.loads(json.dumps({"asked": asked, "found": found})))
+        seen |= set(found)
+    described = {name for kind in ("training", "serving") for name in schema["$defs"][kind]["properties"]}
+    assert seen == described
+
+
+def test_the_schema_is_strict() -> None:
+    check = jsonschema.Draft202012Validator(json.loads(flops_bytes("plan", "--schema").stdout))
+    for asked in (LARGE, TWO):
+        found = json.loads(json.dumps(plan(**asked)))
+        assert check.is_valid({"asked": {}, "found": found})
+        for name in found:
+            assert not check.is_valid({"asked": {}, "found": {key: found[key] for key in found if key != name}}), name
+        assert not check.is_valid({"asked": {}, "found": found | {"another": 1}})
+        assert not check.is_valid({"asked": {}, "found": found | {"gpu_bytes": "80 GB"}})

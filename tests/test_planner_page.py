@@ -276,8 +276,7 @@ def test_every_error_of_the_planner_has_its_chinese() -> None:
 
 def said_by_plan() -> Iterator[str]:
     """What plan() says of each thing that it refuses."""
-    from plan import plan
-
+    from flops_bytes.plan import plan
     from tests.test_plan import CONFIG, SMALL
 
     for asked, _ in REFUSED.values():

@@ -1,4 +1,4 @@
-"""The planner's page computes and writes, to the last digit, what plan.py does: its script is translated from it."""
+"""The planner's page computes and writes, to the last digit, what the library does, from which it is translated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import plan_options
 import plan_page
 import pytest
-from gpus import GPUS, TPUS
-from plan_options import OPTIONS
 from py_mini_racer import MiniRacer
-from shapes import SHAPES
+
+from flops_bytes.gpus import GPUS, TPUS
+from flops_bytes.plan import options as plan_options
+from flops_bytes.plan.options import OPTIONS
+from flops_bytes.shapes import SHAPES
 
 PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
 TRANSLATE: Any = importlib.import_module("docs.theme.translate")

@@ -244,84 +244,122 @@ def test_markup_in_a_devices_name_is_escaped(small_book: Book) -> None:
 # The hash
 
 
+def hash_in(folder: Path, source: str, **modules: str) -> str:
+    """Of a snippet beside a library of these modules; a package's name ends in an underscore."""
+    (folder / "snippets").mkdir(parents=True, exist_ok=True)
+    for name, text in {"__init__": "", **modules}.items():
+        place = f"{name}/__init__" if name.endswith("_") and name != "__init__" else name
+        path = folder / "flops_bytes" / f"{place}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (path := folder / "snippets" / "it.py").write_text(source)
+    return Snippet.read(path).hash
+
+
 def test_the_hash_ignores_what_changes_no_result(tmp_path: Path) -> None:
     def hash_of(source: str, helper: str) -> str:
-        (tmp_path / "accounting.py").write_text(helper)
-        (tmp_path / "it.py").write_text(source)
-        return Snippet.read(tmp_path / "it.py").hash
+        return hash_in(tmp_path, source, measure=helper)
 
     helper = "SIZE = 2\ndef used():\n    return SIZE\ndef unused():\n    return 1\n"
-    source = 'from accounting import used\nx = used()\ntext = "a # b"\n'
+    source = 'from flops_bytes.measure import used\nx = used()\ntext = "a # b"\n'
     first = hash_of(source, helper)
     assert hash_of("# a comment\n\n" + source.replace("used()\n", "used()  # why\n"), helper) == first
     assert hash_of(source, helper.replace("return 1", "return 2")) == first
+    assert hash_of(source, helper + "\n\ndef new():\n    return 2\n") == first
     assert hash_of(source, helper.replace("SIZE = 2", "SIZE = 3")) != first
     assert hash_of(source, helper.replace("return SIZE", "return SIZE + 1")) != first
     assert hash_of(source.replace("# b", "# c"), helper) != first
     assert hash_of("# --8<-- [start:a]\n" + source + "# --8<-- [end:a]\n", helper) != first
 
 
-NEIGHBOURS = {
-    "helper": "import further\n@further.wrap(1)\ndef used():\n    return further.SIZE\n",
-    "further": "SIZE = 2\nOTHER = 3\ndef wrap(n):\n    return lambda f: f\n",
+MODULES = {
+    "helper": "from flops_bytes import further\nfrom flops_bytes.further import TEN as TWICE_FIVE\n"
+    "@further.wrap(1)\ndef used():\n    return further.SIZE + TWICE_FIVE\ndef unused():\n    return further.UNUSED\n",
+    "further": "SIZE = 2\nSIZE += 1\nOTHER = 3\nTEN = 10\nUNUSED = 5\ndef wrap(n):\n    return lambda f: f\n",
+    "package_": "from flops_bytes.helper import used as passed_on\n",
 }
-CHANGES = {
-    "what is used as module.name": ("helper", "return further.SIZE", "return further.SIZE + 1"),
-    "a decorator": ("helper", "wrap(1)", "wrap(2)"),
-    "a neighbour's neighbour": ("further", "SIZE = 2", "SIZE = 3"),
-    "a neighbour's neighbour that decorates": ("further", "return lambda", "return lambda g: lambda"),
-    "a neighbour's neighbour that is used here too": ("further", "OTHER = 3", "OTHER = 4"),
+CHANGES = {  # a module, what it says, what it says then, and whether another hash follows
+    "what is used as module.name": ("helper", "return further.SIZE", "return 2 + further.SIZE", True),
+    "a decorator": ("helper", "wrap(1)", "wrap(2)", True),
+    "a module's module": ("further", "SIZE = 2", "SIZE = 3", True),
+    "the second time that a name is bound": ("further", "SIZE += 1", "SIZE += 2", True),
+    "a module's module, by another name": ("further", "TEN = 10", "TEN = 11", True),
+    "a module's module that decorates": ("further", "return lambda", "return lambda g: lambda", True),
+    "a module's module that is used here too": ("further", "OTHER = 3", "OTHER = 4", True),
+    "what nobody uses": ("helper", "return further.UNUSED", "return 2 + further.UNUSED", False),
+    "what only that uses": ("further", "UNUSED = 5", "UNUSED = 6", False),
+}
+USES = {
+    "a name": "from flops_bytes.helper import used\nx = used()\n",
+    "a module": "from flops_bytes import helper\nx = helper.used()\n",
+    "a module by another name": "from flops_bytes import helper as h\nx = h.used()\n",
+    "a module, whole": "import flops_bytes.helper as h\nx = h.used()\n",
+    "a name that a package passes on": "from flops_bytes.package_ import passed_on\nx = passed_on()\n",
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("use", ["import helper\nx = helper.used()\n", "import helper as h\nx = h.used()\n"])
-def test_the_hash_follows_what_neighbours_use(tmp_path: Path, use: str, change: str) -> None:
-    def hash_of(folder: Path, neighbours: dict[str, str]) -> str:
-        folder.mkdir()
-        for name, source in {"it": f"from further import OTHER\n{use}", **neighbours}.items():
-            (folder / f"{name}.py").write_text(source)
-        return Snippet.read(folder / "it.py").hash
-
-    name, old, new = CHANGES[change]
-    changed = NEIGHBOURS | {name: NEIGHBOURS[name].replace(old, new)}
-    assert hash_of(tmp_path / "before", NEIGHBOURS) != hash_of(tmp_path / "after", changed)
+@pytest.mark.parametrize("use", USES)
+def test_the_hash_follows_what_is_used_of_the_library(tmp_path: Path, use: str, change: str) -> None:
+    source = f"from flops_bytes.further import OTHER\n{USES[use]}"
+    name, old, new, is_followed = CHANGES[change]
+    assert old in MODULES[name]
+    before = hash_in(tmp_path / "before", source, **MODULES)
+    after = hash_in(tmp_path / "after", source, **MODULES | {name: MODULES[name].replace(old, new)})
+    assert (before != after) is is_followed
 
 
-def test_neighbours_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
-    (tmp_path / "it.py").write_text("import other\nx = 1\n")
-    (tmp_path / "other.py").write_text("import it\n")
-    assert Snippet.read(tmp_path / "it.py").hash
+def test_modules_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
+    one, other = "from flops_bytes.other import b\na = 1\n", "from flops_bytes.one import a\nb = lambda: a\n"
+    assert hash_in(tmp_path, "from flops_bytes.other import b\n", one=one, other=other)
+
+
+UNFOLLOWED = {
+    "another snippet": ("import other\n", r"it\.py:1: imports the snippet 'other'; .* belongs in flops_bytes/"),
+    "a name of another snippet": ("x = 1\nfrom other import y\n", r"it\.py:2: imports the snippet 'other'"),
+    "a module by its dotted name": ("import flops_bytes.helper\n", r"it\.py:1: write `from flops_bytes import …`"),
+    "a relative import": ("from flops_bytes.near import x\n", r"near\.py:1: write `from flops_bytes\.… import …`"),
+}
+
+
+@pytest.mark.parametrize("way", UNFOLLOWED)
+def test_what_the_hash_cannot_follow_is_refused(tmp_path: Path, way: str) -> None:
+    source, message = UNFOLLOWED[way]
+    hash_in(tmp_path, "x = 1\n", near="from .helper import used as x\n", **MODULES)
+    (tmp_path / "snippets" / "other.py").write_text("y = 1\n")
+    with pytest.raises(LedgerError, match=message):
+        hash_in(tmp_path, source)
 
 
 def test_the_hash_leaves_out_what_a_module_declares_unhashed(tmp_path: Path) -> None:
     """Wherever it is used: there, in a module that passes it on, or in the snippet."""
 
     def hash_with(table: str) -> str:
-        (tmp_path / "gpus.py").write_text(f"{metadata}{table}\ndef peak():\n    return PEAKS, WIDTH\n")
-        return Snippet.read(tmp_path / "it.py").hash
+        gpus = f'# /// ledger\n# unhashed = ["PEAKS"]\n# ///\n{table}\ndef peak():\n    return PEAKS, WIDTH\n'
+        return hash_in(tmp_path, source, gpus=gpus, measure=measure)
 
-    metadata = '# /// script\n# [tool.ledger]\n# unhashed = ["PEAKS"]\n# ///\n'
-    (tmp_path / "it.py").write_text("from accounting import PEAKS, peak, peaks\nx = peak(), peaks(), PEAKS\n")
-    (tmp_path / "accounting.py").write_text("from gpus import PEAKS, peak\ndef peaks():\n    return PEAKS\n")
+    source = "from flops_bytes.measure import PEAKS, peak, peaks\nx = peak(), peaks(), PEAKS\n"
+    measure = "from flops_bytes.gpus import PEAKS, peak\ndef peaks():\n    return PEAKS\n"
     first = hash_with("PEAKS = {}\nWIDTH = 1")
     assert hash_with("PEAKS = {1: 2}\nWIDTH = 1") == first
     assert hash_with("PEAKS = {}\nWIDTH = 2") != first
 
 
 def test_the_hash_follows_the_data_that_is_read(tmp_path: Path) -> None:
-    """By the snippet, or by a module that it imports; bytes that are the same change nothing."""
+    """By the snippet, or by a module that it uses; bytes that are the same change nothing."""
 
     def hash_with(data: str) -> str:
-        (tmp_path / "text.en.txt").write_text(data)
-        return Snippet.read(tmp_path / "it.py").hash
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(data)
+        return hash_in(tmp_path, source, **modules)
 
-    declared = '# /// script\n# [tool.ledger]\n# data = ["text.en.txt"]\n# ///\n'
-    (tmp_path / "it.py").write_text(f"{declared}x = 1\n")
+    place, modules = tmp_path / "snippets" / "text.en.txt", {}
+    source = '# /// script\n# [tool.ledger]\n# data = ["text.en.txt"]\n# ///\nx = 1\n'
     first = hash_with("one")
     assert hash_with("two") != first == hash_with("one")
-    (tmp_path / "text.py").write_text(f"{declared}x = 1\n")
-    (tmp_path / "it.py").write_text("import text\ny = text.x\n")
+    place = tmp_path / "flops_bytes" / "text.en.txt"
+    modules = {"text": '# /// ledger\n# data = ["text.en.txt"]\n# ///\nx = 1\n'}
+    source = "from flops_bytes.text import x\ny = x\n"
     first = hash_with("one")
     assert hash_with("two") != first == hash_with("one")
 

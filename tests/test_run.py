@@ -316,15 +316,44 @@ def test_a_mistake_in_the_text_is_named(write_snippet: Write, mistake: str) -> N
     assert re.search(message, str(caught.value)), caught.value
 
 
-def test_a_neighbours_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
-    path = write_snippet("import helper\nx = helper.x\n")
-    path.with_name("helper.py").write_text('# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
-    with pytest.raises(LedgerError, match=r"helper\.py:3: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
+def test_a_modules_data_that_is_not_there_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("from flops_bytes.helper import x\n")
+    (module := path.with_name("flops_bytes") / "helper.py").parent.mkdir()
+    module.with_name("__init__.py").touch()
+    module.write_text('# /// ledger\n# data = ["nosuch.txt"]\n# ///\nx = 1\n')
+    with pytest.raises(LedgerError, match=r"helper\.py:2: \[tool\.ledger\]: there is no file 'nosuch\.txt' beside it"):
         Snippet.read(path)
 
 
-def test_a_mistake_in_a_neighbour_is_named_there(write_snippet: Write) -> None:
-    path = write_snippet("import helper\nx = 1\n")
-    path.with_name("helper.py").write_text("fine = 1\nx = = 1\n")
+def test_a_snippet_and_what_it_starts_find_the_library_of_their_checkout(write_snippet: Write) -> None:
+    source = """\
+import subprocess, sys
+from flops_bytes.helper import size_bytes as used
+own_bytes = used
+_ask = [sys.executable, "-c", "from flops_bytes.helper import size_bytes; print(size_bytes)"]
+childs = subprocess.run(_ask, cwd="/", capture_output=True, text=True, check=True).stdout
+"""
+    path = write_snippet(source)
+    (module := path.with_name("flops_bytes") / "helper.py").parent.mkdir()
+    module.with_name("__init__.py").touch()
+    module.write_text("size_bytes = 12\n")
+    assert run(Snippet.read(path)).values == {"own_bytes": 12, "childs": "12\n"}
+
+
+@pytest.mark.parametrize("module", ["flops_bytes.nosuch", "flops_bytes"])
+def test_a_library_that_is_not_there_is_an_error_and_skips_nothing(write_snippet: Write, module: str) -> None:
+    (library := write_snippet("").with_name("flops_bytes")).mkdir()
+    library.joinpath("__init__.py").touch()
+    with pytest.raises(
+        LedgerError, match=r"(?s)broken\.py:1: the snippet raised:.*(No module named|cannot import name)"
+    ):
+        run(Snippet.read(write_snippet(f"from {module} import nosuch\n")))
+
+
+def test_a_mistake_in_the_library_is_named_there(write_snippet: Write) -> None:
+    path = write_snippet("from flops_bytes.helper import x\n")
+    (module := path.with_name("flops_bytes") / "helper.py").parent.mkdir()
+    module.with_name("__init__.py").touch()
+    module.write_text("fine = 1\nx = = 1\n")
     with pytest.raises(LedgerError, match=r"helper\.py:2: not Python: invalid syntax"):
         Snippet.read(path)

@@ -6,25 +6,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import models
 import pytest
 import torch
-from accounting import count_flops, saved_bytes
-from formulas import Decoder, activation_bytes, forward_flops, parameters, peak_bytes
-from models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
-from plan import plan
-from savings import (
+from torch import Tensor, nn
+
+from flops_bytes import models
+from flops_bytes.adapters import (
     ADAPTED,
     adapter_parameters,
-    composed_bytes,
     frozen_bytes,
     quantized_bytes,
     token_flops,
     trained_parameters,
 )
-from shapes import LLAMA_3_8B
-from torch import Tensor, nn
-
+from flops_bytes.flops import forward_flops
+from flops_bytes.memory import activation_bytes, composed_bytes
+from flops_bytes.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
+from flops_bytes.peak import peak_bytes
+from flops_bytes.plan import plan
+from flops_bytes.shapes import LLAMA_3_8B, Decoder, parameters
+from flops_bytes.trace import count_flops, saved_bytes
 from tests.test_peak_lines import GPT2, LLAMA, TOKENS, count_step
 
 RANK = 8

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import parameters
-from shapes import SHAPES, Decoder, from_config, window
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from flops_bytes.shapes import SHAPES, Decoder, from_config, parameters, window
 
 PUBLISHED = {  # of the checkpoints on Hugging Face
     "gpt2": 124_439_808,

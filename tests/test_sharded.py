@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-SNIPPETS = Path(__file__).parent.parent / "snippets"
+ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("KILLS", "3"))  # each costs the seconds in which torchrun starts; ten on request
 STEPS, REPORT = 40, 2
-ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def command(ranks: int, folder: Path) -> list[str]:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     options = [f"--steps={STEPS}", f"--report={REPORT}", "--pieces=4", "--batch=2", "--timeout=20"]
-    return [sys.executable, *launcher, str(SNIPPETS / "train_sharded.py"), *options, "--checkpoints", str(folder)]
+    return [sys.executable, *launcher, "-m", "flops_bytes.train_sharded", *options, "--checkpoints", str(folder)]
 
 
 def processes(folder: Path) -> list[int]:
@@ -99,7 +99,14 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_the_slurm_script_runs_without_slurm(tmp_path: Path) -> None:
     environment = ENVIRONMENT | {"PER_NODE": "2", "PORT": "0", "RESTARTS": "0"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    run = ["bash", str(SNIPPETS / "train_sharded.slurm"), "--steps=2", "--report=2", "--checkpoints", str(tmp_path)]
+    run = [
+        "bash",
+        str(ROOT / "flops_bytes" / "train_sharded.slurm"),
+        "--steps=2",
+        "--report=2",
+        "--checkpoints",
+        str(tmp_path),
+    ]
     done = subprocess.run(run, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert whole(tmp_path) == ["step-00000002"]

@@ -12,25 +12,26 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from ranks import ddp, join, leave
 from torch import nn
 
-SNIPPETS = Path(__file__).parent.parent / "snippets"
+from flops_bytes.ranks import ddp, join, leave
+
+ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
-def losses(script: str) -> list[float]:
+def losses(trainer: str) -> list[float]:
     """Of a toy run on the CPU, a step each, as the trainer prints them."""
-    command = [sys.executable, str(SNIPPETS / script), "--steps=8", "--report=1", "--rate=0.01"]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    command = [sys.executable, "-m", f"flops_bytes.{trainer}", "--steps=8", "--report=1", "--rate=0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+),", done.stdout, re.M)]
 
 
 def test_one_rank_repeats_the_losses_of_one_card() -> None:
-    one_card = losses("train_gpt2.py")
+    one_card = losses("train")
     assert len(one_card) == 8
-    assert losses("train_sharded.py") == pytest.approx(one_card, abs=2e-3)  # sums in another order
+    assert losses("train_sharded") == pytest.approx(one_card, abs=2e-3)  # sums in another order
 
 
 def test_what_holds_a_group_is_gone_once_a_rank_has_left_it() -> None:

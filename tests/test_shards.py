@@ -9,22 +9,23 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import models
 import pytest
 import torch
 import torch.distributed as dist
-from accounting import tensors_in
-from formulas import RECIPES, Decoder, peak_bytes
-from gpus import LINKS
-from models import GPT2 as GPT2Model
-from models import Llama, build, loss
-from plan import plan
-from savings import sharded_bytes, wire_bytes
-from shapes import SHAPES as NAMED
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from wire import (
+
+from flops_bytes import models
+from flops_bytes.gpus import LINKS
+from flops_bytes.memory import RECIPES
+from flops_bytes.models import GPT2 as GPT2Model
+from flops_bytes.models import Llama, build, loss
+from flops_bytes.peak import peak_bytes
+from flops_bytes.plan import plan
+from flops_bytes.shapes import SHAPES as NAMED
+from flops_bytes.shapes import Decoder
+from flops_bytes.sharding import (
     LINK_BYTES_PER_SECOND,
     STAGES,
     Wire,
@@ -35,11 +36,13 @@ from wire import (
     group_numbers,
     ring_bytes,
     shard_numbers,
+    sharded_bytes,
     stage_bytes,
     tokens_to_hide,
+    wire_bytes,
     zero_payload,
 )
-
+from flops_bytes.trace import tensors_in
 from tests.test_peak_lines import BYTE_16, GPT2, LLAMA, TOKENS, Moments, norm_kernel, one_kernel
 
 RANKS = 4

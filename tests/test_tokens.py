@@ -7,14 +7,13 @@ import json
 import random
 from pathlib import Path
 
-import bpe
-import parallel_text
 import pytest
-import text
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-SNIPPETS = Path(__file__).parent.parent / "snippets"
+from flops_bytes import bpe, parallel_text
+from flops_bytes.tokens import bits_a_byte, disk_bytes, text_tokens
+
 ALPHABETS = {
     "two letters": "ab",
     "runs": "aaab ",
@@ -95,7 +94,7 @@ def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one() -> None:
 
 def test_the_plain_encoder_has_at_most_80_lines() -> None:
     """Its code: all but the faster way to learn, comments, docstrings and blank lines."""
-    tree = ast.parse((SNIPPETS / "bpe.py").read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(bpe.__file__)).read_text(encoding="utf-8"))
     tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == "learn")]
     lines: set[int] = set()
     for node in ast.walk(tree):
@@ -119,6 +118,6 @@ def test_both_languages_have_the_same_paragraphs() -> None:
 
 
 def test_text_is_converted_as_by_hand() -> None:
-    assert text.text_tokens(8_000, 4) == 2_000
-    assert (text.disk_bytes(10, 65_536), text.disk_bytes(10, 65_537)) == (20, 40)
-    assert text.bits_a_byte(0.6931471805599453 * 8, 4) == pytest.approx(2)
+    assert text_tokens(8_000, 4) == 2_000
+    assert (disk_bytes(10, 65_536), disk_bytes(10, 65_537)) == (20, 40)
+    assert bits_a_byte(0.6931471805599453 * 8, 4) == pytest.approx(2)

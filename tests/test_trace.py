@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from accounting import Trace
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
+
+from flops_bytes.trace import Trace
 
 DEVICES = ["cpu", "meta", "fake", *(["cuda"] if torch.cuda.is_available() else [])]
 RESIZE = torch.UntypedStorage.resize_

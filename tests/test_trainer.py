@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-import train_gpt2
-from train_gpt2 import choose, read_tokens, train
+
+from flops_bytes import train as trainer
+from flops_bytes.train import choose, read_tokens, train
 
 
 @pytest.fixture(autouse=True)
@@ -21,16 +22,16 @@ def test_a_resumed_run_has_the_losses_of_one_that_never_stopped(
 ) -> None:
     whole = train(choose([]))
     options = choose(["--checkpoint", str(tmp_path / "run.pt")])
-    save = train_gpt2.save
+    save = trainer.save
 
     def save_and_stop(options: Any, step: int, *rest: Any) -> None:
         save(options, step, *rest)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train_gpt2, "save", save_and_stop)
+    monkeypatch.setattr(trainer, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         train(options)
-    monkeypatch.setattr(train_gpt2, "save", save)
+    monkeypatch.setattr(trainer, "save", save)
     assert train(options) == whole[options.report :]
     assert whole[-1] < whole[0] - 0.1, "it learns"
     with pytest.raises(ValueError, match="has width 64, this run 32"):
@@ -59,6 +60,6 @@ def test_what_it_cannot_read_is_named(tmp_path: Path, name: str, content: bytes 
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    toy = [f"--{option}={size}" for option, size in train_gpt2.TOY.items()]
+    toy = [f"--{option}={size}" for option, size in trainer.TOY.items()]
     with pytest.raises(ValueError, match=message):
         train(choose([str(path), *toy]))

@@ -1,20 +1,20 @@
-"""What the planner's form asks of plan.py, and how a page writes the answer.
+"""What the planner's form asks of the library, and how a page writes the answer.
 
-Translated to JavaScript with plan.py, so that a test can hold the page's numbers against these, to the last digit.
+Translated to JavaScript with it, so that a test can hold the page's numbers against these, to the last digit.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from plan import plan
-from plan_options import OPTIONS, SPEEDS, belongs, read
+from flops_bytes.plan import plan
+from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 
 RANK = "16"  # of adapters, if nobody says
 
 
 def asked(fields: dict[str, str]) -> dict[str, Any]:
-    """Options of plan.py from the fields of the form; an empty field is not asked."""
+    """Options of the planner from the fields of the form; an empty field is not asked."""
     told = {name: text.strip() for name, text in fields.items() if text.strip()}
     serving = told.get("task") == "serve"
     task = "serve" if serving else "train"
@@ -76,7 +76,7 @@ def command(options: dict[str, Any]) -> str:
         given["config"] = "config.json"
     quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
     words = [f"--{name.replace('_', '-')} {text}" for name, text in quoted.items()]
-    return " ".join(["python plan.py", *words])
+    return " ".join(["flops-bytes plan", *words])
 
 
 def gib(size: float) -> str:

@@ -1,4 +1,4 @@
-"""The planner's page: its form, and its script, for which the snippets' own Python is translated to JavaScript.
+"""The planner's page: its form, and its script, for which the library's own Python is translated to JavaScript.
 
 `<div data-planner="full"></div>` in a page becomes the form, `short` the few fields of the front page. The script is
 written where the theme's files lie, and a page that has a form fetches it.
@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -22,14 +21,13 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-SNIPPETS = Path(__file__).parent.parent.parent / "snippets"
-sys.path.append(str(SNIPPETS))
-TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
-import plan_options  # noqa: E402
-import shapes  # noqa: E402  # a snippet imports its neighbours as they lie in a reader's folder
-from gpus import LINKS  # noqa: E402
+from flops_bytes import shapes
+from flops_bytes.gpus import LINKS
+from flops_bytes.plan import options as plan_options
 
+TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
 PLANNER = Path(__file__).parent.parent / "planner"
+LIBRARY = Path(__file__).parent.parent.parent / "flops_bytes"
 SCRIPT = Path(__file__).parent / "assets" / "planner.js"
 COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MULTILINE)
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
@@ -74,7 +72,7 @@ class PlannerPostprocessor(Postprocessor):
 # The script
 
 
-def engine(folders: Iterable[Path] = (PLANNER, SNIPPETS), wanted: dict[str, list[str]] | None = None) -> str:
+def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
     return str(TRANSLATE.RUNTIME.read_text(encoding="utf-8")) + str(
         TRANSLATE.translate(list(folders), wanted or WANTED)
@@ -91,7 +89,7 @@ def script(stamp: int) -> str:
 
 def write_script() -> None:
     """At once, since both languages may be built at a time; left alone if it has not changed."""
-    sources = [*PLANNER.iterdir(), *SNIPPETS.glob("*.py")]
+    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     text = script(max(path.stat().st_mtime_ns for path in sources))
     if not SCRIPT.exists() or SCRIPT.read_text(encoding="utf-8") != text:
         unfinished = SCRIPT.with_name(f".{os.getpid()}.unfinished")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
-import re
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ CODE = (
     "docs/planner/*",
     "docs/*/glossary.md",
 )
-IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
 last_build: Reuse | None = None
 
@@ -75,8 +73,7 @@ class Reuse:
             config.mdx_configs,
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
-            *((book.snippets / f"{name}.py").read_bytes() for name in sorted(imported(book))),
-            *(path.read_bytes() for path in sorted(book.snippets.glob("*.*")) if path.suffix != ".py"),  # data
+            *(path.read_bytes() for path in book.code() if path.parent != book.snippets or path.suffix != ".py"),
             code_at_start(book.root),
             code(book.root),
         )
@@ -121,7 +118,8 @@ class Reuse:
             logging.getLogger("mkdocs").removeHandler(warnings)
         if not warnings.get_counts():  # else the next build has to warn again
             lines = (page.markdown or "").splitlines()
-            included = {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
+            shown = {Path(match["path"]) for line in lines if (match := INCLUDE.match(line))}
+            included = {path.stem for path in shown if path.parent.name == "snippets"}
             page.meta["reuse"] = included | self.source.touched
 
     def add_to_index(self, page: Page) -> None:
@@ -147,12 +145,6 @@ class Reuse:
 def is_ours(page: Page) -> bool:
     """Whether it is Markdown: of a notebook, which a plugin converts, only what search knows of it is kept."""
     return page.file.src_uri.endswith(".md")
-
-
-def imported(book: Book) -> set[str]:
-    """The snippets that others import, on which the freshness of their records depends."""
-    sources = [(book.snippets / f"{name}.py").read_text(encoding="utf-8") for name in book.snippet_names()]
-    return {name for source in sources for name in IMPORT.findall(source)} & {*book.snippet_names()}
 
 
 def code(root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Translates the Python that snippets like plan.py are written in to JavaScript, so that a page computes what they do.
+"""Translates the Python that the library's planner is written in to JavaScript, so that a page computes what it does.
 
 What runs beside it is docs/planner/runtime.js: an int is a BigInt, a float a Number, a dict a Map, a tuple an Array.
 Only what the wanted names need is translated; a construct that is not known here is refused by file and line.
@@ -35,19 +35,19 @@ class TranslationError(ValueError):
 
 
 class Module:
-    """One snippet: its top-level statements by the names that they bind, and what it imports from its neighbours."""
+    """One module: its top-level statements by the names that they bind, and what it imports from the others."""
 
-    def __init__(self, path: Path, neighbours: set[str]) -> None:
-        self.path, self.name = path, path.stem
+    def __init__(self, path: Path, name: str, others: set[str]) -> None:
+        self.path, self.name = path, name
         self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         self.bound: dict[str, list[ast.stmt]] = {}
-        self.imports: dict[str, str] = {}  # a name of ours, the neighbour that it is of
-        self.modules: set[str] = set()  # neighbours that are imported whole
+        self.imports: dict[str, str] = {}  # a name of ours, the module that it is of
+        self.modules: set[str] = set()  # those that are imported whole
         for statement in self.tree.body:
-            if isinstance(statement, ast.ImportFrom) and statement.module in neighbours:
+            if isinstance(statement, ast.ImportFrom) and statement.module in others:
                 self.imports |= {alias.name: statement.module or "" for alias in statement.names}
             elif isinstance(statement, ast.Import):
-                self.modules |= {alias.name for alias in statement.names if alias.name in neighbours}
+                self.modules |= {alias.name for alias in statement.names if alias.name in others}
             for name in binds(statement):
                 self.bound.setdefault(name, []).append(statement)
 
@@ -73,17 +73,20 @@ def used(statement: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
 
 
 def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
-    """JavaScript for the wanted names of modules in the folders, and for all that these need, module by module."""
-    paths = {path.stem: path for folder in folders for path in folder.glob("*.py")}
+    """JavaScript for the wanted names of modules in the folders, and for all that these need, module by module.
+
+    A folder that is a package gives its modules by their dotted names.
+    """
+    paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
     needed: dict[str, set[str]] = {}
     order: list[str] = []
 
     def module(name: str) -> Module:
         if name not in modules:
-            modules[name] = Module(paths[name], set(paths))
-            for neighbour in (*modules[name].imports.values(), *sorted(modules[name].modules)):
-                module(neighbour)
+            modules[name] = Module(paths[name], name, set(paths))
+            for other in (*modules[name].imports.values(), *sorted(modules[name].modules)):
+                module(other)
             order.append(name)
         return modules[name]
 
@@ -125,6 +128,16 @@ def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
         Writer(modules[place], needed.get(place, set()), known, named, signatures, place in whole) for place in order
     ]
     return "\n".join(writer.module() for writer in writers)
+
+
+def modules_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Name and path of each module in a folder, or in a package and those inside it."""
+    if not (folder / "__init__.py").is_file():
+        yield from ((path.stem, path) for path in folder.glob("*.py"))
+        return
+    for path in folder.rglob("*.py"):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        yield ".".join(parts).removesuffix(".__init__"), path
 
 
 def unread_fields(statements: list[ast.stmt]) -> dict[str, set[int]]:

@@ -18,6 +18,7 @@ from ledger.fill.others import move
 from ledger.fill.page import Page
 from ledger.fill.plain import address_of, front_matter, markdown, parts
 from ledger.fill.quote import Source, open_source
+from ledger.fill.wheel import build_wheel, wheel_name
 from ledger.snippet import Snippet
 from ledger.text import inert
 
@@ -32,13 +33,14 @@ def bundle(
     """Adds to a built site what can be taken along of these languages; `address` is where it will stand.
 
     What other devices gave moves out of each page. Beside it lies its text, index.md, and llms.txt lists them. In
-    downloads/ are <page>.<language>.ipynb for every page with Python and, with English, what has no language:
-    measurements.zip, and <page>.zip for every page that shows or quotes a snippet.
+    downloads/ are <page>.<language>.ipynb for every page with Python and, with English, what has no language: the
+    library's wheel, measurements.zip, and <page>.zip for every page that shows or quotes a snippet.
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
     if "en" in languages:
         _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
+        build_wheel(book, downloads)
     texts = Texts(book, local)
     for language, folder in ((language, LANGUAGES[language]) for language in languages):
         if (site / folder).is_dir() and (book.root / CONFIGS[language]).is_file():
@@ -53,14 +55,14 @@ def bundle(
                 path = place / "index.md" if suffix == "md" else downloads / f"{source.stem}.{language}.{suffix}"
                 path.write_text(text.replace(SITE, address), encoding="utf-8")
             if language == "en" and made.files:
-                _zip(downloads / f"{source.stem}.zip", book.root, [book.snippets / name for name in made.files])
+                _zip(downloads / f"{source.stem}.zip", book.root, [book.root / name for name in made.files])
 
 
 class Taken(NamedTuple):
     """What a reader can take along of a page."""
 
     texts: dict[str, str]  # by the ending of its file's name: md, and ipynb if the page has Python
-    files: list[str]  # of snippets/, with which the page's code runs
+    files: list[str]  # below the book's root, with which the page's code runs: snippets, the library, data
 
 
 class Texts:
@@ -71,6 +73,7 @@ class Texts:
         self.book, self.local = book, local
         self.folder = book.cache / "texts" / ("local" if local else "committed")
         self.common = book.stamp(*CODE)
+        self.wheel = wheel_name(book)
 
     @cached_property
     def source(self) -> Source:
@@ -114,7 +117,7 @@ class Texts:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
         folders = ["snippets", "measurements/*", *([".cache/runs/*"] if self.local else [])]
         shown = [f"{folder}/{name}.*" for folder in folders for name in sorted({Path(name).stem for name in files})]
-        return self.common + self.book.stamp(str(path.relative_to(self.book.root)), *shown)
+        return f"{self.common}{self.wheel}{self.book.stamp(str(path.relative_to(self.book.root)), *files, *shown)}"
 
     def make(self, path: Path, language: str) -> Taken:
         source, site = self.source, SITE + LANGUAGES[language]
@@ -123,31 +126,36 @@ class Texts:
         said = {"address": address_of(site, path.stem), "device": self.device}
         said["title"] = str(front_matter(path).get("title", path.stem))
         embedded = embedded_in(path)
-        as_notebook = notebook(self.book, found, language, embedded, **said)
+        shown = {self.book.root / file for file in embedded} | {
+            self.book.snippets / f"{name}.py" for name in source.touched
+        }
+        library = f"{SITE}downloads/{self.wheel}" if self.wheel else ""
+        as_notebook = notebook(self.book, found, language, shown, library, **said)
         texts = {"md": markdown(found)} | ({"ipynb": as_notebook} if as_notebook else {})
-        return Taken(texts, with_neighbours(self.book, source.touched | embedded))
+        return Taken(texts, with_library(self.book, shown))
 
 
 def embedded_in(source: Path) -> set[str]:
-    """The snippets of which a chapter shows a section."""
+    """The files of which a chapter shows a section."""
     lines = source.read_text(encoding="utf-8").splitlines()
-    return {Path(match["path"]).stem for line in lines if (match := INCLUDE.match(line))}
+    return {match["path"] for line in lines if (match := INCLUDE.match(line))}
 
 
-def with_neighbours(book: Book, names: set[str]) -> list[str]:
-    """The files of these snippets, and of the modules and data beside them without which they would not run.
+def with_library(book: Book, shown: Iterable[Path]) -> list[str]:
+    """These files, the modules of the library without which they would not run, and the data that both read.
 
-    A file of the same name with another ending, such as a script that starts a snippet on a cluster, comes along.
+    A file of the same name with another ending, such as a script that starts a module on a cluster, comes along.
     """
-    snippets = [Snippet.read(path) for name in names if (path := book.snippets / f"{name}.py").is_file()]
-    reached = {name for snippet in snippets for name in (snippet.name, *snippet.neighbours)}
-    data = {path for snippet in snippets for path in snippet.data}
-    return sorted(path.name for path in data.union(*(book.snippets.glob(f"{name}.*") for name in reached)))
+    scripts = [Snippet.parse(path) for path in shown if path.suffix == ".py" and path.is_file()]
+    reached = {module.path: module for script in scripts for module in (script, *script.library)}
+    beside = {other for path in reached for other in path.parent.glob(f"{path.stem}.*")}
+    data = {path for script in reached.values() for path in script.data}
+    return sorted(str(path.relative_to(book.root)) for path in {*shown, *beside, *data} if path.is_file())
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:
     """The files in one folder, with fixed dates, so that equal contents give equal archives."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            name = file.name if file.parent.name == "snippets" else str(file.relative_to(root))
+            name = str(file.relative_to(root)).removeprefix("snippets/")
             archive.writestr(zipfile.ZipInfo(f"{target.stem}/{name}", (1980, 1, 1, 0, 0, 0)), file.read_bytes())

@@ -23,6 +23,8 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
             Snippet.read(book.snippets / f"{name}.py")
         except LedgerError as error:
             problems += (problem for problem in error.problems if problem not in problems)
+    for path in sorted(book.library.rglob("*.py")):
+        problems += (problem for problem in Snippet.parse(path).all_problems if problem not in problems)
     try:
         source = open_source(book, default_device or configured_device(book), local)
     except LedgerError as error:
@@ -116,12 +118,11 @@ def _check_include(path: Path, line: int, target: str, section: str | None, sour
     file = source.book.root / target
     if not file.is_file():
         yield Problem(path, line, f"there is no file {target}")
-    elif section and file.parent == source.book.snippets:
-        try:
-            if section not in source.snippet(file.stem).sections:
+    elif section and file.suffix == ".py":
+        with suppress(LedgerError):  # reported once, at its own line
+            script = Snippet.parse(file)
+            if section not in script.sections and not script.all_problems:
                 yield Problem(path, line, f"{target} has no section {section!r}")
-        except BrokenSnippet:
-            return
 
 
 def _check_drawing(

@@ -1,10 +1,11 @@
-"""A page as a notebook that runs on its own: its text, its code, and before that the files that the code imports."""
+"""A page as a notebook that runs on its own: its text, its code, and before that what installs the code's needs."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ledger.book import Book
@@ -18,20 +19,22 @@ WORDS = {
     "en": {
         "from": "*From [{title}]({address}), where the numbers in the text were measured on: {device}. "
         "What your machine prints differs where it depends on the machine. Needs Python 3.11 and torch 2.11 or newer.*",
-        "files": "*What the code below imports: the next cells write the book's own files beside this notebook.*",
+        "set_up": "*What the code below imports: the book's own library comes from the site that serves the page.*",
     },
     "zh": {
         "from": "*选自[《{title}》]({address})，正文里的数字测自 {device}；与机器有关的结果，在你的机器上会有所不同。"
         "需要 Python 3.11 和 torch 2.11，或更新的版本。*",
-        "files": "*下面的代码要用到书里的几个文件：先由以下几格把它们写在这份笔记本旁边。*",
+        "set_up": "*先装好下面的代码要导入的包；书里自己的库，就从这一页所在的网站安装。*",
     },
 }
 
 
-def notebook(book: Book, parts: Iterable[Part], language: str, names: set[str], **said: str) -> str | None:
-    """The notebook as JSON, None for a page without Python; `names` are the snippets that the page shows.
+def notebook(
+    book: Book, parts: Iterable[Part], language: str, shown: set[Path], library: str, **said: str
+) -> str | None:
+    """The notebook as JSON, None for a page without Python; `shown` are the files that the page shows or quotes.
 
-    `said` is the page's title and address and the device's name.
+    `library` is where its wheel will stand, `said` the page's title and address and the device's name.
     """
     parts = list(parts)
     code = "\n\n".join(part.text for part in parts if part.is_code)
@@ -41,7 +44,7 @@ def notebook(book: Book, parts: Iterable[Part], language: str, names: set[str], 
     cells = [_markdown(words["from"].format(**said))]
     text: list[str] = []
     numbers: dict[str, int] = {}
-    files = files_for(book, code, names)
+    installs = set_up(book, code, shown, library)
     for part in parts:
         if not part.is_code:
             text.append(FOOTNOTE.sub(lambda match: _footnote(match, numbers), part.text))
@@ -49,9 +52,9 @@ def notebook(book: Book, parts: Iterable[Part], language: str, names: set[str], 
         if text:
             cells.append(_markdown("\n\n".join(text)))
             text = []
-        if files:
-            cells += [_markdown(words["files"]), *files]
-            files = []
+        if installs:
+            cells += [_markdown(words["set_up"]), *installs]
+            installs = []
         cells.append(_code(part.text))
     if text:
         cells.append(_markdown("\n\n".join(text)))
@@ -63,18 +66,17 @@ def notebook(book: Book, parts: Iterable[Part], language: str, names: set[str], 
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def files_for(book: Book, code: str, names: set[str]) -> list[Cell]:
-    """Cells that install and write what a page's code imports."""
+def set_up(book: Book, code: str, shown: Iterable[Path], library: str) -> list[Cell]:
+    """Cells that install what a page's code imports, and write what it starts or reads."""
     page = Snippet(book.snippets / "the page itself", code)
-    shown = [Snippet.read(book.snippets / f"{name}.py") for name in sorted(names)]
-    itself = {name for name in names if f'find_spec("{name}")' in code}  # a page whose code starts its own snippet
-    neighbours = [Snippet.read(book.snippets / f"{name}.py") for name in sorted(page.neighbours | itself)]
-    imported = set().union(*(snippet.imports for snippet in (page, *neighbours)))
-    needs = {re.split(r"\W", name)[0]: name for each in (*shown, *neighbours) for name in each.dependencies}
-    needed = [need for name, need in sorted(needs.items()) if name in imported - INSTALLED]
+    snippets = [Snippet.read(path) for path in sorted(shown) if path.parent == book.snippets and path.suffix == ".py"]
+    needs = {re.split(r"\W", name)[0]: name for snippet in snippets for name in snippet.dependencies}
+    needed = [need for name, need in sorted(needs.items()) if name in page.imports - INSTALLED]
+    needed = [*([library] if page.library else []), *needed]
     cells = [_code(f"%pip install --quiet {' '.join(map(_quoted, needed))}")] if needed else []
-    data = {path for snippet in (*shown, *neighbours) for path in snippet.data}
-    for path in [*(snippet.path for snippet in neighbours), *sorted(data)]:
+    started = [snippet.path for snippet in snippets if f'find_spec("{snippet.name}")' in code]
+    data = {path for snippet in snippets for path in snippet.data if path.parent == book.snippets}
+    for path in [*started, *sorted(data)]:
         written = f"%%writefile {path.name}\n{path.read_text(encoding='utf-8').rstrip()}"
         cells.append(_code(written, jupyter={"source_hidden": True}))
     return cells

@@ -19,6 +19,7 @@ from ledger.book import Problem
 from ledger.fill.chapter import INCLUDE, Chapter, targets
 from ledger.fill.quote import Found, Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
+from ledger.snippet import Snippet
 from ledger.text import as_html, as_said, hide, is_hidden
 from ledger.units import DASH, format_value
 
@@ -324,10 +325,10 @@ class Page:
         place = self.words["comma"].join((f"snippets/{quote.snippet}.py", self.words["line"].format(line=line)))
         if self.anchors is None:
             self.anchors = self._find_anchors()
-        return place, self.anchors.get((quote.snippet, line), "")
+        return place, self.anchors.get((f"snippets/{quote.snippet}.py", line), "")
 
     def _find_anchors(self) -> dict[tuple[str, int], str]:
-        """Where the page first shows a line of a snippet."""
+        """Where the page first shows a line of a file."""
         anchors: dict[tuple[str, int], str] = {}
         for number, fence in enumerate(self.chapter.fences):
             shown = 0
@@ -336,15 +337,14 @@ class Page:
                 if not include:
                     shown += 1
                     continue
-                name = Path(include["path"]).stem
-                for line in self._included(name, include["section"]):
+                for line in self._included(include["path"], include["section"]):
                     shown += 1
-                    anchors.setdefault((name, line), f"#__span-{number}-{shown}")
+                    anchors.setdefault((include["path"], line), f"#__span-{number}-{shown}")
         return anchors
 
-    def _included(self, name: str, section: str | None) -> list[int]:
-        """The lines of a snippet that a block of code shows: a section's, or all, without markers."""
-        snippet = self.source.snippet(name)
+    def _included(self, path: str, section: str | None) -> list[int]:
+        """The lines of a file that a block of code shows: a section's, or all, without markers."""
+        snippet = Snippet.parse(self.source.book.root / path)
         lines = snippet.source.splitlines()
         first, last = 1, len(lines)
         if section:

@@ -18,6 +18,7 @@ import yaml
 from ledger.fill.chapter import INCLUDE, INLINE, Block, Fence, shown
 from ledger.fill.page import Page, unfilled
 from ledger.fill.quote import Quote
+from ledger.snippet import Snippet
 from ledger.text import as_markdown, hide, inert
 from ledger.units import DASH
 
@@ -88,7 +89,7 @@ class PlainPage:
         file = self.page.source.book.root / path
         lines = file.read_text(encoding="utf-8").splitlines()
         if section:
-            region = self.page.source.snippet(file.stem).sections[section]
+            region = Snippet.parse(file).sections[section]
             lines = lines[region.first_line - 1 : region.last_line]
         return textwrap.dedent("\n".join(line for line in lines if not MARKER.match(line))).splitlines()
 

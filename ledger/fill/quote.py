@@ -279,9 +279,10 @@ def open_source(book: Book, default_device: str, local: bool, first_device: str 
 
     Raises LedgerError naming every invalid record.
     """
-    folders = [book.snippets, *sorted(book.measurements.glob("*/")), *([local_folder(book)] if local else [])]
+    folders = [*sorted(book.measurements.glob("*/")), *([local_folder(book)] if local else [])]
+    records = [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("[!.]*"))]
     listed = []
-    for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.glob("[!.]*"))):
+    for path in (*book.code(), *records):
         with suppress(FileNotFoundError):  # taken away meanwhile
             listed.append((str(path), path.stat().st_mtime_ns, path.stat().st_size))
     stamp = hash(tuple(listed))

@@ -1,0 +1,1 @@
+"""What training a neural network costs, in bytes and FLOPs: counters, clocks, formulas, models, a planner."""

@@ -1,0 +1,30 @@
+"""The command `flops-bytes`, or `python -m flops_bytes`."""
+
+import os
+import sys
+
+from flops_bytes.plan.__main__ import main as plan
+
+USAGE = """usage: flops-bytes plan [options]
+
+  plan   does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
+
+flops-bytes plan --help lists the options."""
+
+
+def main() -> int:
+    """Runs the command that is named first; the exit status is its own, 2 where none is named."""
+    command, arguments = sys.argv[1:2], sys.argv[2:]
+    if command == ["plan"]:
+        try:
+            return plan(arguments)
+        except BrokenPipeError:  # whoever read the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+    asked = command in (["-h"], ["--help"])
+    print(USAGE, file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

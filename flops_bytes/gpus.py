@@ -1,0 +1,163 @@
+# /// ledger
+# unhashed = ["GPUS", "LINKS", "THIRD_PARTY", "TPUS"] # a record keeps its peak: not stale when these grow
+# ///
+"""The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
+
+from typing import NamedTuple
+
+
+# --8<-- [start:gpu]
+class Gpu(NamedTuple):
+    """One row of the table of peaks: what a vendor's datasheet promises, always dense (without 2:4 sparsity)."""
+
+    device_names: tuple[str, ...]  # exactly what torch.cuda.get_device_name() returns
+    memory_bytes: float  # as the datasheet counts: 80 GB is 80e9
+    bandwidth_bytes_per_second: float
+    peak_flop_per_second: dict[str, float]  # by data type; "tf32" is float32 on tensor cores
+    source: str
+
+
+def dense(float32: float, tf32: float, bfloat16: float, float16: float, float8: float) -> dict[str, float]:
+    """Peaks in FLOP/s from those in TFLOP/s; 0 where the GPU has no unit for a type, which is then left out.
+
+    float32 is that of the CUDA cores; all others are tensor cores that add up in float32.
+    """
+    teraflops = {"float32": float32, "tf32": tf32, "bfloat16": bfloat16, "float16": float16, "float8": float8}
+    return {dtype: float(round(peak * 1e12)) for dtype, peak in teraflops.items() if peak}
+
+
+NVIDIA = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center"
+SHEETS = {
+    "V100": "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf",
+    "T4": f"{NVIDIA}/tesla-t4/t4-tensor-core-product-brief.pdf",
+    "A100 40GB": "https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf",
+    "A100": f"{NVIDIA}/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf",
+    "H100": "https://resources.nvidia.com/en-us-tensor-core/gtc22-whitepaper-hopper",
+    "H100 NVL": "https://www.nvidia.com/en-us/data-center/h100/",
+    "H200": "https://nvdam.widen.net/s/nb5zzzsjdf/hpc-datasheet-sc23-h200-datasheet-3002446",
+    "Blackwell": "https://nvdam.widen.net/s/wwnsxrhm2w/blackwell-datasheet-3384703",
+    "L4": "https://www.nvidia.com/en-us/data-center/l4/",
+    "L40S": "https://resources.nvidia.com/en-us-l40s/l40s-datasheet-28413",
+    "RTX": "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/nvidia-rtx-blackwell-gpu-architecture.pdf",
+    "MI300X": "https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/data-sheets/amd-instinct-mi300x-data-sheet.pdf",
+}
+
+# fmt: off
+GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, float16, float8), source
+    "V100 16GB SXM": Gpu(("Tesla V100-SXM2-16GB",),
+        16e9, 0.900e12, dense(15.7, 0, 0, 125, 0), SHEETS["V100"]),
+    "V100 32GB SXM": Gpu(("Tesla V100-SXM2-32GB",),
+        32e9, 0.900e12, dense(15.7, 0, 0, 125, 0), SHEETS["V100"]),
+    "V100 16GB PCIe": Gpu(("Tesla V100-PCIE-16GB",),
+        16e9, 0.900e12, dense(14, 0, 0, 112, 0), SHEETS["V100"]),
+    "V100 32GB PCIe": Gpu(("Tesla V100-PCIE-32GB",),
+        32e9, 0.900e12, dense(14, 0, 0, 112, 0), SHEETS["V100"]),
+    "T4": Gpu(("Tesla T4",),
+        16e9, 0.320e12, dense(8.1, 0, 0, 65, 0), SHEETS["T4"]),
+    # Old drivers, 460 for one, leave "NVIDIA" out.
+    "A100 40GB SXM": Gpu(("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        40e9, 1.555e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100 40GB"]),
+    "A100 40GB PCIe": Gpu(("NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"),
+        40e9, 1.555e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100 40GB"]),
+    "A100 80GB SXM": Gpu(("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        80e9, 2.039e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100"]),
+    "A100 80GB PCIe": Gpu(("NVIDIA A100 80GB PCIe",),
+        80e9, 1.935e12, dense(19.5, 156, 312, 312, 0), SHEETS["A100"]),
+    "H100 SXM": Gpu(("NVIDIA H100 80GB HBM3",),
+        80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H100"]),
+    "H100 PCIe": Gpu(("NVIDIA H100 PCIe",),
+        80e9, 2.000e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
+    "H100 NVL": Gpu(("NVIDIA H100 NVL",),
+        94e9, 3.900e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H100 NVL"]),
+    "H200 SXM": Gpu(("NVIDIA H200",),
+        141e9, 4.800e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H200"]),
+    "H200 NVL": Gpu(("NVIDIA H200 NVL",),
+        141e9, 4.800e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H200"]),
+    "B200": Gpu(("NVIDIA B200",),
+        180e9, 7.700e12, dense(75, 1100, 2250, 2250, 4500), SHEETS["Blackwell"]),
+    "GB200": Gpu(("NVIDIA GB200",),
+        186e9, 8.000e12, dense(80, 1250, 2500, 2500, 5000), SHEETS["Blackwell"]),
+    "L4": Gpu(("NVIDIA L4",),
+        24e9, 0.300e12, dense(30.3, 60, 121, 121, 242.5), SHEETS["L4"]),
+    "L40S": Gpu(("NVIDIA L40S",),
+        48e9, 0.864e12, dense(91.6, 183, 362.05, 362.05, 733), SHEETS["L40S"]),
+    "RTX 4090": Gpu(("NVIDIA GeForce RTX 4090",),
+        24e9, 1.008e12, dense(82.6, 82.6, 165.2, 165.2, 330.3), SHEETS["RTX"]),
+    "RTX 5090": Gpu(("NVIDIA GeForce RTX 5090",),
+        32e9, 1.792e12, dense(104.8, 104.8, 209.5, 209.5, 419), SHEETS["RTX"]),
+    "MI300X": Gpu(("AMD Instinct MI300X",),
+        192e9, 5.300e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), SHEETS["MI300X"]),
+}
+# fmt: on
+# --8<-- [end:gpu]
+
+
+# --8<-- [start:third_party]
+# To plan with: cards of which we opened no sheet of their maker's. What no source gives is left out.
+# fmt: off
+THIRD_PARTY: dict[str, Gpu] = {
+    "A800 80GB SXM": Gpu((),  # an A100 whose links are slower, it says
+        80e9, 2.039e12, dense(19.5, 156, 312, 312, 0), "https://aiwiki.ai/wiki/nvidia_a800"),
+    "H800 SXM": Gpu((),  # an H100 whose links and float64 are slower, it says
+        80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), "https://aiwiki.ai/wiki/nvidia_h800"),
+    "H20": Gpu((),  # float8 and memory from http://1cnz.cn/d/2353773.html; others give float8 no unit
+        96e9, 4.000e12, dense(44, 74, 148, 148, 296), "https://zangshuxian.com/new/674733024499207168"),
+    "L20": Gpu((),  # bfloat16 from volcengine/verl, verl/utils/flops_counter.py at 02cf355
+        48e9, 0.864e12, dense(59.35, 0, 119.5, 119.5, 0), "https://www.topcpu.net/en/gpu-c/a40-pcie-vs-l20"),
+    "RTX 3090": Gpu((),  # its 142 in float16 add up in float16: half of them in float32
+        24e9, 0.936e12, dense(35.6, 0, 71, 71, 0),
+        "https://holynerdvana.blogspot.com/2022/10/nvidia-geforce-rtx-3090-specifications.html"),
+    "RTX 4090 D": Gpu((),
+        24e9, 1.008e12, dense(73.5, 73.5, 147.1, 147.1, 294.2), "https://hmc-tech.com/gpu/nvidia-geforce-rtx-4090-d"),
+    "RTX PRO 6000": Gpu((),  # the Workstation Edition; bandwidth from hardware-corner.net
+        96e9, 1.792e12, dense(126, 251.9, 503.8, 503.8, 1007.6),
+        "https://hmc-tech.com/gpu/nvidia-rtx-pro-6000-blackwell-vs-amd-radeon-pro-duo-polaris"),
+    "B300": Gpu((),  # in an HGX; copies of NVIDIA's own table have "up to 2.3 TB" for eight
+        288e9, 8.000e12, dense(75, 1125, 2250, 2250, 4500), "https://glennklockwood.com/garden/processors/B300"),
+    "MI325X": Gpu((),
+        256e9, 6.000e12, dense(163.4, 653.7, 1307.4, 1307.4, 2614.9), "https://awesomeagents.ai/hardware/amd-mi325x"),
+}
+# fmt: on
+# --8<-- [end:third_party]
+
+
+# --8<-- [start:tpu]
+TPU_PAGES = "https://docs.cloud.google.com/tpu/docs"
+TPUS: dict[str, Gpu] = {  # to plan with: they have no CUDA name, and are sold by their bfloat16 alone
+    "TPU v4": Gpu((), 32 * 2**30, 1.200e12, dense(0, 0, 275, 0, 0), f"{TPU_PAGES}/v4"),
+    "TPU v5e": Gpu((), 16e9, 0.819e12, dense(0, 0, 197, 0, 0), f"{TPU_PAGES}/v5e"),  # or 800 GiB/s, by its version
+    "TPU v5p": Gpu((), 95e9, 2.765e12, dense(0, 0, 459, 0, 0), f"{TPU_PAGES}/v5p"),
+    "TPU v6e": Gpu((), 32e9, 1.638e12, dense(0, 0, 918, 0, 0), f"{TPU_PAGES}/v6e"),
+}
+# --8<-- [end:tpu]
+
+
+# --8<-- [start:links]
+class Link(NamedTuple):
+    """What GPUs send over, and the cards of a machine that are linked so."""
+
+    bytes_per_second: float  # of one GPU, in one direction: half of what is advertised
+    cards: tuple[str, ...] = ()
+
+
+# NVLink, PCIe: https://alpha-one-index.github.io/ai-infra-index/specs/networking-interconnects.html and each card's
+# sheet; 800 series: https://blog.51cto.com/zhangxueliang/14287061; MI300X, seven links of 64 GB/s:
+# https://www.emergentmind.com/topics/amd-mi300x-gpu; B300: https://fibermall.com/blog/?p=17161
+LINKS = {
+    "NVLink 2": Link(150e9, ("V100 16GB SXM", "V100 32GB SXM")),
+    "NVLink 3": Link(300e9, ("A100 40GB SXM", "A100 80GB SXM")),
+    "NVLink 4": Link(450e9, ("H100 SXM", "H200 SXM", "H20")),
+    "NVLink 5": Link(900e9, ("B200", "GB200", "B300")),
+    "NVLink of A800, H800": Link(200e9, ("A800 80GB SXM", "H800 SXM")),
+    "Infinity Fabric": Link(448e9, ("MI300X", "MI325X")),
+    "PCIe 3": Link(16e9, ("V100 16GB PCIe", "V100 32GB PCIe", "T4")),
+    "PCIe 4": Link(
+        32e9, ("A100 40GB PCIe", "A100 80GB PCIe", "L4", "L40S", "L20", "RTX 3090", "RTX 4090", "RTX 4090 D")
+    ),
+    "PCIe 5": Link(64e9, ("H100 PCIe", "H100 NVL", "H200 NVL", "RTX 5090", "RTX PRO 6000")),
+    "100 Gb/s": Link(12.5e9),
+    "200 Gb/s": Link(25e9),
+    "400 Gb/s": Link(50e9),  # between machines, of each GPU: an assumption where nobody says
+    "800 Gb/s": Link(100e9),
+}
+# --8<-- [end:links]

@@ -1,0 +1,269 @@
+"""What may be asked of the planner, and how it is read: numbers as people write them, or else what to mend."""
+
+# --8<-- [start:setup]
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flops_bytes.adapters import ADAPTED
+from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, Gpu
+from flops_bytes.memory import RECIPES
+from flops_bytes.shapes import SHAPES, Decoder, from_config, quoted, short, window
+from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:options]
+class Option(NamedTuple):
+    """What may be asked: how it is read, what stands if it is not given, what it means."""
+
+    kind: str | tuple[str, ...]  # a kind of number, or the words to choose from
+    default: Any
+    meaning: str
+
+
+ROWS = GPUS | THIRD_PARTY | TPUS
+OPTIONS = {
+    "task": Option(("train", "serve"), "train", "what to plan: a training, or inference for many users at once"),
+    "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
+    "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
+    "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
+    "gpu": Option("text", None, f"one of {', '.join(ROWS)}"),
+    "gpu_memory": Option("bytes", None, "instead, with --gpu-peak: a GPU's memory, such as 80GB"),
+    "gpu_peak": Option("number", None, "FLOP/s of the type that the recipe multiplies in, dense, such as 989T"),
+    "gpu_bandwidth": Option("bytes", None, "bytes a second of its memory, such as 3.35TB"),
+    "gpus": Option("count", 1, "GPUs, each with sequences of its own; in serving they share each layer"),
+    "link": Option(tuple(LINKS), None, "what GPUs send over; the card's own up to 8 of them, 400 Gb/s beyond"),
+    "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
+    "context": Option("length", 1_024, "tokens of a sequence; in serving those that each user has, prompt and answer"),
+    "micro_batch": Option("count", 1, "sequences that a GPU takes at once"),
+    "accumulation": Option("count", 1, "micro-batches to a step"),
+    "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
+    "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
+    "layers": Option(("fused", "composed"), "fused", "composed: norms of PyTorch's operations, as in transformers"),
+    "checkpointing": Option(("none", "selective", "full"), "none", "what is computed again instead of kept"),
+    "chunks": Option("count", 1, "parts in which head and loss are computed"),
+    "lora": Option("count", None, "the rank of adapters beside frozen weights"),
+    "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
+    "base": Option(("as-recipe", "4bit"), "as-recipe", "the frozen matrices; 4bit: QLoRA"),
+    "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
+    "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
+    "allowance": Option("bytes", "1GB", "for the CUDA context, libraries and the allocator's gaps: an assumption"),
+    "tokens": Option("count", None, "to train on, such as 15T"),
+    "text": Option("bytes", None, "instead: bytes of text to train on, such as 60TB"),
+    "language": Option(tuple(BYTES_A_TOKEN[256]), "en", "of the text"),
+    "bytes_a_token": Option("number", None, "of the text, by your tokenizer; if not given, as this book measured"),
+    "days": Option("number", None, "instead: how long it trains"),
+    "mfu": Option("share", None, "share of the peak; 0.4, an assumption, if nothing says it"),
+    "tokens_per_second": Option("number", None, "instead of --mfu: of all GPUs together"),
+    "step_seconds": Option("number", None, "instead of --mfu: of a step of all GPUs"),
+    "pairs": Option(("all", "causal"), "all", "attention's FLOPs: as papers count, or what the mask leaves"),
+    "price": Option("number", None, "of a GPU for an hour, in your currency"),
+    "weights": Option(("16bit", "8bit", "4bit"), "16bit", "served; 4bit: a scale of 16 bits for each 32 of them"),
+    "cache": Option(("16bit", "8bit"), "16bit", "keys and values that are kept"),
+    "users": Option("count", None, "served at once; as many as fit and are in time, if not given"),
+    "latency": Option("number", None, "milliseconds that a token may take"),
+    "prompt": Option("length", None, "tokens of a prompt, of which the first token waits; the context, if not given"),
+    "tensor_parallel": Option("refused", None, "not planned here"),
+    "pipeline_parallel": Option("refused", None, "not planned here"),
+}
+SHARED = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "allowance", "price")
+SERVED = ("gpu_bandwidth", "weights", "cache", "users", "latency", "prompt")
+SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15}
+BYTES = {"": 1, "B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
+BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
+NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", re.ASCII)
+FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
+EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192", "share": "0.4 for 40 %"}
+SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
+
+
+def belongs(name: str, task: str) -> bool:
+    """Whether an option is one of a task."""
+    return name in SHARED or (name in SERVED) == (task == "serve")
+
+
+def read_config(config: Any) -> Mapping[str, Any]:
+    """What a config.json holds, from its path if it is one."""
+    if not isinstance(config, Mapping):
+        try:
+            config = json.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, RecursionError, TypeError, ValueError) as error:
+            why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
+            raise ValueError(f"--config: {why}; give a config.json") from None
+    if not isinstance(config, Mapping) or not config:
+        raise ValueError("--config: not an object in braces; give a decoder's config.json")
+    return config
+
+
+def read(name: str, value: Any) -> Any:
+    """An option as it is planned with, from a number or from what people write. Raises ValueError with the mend."""
+    kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
+    text = str(value).translate(FULL_WIDTH).strip()
+    if kind == "refused":
+        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")
+    if kind == "text":
+        if not text:
+            raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
+        return read_config(value) if name == "config" else text
+    if isinstance(kind, tuple):
+        if text.replace("_", "-") not in kind:
+            raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
+        return text.replace("_", "-")
+    mend = f"write {EXAMPLES.get(kind, '2.5')}"
+    if "," in text:
+        comma = f"in {quoted(text)} the comma can part decimals or thousands"
+        raise ValueError(f"{flag}: {comma}; write 1.5 or 1500, without it")
+    match = NUMBER.fullmatch(text)
+    if not match or isinstance(value, bool):
+        raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
+    unit = match[2].upper().replace("IB", "iB") if match[2].islower() else match[2]
+    scale = BYTES.get(unit) if kind == "bytes" else SCALES.get(match[2].lower())
+    if kind == "length" and match[2]:
+        raise ValueError(f"{flag}: {quoted(text)} can be thousands or 1024s; write it out, such as 8192")
+    if kind == "share" and (match[2] or Decimal(match[1]) > 1):
+        raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
+    if scale is None or (kind == "bytes" and not match[2] and isinstance(value, str)):
+        raise ValueError(f"{flag}: the unit of {quoted(text)} is missing or not known; {mend}")
+    number = Decimal(match[1]) * scale
+    if not Decimal(SMALLEST) <= number <= Decimal(LARGEST):
+        raise ValueError(f"{flag}: {quoted(text)} does not lie between {SMALLEST} and {LARGEST}; {mend}")
+    if kind in ("count", "length") and number % 1:
+        raise ValueError(f"{flag}: {quoted(text)} is not a whole number; {mend}")
+    return int(number) if kind in ("count", "length", "bytes") else float(number)
+
+
+EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
+EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}  # if nothing is asked
+SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
+LENGTHS = ("tokens", "text", "days")
+
+
+def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """All options, read, with what stands for those that were not given; what contradicts itself is refused."""
+    if unknown := sorted(set(asked) - set(OPTIONS)):
+        raise ValueError(f"--{short(unknown[0].replace('_', '-'))}: not an option; options are {', '.join(OPTIONS)}")
+    told = {name: value for name, value in asked.items() if value is not None}
+    given = {name: option.default for name, option in OPTIONS.items()} | told
+    a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
+    for name in told:
+        if not belongs(name, a["task"]):
+            other = "train" if a["task"] == "serve" else "serve"
+            raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
+    if a["zero"] != "0" and a["gpus"] == 1:
+        raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
+    if a["base"] == "4bit" and not a["lora"]:
+        raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
+    if a["lora_on"] != "all" and not a["lora"]:
+        raise ValueError("--lora-on: there are no adapters; give --lora a rank, or leave --lora-on out")
+    if len(speeds := [name for name in SPEEDS if a[name]]) > 1:
+        raise ValueError(f"--{speeds[1].replace('_', '-')}: --{speeds[0].replace('_', '-')} tells the speed; give one")
+    if len(lengths := [name for name in LENGTHS if a[name]]) > 1:
+        raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
+    if a["bytes_a_token"] and not a["text"]:
+        raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
+    return a
+
+
+# --8<-- [end:options]
+
+
+# --8<-- [start:asked]
+def read_shape(asked: Mapping[str, Any]) -> Decoder:
+    """The one model that was asked for, which has to have as many positions as the context has tokens."""
+    shape = named_shape(asked)
+    if 0 < shape.positions < asked["context"]:
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+    return shape
+
+
+def named_shape(asked: Mapping[str, Any]) -> Decoder:
+    """A model by its name, by a configuration, or field by field."""
+    given = [name for name in ("model", "config", "shape") if asked[name]]
+    if len(given) != 1:
+        raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
+    if asked["config"]:
+        return from_config(asked["config"], asked["context"])
+    if name := asked["model"]:
+        if name.lower() not in SHAPES:
+            mend = f"choose {', '.join(SHAPES)}, or give --config or --shape"
+            raise ValueError(f"--model: {quoted(name)} is not known; {mend}")
+        return SHAPES[name.lower()]
+
+    types = {field.name: field.type for field in fields(Decoder)}
+    needed = tuple(types)[:7]
+    told = dict(part.partition("=")[::2] for part in asked["shape"].split())
+    for key in (*told, *needed):
+        value, low = told.get(key, ""), 1 if key in needed else 0
+        if key not in types:
+            raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
+        if not (value.isascii() and value.isdigit() and low <= int(value[:20]) < 10**9):
+            raise ValueError(f"--shape: {key}={short(value)}; give {', '.join(needed)} whole numbers, such as {key}=32")
+    sizes: dict[str, Any] = {key: bool(int(text)) if types[key] is bool else int(text) for key, text in told.items()}
+    shape = Decoder(**sizes)
+    if not 1 <= shape.active_experts <= shape.experts:
+        raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
+    return shape
+
+
+def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:
+    """Tokens up to which the model is what is counted here."""
+    return shape.positions or window(asked["config"] or {}) or 2**40
+
+
+def read_gpu(asked: Mapping[str, Any]) -> Gpu:
+    """The row of the table of peaks, or one made of the memory and the peak that were given instead."""
+    own = [name for name in ("gpu_memory", "gpu_peak", "gpu_bandwidth") if asked[name]]
+    if own and asked["gpu"]:
+        raise ValueError(f"--{own[0].replace('_', '-')}: give it instead of --gpu, not beside it")
+    if asked["gpu_memory"] and asked["gpu_peak"]:
+        peaks = dict.fromkeys(("float32", "bfloat16"), asked["gpu_peak"])
+        return Gpu((), asked["gpu_memory"], asked["gpu_bandwidth"] or 0, peaks, "")
+    return ROWS[row_name(asked["gpu"] or "")]
+
+
+def row_name(written: str) -> str:
+    """A card as the table of peaks writes it."""
+    rows = {name.lower().replace(" ", ""): name for name in ROWS}
+    name = written.lower().replace(" ", "")
+    if name not in rows:
+        near = [row for short, row in rows.items() if name and name in short] or rows.values()
+        ask = f"choose {', '.join(near)}, or give --gpu-memory and --gpu-peak"
+        raise ValueError(f"--gpu: {quoted(written)} is not a row of the table of peaks; {ask}")
+    return rows[name]
+
+
+def read_link(asked: Mapping[str, Any]) -> str | None:
+    """The link between GPUs: what was asked for, the card's own in one machine of eight, 400 Gb/s between machines."""
+    if asked["gpus"] == 1:
+        return None
+    if asked["link"] or asked["gpus"] > 8:
+        return asked["link"] or "400 Gb/s"
+    name = row_name(asked["gpu"]) if asked["gpu"] else ""
+    return next((link for link, row in LINKS.items() if name in row.cards), None)
+
+
+def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
+    """The tokens of a text, and the rate that says so: the given one, or what this book's prose has.
+
+    Of the measured vocabularies, that of the largest which is not larger than the model's.
+    """
+    if not asked["text"]:
+        return None
+    measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))
+    rate = asked["bytes_a_token"] or BYTES_A_TOKEN[measured][asked["language"]]
+    return {
+        "bytes": asked["text"],
+        "language": asked["language"],
+        "bytes_a_token": rate,
+        "vocab": None if asked["bytes_a_token"] else measured,
+        "tokens": int(text_tokens(asked["text"], rate)),
+    }
+
+
+# --8<-- [end:asked]

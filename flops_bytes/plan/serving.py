@@ -1,0 +1,116 @@
+"""How many users does a model serve, how fast, in which formats? What the planner answers with --task serve: bounds."""
+
+# --8<-- [start:setup]
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flops_bytes.memory import cache_bytes
+from flops_bytes.plan.options import read_gpu, read_shape
+from flops_bytes.serving import Server, bits_per_weight, decode_seconds, plan_serving, prefill_seconds, tokens_that_fit
+from flops_bytes.shapes import Decoder, parameters
+
+BITS = {"16bit": 16.0, "8bit": 8.0, "4bit": bits_per_weight(4, group=32, group_bits=16)}
+WIDTHS = {"16bit": 2, "8bit": 1}
+MOST_GPUS = 1_024
+# --8<-- [end:setup]
+
+
+# --8<-- [start:shared]
+def shares(shape: Decoder) -> list[int]:
+    """Numbers of GPUs that can share each layer: all have as many query heads."""
+    return [gpus for gpus in range(1, min(shape.heads, MOST_GPUS) + 1) if shape.heads % gpus == 0]
+
+
+def shared(shape: Decoder, gpus: int) -> Decoder:
+    """What GPUs hold together: each has a key-value head at least, so with more GPUs heads are repeated."""
+    return replace(shape, kv_heads=gpus * -(-shape.kv_heads // gpus))
+
+
+# --8<-- [end:shared]
+
+
+# --8<-- [start:formats]
+def formats(shape: Decoder, room: float, server: Server, context: int, seconds: float | None) -> list[dict[str, Any]]:
+    """The most users, and how fast, with weights and cache in more or fewer bits."""
+    rows = []
+    for weights, bits in BITS.items():
+        for cache, width in WIDTHS.items():
+            other = server._replace(bits=bits, width=width)
+            found = plan_serving(shape, room, other, context, seconds)
+            rows.append(
+                {
+                    "weights": weights,
+                    "cache": cache,
+                    "weights_bytes": int(sum(parameters(shape).values()) * bits / 8),
+                    "users": found["users"],
+                    "alone_per_second": 1 / decode_seconds(shape, 1, context, other),
+                    "tokens_per_second": found["tokens_per_second"],
+                }
+            )
+    return rows
+
+
+# --8<-- [end:formats]
+
+
+# --8<-- [start:serve]
+def serve(a: Mapping[str, Any]) -> dict[str, Any]:
+    """What serving takes, from options that are read. Raises ValueError that names the option and the mend."""
+    shape, gpu, gpus = read_shape(a), read_gpu(a), a["gpus"]
+    if not gpu.bandwidth_bytes_per_second:
+        raise ValueError("--gpu-bandwidth: serving waits for memory; give its bytes a second, such as 3.35TB")
+    if gpus not in shares(shape):
+        could = ", ".join(str(number) for number in shares(shape))
+        raise ValueError(f"--gpus: {gpus} do not share {shape.heads} heads evenly; choose {could}")
+    if (a["prompt"] or 1) > a["context"]:
+        raise ValueError(f"--prompt: it is longer than the context of {a['context']}; ask for so many tokens or fewer")
+    whole, width = shared(shape, gpus), WIDTHS[a["cache"]]
+    peak = max(gpu.peak_flop_per_second.get(dtype, 0) for dtype in ("bfloat16", "float16"))
+    server = Server(gpus * gpu.bandwidth_bytes_per_second, gpus * peak, BITS[a["weights"]], width)
+    room = gpu.memory_bytes - a["allowance"]  # of one GPU
+    seconds = a["latency"] / 1_000 if a["latency"] else None
+    most = plan_serving(whole, gpus * room, server, a["context"], seconds)
+    users = a["users"] or max(int(most["users"]), 1)
+    token_seconds = decode_seconds(whole, users, a["context"], server)
+    lines = {
+        "weights": int(sum(parameters(whole).values()) * server.bits / 8 / gpus),
+        "cache": users * cache_bytes(whole, a["context"], width) // gpus,
+        "allowance": a["allowance"],
+    }
+    needs_bytes = sum(lines.values())
+
+    def holds(number: int) -> bool:
+        tokens = tokens_that_fit(shared(shape, number), number * room, server.bits, width)
+        return bool(tokens // a["context"] >= (a["users"] or 1))
+
+    rate = users / token_seconds
+    counts = parameters(shape)
+    estimated = {"wire": gpus > 1, "experts": shape.experts > 1}
+    return {
+        "parameters": {"total": sum(counts.values()), "active": sum(parameters(shape, active=True).values())},
+        "memory_bytes": lines | {"total": needs_bytes},
+        "gpu_bytes": gpu.memory_bytes,
+        "fits": needs_bytes <= gpu.memory_bytes,
+        "headroom_bytes": gpu.memory_bytes - needs_bytes,
+        "in_time": not seconds or token_seconds <= seconds,
+        "latency_seconds": seconds,
+        "token_bytes": cache_bytes(whole, 1, width),
+        "user_bytes": cache_bytes(whole, a["context"], width),
+        "users": users,
+        "users_that_fit": most["users_that_fit"],
+        "users_in_time": most["users_in_time"] if seconds else None,
+        "longest_context": tokens_that_fit(whole, gpus * room, server.bits, width) // users,
+        "fewest_gpus": next((number for number in shares(shape) if holds(number)), None),
+        "token_seconds": token_seconds,
+        "each_per_second": 1 / token_seconds,
+        "alone_per_second": 1 / decode_seconds(whole, 1, a["context"], server),
+        "tokens_per_second": rate,
+        "first_token_seconds": prefill_seconds(whole, a["prompt"] or a["context"], server),
+        "money_a_million": 1e6 * gpus * a["price"] / (3_600 * rate) if a["price"] else None,
+        "formats": formats(whole, gpus * room, server, a["context"], seconds),
+        "estimated": [name for name, is_so in estimated.items() if is_so],
+    }
+
+
+# --8<-- [end:serve]

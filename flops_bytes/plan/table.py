@@ -1,0 +1,91 @@
+"""An answer of the planner as lines of a terminal: what, and how much."""
+
+# --8<-- [start:setup]
+from collections.abc import Iterator
+from typing import Any
+
+
+def gib(size: float) -> str:
+    return f"{round(size / 2**30, 2) + 0.0:,.2f} GiB"  # + 0.0: not −0.00
+
+
+def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
+    """The bytes of a GPU, line by line, and whether it has as many."""
+    yield from ((f"  {line}", gib(size)) for line, size in found["memory_bytes"].items() if size and line != "total")
+    yield what, gib(found["memory_bytes"]["total"])
+    verdict = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
+    yield "it has", f"{gib(found['gpu_bytes'])}: {verdict.format(gib(abs(found['headroom_bytes'])))}"
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:training]
+def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer to --task train."""
+    counts = found["parameters"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
+    yield from room(found, f"a GPU, at {found['peaks_at']}")
+    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
+        yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
+    for stage, size in found["zero_bytes"].items():
+        yield f"with ZeRO {stage}", gib(size)
+    for name, flops in found["flops_a_token"].items():
+        again = f", of these again {flops['again']:.4g}" if flops["again"] else ""
+        yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
+    assumed = ", assumed" if found["mfu_is_assumed"] else ""
+    yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
+    rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
+    yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
+    if wire := found["wire"]:
+        hidden = "hidden behind products" if wire["hidden"] else "longer than a step"
+        yield "sent by a GPU a step", f"{gib(wire['bytes'])}, {wire['seconds']:.3g} s over {wire['link']}: {hidden}"
+        yield "  products hide it from", f"{wire['tokens']:,.0f} tokens of a micro-batch"
+    if text := found["text"]:
+        measured = f"{text['language']}, measured with {text['vocab']:,} tokens" if text["vocab"] else "as given"
+        yield "text", f"{text['bytes']:,} B at {text['bytes_a_token']:.4g} bytes a token ({measured})"
+    if found["tokens"]:
+        price = f", {found['money']:,.0f} to pay" if found["money"] else ""
+        days = f"{found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours"
+        yield "training", f"{found['tokens']:,} tokens, {days}{price}"
+    alone = gib(found["checkpoint_weights_bytes"])
+    yield "checkpoint", f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
+    for rung in [] if found["fits"] else found["ladder"]:
+        cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
+        cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
+        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {'fits' if rung['fits'] else 'not yet'}"
+    if found["estimated"]:
+        yield "estimated, not counted", ", ".join(found["estimated"])
+
+
+# --8<-- [end:training]
+
+
+# --8<-- [start:serving]
+def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer to --task serve."""
+    counts = found["parameters"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
+    yield from room(found, f"a GPU, {found['users']:,} users")
+    yield "keys and values", f"{found['token_bytes']:,} B a token, {gib(found['user_bytes'])} a user"
+    yield "users that fit", f"{found['users_that_fit']:,}"
+    if found["latency_seconds"]:
+        late = "" if found["in_time"] else f"; a token takes {1e3 * found['token_seconds']:.4g} ms, too long"
+        yield "users in time", f"{found['users_in_time']:,}{late}"
+    yield "longest context", f"{found['longest_context']:,}"
+    yield "fewest GPUs", f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else "none"
+    alone = f"for one user alone {1e3 / found['alone_per_second']:.4g} ms"
+    yield "a token, at least", f"{1e3 * found['token_seconds']:.4g} ms; {alone}"
+    yield "tokens/s, at most", f"{found['each_per_second']:,.4g} for each, {found['tokens_per_second']:,.4g} for all"
+    yield "first token, at least", f"{found['first_token_seconds']:.4g} s"
+    if found["money_a_million"]:
+        yield "a million tokens", f"{found['money_a_million']:,.3g} to pay, at least"
+    for row in found["formats"]:
+        size = f"{gib(row['weights_bytes'])}, {row['users']:,} users"
+        rates = f"{row['alone_per_second']:,.4g} tokens/s for one alone, {row['tokens_per_second']:,.4g} for all"
+        yield f"weights {row['weights']}, cache {row['cache']}", f"{size}, {rates}"
+    if found["estimated"]:
+        yield "left out, or estimated", ", ".join(found["estimated"])
+
+
+# --8<-- [end:serving]

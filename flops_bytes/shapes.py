@@ -1,0 +1,199 @@
+"""The shape of a decoder and its parameters; shapes that people train, by name or by their config.json."""
+
+# --8<-- [start:shape]
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The shape of a decoder-only transformer, from which all counts follow."""
+
+    layers: int  # L
+    d_model: int  # d
+    heads: int  # H, of queries
+    kv_heads: int  # G, of keys and values
+    head_dim: int  # Q
+    d_ff: int  # f
+    vocab: int  # V
+    positions: int = 0  # learned position embeddings; 0: positions are rotated in, without parameters
+    tied: bool = False  # the head is the embedding's matrix
+    gated: bool = True  # three matrices in the MLP (SwiGLU) instead of two
+    biases: bool = False  # of all linear layers but head and router
+    norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
+    experts: int = 1  # MLPs a layer
+    active_experts: int = 1  # of these, how many a token goes through
+    qkv_biases: bool = False  # of queries, keys and values alone (Qwen 2)
+    head_norms: bool = False  # an RMSNorm of each head's queries and keys (Qwen 3)
+
+
+# --8<-- [end:shape]
+
+
+# --8<-- [start:parameters]
+def parameters(shape: Decoder, active: bool = False) -> dict[str, int]:
+    """Parameters by component; with `active`, those that one token passes through."""
+    d, f, L, V = shape.d_model, shape.d_ff, shape.layers, shape.vocab
+    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    bias, norm, matrices = int(shape.biases), d * (1 + shape.norm_shift), 2 + shape.gated
+    expert = matrices * d * f + bias * ((matrices - 1) * f + d)
+    return {
+        "embedding": V * d,
+        "positions": shape.positions * d,
+        "qkv": L * (d + max(bias, shape.qkv_biases)) * (wide + 2 * narrow),
+        "out": L * (wide + bias) * d,
+        "mlp": L * expert * (shape.active_experts if active else shape.experts),
+        "router": L * d * shape.experts if shape.experts > 1 else 0,
+        "norms": L * (2 * norm + 2 * shape.head_dim * shape.head_norms) + norm,
+        "head": 0 if shape.tied else V * d,
+    }
+
+
+# --8<-- [end:parameters]
+
+
+# --8<-- [start:shapes]
+def gpt2(d_model: int, layers: int, heads: int) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=d_model // heads,
+        d_ff=4 * d_model,
+        vocab=50_257,
+        positions=1_024,
+        tied=True,
+        gated=False,
+        biases=True,
+        norm_shift=True,
+    )
+
+
+def llama(d_model: int, layers: int, heads: int, d_ff: int, head_dim: int = 128, tied: bool = False) -> Decoder:
+    return Decoder(
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        kv_heads=8,
+        head_dim=head_dim,
+        d_ff=d_ff,
+        vocab=128_256,
+        tied=tied,
+    )
+
+
+GPT2_SMALL = gpt2(768, 12, 12)
+GPT2_MEDIUM = gpt2(1_024, 24, 16)
+GPT2_LARGE = gpt2(1_280, 36, 20)
+GPT2_XL = gpt2(1_600, 48, 25)
+LLAMA_3_8B = llama(4_096, 32, 32, 14_336)
+LLAMA_3_70B = llama(8_192, 80, 64, 28_672)
+LLAMA_3_1_405B = llama(16_384, 126, 128, 53_248)
+LLAMA_3_2_1B = llama(2_048, 16, 32, 8_192, head_dim=64, tied=True)
+MISTRAL_7B = replace(llama(4_096, 32, 32, 14_336), vocab=32_000)
+MIXTRAL_8X7B = replace(MISTRAL_7B, experts=8, active_experts=2)
+
+SHAPES = {
+    "gpt2": GPT2_SMALL,
+    "gpt2-medium": GPT2_MEDIUM,
+    "gpt2-large": GPT2_LARGE,
+    "gpt2-xl": GPT2_XL,
+    "llama-3-8b": LLAMA_3_8B,
+    "llama-3-70b": LLAMA_3_70B,
+    "llama-3.1-405b": LLAMA_3_1_405B,
+    "llama-3.2-1b": LLAMA_3_2_1B,
+    "mistral-7b": MISTRAL_7B,
+    "mixtral-8x7b": MIXTRAL_8X7B,
+}
+# --8<-- [end:shapes]
+
+
+# --8<-- [start:config]
+KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
+UNCOUNTED = {  # keys under which a decoder is another one than Decoder describes, unless they hold one of these values
+    "add_cross_attention": (False,),
+    "kv_lora_rank": (),
+    "n_routed_experts": (),
+    "num_experts": (),
+    "partial_rotary_factor": (1, 1.0),
+    "quantization_config": (),
+}
+
+
+def window(config: Mapping[str, Any]) -> int | None:
+    """Tokens that a token attends to, where these are not all before it."""
+    used = config.get("use_sliding_window", config.get("model_type") in ("mistral", "mixtral"))
+    return (config.get("sliding_window") or None) if used else None
+
+
+def short(text: str) -> str:
+    """What somebody wrote, as a message repeats it: its beginning, and the mark that closes it."""
+    return text if len(text) <= 80 else f"{text[:60]}…{text[-1:]}"
+
+
+def quoted(value: Any) -> str:
+    """A value as a message repeats it."""
+    return short(repr(value))
+
+
+def from_config(config: Mapping[str, Any], context: int) -> Decoder:
+    """The shape that a Hugging Face configuration describes (config.json of a decoder), to be run at so many tokens.
+
+    Raises ValueError, by name, for what is missing and what Decoder cannot say.
+    """
+    kind = config.get("model_type")
+    if kind not in KNOWN:
+        raise ValueError(f"--config: model_type {quoted(kind)} is not known; known are {', '.join(KNOWN)}")
+    for key, harmless in UNCOUNTED.items():
+        if config.get(key) not in (None, *harmless):
+            raise ValueError(f"--config: {key} = {quoted(config[key])} is not counted here; plan a model without it")
+
+    def size(key: str, default: int | None = None) -> int:
+        value = config.get(key) if config.get(key) is not None else default
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
+            raise ValueError(f"--config: {key} = {quoted(value)}; a {kind} needs a whole number above 0 there")
+        return value
+
+    def flag(key: str, default: bool) -> bool:
+        value = config.get(key, default)
+        if not isinstance(value, bool):
+            raise ValueError(f"--config: {key} = {quoted(value)}; write true or false")
+        return value
+
+    d, heads = (
+        (size("n_embd"), size("n_head")) if kind == "gpt2" else (size("hidden_size"), size("num_attention_heads"))
+    )
+    if d % heads and config.get("head_dim") is None:
+        raise ValueError(f"--config: {heads} heads do not share {d} features evenly; mend one of the two")
+    if kind == "gpt2":
+        shape = replace(gpt2(d, size("n_layer"), heads), vocab=size("vocab_size"), positions=size("n_positions"))
+        return replace(shape, d_ff=size("n_inner", 4 * d), tied=flag("tie_word_embeddings", True))
+
+    if window(config) and context > (most := size("sliding_window")):
+        raise ValueError(f"--config: sliding_window = {most} is not counted here; ask for --context {most} or less")
+    biased = flag("attention_bias", False)
+    if biased and not (kind == "llama" and flag("mlp_bias", False)):
+        raise ValueError("--config: attention_bias = true is counted here for a llama with mlp_bias = true alone")
+    if flag("mlp_bias", False) and not biased:
+        raise ValueError("--config: mlp_bias = true is counted here with attention_bias = true alone")
+    experts = kind == "mixtral"
+    return Decoder(
+        layers=size("num_hidden_layers"),
+        d_model=d,
+        heads=heads,
+        kv_heads=size("num_key_value_heads", heads if kind == "llama" else None),
+        head_dim=size("head_dim", None if kind == "qwen3" else d // heads),
+        d_ff=size("intermediate_size"),
+        vocab=size("vocab_size"),
+        tied=flag("tie_word_embeddings", False),
+        biases=biased,
+        qkv_biases=kind == "qwen2",
+        head_norms=kind == "qwen3",
+        experts=size("num_local_experts") if experts else 1,
+        active_experts=size("num_experts_per_tok") if experts else 1,
+    )
+
+
+# --8<-- [end:config]

@@ -1,0 +1,245 @@
+"""What several GPUs cost: bytes that a rank holds, bytes on the wire, seconds that they take. Python alone.
+
+Sources: ZeRO, arXiv:1910.02054 (stages, 2Ψ and 3Ψ); Patarasuk and Yuan, 2009, doi:10.1016/j.jpdc.2008.09.002 (the
+ring); PyTorch 2.13 for what DDP, ZeroRedundancyOptimizer and FSDP2 do, which a count on real ranks confirms.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Mapping
+from math import ceil, prod
+from typing import NamedTuple
+
+# --8<-- [end:setup]
+from flops_bytes.adapters import trained_parameters
+from flops_bytes.memory import RECIPES
+from flops_bytes.shapes import Decoder, parameters
+
+# --8<-- [start:stages]
+WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
+STATE_BYTES = 8  # AdamW's two moments
+STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+
+
+def stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, float]:
+    """Bytes that one of n ranks holds, by what they are; a higher stage shards more.
+
+    Stage 0 shards nothing, 1 the optimizer's state, 2 also gradients, 3 also weights.
+    """
+    return {
+        "state": STATE_BYTES * parameters / (ranks if stage >= 1 else 1),
+        "gradients": GRADIENT_BYTES * parameters / (ranks if stage >= 2 else 1),
+        "weights": WEIGHT_BYTES * parameters / (ranks if stage >= 3 else 1),
+    }
+
+
+# --8<-- [end:stages]
+
+
+# --8<-- [start:shard]
+def shard_numbers(shape: tuple[int, ...], ranks: int) -> int:
+    """What a rank holds of a tensor cut along its first dimension, padded."""
+    rows, *rest = shape
+    return ceil(rows / ranks) * prod(rest)
+
+
+def group_numbers(shapes: Mapping[str, tuple[int, ...]], ranks: int) -> tuple[int, int]:
+    """Numbers, padded, of all blocks, and of all else: the root's group of FSDP2."""
+    blocks = others = 0
+    for name, shape in shapes.items():
+        padded = ranks * shard_numbers(shape, ranks)
+        blocks += padded if "blocks." in name else 0
+        others += 0 if "blocks." in name else padded
+    return blocks, others
+
+
+# --8<-- [end:shard]
+
+
+# --8<-- [start:ring]
+ROUNDS = {"allreduce": 2, "allgather": 1, "reduce_scatter": 1}
+
+
+def ring_bytes(payload_bytes: float, ranks: int, collective: str) -> float:
+    """Bytes that each rank sends, and receives, on a ring of n.
+
+    The payload is the whole tensor: what is reduced, or what is there once gathered.
+    """
+    return ROUNDS[collective] * payload_bytes * (ranks - 1) / ranks
+
+
+# --8<-- [end:ring]
+
+
+# --8<-- [start:payload]
+def ddp_payload(numbers: int) -> dict[str, int]:
+    """Bytes handed to the collectives of a step of DDP, gradients in float32."""
+    return {"allreduce": GRADIENT_BYTES * numbers}
+
+
+def zero_payload(numbers: int) -> dict[str, int]:
+    """The same with ZeroRedundancyOptimizer: a rank broadcasts what it has updated."""
+    return ddp_payload(numbers) | {"broadcast": WEIGHT_BYTES * numbers}
+
+
+def fsdp_payload(
+    blocks: int,
+    root: int,
+    reshard: bool = True,
+    gather_bytes: int = WEIGHT_BYTES,
+    reduce_bytes: int = GRADIENT_BYTES,
+) -> dict[str, int]:
+    """The same of FSDP2. Numbers are padded: of all blocks, and of the root's group.
+
+    The root's group is gathered once: it is not resharded between forward and backward.
+    """
+    gathered = (2 if reshard else 1) * blocks + root
+    return {
+        "allgather": gather_bytes * gathered,
+        "reduce_scatter": reduce_bytes * (blocks + root),
+    }
+
+
+# --8<-- [end:payload]
+
+
+# --8<-- [start:peak]
+def fsdp_peak_bytes(
+    blocks: int, root: int, ranks: int, gather_bytes: int = 2, reduce_bytes: int = 4
+) -> dict[str, float]:
+    """FSDP2's bytes a rank when the root's gradients are reduced, without activations.
+
+    Weights and state are in float32. The root's gradients are there twice, whole: as
+    they were made, in the type of the products, and as they are sent.
+    """
+    return {
+        "state": (WEIGHT_BYTES + STATE_BYTES) * (blocks + root) / ranks,
+        "gradients": GRADIENT_BYTES * blocks / ranks,
+        "whole": (gather_bytes + reduce_bytes) * root,
+    }
+
+
+# --8<-- [end:peak]
+
+
+# --8<-- [start:time]
+class Wire(NamedTuple):
+    """What a collective's time is made of."""
+
+    latency_seconds: float
+    bytes_per_second: float  # of one rank, in one direction
+
+    def seconds(self, sent_bytes: float) -> float:
+        """The time in which a rank sends that many bytes."""
+        return self.latency_seconds + sent_bytes / self.bytes_per_second
+
+
+def fit(seconds: Mapping[int, float]) -> Wire:
+    """Latency and bandwidth from times by bytes sent, both positive.
+
+    Noise only ever slows: the fastest message tells the latency, the highest rate the
+    bandwidth.
+    """
+    highest = max(size / time for size, time in seconds.items())
+    return Wire(min(seconds.values()), highest)
+
+
+# --8<-- [end:time]
+
+
+# --8<-- [start:hide]
+LINK_BYTES_PER_SECOND = {  # of one GPU, in one direction
+    "NVLink": 450e9,  # H100 SXM: 900 GB/s in both directions together
+    "400 Gb/s": 400e9 / 8,
+}
+
+
+def tokens_to_hide(
+    flop_per_second: float,
+    bytes_per_second: float,
+    ranks: int,
+    bytes_a_parameter: int = 2,
+    flops_a_parameter: int = 2,
+) -> float:
+    """Tokens a rank with which products take as long as the wire; latency left out.
+
+    By default FSDP's forward pass: 2 FLOPs a parameter and token, 2 bytes gathered.
+    The number of parameters cancels out. Backward there are 4 FLOPs, and other bytes.
+    """
+    wire = bytes_a_parameter * (ranks - 1) / ranks / bytes_per_second
+    return wire * flop_per_second / flops_a_parameter
+
+
+# --8<-- [end:hide]
+
+
+# --8<-- [start:sharding]
+def sharded_bytes(
+    shape: Decoder,
+    at: dict[str, dict[str, int]],
+    recipe: str,
+    gpus: int,
+    zero: int,
+    frozen: bool = False,
+    counts: dict[str, int] | None = None,
+) -> dict[str, dict[str, int]]:
+    """What peak_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
+
+    Layers are gathered and their gradients reduced one by one: one in use, one on its way. Embedding and head stay
+    gathered from the forward pass to the backward pass's end, and so do their gradients (PyTorch's fully_shard).
+    Where weights are frozen, no gradients are reduced but those of adapters, which are small. `counts` is
+    parameters() of the shape, if that is known.
+    """
+    counts = counts or parameters(shape)
+    width = 4 if recipe == "fp32" else 2
+    ends = counts["embedding"] + counts["positions"] + counts["head"]
+    layer = (sum(counts.values()) - ends) // shape.layers
+    head = shape.vocab * shape.d_model
+    split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
+    reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
+    found = {}
+    for moment, lines in at.items():
+        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
+        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
+        found[moment]["gathered"] = width * (ends + 2 * layer) if "weights" in split and moment != "update" else 0
+        if "weights" in split:
+            found[moment]["copies"] = 0  # what is gathered is cast already
+    return found
+
+
+# --8<-- [end:sharding]
+
+
+# --8<-- [start:wire]
+def wire_bytes(
+    shape: Decoder,
+    recipe: str,
+    gpus: int,
+    zero: int,
+    accumulation: int = 1,
+    rank: int = 0,
+    adapted: str = "all",
+    counts: dict[str, int] | None = None,
+) -> float:
+    """Bytes that a GPU sends in a step, and receives, on a ring (Rajbhandari et al. 2020, section 7).
+
+    Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
+    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). `counts`
+    is parameters() of the shape, if that is known.
+    """
+    counts = counts or parameters(shape)
+    width = 4 if recipe == "fp32" else 2
+    trained = trained_parameters(shape, rank, adapted, counts)
+    each = RECIPES["fp32" if rank else recipe]  # adapters are trained in float32
+    if zero == 0:
+        return ring_bytes(each.gradients * trained, gpus, "allreduce")
+    reduced = trained * (each.gradients if rank or zero == 1 else width)
+    times = accumulation if zero > 1 else 1
+    gathered = each.weights * trained
+    if zero == 3:
+        ends = counts["embedding"] + counts["positions"] + counts["head"]
+        blocks = sum(counts.values()) - ends
+        gathered = accumulation * fsdp_payload(blocks, ends, gather_bytes=width)["allgather"]
+    return ring_bytes(times * reduced, gpus, "reduce_scatter") + ring_bytes(gathered, gpus, "allgather")
+
+
+# --8<-- [end:wire]

@@ -1,0 +1,48 @@
+"""The library imports the standard library and itself, and torch only where it is named here: one plans without it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+LIBRARY = ROOT / "flops_bytes"
+NEED_TORCH = {"counter", "generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"}
+MODULES = sorted(LIBRARY.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports, wherever it does, by their whole names."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_nothing_else(path: Path) -> None:
+    others = {name.partition(".")[0] for name in imported(path)} - {*sys.stdlib_module_names, "flops_bytes"}
+    assert others == ({"torch"} if path.stem in NEED_TORCH else set())
+
+
+def test_what_is_not_named_here_imports_without_torch() -> None:
+    names = [name_of(path) for path in MODULES if path.stem not in NEED_TORCH and path.stem != "__main__"]
+    code = f"import importlib, sys; sys.modules['torch'] = None; [importlib.import_module(name) for name in {names}]"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
