@@ -1,7 +1,7 @@
 """A pytest plugin: several processes share the tests in groups, the long ones first, and all are the same tests.
 
-With `-n 2`, the tests of a file stay together, and so do the blocks of a page, in their order. Some files need not; those
-that watch the clock take turns in one group.
+With `-n 2`, the tests of a file stay together, and so do the blocks of a page, in their order. Some files need not be
+kept together; those that watch the clock take turns in one group.
 """
 
 from __future__ import annotations

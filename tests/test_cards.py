@@ -74,6 +74,7 @@ def test_a_link_carries_what_its_wires_do(link: str) -> None:
     for card in LINKS[link].cards:
         found = plan(model="gpt2", gpu=card, gpus=2, recipe="fp32", pairs="causal")["wire"]
         assert (found["link"], found["seconds"]) == (link, pytest.approx(found["bytes"] / (wires * each)))
+        assert found["bytes"] == 4 * 124_439_808  # of two GPUs, each sends half of the float32 gradients twice
 
 
 def test_a_card_has_one_link_and_several_machines_another() -> None:
@@ -87,6 +88,7 @@ def test_a_card_has_one_link_and_several_machines_another() -> None:
     links = {gpus: plan(**asked, gpus=gpus)["wire"] for gpus in (1, 2, 8, 9)}
     assert links.pop(1) is None
     assert [wire and wire["link"] for wire in links.values()] == ["NVLink 4", "NVLink 4", "400 Gb/s"]
+    assert ["sharding" in plan(**asked, gpus=gpus)["estimated"] for gpus in (1, 2)] == [False, True]
     assert plan(model="gpt2", gpu="TPU v5p", gpus=4)["wire"] is None, "nobody says what TPUs send over"
 
 
@@ -98,3 +100,12 @@ def test_serving_reads_memory_as_fast_as_the_card(card: str) -> None:
     server = Server(row.bandwidth_bytes_per_second, peak)
     assert found["token_seconds"] == decode_seconds(LLAMA_3_8B, 1, 1024, server)
     assert found["gpu_bytes"] == row.memory_bytes
+
+
+def test_one_user_is_enough_to_serve_and_a_prompt_may_fill_the_context() -> None:
+    asked = {"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM"}
+    most = plan(**asked, users=1)["longest_context"]  # of one user on one GPU
+    alone = plan(**asked, context=most, prompt=most)
+    assert (alone["users_that_fit"], alone["fewest_gpus"]) == (1, 1)
+    assert plan(**asked, context=most, users=2)["fewest_gpus"] == 2
+    assert plan(**asked, context=most)["first_token_seconds"] == alone["first_token_seconds"]

@@ -171,7 +171,7 @@ def test_chinese_code_that_differs_is_collected(monkeypatch: pytest.MonkeyPatch,
 MISTAKES = {
     "placeholder": ("{{ gpu.large_bytes }}", "{{ gpu.nothing }}", r"page\.md:7: gpu\.nothing cannot be quoted"),
     "section": ("gpu.py:count", "gpu.py:nosuch", r"page\.md:11: snippets/gpu\.py has no section 'nosuch'"),
-    "figure": ("Second", "/// figure | gpu.x\n    alt: x\n///", r"page\.md:7: there is no figures/gpu\.py"),
+    "figure": ("Second", "/// figure | gpu.x\n    alt: x\n///\n\n", r"page\.md:7: there is no figures/gpu\.py"),
     "value": ("gpu.VALUE", "gpu.nothing", r"page\.md:4: gpu\.nothing cannot be quoted"),
     "part of a value": (
         "gpu.VALUE",
