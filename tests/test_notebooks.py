@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
 import traceback
 from functools import cache
