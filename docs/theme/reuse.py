@@ -50,11 +50,11 @@ def on_pre_page(page: Page, config: MkDocsConfig, files: Files) -> Page:
 
 
 def on_serve(server: LiveReloadServer, config: MkDocsConfig, builder: object) -> LiveReloadServer:
-    """Watches the pages without the snippets, which lie behind a link: those are run first, and then looked at."""
+    """Watches the pages, not snippets and library, which lie behind links: those are run first, and then looked at."""
     server.unwatch(config.docs_dir)
     server.watch(config.docs_dir, recursive=False)
     for folder in Path(config.docs_dir).iterdir():
-        if folder.is_dir() and folder.name != "snippets":
+        if folder.is_dir() and folder.name not in ("snippets", "flops_bytes"):
             server.watch(str(folder))
     return server
 
