@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     carry_command.add_argument("--device", help="a folder of measurements/ (default: all of them)")
     for name, metavar, help_text in (
         ("rename", "snippet.value=new", "the value has a new name; a * in its path is any key"),
+        ("silent", "snippet.section", "the section prints no more, and nothing quotes what it printed"),
         ("round", "snippet.value=.3g", "the value, with all it holds, has fewer digits, as format() would write it"),
     ):
         carry_command.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help_text)
@@ -124,7 +125,12 @@ def _compare(book: Book, options: argparse.Namespace) -> int:
 
 
 def _carry(book: Book, options: argparse.Namespace) -> int:
-    how = {"renamed": options.rename, "rounded": options.round, "time_limit": options.time_limit}
+    how = {
+        "renamed": options.rename,
+        "rounded": options.round,
+        "silent": options.silent,
+        "time_limit": options.time_limit,
+    }
     for line in carry(book, options.snippets, options.device, **how):
         print(line, flush=True)
     return 0

@@ -21,6 +21,7 @@ from ledger.record import Record, Records, is_stale
 from ledger.run import Run, resolve, run
 from ledger.units import Plain, is_device_value
 
+SILENT = "prints no more"  # what a note says of a section
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
 
 
@@ -50,17 +51,20 @@ def carry(
     device: str | None = None,
     renamed: Iterable[str] = (),
     rounded: Iterable[str] = (),
+    silent: Iterable[str] = (),
     time_limit: float | None = None,
 ) -> Iterator[str]:
     """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
 
+    What sections printed that are `silent` now (`snippet.section`) goes.
     Raises LedgerError with all that keeps a snippet's records from being carried; those before it are carried then.
     """
     try:
         renames, roundings = read_changes(renamed), read_changes(rounded)
+        silences = read_changes(f"{text}={SILENT}" for text in silent)
     except ValueError as error:
         raise LedgerError([Problem(book.snippets, 0, str(error))]) from None
-    for change in (*renames, *roundings):
+    for change in (*renames, *roundings, *silences):
         if change.snippet not in names:
             message = f"{change.snippet!r} is not among the snippets to be carried: {', '.join(names)}"
             raise LedgerError([Problem(book.snippets, 0, message)])
@@ -74,7 +78,7 @@ def carry(
             yield f"{snippet.name}: no record is stale"
             continue
         fresh = run(snippet, time_limit)
-        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings)]
+        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, silences)]
         carried, problems = {}, []
         for name, record in stale.items():
             path = book.measurements / name / f"{snippet.name}.json"
@@ -89,9 +93,14 @@ def carry(
             yield f"{snippet.name}: carried, {path.parent.name}"
 
 
-def _carried(record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change]) -> Record:
+def _carried(
+    record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change], silences: list[Change]
+) -> Record:
     """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
-    values = copy.deepcopy(record.values)
+    values, printed = copy.deepcopy(record.values), dict(record.outputs)
+    for change in silences:
+        if printed.pop(change.place[0], None) is None:
+            raise ValueError(f"section {change.place[0]!r} printed nothing there, so it cannot be silent now")
     for change in renames:
         for holder, key in _places(values, change.place):
             if change.becomes in holder:
@@ -101,11 +110,11 @@ def _carried(record: Record, new_hash: str, fresh: Run, renames: list[Change], r
         for holder, key in _places(values, change.place):
             holder[key] = _rounded(holder[key], change.becomes)
     reasons = [*moved(values, fresh.values), *_other_shapes([], values, fresh.values)]
-    if record.outputs.keys() != fresh.outputs.keys():
-        theirs, ours = (", ".join(sorted(each)) or "none" for each in (record.outputs, fresh.outputs))
+    if printed.keys() != fresh.outputs.keys():
+        theirs, ours = (", ".join(sorted(each)) or "none" for each in (printed, fresh.outputs))
         reasons.append(f"sections that print: {theirs} there, {ours} here")
-    for section in sorted(record.outputs.keys() & fresh.outputs.keys()):
-        words = [set(WORD.findall(outputs[section])) for outputs in (record.outputs, fresh.outputs)]
+    for section in sorted(printed.keys() & fresh.outputs.keys()):
+        words = [set(WORD.findall(outputs[section])) for outputs in (printed, fresh.outputs)]
         if other := words[0] ^ words[1]:
             reasons.append(f"section {section!r} prints other words: {', '.join(sorted(other))}")
     if reasons:
@@ -114,10 +123,10 @@ def _carried(record: Record, new_hash: str, fresh: Run, renames: list[Change], r
         "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
         "measured_hash": record.hash,
         "confirmed_on": fresh.device["id"],
-        "renamed": {".".join(change.place): change.becomes for change in renames},
+        "renamed": {".".join(change.place): change.becomes for change in (*renames, *silences)},
         "rounded": {".".join(change.place): change.becomes for change in roundings},
     }
-    return dataclasses.replace(record, hash=new_hash, values=values, carried=[*record.carried, note])
+    return dataclasses.replace(record, hash=new_hash, values=values, outputs=printed, carried=[*record.carried, note])
 
 
 def _places(values: Plain, place: list[str]) -> list[tuple[Any, Any]]:

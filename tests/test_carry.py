@@ -190,3 +190,15 @@ def test_a_bad_note_is_refused(path: Path, small_book: Book, mistake: str, capsy
     path.write_text(json.dumps(data | {"carried": [NOTE, note]}))
     assert main(["--root", str(small_book.root), "carry", "good"]) == 1
     assert f"good.json: carried.1: {message}" in capsys.readouterr().err
+
+
+def test_a_section_that_prints_no_more_is_named(carry: Carry, path: Path) -> None:
+    path.write_text(path.read_text().replace("3.0000002,", "3.0000001,"))
+    assert carry('print("steepest", steepest)', "pass", "--silent", "good.count") == (0, "good: carried, far-gpu\n")
+    record = Record.read(path)
+    assert record.outputs == {} and record.carried[-1]["renamed"] == {"count": "prints no more"}
+
+
+def test_a_section_that_printed_nothing_cannot_fall_silent(carry: Carry) -> None:
+    code, said = carry("4 * 8", "8 * 4", "--silent", "good.nosuch")
+    assert code == 1 and "section 'nosuch' printed nothing there" in said
