@@ -115,7 +115,7 @@ $(READY): pyproject.toml .github/constraints.txt
 update:
 	rm -rf .venv && : > .github/constraints.txt
 	$(MAKE) $(READY)
-	$(BIN)/python -m pip freeze | grep -Ev '^(torch|triton|nvidia|cuda|pymdown-extensions|soupsieve)' > .github/constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia|cuda|pymdown-extensions|soupsieve)' > .github/constraints.txt
 	touch $(READY)
 
 clean:
