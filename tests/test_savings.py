@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,7 +73,8 @@ def softmax_in_float32(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
     scores = q.contiguous() @ k.mT / q.shape[3] ** 0.5
-    return scores.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+    result: Tensor = scores.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+    return result
 
 
 class NormedHeads(LlamaBlock):
@@ -91,6 +93,10 @@ class NormedHeads(LlamaBlock):
         h = self.mlp_norm(x)
         change: Tensor = self.down(nn.functional.silu(self.gate(h)) * self.up(h))
         return x + change
+
+
+def step(model: nn.Module, tokens: Tensor) -> None:
+    loss(model, tokens, tokens).backward()
 
 
 def kept_bytes(model: nn.Module) -> int:
@@ -226,7 +232,7 @@ def test_frozen_weights_spare_the_flops_of_their_gradients(adapted: str) -> None
     adapt(model, adapted)
     model.embedding.requires_grad_(True)  # so that the first layer passes a gradient on, as the formula takes it to
     tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")
-    counted = count_flops(lambda: loss(model, tokens, tokens).backward())
+    counted = count_flops(partial(step, model, tokens))
     planned = token_flops(LLAMA, seq_len, rank=RANK, adapted=adapted)
     assert counted == planned["device"] * seq_len
     scores = forward_flops(LLAMA, seq_len)["scores"]
@@ -240,7 +246,7 @@ def test_flops_of_a_token_are_counted_whole() -> None:
         for attend in (flash_each, eager):
             seq_len, model = 24, build(shape, attend)
             tokens = torch.zeros(1, seq_len, dtype=torch.int64, device="meta")
-            counted = count_flops(lambda model=model, tokens=tokens: loss(model, tokens, tokens).backward())
+            counted = count_flops(partial(step, model, tokens))
             assert counted == seq_len * token_flops(shape, seq_len, fused=attend is flash_each)["device"]
     causal, whole = (token_flops(LLAMA, 24, causal, checkpointing="selective")["again"] for causal in (True, False))
     pairs = sum(1 for query in range(24) for key in range(24) if key <= query)

@@ -84,7 +84,11 @@ def test_a_configuration_has_the_parameters_of_its_model(config: dict[str, Any])
 
 
 def test_what_a_configuration_leaves_out_is_what_its_library_takes() -> None:
-    for config in ({k: v for k, v in SMALL.items() if "key_value" not in k} | {"model_type": "llama"}, GPT2):
+    configs: list[dict[str, Any]] = [
+        {k: v for k, v in SMALL.items() if "key_value" not in k} | {"model_type": "llama"},
+        GPT2,
+    ]
+    for config in configs:
         theirs = CONFIG_MAPPING[config["model_type"]](**{k: v for k, v in config.items() if k != "model_type"})
         assert from_config(config, 16) == from_config(theirs.to_dict(), 16)
     assert (
