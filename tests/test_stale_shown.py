@@ -74,7 +74,9 @@ def texts(small_book: Book, request: pytest.FixtureRequest) -> dict[str, str]:
     html = Markdown(extensions=extensions).convert(PAGE)
     found = list(parts(Page(open_source(small_book, device, local=False), language), page, "https://s/"))
     said = {"title": "t", "address": "a", "device": "d"}
-    cells = json.loads(notebook(small_book, found, language, {"good"}, **said) or "")["cells"]
+    cells = json.loads(
+        notebook(small_book, found, language, {small_book.snippets / "good.py"}, library="", **said) or ""
+    )["cells"]
     return {"html": html, "text": markdown(found), "notebook": "\n".join("".join(cell["source"]) for cell in cells)}
 
 
