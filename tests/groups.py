@@ -47,7 +47,7 @@ def length(nodeid: str) -> int:
     return LONG.get(group, 2 if group.endswith(".md") else 1)
 
 
-class Groups(LoadScopeScheduling):
+class Groups(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]
     """xdist's own `loadgroup` takes a group from a suffix of the test's name, and pytest 9.2 lets nobody add one."""
 
     def _split_scope(self, nodeid: str) -> str:

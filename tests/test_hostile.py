@@ -317,7 +317,8 @@ def test_a_link_keeps_its_address_and_ends_with_it(small_book: Book) -> None:
 
 def test_a_hidden_text_equals_what_the_record_says() -> None:
     text = Text("x * y_z")
-    assert text == "x * y_z" and text != "x * y" and {text: 1}["x * y_z"] == 1
+    found: dict[str, int] = {text: 1}
+    assert text == "x * y_z" and text != "x * y" and found["x * y_z"] == 1
     assert text in ("x * y_z",) and {"x * y_z": 1}[text] == 1
     assert f"{text}" == "".join([text]) == hide("x * y_z") != "x * y_z"
     assert inert("NVIDIA H100 80GB HBM3, 2.13 (R) a_b-c") == "NVIDIA H100 80GB HBM3, 2.13 (R) a_b-c"
