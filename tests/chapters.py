@@ -176,7 +176,7 @@ def library() -> Path:
     """A folder with the library, as its wheel holds it: what the first cell of a notebook installs."""
     folder = Path(tempfile.mkdtemp(prefix="library-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    wheel = build_wheel(Book(ROOT), folder)
+    wheel = build_wheel(Book(Path(__file__).parent.parent), folder)  # also where a test has another book at ROOT
     assert wheel
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])

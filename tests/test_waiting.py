@@ -129,11 +129,10 @@ beside = sorted(path.name for path in pathlib.Path.cwd().iterdir())
 ```
 //// recorded | gpu.measured_bytes
 ```python
-assert hidden == [1, 2] and beside == ["gpu.py"]
+assert hidden == [1, 2] and beside == []
 ```
 ////
 ```python
-import gpu
 hidden
 ```
 """
