@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("round", "snippet.value=.3g", "the value, with all it holds, has fewer digits, as format() would write it"),
     ):
         carry_command.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help_text)
-    carry_command.add_argument("--time-limit", type=float, metavar="SECONDS", help="for one snippet")
+    carry_command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="for one snippet")
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
     check = commands.add_parser("check", help=help_text, description=help_text)
     check.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")

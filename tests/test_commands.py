@@ -81,10 +81,13 @@ def test_a_snippet_that_is_edited_while_it_runs_is_not_recorded(
     assert not (local_folder(small_book) / "own.json").exists()
 
 
+@pytest.mark.parametrize("command", ["run", "carry good"])
 @pytest.mark.parametrize("limit", ["inf", "nan", "-1", "0", "1e300", "soon", "9" * 500])
-def test_a_time_limit_that_is_none_is_refused(small_book: Book, limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_limit_that_is_none_is_refused(
+    small_book: Book, command: str, limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        ledger(small_book, "run", f"--time-limit={limit}")
+        ledger(small_book, *command.split(), f"--time-limit={limit}")
     assert caught.value.code == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert "--time-limit" in told and "is no time limit; give seconds above 0, up to 604800 (a week)" in told

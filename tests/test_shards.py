@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -23,6 +22,7 @@ from flops_bytes.models import GPT2 as GPT2Model
 from flops_bytes.models import Llama, build, loss
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
+from flops_bytes.ranks import Collectives
 from flops_bytes.shapes import SHAPES as NAMED
 from flops_bytes.shapes import Decoder
 from flops_bytes.sharding import (
@@ -42,7 +42,6 @@ from flops_bytes.sharding import (
     wire_bytes,
     zero_payload,
 )
-from flops_bytes.trace import tensors_in
 from tests.test_peak_lines import BYTE_16, GPT2, LLAMA, TOKENS, Moments, norm_kernel, one_kernel
 
 RANKS = 4
@@ -89,19 +88,8 @@ def test_a_stage_splits_its_lines_and_makes_whole_what_it_uses(shape: Decoder, r
             assert at[moment] == expected
 
 
-class Collectives(Moments):
-    """Notes what is handed to each collective: its largest tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.payload_bytes = Counter[str]()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        tensors = tensors_in((args, kwargs))
-        if func.namespace == "c10d" and tensors:
-            name = func._opname.strip("_").removesuffix("_base")
-            self.payload_bytes[name] += max(tensor.nbytes for tensor in tensors)
-        return super().__torch_dispatch__(func, types, args, kwargs)
+class Counted(Collectives, Moments):
+    """Payloads as the ranks' own tracer notes them, and the most bytes of each moment."""
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +100,9 @@ def group() -> Iterator[Any]:
     dist.destroy_process_group()
 
 
-def simulate(shape: Decoder, mesh: Any, policy: MixedPrecisionPolicy, reshard: bool = True) -> Collectives:
+def simulate(shape: Decoder, mesh: Any, policy: MixedPrecisionPolicy, reshard: bool = True) -> Counted:
     """A step of one rank, with AdamW's moments beside it; the weights are kept in float32."""
-    trace = Collectives()
+    trace = Counted()
 
     def begins(moment: str) -> Callable[..., None]:
         return lambda module, inputs, *output: (
