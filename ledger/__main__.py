@@ -148,7 +148,7 @@ def _check(book: Book, options: argparse.Namespace) -> int:
     stamp = book.code_stamp() + book.stamp(*sources, *(() if options.committed else (".cache/runs/*/*.json",)))
     if book.is_done(what, stamp):
         return 0
-    from ledger.fill.check import check  # needs Markdown, which a machine that only records lacks
+    from ledger.site.check import check  # needs Markdown, which a machine that only records lacks
 
     problems = check(book, local=not options.committed)
     for problem in problems:
@@ -161,7 +161,7 @@ def _check(book: Book, options: argparse.Namespace) -> int:
 
 
 def _bundle(book: Book, options: argparse.Namespace) -> int:
-    from ledger.fill.bundle import LANGUAGES, bundle
+    from ledger.site.bundle import LANGUAGES, bundle
 
     bundle(book, options.site, options.address, not options.committed, options.language or LANGUAGES)
     return 0

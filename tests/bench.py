@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import psutil
 
 from ledger.book import Book
-from ledger.fill.quote import open_source
+from ledger.site.quote import open_source
 from tests.conftest import free_port
 
 ROOT = Path(__file__).parent.parent

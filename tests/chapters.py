@@ -26,12 +26,12 @@ from pytest_markdown_docs.definitions import FenceTestDefinition
 from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 
 from ledger.book import Book
-from ledger.fill.bundle import embedded_in
-from ledger.fill.chapter import Chapter, Fence, Waiting, shown
-from ledger.fill.notebook import set_up
-from ledger.fill.quote import Source, open_source
-from ledger.fill.wheel import build_wheel
 from ledger.run import start_server
+from ledger.site.bundle import embedded_in
+from ledger.site.chapter import Chapter, Fence, Waiting, shown
+from ledger.site.notebook import set_up
+from ledger.site.quote import Source, open_source
+from ledger.site.wheel import build_wheel
 from tests.blocks import run_blocks
 
 ROOT = Path(__file__).parent.parent

@@ -26,10 +26,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
-from ledger.fill.bundle import bundle
-from ledger.fill.check import configured_device
 from ledger.record import Record
 from ledger.run import run
+from ledger.site.bundle import bundle
+from ledger.site.check import configured_device
 from ledger.snippet import Snippet
 from ledger.units import is_device_value
 

@@ -1,4 +1,4 @@
-"""A machine with Python and torch alone runs, records and compares; only ledger/fill needs Markdown."""
+"""A machine with Python and torch alone runs, records and compares; only ledger/site needs Markdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
 def _missing_on_a_bare_machine(path: Path) -> set[str]:
     names = set(_imported(ast.parse(path.read_text(encoding="utf-8")).body))
     bare = {*sys.stdlib_module_names, "torch", "ledger"}
-    return {name for name in names if name.partition(".")[0] not in bare or name.startswith("ledger.fill")}
+    return {name for name in names if name.partition(".")[0] not in bare or name.startswith("ledger.site")}
 
 
 @pytest.mark.parametrize("path", sorted(LEDGER.glob("*.py")), ids=lambda path: path.stem)

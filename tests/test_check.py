@@ -12,11 +12,11 @@ from markdown import Markdown
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.chapter import KINDS, Chapter
-from ledger.fill.check import check
 from ledger.record import Record
 from ledger.run import run
+from ledger.site import makeExtension
+from ledger.site.chapter import KINDS, Chapter
+from ledger.site.check import check
 from ledger.snippet import Snippet
 from tests.conftest import GOOD_PAGE
 

@@ -13,9 +13,9 @@ from markdown import Markdown
 from playwright.sync_api import Page, expect
 
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.quote import Quote, open_source
 from ledger.record import Record
+from ledger.site import makeExtension
+from ledger.site.quote import Quote, open_source
 from ledger.snippet import Snippet
 from tests.conftest import ROOT, serve
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ledger.fill.chapter import Chapter
-from ledger.fill.check import configured_device
-from ledger.fill.quote import QuoteError, Values, open_source
+from ledger.site.chapter import Chapter
+from ledger.site.check import configured_device
+from ledger.site.quote import QuoteError, Values, open_source
 from tests.test_series import BOOK
 
 FILE = Path(__file__).with_name("claims.toml")

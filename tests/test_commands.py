@@ -19,8 +19,8 @@ from markdown import Markdown
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.fill import makeExtension
 from ledger.record import Record, local_folder
+from ledger.site import makeExtension
 from ledger.units import Plain
 
 ROOT = Path(__file__).parent.parent

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ledger.book import Book
-from ledger.fill import makeExtension
 from ledger.record import Record, Records
+from ledger.site import makeExtension
 from tests.conftest import MADE_UP, MADE_UP_NAME, PUBLISHED, ROOT, Served
 
 CHAPTER = "storage-and-strides/"

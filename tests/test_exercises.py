@@ -9,8 +9,8 @@ import math
 
 import pytest
 
-from ledger.fill.check import configured_device
-from ledger.fill.quote import Values, open_source
+from ledger.site.check import configured_device
+from ledger.site.quote import Values, open_source
 from tests.test_series import BOOK
 
 H100, A100 = 989.4e12, 312e12  # FLOP/s in bf16

@@ -27,9 +27,9 @@ from figures import (
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
-from ledger.fill.chapter import Chapter
-from ledger.fill.page import Page
-from ledger.fill.quote import open_source
+from ledger.site.chapter import Chapter
+from ledger.site.page import Page
+from ledger.site.quote import open_source
 
 BOOK = Book(Path(__file__).parent.parent)
 UNITS = {

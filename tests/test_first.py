@@ -17,11 +17,11 @@ from mkdocs.utils.yaml import yaml_load
 from playwright.sync_api import Page, expect
 
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.bundle import Texts
-from ledger.fill.others import move
-from ledger.fill.quote import Quote, Source, open_source
 from ledger.record import LOCAL, Record, local_folder
+from ledger.site import makeExtension
+from ledger.site.bundle import Texts
+from ledger.site.others import move
+from ledger.site.quote import Quote, Source, open_source
 from ledger.snippet import Snippet
 from tests.conftest import ROOT, serve
 
@@ -180,7 +180,7 @@ def test_a_preview_opens_with_this_machine(tmp_path: Path) -> None:
 def test_the_command_for_a_preview_says_so_and_only_it(monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     def first() -> object:
         with (ROOT / config).open(encoding="utf-8") as file:
-            return yaml_load(file)["markdown_extensions"]["ledger.fill"]["first_device"]
+            return yaml_load(file)["markdown_extensions"]["ledger.site"]["first_device"]
 
     def run_by(target: str) -> list[str]:
         told = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ import pytest
 
 from figures.formulas import GROUPS, Formula, ratio
 from ledger.book import Book
-from ledger.fill.chapter import INCLUDE, Chapter
+from ledger.site.chapter import INCLUDE, Chapter
 from ledger.snippet import Snippet
 
 BOOK = Book(Path(__file__).parent.parent)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from figures.formulas import GROUPS, Formula
-from ledger.fill.check import configured_device
-from ledger.fill.quote import Quote, Values, open_source
+from ledger.site.check import configured_device
+from ledger.site.quote import Quote, Values, open_source
 from ledger.units import unit_of_path
 from tests.test_series import BOOK, alike
 

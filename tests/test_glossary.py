@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections import Counter
@@ -15,12 +14,12 @@ from markdown import Markdown
 from playwright.sync_api import Browser, Page, expect
 
 from ledger.book import Book
-from ledger.fill.chapter import Chapter
+from ledger.site.chapter import Chapter
+from ledger.site.terms import Entry, read
 
 BOOK = Book(Path(__file__).parent.parent)
-TERMS: Any = importlib.import_module("docs.theme.terms")  # mypy knows it by another name
 GLOSSARY = {language: BOOK.docs / language / "glossary.md" for language in ("en", "zh")}
-ENTRIES = {language: TERMS.read(path) for language, path in GLOSSARY.items()}
+ENTRIES = {language: read(path) for language, path in GLOSSARY.items()}
 
 
 # The page
@@ -105,9 +104,9 @@ def markdown(tmp_path: Path) -> Markdown:
     ]
     options: dict[str, dict[str, Any]] = {
         "pymdownx.arithmatex": {"generic": True},
-        "docs.theme.terms": {"glossary": str(path)},
+        "ledger.site.terms": {"glossary": str(path)},
     }
-    return Markdown(extensions=[*names, "docs.theme.terms"], extension_configs=options)
+    return Markdown(extensions=[*names, "ledger.site.terms"], extension_configs=options)
 
 
 def marked(html: str) -> list[tuple[str, ...]]:
@@ -136,7 +135,7 @@ def test_a_term_is_found_in_every_form(markdown: Markdown) -> None:
 
 
 def test_a_chinese_term_tells_its_english_name() -> None:
-    entry = TERMS.Entry("视图", "views", "strides", "view", "view (of a tensor), views", "一种 `走法`。")
+    entry = Entry("视图", "views", "strides", "view", "view (of a tensor), views", "一种 `走法`。")
     assert entry.tooltip == "view：一种 走法。"
 
 

@@ -15,12 +15,12 @@ from markdown import Markdown
 
 from ledger.__main__ import main
 from ledger.book import Book, LedgerError
-from ledger.fill import makeExtension
-from ledger.fill.check import check
-from ledger.fill.page import Page
-from ledger.fill.plain import markdown, parts
-from ledger.fill.quote import open_source
 from ledger.record import MAX_RECORD_BYTES, Record, Records
+from ledger.site import makeExtension
+from ledger.site.check import check
+from ledger.site.page import Page
+from ledger.site.plain import markdown, parts
+from ledger.site.quote import open_source
 from ledger.snippet import Snippet
 from ledger.text import Text, hide, inert, link
 

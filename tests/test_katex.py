@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import html
-import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ledger.site.math import typeset
+
 ROOT = Path(__file__).parent.parent
-TYPESET: Any = importlib.import_module("docs.theme.typeset")  # mypy knows it by another name
 AT_ONCE = 4  # without its mend, two of three such processes never ended on a busy machine
 
 
 def test_a_formula_is_set() -> None:
-    assert "<msup>" in TYPESET.typeset("x^2", display=False)
-    assert ['display="block"' in TYPESET.typeset("x^2", display=display) for display in (True, False)] == [True, False]
+    assert "<msup>" in typeset("x^2", display=False)
+    assert ['display="block"' in typeset("x^2", display=display) for display in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -32,23 +31,21 @@ def test_a_formula_is_set() -> None:
     ],
 )
 def test_a_formula_is_written_as_browsers_draw_it(tex: str, shown: str) -> None:
-    assert shown in TYPESET.typeset(tex, display=False)
+    assert shown in typeset(tex, display=False)
 
 
 def test_no_formula_carries_what_no_browser_shows() -> None:
-    assert not {"annotation", "semantics", "xmlns", "span"} & set(
-        re.findall(r"\w+", TYPESET.typeset("x^2", display=False))
-    )
+    assert not {"annotation", "semantics", "xmlns", "span"} & set(re.findall(r"\w+", typeset("x^2", display=False)))
 
 
 def test_an_alphabet_that_no_browser_draws_is_named() -> None:
     with pytest.raises(ValueError, match="no letters in fraktur"):
-        TYPESET.typeset(r"\mathfrak{g}", display=False)
+        typeset(r"\mathfrak{g}", display=False)
 
 
 def test_the_font_has_every_character_of_the_formulas(site: Path) -> None:
-    """Upright letters are the text's own; `docs/theme/math/make.py` cuts the font to characters.txt."""
-    had = set((ROOT / "docs/theme/math/characters.txt").read_text(encoding="utf-8").split())
+    """Upright letters are the text's own; `ledger/site/font/make.py` cuts the font to characters.txt."""
+    had = set((ROOT / "ledger/site/font/characters.txt").read_text(encoding="utf-8").split())
     used = set()
     for path in site.rglob("*.html"):
         for formula in re.findall(r"<math.*?</math>", path.read_text(encoding="utf-8"), re.DOTALL):
@@ -59,11 +56,11 @@ def test_the_font_has_every_character_of_the_formulas(site: Path) -> None:
 
 def test_what_is_no_formula_is_named() -> None:
     with pytest.raises(ValueError, match=r"KaTeX cannot set \$\\nosuch\$: .*Undefined control sequence"):
-        TYPESET.typeset(r"\nosuch", display=False)
+        typeset(r"\nosuch", display=False)
 
 
 def test_a_process_that_set_a_formula_ends() -> None:
-    code = "from docs.theme.typeset import typeset; typeset('x^2', display=False)"
+    code = "from ledger.site.math import typeset; typeset('x^2', display=False)"
     processes = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(AT_ONCE)]
     try:
         assert [process.wait(timeout=30) for process in processes] == [0] * AT_ONCE

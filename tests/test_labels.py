@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ledger.fill.chapter import Chapter
+from ledger.site.chapter import Chapter
 from tests.test_series import BLOCKS, BOOK, gain
 
 CHINESE = {

@@ -107,7 +107,7 @@ def test_a_cell_that_fails_fails_the_build(tmp_path: Path, body: str, passes: bo
         "docs_dir": str(docs),
         "hooks": [],
         "theme": {"custom_dir": str(ROOT / "docs" / "theme")},
-        "markdown_extensions": {"docs.theme.labs": {"root": str(tmp_path)}},
+        "markdown_extensions": {"ledger.site.labs": {"root": str(tmp_path)}},
         "nav": ["index.md", "labs/good-or-bad.ipynb"],
     }
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(config))

@@ -12,9 +12,9 @@ import pytest
 from markdown import Markdown
 
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.chapter import Chapter
 from ledger.record import Record
+from ledger.site import makeExtension
+from ledger.site.chapter import Chapter
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted({path.relative_to(BOOK.docs / path.relative_to(BOOK.docs).parts[0]) for path in BOOK.chapters()})

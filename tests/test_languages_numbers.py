@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book import Book
-from ledger.fill.chapter import INLINE, Chapter
+from ledger.site.chapter import INLINE, Chapter
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted(path.name for path in (BOOK.docs / "en").glob("*.md"))

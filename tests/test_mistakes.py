@@ -21,14 +21,14 @@ CONFIG = f"""\
 site_name: Small
 docs_dir: docs/en
 theme: material
-hooks: [{ROOT}/docs/theme/reuse.py, {ROOT}/docs/theme/mistakes.py]
+hooks: [{ROOT}/ledger/site/reuse.py, {ROOT}/ledger/site/mistakes.py]
 plugins: {{ search: {{}} }}
 markdown_extensions:
   pymdownx.superfences: {{}}
   pymdownx.snippets: {{ base_path: ["."], check_paths: true, dedent_subsections: true }}
   pymdownx.arithmatex: {{ generic: true }}
-  docs.theme.typeset: {{}}
-  ledger.fill: {{ default_device: none, language: en, local: LOCAL }}
+  ledger.site.math: {{}}
+  ledger.site: {{ default_device: none, language: en, local: LOCAL }}
 """
 DRAWING = "\n/// figure | small.drawing\n    alt: A drawing.\n///\n"
 

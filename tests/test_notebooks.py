@@ -17,7 +17,7 @@ import nbformat
 import pytest
 
 from ledger.book import Book
-from ledger.fill.chapter import Chapter
+from ledger.site.chapter import Chapter
 from tests.chapters import expand, library, published, write_files
 from tests.conftest import ROOT
 from tests.test_site import Page

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from out_of_memory import decode, sizes
+
+from planner.out_of_memory import decode, sizes
 
 # Raised by 2.11.0 with PyTorch's own allocator.
 NEWEST = """CUDA out of memory. Tried to allocate 500.00 GiB. GPU 0 has a total capacity of 140.40 GiB of which

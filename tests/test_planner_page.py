@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import runpy
@@ -14,11 +13,10 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from planner import words
 from tests.conftest import ROOT
 from tests.test_plan import REFUSED
 
-PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
-words = PLANNER.words
 EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan_examples.py"))
 
 

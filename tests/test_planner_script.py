@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import random
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import plan_page
 import pytest
 from py_mini_racer import MiniRacer
 
@@ -18,10 +16,9 @@ from flops_bytes.gpus import GPUS, TPUS
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS
 from flops_bytes.shapes import SHAPES
-
-PLANNER: Any = importlib.import_module("docs.theme.planner")  # mypy knows it by another name
-TRANSLATE: Any = importlib.import_module("docs.theme.translate")
-engine, translate, TranslationError = PLANNER.engine, TRANSLATE.translate, TRANSLATE.TranslationError
+from planner import engine
+from planner.answer import answer, recomputing
+from planner.translate import TranslationError, translate
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost.
 BRIDGE = """
@@ -71,8 +68,8 @@ def tell(value: Any) -> Any:
 
 def answered(fields: dict[str, str]) -> Any:
     try:
-        asked = [plan_page.answer] if fields.get("task") == "serve" else [plan_page.answer, plan_page.recomputing]
-        return [tell(answer(fields)) for answer in asked]
+        asked = [answer] if fields.get("task") == "serve" else [answer, recomputing]
+        return [tell(each(fields)) for each in asked]
     except ValueError as error:
         return str(error)
 

@@ -21,7 +21,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 JOBS: dict[str, Any] = workflow("publish.yml")["jobs"]
-TEMPLATE = (ROOT / "docs/theme/main.html").read_text(encoding="utf-8")
+TEMPLATE = (ROOT / "docs/overrides/main.html").read_text(encoding="utf-8")
 
 
 def git(*arguments: str, at: Path) -> str:

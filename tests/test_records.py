@@ -14,9 +14,9 @@ import pytest
 
 from ledger.book import Book, LedgerError
 from ledger.compare import moved
-from ledger.fill import makeExtension
 from ledger.record import Record, Records, is_stale
 from ledger.run import run
+from ledger.site import makeExtension
 from ledger.snippet import Snippet
 from ledger.units import is_device_value
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from material.plugins.search.plugin import SearchIndex
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
@@ -18,22 +17,21 @@ from mkdocs.structure.pages import Page
 
 from ledger.__main__ import main
 from ledger.book import Book
+from ledger.site.reuse import on_serve
 
 ROOT = Path(__file__).parent.parent
-REUSE: Any = importlib.import_module("docs.theme.reuse")  # mypy knows it by another name
-INDEX: Any = importlib.import_module("material.plugins.search.plugin").SearchIndex
 CONFIG = f"""\
 site_name: Small
 docs_dir: docs/en
 strict: true
 theme: material
-hooks: [{ROOT}/docs/theme/reuse.py]
+hooks: [{ROOT}/ledger/site/reuse.py]
 plugins: {{ search: {{}} }}
 markdown_extensions:
   pymdownx.superfences: {{}}
   pymdownx.snippets: {{ base_path: ["."], check_paths: true, dedent_subsections: true }}
   attr_list: {{}}
-  ledger.fill: {{ default_device: none, language: en, local: LOCAL }}
+  ledger.site: {{ default_device: none, language: en, local: LOCAL }}
 """
 FIGURE = "def drawing(values, labels):\n    return f'<svg>{values[\"good.sizes.small\"]}</svg>'\n"
 OTHER = """\
@@ -160,8 +158,8 @@ def test_what_search_knows_of_a_notebook_is_kept(project: Book, monkeypatch: pyt
         indexed.append(page.file.src_uri)
         original(self, section, toc, url, page)
 
-    original = INDEX.create_entry_for_section
-    monkeypatch.setattr(INDEX, "create_entry_for_section", create)
+    original = SearchIndex.create_entry_for_section
+    monkeypatch.setattr(SearchIndex, "create_entry_for_section", create)
     first = lab("# Lab")
     assert "lab.ipynb" in indexed
     assert lab("# Lab") == first and indexed == []
@@ -173,7 +171,7 @@ def test_a_preview_waits_for_snippets_to_be_run(project: Book) -> None:
     (docs / "labs").mkdir()
     server = LiveReloadServer(lambda: None, "127.0.0.1", 0, "site")
     server.watch(str(docs))
-    REUSE.on_serve(server, load_config("mkdocs.yml"), None)
+    on_serve(server, load_config("mkdocs.yml"), None)
     watched = {Path(path).name: watch.is_recursive for path, watch in server._watch_refs.items()}
     server.server_close()
     assert watched == {"en": False, "labs": True, "measurements": True}

@@ -21,9 +21,9 @@ import pytest
 
 from figures.axes import Axes, Names
 from ledger.book import Book
-from ledger.fill.chapter import Chapter
-from ledger.fill.check import configured_device
-from ledger.fill.quote import Values, open_source
+from ledger.site.chapter import Chapter
+from ledger.site.check import configured_device
+from ledger.site.quote import Values, open_source
 
 BOOK = Book(Path(__file__).parent.parent)
 BLOCKS = {

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 import pytest
 
 from ledger.book import Book
-from ledger.fill.chapter import Chapter
+from ledger.site.chapter import Chapter
 from tests.chapters import published
 
 BOOK = Book(Path(__file__).parent.parent)

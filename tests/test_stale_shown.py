@@ -11,11 +11,11 @@ from markdown import Markdown
 from markdown.extensions import Extension
 
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.notebook import notebook
-from ledger.fill.page import Page
-from ledger.fill.plain import markdown, parts
-from ledger.fill.quote import open_source
+from ledger.site import makeExtension
+from ledger.site.notebook import notebook
+from ledger.site.page import Page
+from ledger.site.plain import markdown, parts
+from ledger.site.quote import open_source
 
 PAGE = """\
 # Page {#page}

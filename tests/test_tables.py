@@ -10,9 +10,9 @@ import pytest
 from markdown import Markdown
 
 from ledger.book import Book
-from ledger.fill import makeExtension
-from ledger.fill.check import check
 from ledger.record import Record
+from ledger.site import makeExtension
+from ledger.site.check import check
 from ledger.snippet import Snippet
 
 FIGURES = """\

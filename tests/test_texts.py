@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ledger.book import Book
-from ledger.fill.bundle import bundle
-from ledger.fill.page import Page
-from ledger.fill.plain import markdown, parts
-from ledger.fill.quote import open_source
 from ledger.record import Record
+from ledger.site.bundle import bundle
+from ledger.site.page import Page
+from ledger.site.plain import markdown, parts
+from ledger.site.quote import open_source
 from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
@@ -147,7 +147,7 @@ def test_what_has_not_changed_is_not_written_anew_and_what_has_is(
         (site / name).mkdir(parents=True)
         (site / name / "index.html").write_text("")
     original = parts
-    monkeypatch.setattr("ledger.fill.bundle.parts", lambda *a: made.append(a[1].stem) or original(*a))  # type: ignore
+    monkeypatch.setattr("ledger.site.bundle.parts", lambda *a: made.append(a[1].stem) or original(*a))  # type: ignore
 
     def texts() -> list[str]:
         made.clear()

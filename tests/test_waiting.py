@@ -10,10 +10,10 @@ import pytest
 from markdown import Markdown
 
 from ledger.book import Book, LedgerError
-from ledger.fill import makeExtension
-from ledger.fill.chapter import Chapter
-from ledger.fill.check import check
 from ledger.record import Record
+from ledger.site import makeExtension
+from ledger.site.chapter import Chapter
+from ledger.site.check import check
 from ledger.snippet import Snippet
 from tests.chapters import Reader, Session, repeats_the_english, waiting
 

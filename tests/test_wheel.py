@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ledger.book import Book
-from ledger.fill.wheel import build_wheel, wheel_name
+from ledger.site.wheel import build_wheel, wheel_name
 from tests.conftest import ROOT
 
 Library = Callable[..., Book]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from plan_page import gib
+from planner.answer import gib
 
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)"

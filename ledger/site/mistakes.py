@@ -5,25 +5,23 @@ An MkDocs hook, for whoever writes with a live preview: the mistake is there wha
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
 from pymdownx.snippets import SnippetMissingError
 
 from ledger.book import Book, LedgerError
-from ledger.fill.check import check
+from ledger.site.check import check
+from ledger.site.math import FormulaError
 
-TYPESET: Any = importlib.import_module("docs.theme.typeset")  # mypy knows it by another name
 NAMED = (LedgerError, SnippetMissingError)  # whose own words are enough
 options: dict[str, object] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    options.update(config.mdx_configs["ledger.fill"])
+    options.update(config.mdx_configs["ledger.site"])
     return config
 
 
@@ -34,7 +32,7 @@ def on_build_error(error: Exception) -> None:
     problems = check(book, str(options.get("default_device", "")), local=bool(options.get("local", True)))
     if problems:
         raise Abort("\n".join(map(str, problems))) from None
-    if isinstance(error, TYPESET.FormulaError):
+    if isinstance(error, FormulaError):
         raise Abort("\n".join(f"{place}: {error}" for place in _places(book, error.tex)) or str(error)) from None
     if isinstance(error, NAMED):
         raise Abort(str(error)) from None

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.fill.chapter import INCLUDE, Chapter, Waiting
-from ledger.fill.page import Page, place_of
-from ledger.fill.quote import BrokenSnippet, Quote, QuoteError, Source, open_source
+from ledger.site.chapter import INCLUDE, Chapter, Waiting
+from ledger.site.page import Page, place_of
+from ledger.site.quote import BrokenSnippet, Quote, QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
 

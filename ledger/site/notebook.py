@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.book import Book
-from ledger.fill.plain import Part
+from ledger.site.plain import Part
 from ledger.snippet import Snippet
 
 FOOTNOTE = re.compile(r"\[\^([\w-]+)\](:)?")

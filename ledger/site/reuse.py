@@ -20,8 +20,8 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import CountHandler
 
 from ledger.book import Book
-from ledger.fill.chapter import INCLUDE
-from ledger.fill.quote import Source, open_source
+from ledger.site.chapter import INCLUDE
+from ledger.site.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
 CODE = (
@@ -29,8 +29,7 @@ CODE = (
     "pyproject.toml",
     "ledger/**/*.py",
     "figures/*.py",
-    "docs/theme/*.py",
-    "docs/planner/*",
+    "planner/*",
     "docs/*/glossary.md",
 )
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
@@ -39,7 +38,7 @@ last_build: Reuse | None = None
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     global last_build
-    last_build = Reuse(config, files) if config.mdx_configs["ledger.fill"].get("local", True) else None
+    last_build = Reuse(config, files) if config.mdx_configs["ledger.site"].get("local", True) else None
     return files
 
 
@@ -63,7 +62,7 @@ class Reuse:
     """The pages of the last build in one language, a file each."""
 
     def __init__(self, config: MkDocsConfig, files: Files) -> None:
-        options = config.mdx_configs["ledger.fill"]
+        options = config.mdx_configs["ledger.site"]
         book = Book(Path(options.get("root", ".")).resolve())
         first = options.get("first_device", "")
         self.source: Source = open_source(book, options["default_device"], local=True, first_device=first)

@@ -7,7 +7,6 @@ written where the theme's files lie, and a page that has a form fetches it.
 from __future__ import annotations
 
 import html
-import importlib
 import json
 import os
 import re
@@ -24,11 +23,12 @@ from markdown.postprocessors import Postprocessor
 from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
 from flops_bytes.plan import options as plan_options
+from planner.translate import RUNTIME, translate
 
-TRANSLATE: Any = importlib.import_module("docs.theme.translate")  # mypy knows it by another name
-PLANNER = Path(__file__).parent.parent / "planner"
-LIBRARY = Path(__file__).parent.parent.parent / "flops_bytes"
-SCRIPT = Path(__file__).parent / "assets" / "planner.js"
+PLANNER = Path(__file__).parent
+ROOT = PLANNER.parent
+LIBRARY = ROOT / "flops_bytes"
+SCRIPT = ROOT / "docs" / "overrides" / "assets" / "planner.js"
 COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MULTILINE)
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
@@ -39,7 +39,7 @@ SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero"
 SHOWN += ("speed", "speed_in", "weights", "users", "latency")
 FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
-WANTED = {"plan_page": ["answer", "recomputing"], "out_of_memory": ["decode"]}
+WANTED = {"planner.answer": ["answer", "recomputing"], "planner.out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone:
 DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation", "users", "prompt")
@@ -74,9 +74,7 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return str(TRANSLATE.RUNTIME.read_text(encoding="utf-8")) + str(
-        TRANSLATE.translate(list(folders), wanted or WANTED)
-    )
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or WANTED)
 
 
 @cache

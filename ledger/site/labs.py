@@ -87,7 +87,7 @@ class Renderer:
                 NotebookClient(notebook, config=private, **options).execute()
         text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
         page = self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
-        return page.replace('href="glossary.md', 'href="../../glossary/')  # where docs.theme.terms leads
+        return page.replace('href="glossary.md', 'href="../../glossary/')  # where ledger.site.terms leads
 
     def contents(self, path: str, depth: int) -> tuple[list[dict[str, Any]], str | None]:
         """The headings of the notebook rendered last, and its title."""

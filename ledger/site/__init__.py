@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ledger.fill.extension import FillExtension
+from ledger.site.extension import FillExtension
 
 
 def makeExtension(**options: Any) -> FillExtension:  # the name that Python-Markdown looks for

@@ -25,9 +25,9 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.fill.chapter import PLACEHOLDER, shown
-from ledger.fill.page import Page, unfilled
-from ledger.fill.quote import QuoteError, open_source
+from ledger.site.chapter import PLACEHOLDER, shown
+from ledger.site.page import Page, unfilled
+from ledger.site.quote import QuoteError, open_source
 from ledger.text import as_html
 from ledger.units import DASH
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledger.book import Book
-from ledger.fill.chapter import INCLUDE
-from ledger.fill.check import configured_device
-from ledger.fill.llms import CONFIGS, llms
-from ledger.fill.notebook import notebook
-from ledger.fill.others import move
-from ledger.fill.page import Page
-from ledger.fill.plain import address_of, front_matter, markdown, parts
-from ledger.fill.quote import Source, open_source
-from ledger.fill.wheel import build_wheel, wheel_name
+from ledger.site.chapter import INCLUDE
+from ledger.site.check import configured_device
+from ledger.site.llms import CONFIGS, llms
+from ledger.site.notebook import notebook
+from ledger.site.others import move
+from ledger.site.page import Page
+from ledger.site.plain import address_of, front_matter, markdown, parts
+from ledger.site.quote import Source, open_source
+from ledger.site.wheel import build_wheel, wheel_name
 from ledger.snippet import Snippet
 from ledger.text import inert
 

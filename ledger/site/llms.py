@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ledger.book import Book
-from ledger.fill.plain import address_of, front_matter
+from ledger.site.plain import address_of, front_matter
 
 CONFIGS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 WORDS = {

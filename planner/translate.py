@@ -1,6 +1,6 @@
 """Translates the Python that the library's planner is written in to JavaScript, so that a page computes what it does.
 
-What runs beside it is docs/planner/runtime.js: an int is a BigInt, a float a Number, a dict a Map, a tuple an Array.
+What runs beside it is planner/runtime.js: an int is a BigInt, a float a Number, a dict a Map, a tuple an Array.
 Only what the wanted names need is translated; a construct that is not known here is refused by file and line.
 """
 
@@ -13,7 +13,7 @@ import string
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-RUNTIME = Path(__file__).parent.parent / "planner" / "runtime.js"
+RUNTIME = Path(__file__).with_name("runtime.js")
 BINARY = {
     ast.Add: "$add", ast.Sub: "$sub", ast.Mult: "$mul", ast.Div: "$div", ast.FloorDiv: "$floordiv", ast.Mod: "$mod",
     ast.Pow: "$pow", ast.BitOr: "$union",

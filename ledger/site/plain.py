@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ledger.fill.chapter import INCLUDE, INLINE, Block, Fence, shown
-from ledger.fill.page import Page, unfilled
-from ledger.fill.quote import Quote
+from ledger.site.chapter import INCLUDE, INLINE, Block, Fence, shown
+from ledger.site.page import Page, unfilled
+from ledger.site.quote import Quote
 from ledger.snippet import Snippet
 from ledger.text import as_markdown, hide, inert
 from ledger.units import DASH

@@ -1,4 +1,4 @@
-/* Python's numbers, containers and texts, as far as translated snippets use them (docs/theme/translate.py): an int is a
+/* Python's numbers, containers and texts, as far as translated snippets use them (translate.py beside it): an int is a
    BigInt, a float a Number, a dict a Map, a tuple an Array, None null. What Python refuses is refused here too. */
 class ValueError extends Error {}
 const $ValueError = (text) => new ValueError(text);

@@ -16,9 +16,9 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from ledger.book import Problem
-from ledger.fill.chapter import INCLUDE, Chapter, targets
-from ledger.fill.quote import Found, Quote, QuoteError, Source, Values
 from ledger.record import LOCAL, Record
+from ledger.site.chapter import INCLUDE, Chapter, targets
+from ledger.site.quote import Found, Quote, QuoteError, Source, Values
 from ledger.snippet import Snippet
 from ledger.text import as_html, as_said, hide, is_hidden
 from ledger.units import DASH, format_value
