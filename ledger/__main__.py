@@ -43,6 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name, metavar, help_text in (
         ("rename", "snippet.value=new", "the value has a new name; a * in its path is any key"),
         ("silent", "snippet.section", "the section prints no more, and nothing quotes what it printed"),
+        ("counted", "snippet.value", "the exact value, of changed code or new, is taken from the run here"),
+        ("printed", "snippet.section", "what the section prints, of exact values alone, is taken from the run here"),
+        ("gone", "snippet.value", "the value is gone"),
         ("round", "snippet.value=.3g", "the value, with all it holds, has fewer digits, as format() would write it"),
     ):
         carry_command.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help_text)
@@ -129,6 +132,9 @@ def _carry(book: Book, options: argparse.Namespace) -> int:
         "renamed": options.rename,
         "rounded": options.round,
         "silent": options.silent,
+        "counted": options.counted,
+        "printed": options.printed,
+        "gone": options.gone,
         "time_limit": options.time_limit,
     }
     for line in carry(book, options.snippets, options.device, **how):

@@ -22,6 +22,7 @@ from ledger.run import Run, resolve, run
 from ledger.units import Plain, is_device_value
 
 SILENT = "prints no more"  # what a note says of a section
+COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
 
 
@@ -52,19 +53,24 @@ def carry(
     renamed: Iterable[str] = (),
     rounded: Iterable[str] = (),
     silent: Iterable[str] = (),
+    counted: Iterable[str] = (),
+    printed: Iterable[str] = (),
+    gone: Iterable[str] = (),
     time_limit: float | None = None,
 ) -> Iterator[str]:
     """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
 
-    What sections printed that are `silent` now (`snippet.section`) goes.
+    What sections printed that are `silent` now (`snippet.section`) goes, and so do values that are `gone`. Exact values
+    that are `counted` anew (`snippet.value`), and what sections `printed` of these alone, are the fresh run's.
     Raises LedgerError with all that keeps a snippet's records from being carried; those before it are carried then.
     """
     try:
         renames, roundings = read_changes(renamed), read_changes(rounded)
-        silences = read_changes(f"{text}={SILENT}" for text in silent)
+        named = ((silent, SILENT), (counted, COUNTED), (printed, PRINTED), (gone, GONE))
+        others = read_changes(f"{text}={becomes}" for texts, becomes in named for text in texts)
     except ValueError as error:
         raise LedgerError([Problem(book.snippets, 0, str(error))]) from None
-    for change in (*renames, *roundings, *silences):
+    for change in (*renames, *roundings, *others):
         if change.snippet not in names:
             message = f"{change.snippet!r} is not among the snippets to be carried: {', '.join(names)}"
             raise LedgerError([Problem(book.snippets, 0, message)])
@@ -78,7 +84,7 @@ def carry(
             yield f"{snippet.name}: no record is stale"
             continue
         fresh = run(snippet, time_limit)
-        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, silences)]
+        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, others)]
         carried, problems = {}, []
         for name, record in stale.items():
             path = book.measurements / name / f"{snippet.name}.json"
@@ -94,13 +100,12 @@ def carry(
 
 
 def _carried(
-    record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change], silences: list[Change]
+    record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change], others: list[Change]
 ) -> Record:
     """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
     values, printed = copy.deepcopy(record.values), dict(record.outputs)
-    for change in silences:
-        if printed.pop(change.place[0], None) is None:
-            raise ValueError(f"section {change.place[0]!r} printed nothing there, so it cannot be silent now")
+    for change in others:
+        _take(change.place[0], change.becomes, values, printed, fresh)
     for change in renames:
         for holder, key in _places(values, change.place):
             if change.becomes in holder:
@@ -123,10 +128,28 @@ def _carried(
         "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
         "measured_hash": record.hash,
         "confirmed_on": fresh.device["id"],
-        "renamed": {".".join(change.place): change.becomes for change in (*renames, *silences)},
+        "renamed": {".".join(change.place): change.becomes for change in (*renames, *others)},
         "rounded": {".".join(change.place): change.becomes for change in roundings},
     }
     return dataclasses.replace(record, hash=new_hash, values=values, outputs=printed, carried=[*record.carried, note])
+
+
+def _take(name: str, becomes: str, values: dict[str, Plain], printed: dict[str, str], fresh: Run) -> None:
+    """What becomes of a value or of a section's words. Raises ValueError where the device alone can tell."""
+    if becomes == SILENT and printed.pop(name, None) is None:
+        raise ValueError(f"section {name!r} printed nothing there, so it cannot be silent now")
+    if becomes == GONE and (name in fresh.values or values.pop(name, None) is None):
+        raise ValueError(f"value {name!r} {'is not gone' if name in fresh.values else 'was not there'}")
+    if becomes == PRINTED:
+        if name not in fresh.outputs:
+            raise ValueError(f"section {name!r} prints nothing here")
+        printed[name] = fresh.outputs[name]
+    if becomes == COUNTED:
+        if name not in fresh.values:
+            raise ValueError(f"there is no value {name!r} here")
+        if any(is_device_value(list(place)) for place, _ in leaves([name], fresh.values[name])):
+            raise ValueError(f"value {name!r} depends on the device, which alone can tell it")
+        values[name] = fresh.values[name]
 
 
 def _places(values: Plain, place: list[str]) -> list[tuple[Any, Any]]:

@@ -26,6 +26,7 @@ measured_on_gpu = {"a": 1}
 by_case = {"first": {"measured_ratio": 2.0}}
 measured_by_side = {"128": 1.0}
 """
+STEEPEST = ("--counted", "good.steepest")  # which another machine gave otherwise
 RENAMED = {"renamed": {"steepest": "measured_steepest"}, "rounded": {}}
 Carry = Callable[..., tuple[int, str]]
 
@@ -202,3 +203,44 @@ def test_a_section_that_prints_no_more_is_named(carry: Carry, path: Path) -> Non
 def test_a_section_that_printed_nothing_cannot_fall_silent(carry: Carry) -> None:
     code, said = carry("4 * 8", "8 * 4", "--silent", "good.nosuch")
     assert code == 1 and "section 'nosuch' printed nothing there" in said
+
+
+def test_an_exact_value_may_be_counted_anew_where_it_is_named(carry: Carry, path: Path) -> None:
+    assert carry("4 * 8", "4 * 9")[0] == 1
+    code, said = carry("4 * 9", "4 * 7\nlogits_bytes = 5", "--counted", "good.size_bytes")
+    assert code == 1 and "logits_bytes" in said
+    both = ("--counted", "good.size_bytes", "--counted", "good.logits_bytes", *STEEPEST)
+    assert carry("4 * 7", "2 * 14", *both) == (0, "good: carried, far-gpu\n")
+    record = Record.read(path)
+    assert (record.values["size_bytes"], record.values["logits_bytes"]) == (28, 5)
+    assert record.values["measured_seconds"] == 0.002  # the device's own
+    assert record.carried[-1]["renamed"] == {
+        name: "counted anew" for name in ("size_bytes", "logits_bytes", "steepest")
+    }
+
+
+def test_what_a_device_measures_is_not_counted_anew(carry: Carry) -> None:
+    code, said = carry("4 * 8", "8 * 4", "--counted", "good.measured_seconds")
+    assert code == 1 and "value 'measured_seconds' depends on the device, which alone can tell it" in said
+    code, said = carry("8 * 4", "2 * 16", "--counted", "good.rows")  # one of its values does
+    assert code == 1 and "value 'rows' depends on the device" in said
+    code, said = carry("2 * 16", "32", "--counted", "good.nosuch")
+    assert code == 1 and "there is no value 'nosuch' here" in said
+
+
+def test_what_a_section_prints_may_be_taken_from_here(carry: Carry, path: Path) -> None:
+    assert carry('print("steepest"', 'print("the new", "steepest"')[0] == 1
+    code, said = carry('"the new"', '"another"', "--printed", "good.nosuch")
+    assert code == 1 and "section 'nosuch' prints nothing here" in said
+    assert carry('"another"', '"the other"', "--printed", "good.count", *STEEPEST)[0] == 0
+    assert Record.read(path).outputs == {"count": "the other steepest 3.0000001"}
+
+
+def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
+    assert carry('by_case = {"first": {"measured_ratio": 2.0}}\n', "", *STEEPEST)[0] == 1
+    code, said = carry("4 * 8", "8 * 4", "--gone", "good.steepest")
+    assert code == 1 and "value 'steepest' is not gone" in said
+    code, said = carry("8 * 4", "4 * 8", "--gone", "good.nosuch")
+    assert code == 1 and "value 'nosuch' was not there" in said
+    assert carry("4 * 8", "8 * 4", "--gone", "good.by_case", *STEEPEST)[0] == 0
+    assert "by_case" not in Record.read(path).values
