@@ -92,10 +92,11 @@ def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list
     """Each published figure, linked to its source, ours, and the ratio."""
     rows = [[labels[key] for key in ("what", "published", "planned", "ratio")]]
     colon, comma = ("：", "，") if labels["language"] == "zh" else (": ", ", ")
-    for n, case in enumerate(values["plan_cases.cases"] or []):
+    for n, case in enumerate(values["how_far_off.cases"] or []):
         unit, style = PUBLISHED[case["kind"]]
         style = f":{style}" if style else ""
-        said, planned = (f"{{{{ plan_cases.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
+        said, planned = (f"{{{{ how_far_off.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
         what = f"{labels[case['kind']]}{colon}{case['model']}{comma}{labels.get(case['part'], case['part'])}"
-        rows.append([what, f"{said} {link('↗', case['source'])}", planned, f"{{{{ plan_cases.cases.{n}.ratio:.3f }}}}"])
+        ratio = f"{{{{ how_far_off.cases.{n}.ratio:.3f }}}}"
+        rows.append([what, f"{said} {link('↗', case['source'])}", planned, ratio])
     return rows

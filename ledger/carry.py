@@ -56,12 +56,15 @@ def carry(
     counted: Iterable[str] = (),
     printed: Iterable[str] = (),
     gone: Iterable[str] = (),
+    was: str | None = None,
     time_limit: float | None = None,
 ) -> Iterator[str]:
     """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
 
     What sections printed that are `silent` now (`snippet.section`) goes, and so do values that are `gone`. Exact values
     that are `counted` anew (`snippet.value`), and what sections `printed` of these alone, are the fresh run's.
+    `was` is the old name of the one snippet that
+    has a new one: its records, stale or not, get that, and the file that goes with it.
     Raises LedgerError with all that keeps a snippet's records from being carried; those before it are carried then.
     """
     try:
@@ -74,33 +77,53 @@ def carry(
         if change.snippet not in names:
             message = f"{change.snippet!r} is not among the snippets to be carried: {', '.join(names)}"
             raise LedgerError([Problem(book.snippets, 0, message)])
-    by_device = Records.load(book, local=False).by_device
+    if was and (len(names) != 1 or was in book.snippet_names()):
+        message = f"{was!r} is a snippet still" if was in book.snippet_names() else "--was is for one snippet"
+        raise LedgerError([Problem(book.snippets, 0, message)])
+    by_device = _called(book, was, names[0]) if was else Records.load(book, local=False).by_device
     if device is not None and device not in by_device:
         raise LedgerError([Problem(book.measurements / device, 0, f"there are: {', '.join(by_device) or 'none yet'}")])
-    for snippet in resolve(book.snippets, names):
+    for snippet in resolve(book, names):
         found = {name: by_device[name].get(snippet.name) for name in by_device if device in (None, name)}
-        stale = {name: record for name, record in found.items() if record and is_stale(record, snippet)}
+        stale = {name: record for name, record in found.items() if record and (was or is_stale(record, snippet))}
         if not stale:
-            yield f"{snippet.name}: no record is stale"
+            yield f"{snippet.name}: no record is {f'called {was}' if was else 'stale'}"
             continue
         fresh = run(snippet, time_limit)
         own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, others)]
         carried, problems = {}, []
         for name, record in stale.items():
             path = book.measurements / name / f"{snippet.name}.json"
+            if was and path.exists():
+                problems.append(Problem(path, 0, f"stands beside the one of {was!r}; remove one of them"))
+                continue
             try:
-                carried[path] = _carried(record, snippet.hash, fresh, *own)
+                carried[path] = _carried(record, snippet.hash, fresh, *own, was=was)
             except ValueError as error:
                 problems += [Problem(path, 0, message) for message in str(error).splitlines()]
         if problems:
             raise LedgerError(problems)
         for path, record in carried.items():
             record.write(path)
+            if was:
+                path.with_name(f"{was}.json").unlink()
             yield f"{snippet.name}: carried, {path.parent.name}"
 
 
+def _called(book: Book, was: str, name: str) -> dict[str, dict[str, Record]]:
+    """The committed records of a snippet that had another name, by device and under the new one."""
+    paths = sorted(book.measurements.glob(f"*/{was}.json"))
+    return {path.parent.name: {name: dataclasses.replace(Record.read(path), snippet=name)} for path in paths}
+
+
 def _carried(
-    record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change], others: list[Change]
+    record: Record,
+    new_hash: str,
+    fresh: Run,
+    renames: list[Change],
+    roundings: list[Change],
+    others: list[Change],
+    was: str | None = None,
 ) -> Record:
     """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
     values, printed = copy.deepcopy(record.values), dict(record.outputs)
@@ -128,7 +151,8 @@ def _carried(
         "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
         "measured_hash": record.hash,
         "confirmed_on": fresh.device["id"],
-        "renamed": {".".join(change.place): change.becomes for change in (*renames, *others)},
+        "renamed": ({f"{was}.py": f"{record.snippet}.py"} if was else {})
+        | {".".join(change.place): change.becomes for change in (*renames, *others)},
         "rounded": {".".join(change.place): change.becomes for change in roundings},
     }
     return dataclasses.replace(record, hash=new_hash, values=values, outputs=printed, carried=[*record.carried, note])

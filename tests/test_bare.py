@@ -36,5 +36,5 @@ def test_needs_torch_alone(path: Path) -> None:
 
 
 def test_fill_is_the_side_that_needs_more() -> None:
-    needed = set().union(*(_missing_on_a_bare_machine(path) for path in (LEDGER / "fill").glob("*.py")))
+    needed = set().union(*(_missing_on_a_bare_machine(path) for path in (LEDGER / "site").glob("*.py")))
     assert {"yaml", "markdown"} <= needed

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ledger.book import Book, LedgerError, Problem
+from ledger.site import files
 from ledger.site.chapter import INCLUDE, Chapter, Waiting
 from ledger.site.page import Page, place_of
 from ledger.site.quote import BrokenSnippet, Quote, QuoteError, Source, open_source
@@ -18,9 +19,9 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     """Every problem of the book's snippets, records and chapters; the default device is the one of mkdocs.yml unless
     another is given."""
     problems: list[Problem] = []
-    for name in book.snippet_names():
+    for snippet in book.snippet_files().values():
         try:
-            Snippet.read(book.snippets / f"{name}.py")
+            Snippet.read(snippet)
         except LedgerError as error:
             problems += (problem for problem in error.problems if problem not in problems)
     for path in sorted(book.library.rglob("*.py")):
@@ -47,6 +48,8 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         problems += chapter.all_problems()
         problems += _check_chapter(chapter, Page(source, chapter.path.relative_to(book.docs).parts[0]))
         problems += _check_links(chapter, hidden[chapter.path], unseen)
+        for line, link in chapter.links:
+            problems += _attempt(chapter.path, line, lambda link=link: files.address(book, link))
     return problems
 
 

@@ -25,6 +25,7 @@ from pymdownx.blocks import BlocksExtension
 from pymdownx.blocks.block import Block, type_any, type_string
 
 from ledger.book import Book, LedgerError, Problem
+from ledger.site import files
 from ledger.site.chapter import PLACEHOLDER, shown
 from ledger.site.page import Page, unfilled
 from ledger.site.quote import QuoteError, open_source
@@ -65,6 +66,7 @@ class FillExtension(Extension):
         md.inlinePatterns.register(PlaceholderProcessor(md, self.page), "ledger-placeholder", 185)  # after code, at 190
         md.treeprocessors.register(PageFrame(md, self.page), "ledger-page", 1)  # when all else is in place
         md.postprocessors.register(TextWriter(md), "ledger-texts", 1)  # when nothing more is read as markup
+        files.register(md, book)
         BlocksOfLedger(page=[self.page, "what fills the blocks"]).extendMarkdown(md)
 
     def reset(self) -> None:

@@ -275,7 +275,7 @@ class Page:
                 if found := self.source.freshest(snippet, [device])[0]:
                     is_extra = device != self.source.shown_device and self.source.shown_device in recorded
                     row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
-                    source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
+                    source = SubElement(SubElement(row, "td"), "a", {"href": self.source.file(snippet)})
                     source.text = AtomicString(f"{snippet}.py")
                     self._record_link(SubElement(row, "td"), device, snippet)
                     for fact in self._facts(found, device):
@@ -321,11 +321,12 @@ class Page:
 
     def _place(self, quote: Quote) -> tuple[str, str]:
         """The line that binds a value, and its anchor on this page if the page shows it."""
+        file = self.source.file(quote.snippet)
         line = self.source.snippet(quote.snippet).bindings[quote.path[0]].line
-        place = self.words["comma"].join((f"snippets/{quote.snippet}.py", self.words["line"].format(line=line)))
+        place = self.words["comma"].join((file, self.words["line"].format(line=line)))
         if self.anchors is None:
             self.anchors = self._find_anchors()
-        return place, self.anchors.get((f"snippets/{quote.snippet}.py", line), "")
+        return place, self.anchors.get((file, line), "")
 
     def _find_anchors(self) -> dict[tuple[str, int], str]:
         """Where the page first shows a line of a file."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from ledger.site import files
 from ledger.site.chapter import INCLUDE, INLINE, Block, Fence, shown
 from ledger.site.page import Page, unfilled
 from ledger.site.quote import Quote
@@ -120,7 +121,7 @@ class PlainPage:
             return link
         if chapter := CHAPTER_LINK.match(link):
             return address_of(self.site, chapter[1]) + link[chapter.end() :]
-        return self.site + link
+        return self.site + files.address(self.page.source.book, link)
 
     def block(self, block: Block) -> str:
         if block.kind == "output":

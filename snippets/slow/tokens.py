@@ -1,9 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11", "tokenizers>=0.23"]
-#
-# [tool.ledger]
-# slow = true
 # ///
 """What a token is and what it costs, in English and in Chinese."""
 

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # steps that read all weights of a model, for one user and for many
 # ///
 """Prefill and decoding, timed under the bound of what a step reads."""
+# Slow: steps that read all weights of a model, for one user and for many.
 
 # --8<-- [start:setup]
 from collections.abc import Callable

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # thousands of calls that do next to nothing
 # ///
 """What a call costs that does next to nothing: to queue it, to run it, to wait for it, to replay it from a graph."""
+# Slow: thousands of calls that do next to nothing.
 
 # --8<-- [start:setup]
 import statistics

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # whole steps on meta
 # ///
 """How far off the planner is where adapters alone are trained: LoRA beside all matrices of a layer, or some."""
+# Slow: whole steps on meta.
 
 # --8<-- [start:setup]
 from itertools import product

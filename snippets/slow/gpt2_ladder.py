@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # seven ways to take one step, three of them compiled
 # ///
 """One step of GPT-2, rung by rung from fp32 to a compiled step in bf16: time, share of the peak, memory."""
+# Slow: seven ways to take one step, three of them compiled.
 
 # --8<-- [start:setup]
 import gc

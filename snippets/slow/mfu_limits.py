@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # a search over shapes, then seconds of the best ones
 # ///
 """How far one product can go: the best shape and whether it lasts, the fastest data type, the teeth of the waves."""
+# Slow: a search over shapes, then seconds of the best ones.
 
 # --8<-- [start:setup]
 import itertools

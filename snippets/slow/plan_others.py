@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["accelerate", "torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # whole steps on meta, each counted twice
 # ///
 """What other estimators say of a step's memory, beside the planner and the count: each asked as its authors show it."""
+# Slow: whole steps on meta, each counted twice.
 
 # --8<-- [start:setup]
 from collections.abc import Callable

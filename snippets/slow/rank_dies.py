@@ -1,9 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true
 # ///
 """One of two ranks is killed, or stopped: how long the other waits, and what is left."""
 

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # four implementations, six lengths, forward and backward
 # ///
 """How fast each of PyTorch's implementations of attention is, forward and backward, by the length of the sequence."""
+# Slow: four implementations, six lengths, forward and backward.
 
 # --8<-- [start:setup]
 import warnings

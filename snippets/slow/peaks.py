@@ -1,9 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true
 # ///
 """The peak of a training step at full size, counted without memory, beside the one that the formula predicts."""
 

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # four ways to touch memory, at all sizes up to 8 GiB
 # ///
 """Bytes a second by how many are touched, and how: copied, written, read, added up; the caches show as steps."""
+# Slow: four ways to touch memory, at all sizes up to 8 GiB.
 
 # --8<-- [start:setup]
 from collections.abc import Callable

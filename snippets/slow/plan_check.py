@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11", "transformers"]
-#
-# [tool.ledger]
-# slow = true # dozens of whole steps, up to all layers of an 8B model, on meta
 # ///
 """How far off the planner is: its parameters, FLOPs and bytes beside those counted without any numbers."""
+# Slow: dozens of whole steps, up to all layers of an 8B model, on meta.
 
 # --8<-- [start:setup]
 import random

@@ -1,9 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true
 # ///
 """What ranks hand to each other and hold, counted on real ones and on simulated ones; how long the wire takes."""
 

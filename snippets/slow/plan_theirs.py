@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11", "transformers"]
-#
-# [tool.ledger]
-# slow = true # two dozen whole steps on meta
 # ///
 """How far off the planner is on modules that are not ours: transformers' Llama, Qwen and Mixtral, steps counted."""
+# Slow: two dozen whole steps on meta.
 
 # --8<-- [start:setup]
 import random

@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # half a minute of one product
 # ///
 """One product for half a minute, on random numbers, on zeros, on random ones again: its rate, the clock, the power."""
+# Slow: half a minute of one product.
 
 # --8<-- [start:setup]
 import os

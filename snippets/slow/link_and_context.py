@@ -1,11 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
-#
-# [tool.ledger]
-# slow = true # transfers of all sizes, and a search for the largest tensor that fits
 # ///
 """What a GPU's memory holds before your first tensor, the largest one it takes, and the link to it by size."""
+# Slow: transfers of all sizes, and a search for the largest tensor that fits.
 
 # --8<-- [start:setup]
 import os
