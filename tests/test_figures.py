@@ -30,6 +30,7 @@ from ledger.book import Book
 from ledger.site.chapter import Chapter
 from ledger.site.page import Page
 from ledger.site.quote import open_source
+from tests import tables
 
 BOOK = Book(Path(__file__).parent.parent)
 UNITS = {
@@ -437,8 +438,8 @@ def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() 
 def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
     values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = full_ledger.ladder(values, Words())
-    assert header[:4] == ["rung", "predicted", "seconds", "ratio"]
+    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#ladder 2"].options).filled(values)
+    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
     assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
     assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
     header, fp32, *_, last = full_ledger.ladder_lines(values, Words())

@@ -42,8 +42,18 @@ INLINE = re.compile(
     | (?P<unclosed>\{\{)""",
     re.X | re.S,
 )
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
 FORBIDDEN = {"math": "math", "alternative": "an alternative text", "target": "a link's address", "html": "raw HTML"}
+
+
+class Loader(SAFE_LOADER):  # type: ignore[misc]
+    """Refuses a mapping that has a key twice; YAML would keep the last, and a row or column would be gone unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise yaml.constructor.ConstructorError(problem=f"{twice[0]!r} stands there twice")
+        return dict(super().construct_mapping(node, deep))
 
 
 class Heading(NamedTuple):
@@ -252,17 +262,16 @@ class Chapter:
             options.append(lines[number])
             number += 1
         try:
-            parsed = yaml.load("\n".join(options), LOADER)
+            parsed = yaml.load("\n".join(options), Loader)
         except yaml.YAMLError as error:
-            parsed = {}
             self.problems.append(
                 Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
             )
-        if not isinstance(parsed, dict):
-            if parsed is not None:
-                self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
-            parsed = {}
-        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
+            return number  # without a block: what it lacks is not told too
+        if not isinstance(parsed, dict | None):
+            self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
+            return number
+        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed or {}))
         if block["argument"] and block["kind"] not in ("output", "figure", "table", "data"):
             self.paragraphs.append((start, block["argument"]))
         return number

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.site import files
@@ -129,7 +130,7 @@ def _check_include(path: Path, line: int, target: str, section: str | None, sour
 
 
 def _check_drawing(
-    path: Path, line: int, kind: str, name: str, options: dict[str, object], page: Page
+    path: Path, line: int, kind: str, name: str, options: dict[str, Any], page: Page
 ) -> Iterator[Problem]:
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
@@ -146,7 +147,7 @@ def _check_drawing(
         yield from _attempt(path, line, lambda: page.drawings(name, labels))
         return
     tables: list[tuple[list[str], list[list[str]]]] = []
-    yield from _attempt(path, line, lambda: tables.extend(page.tables(name, labels)))
+    yield from _attempt(path, line, lambda: tables.extend(page.tables(name, options)))
     cells = " ".join(dict.fromkeys(cell for _, rows in tables for row in rows for cell in row))
     for placeholder in Chapter(path, paragraphs=[(line, cells)]).placeholders:
         yield from _attempt(path, line, lambda text=placeholder.text: _check_number(text, page))

@@ -29,6 +29,7 @@ from ledger.site import files
 from ledger.site.chapter import PLACEHOLDER, shown
 from ledger.site.page import Page, unfilled
 from ledger.site.quote import QuoteError, open_source
+from ledger.site.tables import OPTIONS as TABLE_OPTIONS
 from ledger.text import as_html
 from ledger.units import DASH
 
@@ -275,14 +276,16 @@ class FigureBlock(LedgerBlock):
 
 
 class TableBlock(LedgerBlock):
-    """`/// table | module.function`: rows made from values; the content is the caption."""
+    """`/// table` with its rows and columns, or `/// table | module.function`; the content is the caption."""
 
     NAME = "table"
-    OPTIONS: ClassVar[dict[str, Any]] = {"labels": ({}, type_any)}
+    ARGUMENT = None  # there may be one
+    OPTIONS: ClassVar[dict[str, Any]] = {name: (None, type_any) for name in ("labels", *TABLE_OPTIONS)}
 
     def build(self, parent: ElementTree.Element) -> ElementTree.Element:
         figure = SubElement(parent, "figure", {"class": "table"})
-        tables = self.page.shown_tables(self.argument, self.options["labels"])
+        given = {name: said for name, said in self.options.items() if name in self.OPTIONS and said is not None}
+        tables = self.page.shown_tables(self.argument or "", given)
         for index, (devices, (header, *body), waiting) in enumerate(tables):
             frame = self.variant(figure, devices, index, "table-frame")
             frame.set("tabindex", "0")

@@ -19,6 +19,7 @@ from ledger.book import Problem
 from ledger.record import LOCAL, Record
 from ledger.site.chapter import INCLUDE, Chapter, targets
 from ledger.site.quote import Found, Quote, QuoteError, Source, Values
+from ledger.site.tables import Table
 from ledger.snippet import Snippet
 from ledger.text import as_html, as_said, hide, is_hidden
 from ledger.units import DASH, format_value
@@ -165,24 +166,27 @@ class Page:
 
         return self._on_each_device(draw)
 
-    def tables(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], list[list[str]]]]:
+    def tables(self, name: str, options: dict[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
         """(devices, rows of Markdown cells, the header first) for each way a table looks; may raise QuoteError."""
+        data = Table.parse(name, options)  # None: the function of that name makes it
+        labels = {"language": self.language, **options.get("labels", {})}
 
         def make(device: str | None) -> list[list[str]]:
-            rows = call_figure(self.source, name, {"language": self.language, **labels}, Values(self.source, device))
+            values = Values(self.source, device)
+            rows = data.filled(values) if data else call_figure(self.source, name, labels, values)
             if not isinstance(rows, list) or not rows or len({len(row) for row in rows}) != 1:
                 raise QuoteError(f"figures.{name} returned no rows of one length")
             table = [[str(cell) for cell in row] for row in rows]
             for where in (where for row in table for cell in row for where in targets(cell)):
                 if is_hidden(where):
-                    raise QuoteError(f"figures.{name} links to {as_said(where)} itself; ledger.text.link() is for that")
+                    raise QuoteError(f"{name or 'a cell'} links to {as_said(where)} itself; ledger.text.link() may")
             return table
 
         return self._on_each_device(make)
 
-    def shown_tables(self, name: str, labels: dict[str, str]) -> list[tuple[list[str], list[list[str]], str]]:
+    def shown_tables(self, name: str, options: dict[str, Any]) -> list[tuple[list[str], list[list[str]], str]]:
         """As `tables`, without the rows and columns that no device fills; with a line that names these, "" if none."""
-        variants = self.tables(name, labels)
+        variants = self.tables(name, options)
         shown = []
         for devices, rows in variants:
             alike = [other for _, other in variants if (len(other), len(other[0])) == (len(rows), len(rows[0]))]

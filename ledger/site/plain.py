@@ -128,7 +128,7 @@ class PlainPage:
             variants = self.page.outputs(block.argument)
             return "\n\n".join(f"{inert(where)}\n\n{_fenced(text)}" for _, text, where in variants[:1])
         if block.kind == "table":
-            _, rows, waiting = self.page.shown_tables(block.argument, block.options.get("labels", {}))[0]
+            _, rows, waiting = self.page.shown_tables(block.argument, block.options)[0]
             return "\n\n".join(filter(None, (self.table(rows, trimmed=True), waiting)))
         if block.kind == "figure":
             return "*" + WORDS[self.page.language]["figure"].format(alt=block.options["alt"]) + "*"
