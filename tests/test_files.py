@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from ledger.site.page import Page
 from markdown import Markdown
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
@@ -14,7 +15,6 @@ from ledger.__main__ import main
 from ledger.book import Book, LedgerError
 from ledger.site import makeExtension
 from ledger.site.files import address, copy, listed
-from ledger.site.page import Page
 from ledger.site.plain import PlainPage
 from ledger.site.quote import QuoteError, open_source
 from tests.conftest import ROOT

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger.site.page import Page
 from markdown import Markdown
 
 from ledger.book import Book
@@ -16,7 +17,6 @@ from ledger.record import Record
 from ledger.site import makeExtension
 from ledger.site.chapter import Chapter
 from ledger.site.check import check
-from ledger.site.page import Page
 from ledger.site.quote import QuoteError, open_source
 from ledger.site.tables import Table
 from ledger.snippet import Snippet

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledger.book import Book
-from ledger.site.chapter import INCLUDE
 from ledger.site.check import configured_device
+from ledger.site.device_files import move
 from ledger.site.files import copy
+from ledger.site.includes import embedded_in
 from ledger.site.llms import CONFIGS, llms
 from ledger.site.notebook import notebook
-from ledger.site.others import move
-from ledger.site.page import Page
 from ledger.site.plain import address_of, front_matter, markdown, parts
 from ledger.site.quote import Source, open_source
 from ledger.site.wheel import build_wheel, wheel_name
@@ -126,7 +125,7 @@ class Texts:
     def make(self, path: Path, language: str) -> Taken:
         source, site = self.source, SITE + LANGUAGES[language]
         source.touched.clear()
-        found = list(parts(Page(source, language), path, site))
+        found = list(parts(source, language, path, site))
         said = {"address": address_of(site, path.stem), "device": self.device}
         said["title"] = str(front_matter(path).get("title", path.stem))
         embedded = embedded_in(path)
@@ -135,12 +134,6 @@ class Texts:
         as_notebook = notebook(self.book, found, language, shown, library, **said)
         texts = {"md": markdown(found)} | ({"ipynb": as_notebook} if as_notebook else {})
         return Taken(texts, with_library(self.book, shown))
-
-
-def embedded_in(source: Path) -> set[str]:
-    """The files of which a chapter shows a section."""
-    lines = source.read_text(encoding="utf-8").splitlines()
-    return {match["path"] for line in lines if (match := INCLUDE.match(line))}
 
 
 def with_library(book: Book, shown: Iterable[Path]) -> list[str]:

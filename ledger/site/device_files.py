@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from ledger.site.page import data_element
+from ledger.site.elements import data_element
 
 DATA = re.compile(r"<div hidden id='ledger-data' data-json='([^']*)'></div>")
 FIRST = re.compile(r'<select[^>]*id="device-choice".*?<option value="([^"]*)"', re.DOTALL)
