@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from ledger.site.page import Page
 from markdown import Markdown
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
@@ -15,7 +14,7 @@ from ledger.__main__ import main
 from ledger.book import Book, LedgerError
 from ledger.site import makeExtension
 from ledger.site.files import address, copy, listed
-from ledger.site.plain import PlainPage
+from ledger.site.plain import PlainMarkdown
 from ledger.site.quote import QuoteError, open_source
 from tests.conftest import ROOT
 
@@ -94,9 +93,9 @@ def test_without_a_generator_the_links_are_those_of_the_page(book: Book) -> None
 
 
 def test_a_page_as_markdown_leads_to_the_site(book: Book) -> None:
-    plain = PlainPage(Page(open_source(book, "", local=False), "en"), "https://site/", "https://site/page/")
-    assert plain.absolute("snippets/long.py") == "https://site/snippets/slow/long.py"
-    assert plain.absolute("page.md#page") == "https://site/page/#page"
+    plain = PlainMarkdown(open_source(book, "", local=False), "en", "https://site/", "https://site/page/")
+    assert plain.link("snippets/long.py") == "https://site/snippets/slow/long.py"
+    assert plain.link("page.md#page") == "https://site/page/#page"
 
 
 def test_a_link_to_no_file_is_named_with_its_line(book: Book, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger.site.page import Page
 from markdown import Markdown
 
 from ledger.book import Book
@@ -19,6 +18,7 @@ from ledger.site.chapter import Chapter
 from ledger.site.check import check
 from ledger.site.quote import QuoteError, open_source
 from ledger.site.tables import Table
+from ledger.site.variants import tables
 from ledger.snippet import Snippet
 
 FIGURES = """\
@@ -186,12 +186,12 @@ def test_a_row_is_shown_on_the_devices_that_have_it(book: Book) -> None:
     for device, slow, fast in (("first", 1, None), ("second", None, 3)):
         record(book, device, {})
         rewrite(book, device, EXACT=7, measured_speeds={"slow": slow, "fast": fast})
-    page = Page(open_source(book, "first", local=False), "en")
+    source = open_source(book, "first", local=False)
     options = {"of": "gpu.measured_speeds", "columns": {"N": "{row}", "V": "{item}"}}
-    by_device = {device: rows for devices, rows in page.tables("", options) for device in devices}
+    by_device = {device: rows for devices, rows in tables(source, "en", "", options) for device in devices}
     assert by_device["first"] == [["N", "V"], ["slow", "1"]] and by_device["second"] == [["N", "V"], ["fast", "3"]]
     named = {**options, "rows": {"slow": "Slow", "fast": "Fast"}, "columns": {"N": "{label}"}}
-    by_device = {device: rows for devices, rows in page.tables("", named) for device in devices}
+    by_device = {device: rows for devices, rows in tables(source, "en", "", named) for device in devices}
     assert by_device["first"] == [["N"], ["Slow"]] and by_device["second"] == [["N"], ["Fast"]]
 
 
@@ -202,4 +202,4 @@ def test_a_text_of_a_record_is_no_markup_in_a_cell(book: Book) -> None:
     assert show(book, block)[:2] == ["A", "*x* [y] `{row}`"]
     linked = {"of": "gpu.cells", "columns": {"A": "[x]({item})"}}
     with pytest.raises(QuoteError, match=r"a cell links to .* itself"):
-        Page(open_source(book, "", local=False), "en").tables("", linked)
+        tables(open_source(book, "", local=False), "en", "", linked)
