@@ -81,15 +81,7 @@ def test_a_bare_machine_records_by_force_and_finds_the_library_in_the_checkout(
     (small_book.snippets / "reader.py").write_text(READER)
     command = [sys.executable, "-S", "-m", "ledger", "--root", str(small_book.root), "record", "--force", "reader"]
     environment = {"PYTHONPATH": str(bare), "PATH": os.environ["PATH"], "HOME": str(bare)}
-
-    def record() -> tuple[int, str]:
-        done = subprocess.run(command, cwd=LEDGER.parent, env=environment, capture_output=True, text=True)
-        return done.returncode, done.stderr
-
-    code, told = record()
-    assert code == 0, told
+    done = subprocess.run(command, cwd=LEDGER.parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     (path,) = small_book.measurements.glob("*/reader.json")
     assert Record.read(path).values == {"own_bytes": 12, "childs": "12\n"}
-    helper.unlink()
-    code, told = record()
-    assert code == 1 and "No module named 'flops_bytes.helper'" in told and "skipped" not in told
