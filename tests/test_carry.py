@@ -244,3 +244,67 @@ def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
     assert code == 1 and "value 'nosuch' was not there" in said
     assert carry("4 * 8", "8 * 4", "--gone", "good.by_case", *STEEPEST)[0] == 0
     assert "by_case" not in Record.read(path).values
+
+
+# A snippet that has another name
+
+
+@pytest.fixture
+def rename(small_book: Book, path: Path, capsys: pytest.CaptureFixture[str]) -> Carry:
+    """Gives the snippet another name and a change, and carries its record."""
+
+    def rename_and_carry(old: str, new: str, *options: str) -> tuple[int, str]:
+        (was := small_book.snippets / "good.py").unlink()
+        was.with_name("better.py").write_text(SOURCE.replace(", steepest)", ", 3.0)").replace(old, new))
+        code = main(["--root", str(small_book.root), "carry", "better", "--was", "good", *options])
+        return code, "".join(capsys.readouterr())
+
+    return rename_and_carry
+
+
+RENAMES = ("--rename", "better.steepest=measured_steepest")
+
+
+def test_a_renamed_snippets_record_gets_its_name_and_keeps_what_was_measured(
+    rename: Carry, path: Path, small_book: Book
+) -> None:
+    before = Record.read(path)
+    code, said = rename("steepest =", "measured_steepest =", *RENAMES)
+    assert (code, said) == (0, "better: carried, far-gpu\n")
+    after = Record.read(path.with_name("better.json"))
+    assert not path.exists() and after.snippet == "better"
+    assert without(after, "snippet", "hash", "values", "carried") == without(
+        before, "snippet", "hash", "values", "carried"
+    )
+    assert not is_stale(after, Snippet.read(small_book.snippet_file("better")))
+    (note,) = after.carried
+    assert note["renamed"] == {"good.py": "better.py", "steepest": "measured_steepest"}
+    assert main(["--root", str(small_book.root), "status"]) == 0
+
+
+def test_a_renamed_snippet_that_gives_other_values_keeps_its_record(rename: Carry, path: Path) -> None:
+    before = path.read_bytes()
+    code, said = rename("4 * 8", "4 * 9", *RENAMES)
+    assert code == 1 and "size_bytes: 32 there, 36 here" in said
+    assert path.read_bytes() == before and not path.with_name("better.json").exists()
+
+
+def test_no_record_is_written_over(rename: Carry, path: Path) -> None:
+    (beside := path.with_name("better.json")).write_bytes(path.read_bytes())
+    code, said = rename("steepest =", "measured_steepest =", *RENAMES)
+    assert code == 1 and "better.json: stands beside the one of 'good'; remove one of them" in said
+    assert beside.read_bytes() == path.read_bytes()
+
+
+def test_the_old_name_is_no_snippets_and_one_snippets(
+    small_book: Book, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "better.py").write_text(SOURCE)
+    for names, was, message in (
+        (["better"], "good", "'good' is a snippet still"),
+        (["better", "good"], "old", "--was is for one snippet"),
+    ):
+        assert main(["--root", str(small_book.root), "carry", *names, "--was", was]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["--root", str(small_book.root), "carry", "better", "--was", "old"]) == 0
+    assert capsys.readouterr().out == "better: no record is called old\n"

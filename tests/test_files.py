@@ -20,6 +20,7 @@ from tests.conftest import ROOT
 
 CONFIG = """\
 site_name: Small
+site_description: A small book.
 docs_dir: docs/en
 strict: true
 theme: mkdocs

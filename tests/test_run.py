@@ -240,7 +240,7 @@ def test_whatever_a_snippet_started_ends_with_it(write_snippet: Write, tmp_path:
 def test_a_snippet_ends_with_the_runner(write_snippet: Write, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then="time.sleep(60)"))
-    code = f"from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
+    code = f"from pathlib import Path; from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
     with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) as runner:
         while not alive.exists():
             time.sleep(0.01)
