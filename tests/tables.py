@@ -32,7 +32,9 @@ def blocks(language: str) -> dict[str, Block]:
 
 
 def skeleton(text: str) -> tuple[str, ...]:
-    """What a cell has in both languages: its placeholders, fields, formulas and code, without its words."""
+    """What a cell has in both languages: all but its words; all of it where there are none."""
+    if not re.search(r"[^\W\d_]", NOT_WORDS.sub("", text)):
+        return (text,)
     return tuple(match[0] for match in NOT_WORDS.finditer(text))
 
 

@@ -161,7 +161,7 @@ TABLE = """\
     of: good.sizes
     rows:
         small: {label: Few, formula: $n$}
-        large: [Many, "`x`", "{{ good.sizes.large.0 }}"]
+        large: [Many, "`x` × 2", "{{ good.sizes.large.0 }}"]
     columns:
         Size: "{label}"
         Formula: "{formula}"
@@ -174,6 +174,7 @@ TABLE_CHANGES = {
     "a row's key": ("small:", "tiny:"),
     "a formula": ("$n$", "$m$"),
     "code": ("`x`", "`y`"),
+    "a number": ("× 2", "× 3"),
     "a value in a cell": ("large.0", "large.1"),
     "a template": (".{row}", ".small"),
     "a value in a header": ("good.size_bytes", "good.sizes.small"),
