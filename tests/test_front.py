@@ -22,7 +22,7 @@ from tests.test_series import BOOK
 
 SVG = "{http://www.w3.org/2000/svg}"
 LANGUAGES = ["", "zh/"]
-NUMERALS = "zero one two three four five".split(), "零一二三四五"
+NUMERALS = ["zero", "one", "two", "three", "four", "five"], "零一二三四五"
 
 
 def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> None:
@@ -42,9 +42,7 @@ def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> No
     circles = [
         (one.attrib["class"], float(one.attrib["cx"]), float(one.attrib["cy"])) for one in drawing.iter(f"{SVG}circle")
     ]
-    keys = {
-        text: colour for colour, x, y in circles for text, beside, below in texts if (beside, below) == (x + 10, y + 5)
-    }
+    keys = {text: css for css, x, y in circles for text, right, below in texts if (right, below) == (x + 10, y + 5)}
     near = partial(pytest.approx, abs=0.1)
     points: list[Any] = [(colour, near(x), near(y)) for colour, x, y in circles if y > front.TOP]
     assert sorted(points, key=str) == sorted(
@@ -78,20 +76,15 @@ def values() -> Values:
 def test_what_it_says_of_its_form_is_what_its_form_answers() -> None:
     found, told = answer(planner.FIRST)["found"], values()
     without = answer(planner.FIRST | {"checkpointing": "none"})["found"]
-    assert {
-        name: told[f"plan_examples.{name}"] for name in ("eight_has_bytes", "days_for_tokens", "money_for_tokens")
-    } == {
-        "eight_has_bytes": found["gpu_bytes"],
-        "days_for_tokens": found["days"],
-        "money_for_tokens": found["money"],
-    }
+    assert told["plan_examples.eight_has_bytes"] == found["gpu_bytes"]
+    assert told["plan_examples.days_for_tokens"] == found["days"]
+    assert told["plan_examples.money_for_tokens"] == found["money"]
     for kind, plan in (("full", found), ("none", without)):
         assert told[f"plan_examples.eight_needs_bytes.{kind}"] == plan["memory_bytes"]["total"]
         assert told[f"plan_examples.eight_micro_batch.{kind}"] == plan["largest_micro_batch"]
-    asked = {"tokens": "plan_examples.TOKENS", "context": "plan_examples.LLAMA.context", "price": "plan_examples.PRICE"}
-    assert [found["tokens"], int(planner.FIRST["context"]), float(planner.FIRST["price"])] == [
-        told[name] for name in asked.values()
-    ]
+    assert told["plan_examples.TOKENS"] == found["tokens"]
+    assert told["plan_examples.LLAMA.context"] == int(planner.FIRST["context"])
+    assert told["plan_examples.PRICE"] == float(planner.FIRST["price"])
     assert (planner.FIRST["model"], planner.FIRST["gpu"], planner.FIRST["gpus"]) == ("llama-3-8b", "H100 SXM", "8")
     assert (planner.FIRST["checkpointing"], planner.FIRST["zero"], planner.FIRST["micro_batch"]) == ("full", "3", "1")
     assert found["mfu"] == told["plan_examples.MFU"] == told["plan_cases.ASSUMED_MFU"] and found["mfu_is_assumed"]
