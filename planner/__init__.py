@@ -130,6 +130,7 @@ def form(kind: str, language: str) -> str:
         f'<form class="planner" data-kind="{kind}" data-words="{data_of(told)}" aria-label="{told["form"]}" hidden>'
         f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
         + ('<div class="planner-answer"></div>' if kind == "full" else "")
+        + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
 
 

@@ -151,7 +151,12 @@ def test_without_scripts_the_answer_stands_in_words(browser: Browser, site: Path
     page = context.new_page()
     page.goto(address + language)
     expect(page.locator("form.planner")).to_be_hidden()
-    expect(page.locator("article li strong").first).to_be_visible()
+    expect(page.locator("article noscript p")).to_have_text(
+        planner.words("zh" if language else "en")["without_scripts"]
+    )
+    answer_in_words, said = page.locator("article li strong").first, page.locator("article noscript p")
+    above, below = said.bounding_box(), answer_in_words.bounding_box()
+    assert above and below and below["y"] < above["y"] + 400  # no blank where the form would be
     context.close()
 
 
