@@ -39,6 +39,8 @@ SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero"
 SHOWN += ("speed", "speed_in", "weights", "users", "latency")
 FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
+# Words of which the script has no need, for they stand in the form:
+IN_PLACE = ("form", "task", "tasks", "more", "all_options", "without_scripts", "placeholders", "choices", "memory")
 WANTED = {"planner.answer": ["answer", "recomputing"], "planner.out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone:
@@ -126,8 +128,9 @@ def form(kind: str, language: str) -> str:
         inner = tasks(told) + inner
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
+    asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     return (
-        f'<form class="planner" data-kind="{kind}" data-words="{data_of(told)}" aria-label="{told["form"]}" hidden>'
+        f'<form class="planner" data-kind="{kind}" data-words="{data_of(asked)}" aria-label="{told["form"]}" hidden>'
         f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
         + ('<div class="planner-answer"></div>' if kind == "full" else "")
         + f"<noscript><p>{told['without_scripts']}</p></noscript>"

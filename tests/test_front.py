@@ -22,7 +22,7 @@ from tests.test_series import BOOK
 
 SVG = "{http://www.w3.org/2000/svg}"
 LANGUAGES = ["", "zh/"]
-NUMERALS = ["zero", "one", "two", "three", "four", "five"], "零一二三四五"
+NUMERALS = ["zero", "one", "two", "three", "four", "five"], "零一两三四五"
 
 
 def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> None:
