@@ -28,7 +28,7 @@ def across(size: float) -> float:
 def planned(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The peak that the planner says of each step over the one that was counted, beside the latter's size."""
     cases = {name: values[f"{snippet}.step_cases"] or [] for name, (snippet, _) in SERIES.items()}
-    ratios = [case[SERIES[name][1]] for name in SERIES for case in cases[name]]
+    ratios: list[float] = [case[SERIES[name][1]] for name in SERIES for case in cases[name]]
     low = min([0.7, *(math.floor(10 * ratio) / 10 for ratio in ratios)])
     high = max([1.05, *(ratio + 0.05 for ratio in ratios)])
 
