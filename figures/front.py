@@ -6,46 +6,51 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import text_width
 from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH, HEIGHT = 340, 300  # the style sheet knows this width: such a drawing is not made wider
-LEFT, RIGHT, TOP, BOTTOM = 70, 326, 52, 258
+WIDTH, HEIGHT = 340, 318  # the style sheet knows this width: such a drawing is not made wider
+LEFT, RIGHT, TOP, BOTTOM = 44, 326, 92, 276
 TICKS = tuple(2**30 * size for size in (2, 8, 32, 128))
 LOW, HIGH = 2**30 * 1.4, 2**30 * 700
+SERIES = {  # what is drawn, from behind to the front: the snippet, and the ratio
+    "theirs": ("plan_theirs", "planned_ratio"),
+    "composed": ("plan_theirs", "composed_ratio"),
+    "check": ("plan_check", "planned_ratio"),
+}
 
 
-def share(size: float) -> float:
-    """How far along an axis, which is logarithmic, a number of bytes lies."""
-    return math.log(size / LOW) / math.log(HIGH / LOW)
-
-
-def place(counted: float, planned: float) -> tuple[float, float]:
-    return LEFT + share(counted) * (RIGHT - LEFT), BOTTOM - share(planned) * (BOTTOM - TOP)
+def across(size: float) -> float:
+    """Where a number of bytes lies: this axis is logarithmic."""
+    return LEFT + math.log(size / LOW) / math.log(HIGH / LOW) * (RIGHT - LEFT)
 
 
 def planned(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The bytes that the planner says of each step over those that were counted, ours and transformers' modules."""
-    series = {name: values[f"plan_{name}.step_cases"] or [] for name in ("theirs", "check")}
+    """The peak that the planner says of each step over the one that was counted, beside the latter's size."""
+    cases = {name: values[f"{snippet}.step_cases"] or [] for name, (snippet, _) in SERIES.items()}
+    ratios: list[float] = [case[SERIES[name][1]] for name in SERIES for case in cases[name]]
+    low = min([0.7, *(math.floor(10 * ratio) / 10 for ratio in ratios)])
+    high = max([1.05, *(ratio + 0.05 for ratio in ratios)])
+
+    def up(ratio: float) -> float:
+        return BOTTOM - (ratio - low) / (high - low) * (BOTTOM - TOP)
+
     drawing = Drawing(WIDTH, HEIGHT)
-    drawing.line(*place(LOW, LOW), *place(HIGH, HIGH), "stroke-muted")
     for tick in TICKS:
-        text = format_value(tick, "bytes", language=labels["language"])
-        (x, _), (_, y) = place(tick, LOW), place(LOW, tick)
+        x = across(tick)
         drawing.line(x, BOTTOM, x, BOTTOM + 4, "stroke-ink")
-        drawing.text(x, BOTTOM + 18, text, "muted", "middle")
+        drawing.text(x, BOTTOM + 18, format_value(tick, "bytes", language=labels["language"]), "muted", "middle")
+    for tenths in range(round(10 * low), math.floor(10 * high) + 1):
+        y = up(tenths / 10)
         drawing.line(LEFT - 4, y, LEFT, y, "stroke-ink")
-        drawing.text(LEFT - 7, y + 4, text, "muted", "end")
+        drawing.text(LEFT - 7, y + 4, f"{tenths / 10:.1f}", "muted", "end")
+    drawing.line(LEFT, up(1), RIGHT, up(1), "stroke-muted")
     drawing.path(f"M {LEFT} {TOP} V {BOTTOM} H {RIGHT}", "stroke-ink")
-    drawing.text(LEFT, TOP - 10, labels["planned"], "ink")
+    drawing.text(0, TOP - 10, labels["ratio"], "ink")
     drawing.text(RIGHT, BOTTOM + 36, labels["counted"], "ink", "end")
-    at = 0.0
-    for colour, (name, cases) in enumerate(series.items()):
-        for case in cases:
-            ratio = case.get("composed_ratio", case["planned_ratio"])
-            drawing.circle(*place(case["counted_bytes"], case["counted_bytes"] * ratio), 3, f"fill-{colour}")
-        drawing.circle(at + 5, 11, 5, f"fill-{colour}")
-        drawing.text(at + 15, 16, labels[name], "ink")
-        at += 15 + text_width(labels[name]) + 16
+    for colour, (name, (_, ratio)) in enumerate(SERIES.items()):
+        for case in cases[name]:
+            drawing.circle(across(case["counted_bytes"]), up(case[ratio]), 3, f"fill-{colour}")
+        drawing.circle(5, 11 + 21 * colour, 5, f"fill-{colour}")
+        drawing.text(15, 16 + 21 * colour, labels[name], "ink")
     return str(drawing)

@@ -33,12 +33,14 @@ COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MUL
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
-FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "15T", "price": "2.5"}
+FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "2.5"}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "price", "tokens", "tokens_in")
 SHOWN += ("speed", "speed_in", "weights", "users", "latency")
 FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora", "lora_on", "attention", "layers")
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
+# Words of which the script has no need, for they stand in the form:
+IN_PLACE = ("form", "task", "tasks", "more", "all_options", "without_scripts", "placeholders", "choices", "memory")
 WANTED = {"planner.answer": ["answer", "recomputing"], "planner.out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone:
@@ -126,10 +128,12 @@ def form(kind: str, language: str) -> str:
         inner = tasks(told) + inner
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
+    asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     return (
-        f'<form class="planner" data-kind="{kind}" data-words="{data_of(told)}" aria-label="{told["form"]}" hidden>'
+        f'<form class="planner" data-kind="{kind}" data-words="{data_of(asked)}" aria-label="{told["form"]}" hidden>'
         f'<div class="planner-strip" role="status"></div><div class="planner-fields">{inner}</div></form>'
         + ('<div class="planner-answer"></div>' if kind == "full" else "")
+        + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
 
 
