@@ -106,7 +106,7 @@ def test_a_cell_that_fails_fails_the_build(tmp_path: Path, body: str, passes: bo
         "INHERIT": str(ROOT / "mkdocs.yml"),
         "docs_dir": str(docs),
         "hooks": [],
-        "theme": {"custom_dir": str(ROOT / "docs" / "theme")},
+        "theme": {"custom_dir": str(ROOT / "docs" / "overrides")},
         "markdown_extensions": {"ledger.site.labs": {"root": str(tmp_path)}},
         "nav": ["index.md", "labs/good-or-bad.ipynb"],
     }
