@@ -67,8 +67,8 @@ def _source(root: Path, stamp: str) -> Source:
 
 
 def expand(fence: Fence) -> str:
-    """A fence's code with its includes in place."""
-    return "\n".join(_preprocessor().run(fence.lines)) + "\n"
+    """A fence's code with its includes in place; what is no Python, such as a page within a page, stays as it is."""
+    return "\n".join(_preprocessor().run(fence.lines) if fence.language == "python" else fence.lines) + "\n"
 
 
 @cache
