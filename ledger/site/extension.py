@@ -204,7 +204,7 @@ class LedgerBlock(Block):  # type: ignore[misc]
     template, where a browser neither styles nor lays them out: a page costs the same with many devices as with one.
     """
 
-    ARGUMENT = True
+    ARGUMENT: bool | None = True
 
     @property
     def page(self) -> Page:
