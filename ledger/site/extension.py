@@ -213,7 +213,7 @@ class LedgerBlock(Block):  # type: ignore[misc]
 
     def on_create(self, parent: ElementTree.Element) -> ElementTree.Element:
         element: ElementTree.Element = _or_fail(
-            self.page, f"/// {self.NAME} | {self.argument}: ", lambda: self.build(parent)
+            self.page, f"/// {' | '.join(filter(None, (self.NAME, self.argument)))}: ", lambda: self.build(parent)
         )
         return element
 
