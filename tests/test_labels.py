@@ -11,6 +11,7 @@ from tests import tables
 from tests.test_series import BLOCKS, gain
 
 CHINESE = tables.blocks("zh")
+IN_CHINESE = {"预测": "predicted", "实测": "measured", "前向": "forward", "反向": "backward", "公式": "formula"}
 SAME = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 # Pairs whose texts, right as they are, hold words of each other's keys.
@@ -24,8 +25,9 @@ CROSSED = {
 
 
 def words(text: object) -> frozenset[str]:
-    """Latin words and numbers: what both languages and the keys have in common."""
+    """Latin words and numbers, what both languages and the keys have in common, and some terms in both."""
     found = re.findall(r"[a-z]+\d*|\d+", str(text).lower().replace(",", "").replace("_", " "))
+    found += [term for chinese, term in IN_CHINESE.items() if chinese in str(text)]
     return frozenset(SAME.get(word, word) for word in found)
 
 
@@ -60,4 +62,5 @@ def test_of_two_labels_neither_has_the_others_text(figure: str) -> None:
 
 def test_swapped_texts_are_found() -> None:
     assert crossed(("fp32", "bf16"), ("用 bf16", "用 fp32")) and not crossed(("fp32", "bf16"), ("用 fp32", "用 bf16"))
+    assert crossed(("predicted", "measured"), ("实测值", "预测值"))
     assert crossed(("float32", "bfloat16"), ("bf16 here", "fp32 here"))

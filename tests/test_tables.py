@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markdown import Markdown
 
-from ledger.book import Book
+from ledger.book import Book, LedgerError
 from ledger.record import Record
 from ledger.site import makeExtension
 from ledger.site.chapter import Chapter
@@ -118,6 +118,16 @@ def test_what_is_not_shown_is_not_listed_as_quoted(book: Book) -> None:
     for page in (BLOCK, DATA, TABLE):
         html = Markdown(extensions=["tables", makeExtension(root=str(book.root), local=False)]).convert(page)
         assert "gpu.cells.ax" in html and "gpu.cells.by" not in html
+
+
+def test_a_build_of_what_is_no_table_names_it(book: Book) -> None:
+    for block, message in (
+        ("/// table\n///\n", "/// table: a table needs columns:"),
+        (BLOCK, "/// table | gpu.rows: "),
+    ):
+        (book.root / "figures" / "gpu.py").write_text("def rows(values, labels):\n    return []\n")
+        with pytest.raises(LedgerError, match=re.escape(message)):
+            Markdown(extensions=[makeExtension(root=str(book.root), local=False)]).convert(block)
 
 
 def test_what_is_not_shown_is_checked(book: Book) -> None:
