@@ -27,7 +27,7 @@ from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 
 from ledger.book import Book
 from ledger.run import start_server
-from ledger.site.chapter import Chapter, Fence, Waiting, shown
+from ledger.site.chapter import Chapter, Fence, Waiting
 from ledger.site.includes import embedded_in
 from ledger.site.notebook import set_up
 from ledger.site.quote import Source, open_source
@@ -58,7 +58,9 @@ def waiting(chapter: Chapter) -> list[Waiting]:
 def published(text: str) -> str:
     """A page as the committed records show it: without what waits for a device."""
     source = _source(ROOT, Book(ROOT).stamp("measurements/*/*.json") + Book(ROOT).code_stamp())
-    return shown(text, lambda value: bool(source.filled_by(value)))
+    chapter = Chapter.parse(text, ROOT / "docs")
+    hidden = chapter.hidden(lambda part: bool(source.filled_by(part.value)))
+    return "\n".join("" if number in hidden else line for number, line in enumerate(chapter.lines, start=1))
 
 
 @lru_cache(maxsize=4)

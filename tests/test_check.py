@@ -11,7 +11,7 @@ import pytest
 from markdown import Markdown
 
 from ledger.__main__ import main
-from ledger.book import Book
+from ledger.book import Book, LedgerError
 from ledger.record import Record
 from ledger.run import run
 from ledger.site import makeExtension
@@ -224,6 +224,22 @@ def test_a_sentence_around_what_the_default_device_lacks_is_reported(small_book:
         f"{message} would be a dash in a sentence: {record.device['name']} has no such value" if message else ""
     )
     assert bool(found) == bool(message)
+
+
+def test_a_build_names_all_that_it_cannot_fill_by_what_stands_there(small_book: Book) -> None:
+    page = "It is {{ good.nothing }}.\n\n/// output | good:nosuch\n///\n"
+    with pytest.raises(LedgerError) as raised:
+        Markdown(extensions=[makeExtension(root=str(small_book.root), local=False)]).convert(page)
+    first, second = sorted(map(str, raised.value.problems), reverse=True)
+    assert "docs/en: It is {{ good.nothing }}.: good.nothing cannot be quoted" in first
+    assert second.endswith("/// output | good:nosuch: snippets/good.py has no section 'nosuch'")
+
+
+def test_a_block_that_is_not_filled_stops_a_build(small_book: Book) -> None:
+    """The reader knows blocks at the start of a line alone, Python-Markdown knows them in a list."""
+    page = "- a\n\n    /// output | good:count\n    ///\n"
+    with pytest.raises(LedgerError, match=r"/// output \| good:count stands where nothing is filled in"):
+        Markdown(extensions=[makeExtension(root=str(small_book.root), local=False)]).convert(page)
 
 
 def test_braces_in_code_are_left_alone(small_book: Book) -> None:

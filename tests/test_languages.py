@@ -34,7 +34,7 @@ def fences(chapter: Chapter) -> list[Item]:
 def placeholders(chapter: Chapter) -> list[Item]:
     """By section of the text, in any order within it: the order of words differs between the languages."""
     starts = [heading.line for heading in chapter.headings]
-    found = [(p.line, (sum(start < p.line for start in starts), p.text.strip())) for p in chapter.placeholders]
+    found = [(line, (sum(start < line for start in starts), text.strip())) for line, text in chapter.placeholders]
     return sorted(found, key=lambda item: item[1])
 
 

@@ -113,6 +113,13 @@ def test_a_dash_of_a_tables_own_counts_where_no_device_has_better(book: Book) ->
     assert "No device" not in "".join(show(book, page))
 
 
+def test_what_is_left_of_a_table_is_aligned_as_it_was(book: Book) -> None:
+    record(book, "first", {"ay": 1})
+    page = TABLE.replace("|---|---|---|---|", "|---|:--|--:|:-:|")
+    html = Markdown(extensions=["tables", makeExtension(root=str(book.root), local=False)]).convert(page)
+    assert re.findall(r'<th style="text-align: (\w+);">(\w+)</th>', html) == [("right", "Y")]
+
+
 def test_what_is_not_shown_is_not_listed_as_quoted(book: Book) -> None:
     record(book, "first", {"ax": 1})
     for page in (BLOCK, DATA, TABLE):

@@ -29,6 +29,7 @@ BLOCK_END = re.compile(r"^/{3,}\s*$")
 HTML_BLOCK = re.compile(
     r"^\s{0,3}<(?:!--|/?(?:form|div|p|table|section|figure|details|ul|ol|pre|script|style|h[1-6])\b)"
 )
+ROW_RULE = re.compile(r"^\|[\s:|-]+\|$")  # between a table's header and its body
 PLACEHOLDER = r"\{\{(?:(?!\{\{|\}\}).)*+\}\}"  # ends at the next pair of braces: many that do not close cost no time
 INLINE = re.compile(
     r"""(?P<escape>\\.)
@@ -43,7 +44,6 @@ INLINE = re.compile(
     | (?P<unclosed>\{\{)""",
     re.X | re.S,
 )
-ROW_RULE = re.compile(r"^\|[\s:|-]+\|$")  # between a table's header and its body
 SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
 FORBIDDEN = {"math": "math", "alternative": "an alternative text", "target": "a link's address", "html": "raw HTML"}
 
@@ -105,11 +105,6 @@ class Waiting(NamedTuple):
         return self.first <= line <= self.last
 
 
-class Placeholder(NamedTuple):
-    line: int
-    text: str  # between the braces
-
-
 Piece = Heading | Fence | Block | Formula | Paragraph
 
 
@@ -140,7 +135,7 @@ class Chapter:
     @classmethod
     def parse(cls, text: str, path: Path) -> Chapter:
         chapter = cls(path, text.splitlines())
-        chapter._read(chapter.lines)
+        chapter._read()
         return chapter
 
     @cached_property
@@ -151,17 +146,15 @@ class Chapter:
         pieces: Iterable[Piece] = (*self.headings, *self.fences, *self.blocks, *self.formulas, *prose)
         return sorted(pieces, key=lambda piece: piece.line)
 
-    @cached_property
-    def placeholders(self) -> list[Placeholder]:
-        """Those that will be filled, in order; what stands where none may stand is among the problems."""
-        inline = self._inline()
-        return [Placeholder(line, match[0][2:-2]) for line, match in inline if match.lastgroup == "placeholder"]
+    @property
+    def placeholders(self) -> list[tuple[int, str]]:
+        """Line and text of each that will be filled; what stands where none may stand is among the problems."""
+        return [(line, match[0][2:-2]) for line, match in self._inline if match.lastgroup == "placeholder"]
 
-    @cached_property
+    @property
     def links(self) -> list[tuple[int, str]]:
         """Line and address of each inline link."""
-        inline = self._inline()
-        return [(line, match[0][2:-1].split(" ")[0]) for line, match in inline if match.lastgroup == "target"]
+        return [(line, match[0][2:-1].split(" ")[0]) for line, match in self._inline if match.lastgroup == "target"]
 
     def hidden(self, is_filled: Callable[[Waiting], bool]) -> set[int]:
         """The lines that are not shown: parts whose value is not filled, and the marks of the others."""
@@ -173,7 +166,7 @@ class Chapter:
     def all_problems(self) -> list[Problem]:
         """What is wrong with the page as a text, before any record is read."""
         found = list(self.problems)
-        for line, match in self._inline():
+        for line, match in self._inline:
             kind = match.lastgroup or ""
             if kind == "unclosed":
                 found.append(Problem(self.path, line, "placeholder without its closing }} on the same paragraph"))
@@ -182,12 +175,12 @@ class Chapter:
                 found.append(Problem(self.path, line, message))
         return sorted(found, key=lambda problem: problem.line)
 
-    def _inline(self) -> Iterator[tuple[int, re.Match[str]]]:
-        for paragraph in self.paragraphs:
-            yield from inline(paragraph)
+    @cached_property
+    def _inline(self) -> list[tuple[int, re.Match[str]]]:
+        return [found for paragraph in self.paragraphs for found in inline(paragraph)]
 
-    def _read(self, lines: list[str]) -> None:
-        number = self._skip_front_matter(lines)
+    def _read(self) -> None:
+        lines, number = self.lines, self._skip_front_matter()
         paragraph: list[str] = []
         first = 0
         opened: list[Waiting] = []
@@ -202,110 +195,104 @@ class Chapter:
             number += 1  # now the number of `line`, counted from 1
             if fence := FENCE.match(line):
                 end_paragraph()
-                number = self._read_fence(lines, number, fence)
+                number = self._read_fence(number, fence)
             elif line.strip() == "$$":
                 end_paragraph()
-                number = self._read_math(lines, number)
+                number = self._read_math(number)
             elif heading := HEADING.match(line):
                 end_paragraph()
                 self.headings.append(Heading(number, len(heading["level"]), heading["text"], heading["id"]))
-                if "{{" in line:
-                    self.problems.append(Problem(self.path, number, "placeholder in a heading, where none is filled"))
+                self._leave_unfilled(number, [line], "a heading")
             elif block := BLOCK_START.match(line):
                 end_paragraph()
                 slashes = len(block["slashes"])
                 if block["kind"] not in KINDS:
-                    message = f"there is no block {block['kind']!r}; there are {', '.join(sorted(KINDS))}"
-                    self.problems.append(Problem(self.path, number, message))
+                    self._problem(number, f"there is no block {block['kind']!r}; there are {', '.join(sorted(KINDS))}")
                 if opened and slashes >= opened[-1].slashes:
-                    message = f"the part that waits since line {opened[-1].first} needs more slashes than what it holds"
-                    self.problems.append(Problem(self.path, number, message))
+                    outer = f"the part that waits since line {opened[-1].first}"
+                    self._problem(number, f"{outer} needs more slashes than what it holds")
                 if block["kind"] == "recorded":
                     opened.append(Waiting(number, len(lines), slashes, block["argument"] or ""))
                     continue
-                number = self._read_block(lines, number, block)
+                number = self._read_block(number, block)
             elif HTML_BLOCK.match(line):
                 end_paragraph()
-                number = self._read_html(lines, number)
+                number = self._read_html(number)
             elif not line.strip() or BLOCK_END.match(line):
                 end_paragraph()
                 if opened and line.strip() == "/" * opened[-1].slashes:
                     self.waiting.append(opened.pop()._replace(last=number))
             else:
                 if line.startswith("///"):
-                    self.problems.append(Problem(self.path, number, "malformed block; write /// kind | argument"))
+                    self._problem(number, "malformed block; write /// kind | argument")
                 if not paragraph:
                     first = number
                 paragraph.append(line)
         end_paragraph()
         for part in opened:
-            self.problems.append(Problem(self.path, part.first, "this part that waits for a device is never closed"))
+            self._problem(part.first, "this part that waits for a device is never closed")
         self.waiting = sorted([*self.waiting, *opened])
 
-    def _skip_front_matter(self, lines: list[str]) -> int:
-        if lines and lines[0].strip() == "---":
-            for number, line in enumerate(lines[1:], start=2):
+    def _problem(self, line: int, message: str) -> None:
+        self.problems.append(Problem(self.path, line, message))
+
+    def _skip_front_matter(self) -> int:
+        if self.lines and self.lines[0].strip() == "---":
+            for number, line in enumerate(self.lines[1:], start=2):
                 if "{{" in line:
-                    self.problems.append(Problem(self.path, number, "placeholder in the front matter"))
+                    self._problem(number, "placeholder in the front matter")
                 if line.strip() == "---":
                     return number
         return 0
 
-    def _read_fence(self, lines: list[str], number: int, fence: re.Match[str]) -> int:
-        start, closing = number, re.compile(rf"^\s*{re.escape(fence['ticks'][0])}{{{len(fence['ticks'])},}}\s*$")
-        content: list[str] = []
-        while number < len(lines) and not closing.match(lines[number]):
-            content.append(lines[number])
-            number += 1
-        if number == len(lines):
-            self.problems.append(Problem(self.path, start, "this code block is never closed"))
+    def _read_fence(self, start: int, fence: re.Match[str]) -> int:
+        closing = re.compile(rf"^\s*{re.escape(fence['ticks'][0])}{{{len(fence['ticks'])},}}\s*$")
+        content = self._until(start, lambda line: bool(closing.match(line)), "this code block is never closed")
         self.fences.append(Fence(start, fence["info"], content))
-        for offset, line in enumerate(content):
+        for number, line in enumerate(content, start=start + 1):
             if "8<" in line and not INCLUDE.match(line):
-                message = (
-                    f'malformed include; write --8<-- "snippets/name.py:section", nothing after it: {line.strip()}'
-                )
-                self.problems.append(Problem(self.path, start + 1 + offset, message))
-        return number + 1
+                mend = 'write --8<-- "snippets/name.py:section", nothing after it'
+                self._problem(number, f"malformed include; {mend}: {line.strip()}")
+        return start + len(content) + 1
 
-    def _read_math(self, lines: list[str], number: int) -> int:
-        start = number
-        while number < len(lines) and lines[number].strip() != "$$":
-            if "{{" in lines[number]:
-                self.problems.append(Problem(self.path, number + 1, "placeholder in math, where none is filled"))
-            number += 1
-        if number == len(lines):
-            self.problems.append(Problem(self.path, start, "this formula's $$ is never closed"))
-        self.formulas.append(Formula(start, lines[start - 1 : number + 1]))
-        return number + 1
+    def _read_math(self, start: int) -> int:
+        content = self._until(start, lambda line: line.strip() == "$$", "this formula's $$ is never closed")
+        self._leave_unfilled(start + 1, content, "math")
+        self.formulas.append(Formula(start, self.lines[start - 1 : start + len(content) + 1]))
+        return start + len(content) + 1
 
-    def _read_block(self, lines: list[str], number: int, block: re.Match[str]) -> int:
-        start, options = number, []
-        while number < len(lines) and lines[number].startswith("    "):
-            options.append(lines[number])
-            number += 1
+    def _read_html(self, start: int) -> int:
+        content = self._until(start - 1, lambda line: not line.strip())
+        self._leave_unfilled(start, content, "raw HTML")
+        return start - 1 + len(content)
+
+    def _until(self, start: int, is_end: Callable[[str], bool], otherwise: str = "") -> list[str]:
+        """The lines after that number, up to the end; if there is none, the problem is another."""
+        number = next((n for n in range(start, len(self.lines)) if is_end(self.lines[n])), None)
+        if number is None and otherwise:
+            self._problem(start, otherwise)
+        return self.lines[start:number]
+
+    def _leave_unfilled(self, first: int, lines: list[str], where: str) -> None:
+        for number, line in enumerate(lines, start=first):
+            if "{{" in line:
+                self._problem(number, f"placeholder in {where}, where none is filled")
+
+    def _read_block(self, start: int, block: re.Match[str]) -> int:
+        options = self._until(start, lambda line: not line.startswith("    "))
         try:
             parsed = yaml.load("\n".join(options), Loader)
         except yaml.YAMLError as error:
-            self.problems.append(
-                Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
-            )
-            return number  # without a block: what it lacks is not told too
+            self._problem(start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
+            return start + len(options)  # without a block: what it lacks is not told too
         if not isinstance(parsed, dict | None):
-            self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
-            return number
-        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed or {}, number))
-        if block["argument"] and block["kind"] not in FILLED:
-            self.paragraphs.append(Paragraph(start, block["argument"]))
-        return number
-
-    def _read_html(self, lines: list[str], number: int) -> int:
-        number -= 1
-        while number < len(lines) and lines[number].strip():
-            if "{{" in lines[number]:
-                self.problems.append(Problem(self.path, number + 1, "placeholder in raw HTML, where none is filled"))
-            number += 1
-        return number
+            self._problem(start + 1, "the block's options are no mapping")
+            return start + len(options)
+        last, argument = start + len(options), block["argument"] or ""
+        self.blocks.append(Block(start, block["kind"], argument, parsed or {}, last))
+        if argument and block["kind"] not in FILLED:
+            self.paragraphs.append(Paragraph(start, argument))
+        return last
 
 
 def inline(paragraph: Paragraph) -> Iterator[tuple[int, re.Match[str]]]:
@@ -339,10 +326,3 @@ def _cells(row: str) -> list[str]:
 def targets(text: str) -> list[str]:
     """What stands between the brackets of each inline link."""
     return [match[0][2:-1] for match in INLINE.finditer(text) if match.lastgroup == "target"]
-
-
-def shown(text: str, is_filled: Callable[[str], bool]) -> str:
-    """A page without the parts whose value is not filled, nor the marks of the others; its lines keep their numbers."""
-    chapter = Chapter.parse(text, Path())
-    gone = chapter.hidden(lambda part: is_filled(part.value))
-    return "\n".join("" if number in gone else line for number, line in enumerate(chapter.lines, start=1))

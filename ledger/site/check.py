@@ -48,7 +48,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     }
     for filled in pages:
         found = [*filled.problems, *_dashes(filled, source), *_links(filled, unseen), *_files(filled, book)]
-        problems += sorted(found, key=lambda problem: problem.line)
+        problems += [problem for problem in sorted(found, key=lambda each: each.line) if problem not in problems]
     return problems
 
 

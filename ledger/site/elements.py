@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
@@ -29,14 +30,11 @@ class Elements:
 
     def __init__(self, source: Source, language: str, stash: Callable[[str], str] = str) -> None:
         """`stash` keeps raw HTML out of Markdown's way and returns what stands for it."""
-        self.source, self.language, self.stash = source, language, stash
+        self.source, self.language, self.stash, self.say = source, language, stash, partial(say, language)
         self.numbers: list[Number] = []  # each at the place that its mark names
         self.blocks: list[Element] = []  # likewise
         self.quoted: dict[str, Quote] = {}  # by what the element's data-quote says, as they are put in place
         self.device_place: Element | None = None
-
-    def say(self, what: str) -> str:
-        return say(self.language, what)
 
     # Marks
 
@@ -52,13 +50,12 @@ class Elements:
         return address
 
     def text_table(self, table: Table) -> str:
-        header, *body = (f"| {' | '.join(cells)} |" for cells in table.rows)
-        text = "\n".join((header, f"|{'|'.join(table.rule)}|", *body)) if body else ""
-        if not table.waiting:
-            return text
-        note = Element("p", {"class": "table-waiting"})
-        note.text = table.waiting
-        return f"{text}\n\n{NOTE} table | {self.block(note)}\n{NOTE}"
+        text = table.markdown(table.rule)
+        if table.waiting:
+            note = Element("p", {"class": "table-waiting"})
+            note.text = table.waiting
+            text += f"\n\n{NOTE} table | {self.block(note)}\n{NOTE}"
+        return text
 
     def marked(self, filled: Filled) -> list[str]:
         """The page's lines with a mark for each number and block."""

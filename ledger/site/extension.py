@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import SubElement
 
 from markdown import Markdown
-from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
@@ -33,7 +32,7 @@ from ledger.text import as_html
 MARK = re.compile(r"\{\{(\d+)\}\}")
 
 
-class FillExtension(Extension):
+class FillExtension(BlocksExtension):  # type: ignore[misc]
     """Options: root, default_device, first_device, language ("en", "zh"), local (whether local runs are shown)."""
 
     def __init__(self, **options: Any) -> None:
@@ -52,60 +51,60 @@ class FillExtension(Extension):
         md.registerExtension(self)
         try:
             named = self.getConfig("default_device"), self.getConfig("local"), self.getConfig("first_device")
-            page = FilledPage(md, open_source(book, *named), self.getConfig("language"))
+            self.page = PageFiller(md, open_source(book, *named), self.getConfig("language"))
         except LedgerError as error:  # told with the first page: a generator shows more than it when no extension loads
             self.invalid = error
             return
-        md.preprocessors.register(PageFiller(page), "ledger-fill", 33)  # before includes, at 32
-        md.inlinePatterns.register(NumberProcessor(page), "ledger-number", 185)  # after code, at 190
-        md.treeprocessors.register(PageFrame(page), "ledger-page", 1)  # when all else is in place
+        md.preprocessors.register(self.page, "ledger-fill", 33)  # before includes, at 32
+        md.inlinePatterns.register(NumberProcessor(self.page), "ledger-number", 185)  # after code, at 190
+        md.treeprocessors.register(PageFrame(self.page), "ledger-page", 1)  # when all else is in place
         md.postprocessors.register(TextWriter(md), "ledger-texts", 1)  # when nothing more is read as markup
         files.register(md, book)
-        BlocksOfLedger(page=[page, "what fills the blocks"]).extendMarkdown(md)
+        super().extendMarkdown(md)
+
+    def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:
+        for kind in FILLED:
+            block_mgr.register(type(kind, (FilledBlock,), {"NAME": kind}), {"page": self.page})
 
     def reset(self) -> None:
         if self.invalid:
             raise self.invalid
 
 
-class FilledPage:
-    """The page that is being converted: what was filled in, and the elements that stand for it."""
+class PageFiller(Preprocessor):
+    """Fills the page that is being converted; keeps what was filled in, and the elements that stand for it."""
+
+    md: Markdown
 
     def __init__(self, md: Markdown, source: Source, language: str) -> None:
-        self.md, self.source, self.language = md, source, language
+        super().__init__(md)
+        self.source, self.language = source, language
         self.filled: Filled
         self.elements: Elements
 
-    def fill(self, text: str) -> list[str]:
-        """The page's lines with marks. Raises LedgerError with all that cannot be filled."""
+    def run(self, lines: list[str]) -> list[str]:
+        page = Chapter.parse("\n".join(lines), self.source.book.docs / self.language)
         self.elements = Elements(self.source, self.language, self.md.htmlStash.store)
-        self.filled = fill(Chapter.parse(text, self.source.book.docs / self.language), self.source, self.elements)
-        if problems := [*self.filled.problems, *self.filled.broken]:
-            lines = self.filled.page.lines
-            raise LedgerError(
-                problem._replace(line=0, message=f"{lines[problem.line - 1].strip()}: {problem.message}")
-                for problem in problems
-            )
+        self.filled = fill(page, self.source, self.elements)
+        if self.filled.problems:
+            raise LedgerError(map(self.without_line, self.filled.problems))
         return self.elements.marked(self.filled)
+
+    def without_line(self, problem: Problem) -> Problem:
+        """One of the page with its line's text: what stood above, front matter say, is not known here."""
+        path, line, message = problem
+        is_mine = path == self.filled.page.path
+        return Problem(path, 0, f"{self.filled.page.lines[line - 1].strip()}: {message}") if is_mine else problem
 
     def unseen(self, what: str) -> LedgerError:
         """For what Python-Markdown finds where the fill finds nothing: in a list, say."""
         return LedgerError([Problem(self.filled.page.path, 0, f"{what} stands where nothing is filled in")])
 
 
-class PageFiller(Preprocessor):
-    def __init__(self, page: FilledPage) -> None:
-        super().__init__(page.md)
-        self.page = page
-
-    def run(self, lines: list[str]) -> list[str]:
-        return self.page.fill("\n".join(lines))
-
-
 class NumberProcessor(InlineProcessor):
     """Puts a number where its mark is; code and math are taken out before."""
 
-    def __init__(self, page: FilledPage) -> None:
+    def __init__(self, page: PageFiller) -> None:
         super().__init__(PLACEHOLDER, page.md)
         self.page = page
 
@@ -124,7 +123,7 @@ class FilledBlock(Block):  # type: ignore[misc]
     ARGUMENT = True
 
     def on_create(self, parent: ElementTree.Element) -> ElementTree.Element:
-        page: FilledPage = self.config["page"]
+        page: PageFiller = self.config["page"]
         if not self.argument.isdecimal():
             raise page.unseen(f"/// {self.NAME} | {self.argument}")
         element = page.elements.blocks[int(self.argument)]
@@ -135,21 +134,11 @@ class FilledBlock(Block):  # type: ignore[misc]
         return block[-1] if block.tag == "figure" else block
 
 
-class BlocksOfLedger(BlocksExtension):  # type: ignore[misc]
-    def __init__(self, **config: Any) -> None:
-        self.config = config
-        super().__init__()
-
-    def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:
-        for kind in FILLED:
-            block_mgr.register(type(kind, (FilledBlock,), {"NAME": kind}), self.getConfigs())
-
-
 class PageFrame(Treeprocessor):
     """Adds to a page that quotes numbers: the device, below its title or where `/// device` stands; at its end, where
     they come from."""
 
-    def __init__(self, page: FilledPage) -> None:
+    def __init__(self, page: PageFiller) -> None:
         super().__init__(page.md)
         self.page = page
 

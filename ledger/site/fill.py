@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ledger.book import Problem
+from ledger.book import LedgerError, Problem
 from ledger.site.chapter import FILLED, INLINE, Block, Chapter, Fence, Paragraph, Piece, Waiting, inline, rows_of
-from ledger.site.includes import missing
+from ledger.site.includes import Line, shown_lines
 from ledger.site.quote import BrokenSnippet, Found, Quote, QuoteError, Source
 from ledger.site.variants import Output, Rows, drawings, outputs, place_of, tables
 from ledger.site.words import say
@@ -30,6 +30,7 @@ class Number(NamedTuple):
     quote: Quote
     found: Found
     text: str  # as it is printed; what a record says has its signs hidden
+    is_anywhere: bool = False  # whether any device has it
     in_table: bool = False
     elsewhere: str = ""  # in a sentence: the device whose number it is, because the one that is shown lacks it
 
@@ -40,6 +41,11 @@ class Table(NamedTuple):
     rows: Rows  # the header first, and nothing else if nothing is left
     waiting: str  # the line that names what is not shown, "" if all is
     rule: list[str]  # what stands below the header's cells, of a table that is written as text
+
+    def markdown(self, rule: list[str]) -> str:
+        """What is left of it as text."""
+        header, *body = (f"| {' | '.join(cells)} |" for cells in self.rows)
+        return "\n".join((header, f"|{'|'.join(rule)}|", *body)) if body else ""
 
 
 class Write(Protocol):
@@ -73,8 +79,8 @@ class Filled:
     hidden: set[int] = field(default_factory=set)  # lines that are not shown before a device has filled a value
     numbers: list[Number] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)  # snippets whose output is shown
+    code: list[list[Line]] = field(default_factory=list)  # of each block of code, in order
     problems: list[Problem] = field(default_factory=list)
-    broken: list[Problem] = field(default_factory=list)  # what is wrong with a snippet, wherever it is quoted
 
     @property
     def pieces(self) -> list[Piece]:
@@ -105,8 +111,8 @@ class _Filler:
         path = self.filled.page.path
         try:
             yield
-        except BrokenSnippet as error:
-            self.filled.broken.append(Problem(path, line, str(error)))
+        except (BrokenSnippet, LedgerError) as error:  # each has a place of its own
+            self.filled.problems += error.problems
         except QuoteError as error:
             self.filled.problems.append(Problem(path, line, str(error)))
         except Exception as error:  # of a figure's module, as it is imported, or of what it returned
@@ -120,10 +126,10 @@ class _Filler:
     def fill(self, piece: Piece) -> None:
         match piece:
             case Fence():
-                path = self.filled.page.path
-                self.filled.problems += [
-                    Problem(path, line, message) for line, message in missing(piece, self.source.book.root)
-                ]
+                self.filled.code.append([])
+                for line, text in enumerate(piece.lines, start=piece.line + 1):
+                    with self.at(line):
+                        self.filled.code[-1] += shown_lines(text, self.source.book.root)
             case Block():
                 with self.at(piece.line):
                     self.filled.texts[piece.line] = self.block(piece)
@@ -135,6 +141,8 @@ class _Filler:
 
     def prose(self, paragraph: Paragraph, in_table: bool = False) -> str:
         """A text with its numbers and links."""
+        if "{{" not in paragraph.text and "](" not in paragraph.text:
+            return paragraph.text
         written, rest = "", 0
         for line, match in inline(paragraph):
             text = match[0]
@@ -166,13 +174,15 @@ class _Filler:
             with self.at(line):
                 quote = Quote.parse(text)
                 number = self.of(line, quote, self.source.find(quote))
-                for device, value in self.source.on_devices(quote).items():
+                values = self.source.on_devices(quote)
+                for device, value in values.items():
                     try:
                         quote.format(value, self.write.language)
                     except QuoteError as error:
                         where = self.source.place(device, quote.snippet)
                         raise QuoteError(f"{error}, as the record {where} has it") from None
-                self.found[text] = number
+                is_anywhere = any(value is not None for value in values.values())
+                self.found[text] = number._replace(is_anywhere=is_anywhere)
         return self.found.get(text)
 
     def of(self, line: int, quote: Quote, found: Found) -> Number:
@@ -232,13 +242,8 @@ class _Filler:
         ]
         if quoted:
             numbers = [self.look_up(line, text) for text in quoted]  # of all, for what may be wrong with any
-            return not any(number is None or self.is_on_a_device(line, number) for number in numbers)
+            return not any(number is None or number.is_anywhere for number in numbers)
         return None if not any(cells) else all(cell in (DASH, "") for cell in cells)
-
-    def is_on_a_device(self, line: int, number: Number) -> bool:
-        with self.at(line):
-            return any(self.source.find(number.quote, device).value is not None for device in self.source.devices)
-        return True
 
     # Blocks
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ledger.book import LedgerError
-from ledger.site.chapter import INCLUDE, Fence
+from ledger.site.chapter import INCLUDE
+from ledger.site.quote import QuoteError
 from ledger.snippet import Snippet
 
 MARKER = re.compile(r"^\s*#\s*-+8<-+")  # of a section inside of one that is shown
@@ -21,42 +21,30 @@ class Line(NamedTuple):
     number: int = 0  # there
 
 
-def expanded(fence: Fence, root: Path) -> list[Line]:
-    """The lines of a block of code with its includes in place. Raises LedgerError or KeyError for what is not there."""
-    lines: list[Line] = []
-    for text in fence.lines:
-        include = INCLUDE.match(text)
-        lines += _included(root, include["path"], include["section"]) if include else [Line(text)]
-    return lines
+def shown_lines(text: str, root: Path) -> list[Line]:
+    """A line of a block of code, or the lines that it includes.
 
-
-def _included(root: Path, file: str, section: str | None) -> list[Line]:
+    Raises QuoteError if there are none, LedgerError if that is because a snippet is to be mended.
+    """
+    include = INCLUDE.match(text)
+    if not include:
+        return [Line(text)]
+    file, section = include["path"], include["section"]
+    if not (root / file).is_file():
+        raise QuoteError(f"there is no file {file}")
     snippet = Snippet.parse(root / file)
     texts = snippet.source.splitlines()
     first, last = 1, len(texts)
     if section:
+        if section not in snippet.sections:
+            broken = snippet.all_problems
+            raise LedgerError(broken) if broken else QuoteError(f"{file} has no section {section!r}")
         first, last = snippet.sections[section].first_line, snippet.sections[section].last_line
     numbers = [number for number in range(first, last + 1) if not MARKER.match(texts[number - 1])]
     dedented = textwrap.dedent("\n".join(texts[number - 1] for number in numbers)).split("\n")
-    return [Line(text, file, number) for text, number in zip(dedented, numbers, strict=True)]
-
-
-def missing(fence: Fence, root: Path) -> Iterator[tuple[int, str]]:
-    """Line and message for each include of what is not there; a snippet that is itself to be mended says so itself."""
-    for number, text in enumerate(fence.lines, start=fence.line + 1):
-        include = INCLUDE.match(text)
-        if not include:
-            continue
-        file, section = root / include["path"], include["section"]
-        if not file.is_file():
-            yield number, f"there is no file {include['path']}"
-        elif section and file.suffix == ".py":
-            try:
-                script = Snippet.parse(file)
-                if section not in script.sections and not script.all_problems:
-                    yield number, f"{include['path']} has no section {section!r}"
-            except LedgerError:  # reported once, at its own line
-                continue
+    return [
+        Line(text, file, number) for text, number in zip(dedented, numbers, strict=False)
+    ]  # of no line, one is left
 
 
 def embedded_in(page: Path) -> set[str]:

@@ -17,7 +17,6 @@ from ledger.book import LedgerError
 from ledger.site import files
 from ledger.site.chapter import FILLED, Block, Chapter, Fence, Formula, Heading, Paragraph, Piece
 from ledger.site.fill import Filled, Number, Table, fill
-from ledger.site.includes import expanded
 from ledger.site.quote import Source
 from ledger.site.variants import Output
 from ledger.site.words import printed_on, say
@@ -41,11 +40,14 @@ def parts(source: Source, language: str, path: Path, site: str) -> Iterator[Part
     Raises LedgerError for what cannot be filled.
     """
     filled = fill(Chapter.read(path), source, PlainMarkdown(source, language, site, address_of(site, path.stem)))
-    if problems := [*filled.problems, *filled.broken]:
-        raise LedgerError(problems)
+    if filled.problems:
+        raise LedgerError(filled.problems)
+    code = iter(filled.code)
     for piece in filled.pieces:
         if isinstance(piece, Fence):
-            yield _code(piece, source.book.root)
+            text = "\n".join(line.text for line in next(code)).strip("\n")
+            is_code = piece.language == "python"
+            yield Part(text if is_code else f"```{piece.language}\n{text}\n```", is_code)
         elif text := as_markdown(_text(piece, filled)):
             yield Part(text)
 
@@ -61,12 +63,6 @@ def _text(piece: Piece, filled: Filled) -> str:
         case Paragraph():
             return OWN_ID.sub("", filled.texts[piece.line])
     return filled.texts[piece.line]
-
-
-def _code(fence: Fence, root: Path) -> Part:
-    """A block of code with its includes in place."""
-    code = "\n".join(line.text for line in expanded(fence, root)).strip("\n")
-    return Part(code, True) if fence.language == "python" else Part(f"```{fence.language}\n{code}\n```")
 
 
 def markdown(parts: Iterable[Part]) -> str:
@@ -101,9 +97,7 @@ class PlainMarkdown:
         return self.site + files.address(self.source.book, address)
 
     def text_table(self, table: Table) -> str:
-        header, *body = [f"| {' | '.join(row)} |" for row in table.rows]
-        text = "\n".join([header, "|" + "---|" * len(table.rows[0]), *body]) if body else ""
-        return "\n\n".join(filter(None, (text, table.waiting)))
+        return "\n\n".join(filter(None, (table.markdown(["---"] * len(table.rows[0])), table.waiting)))
 
     def table(self, variants: list[tuple[list[str], Table]]) -> str:
         return OWN_ID.sub("", self.text_table(variants[0][1]))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
 from ledger.record import LOCAL, Record
-from ledger.site.chapter import Fence
 from ledger.site.elements import data_element
 from ledger.site.fill import Filled
-from ledger.site.includes import expanded
 from ledger.site.quote import Quote, Source
 from ledger.site.words import WORDS, label, perhaps_stale, say
 from ledger.units import DASH, format_value
@@ -25,12 +23,12 @@ class Provenance:
 
     def __init__(self, source: Source, language: str, filled: Filled, quoted: dict[str, Quote]) -> None:
         self.source, self.language, self.filled, self.quoted = source, language, filled, quoted
-
-    def say(self, what: str, **names: object) -> str:
-        return say(self.language, what, **names)
-
-    def label(self, device: str) -> str:
-        return label(self.source, self.language, device)
+        self.say, self.label = partial(say, language), partial(label, source, language)
+        self.snippets = list(dict.fromkeys([*(quote.snippet for quote in quoted.values()), *filled.printed]))
+        self.records = {
+            snippet: {device: found for device in source.devices if (found := source.freshest(snippet, [device])[0])}
+            for snippet in self.snippets
+        }
 
     def device_line(self) -> Element:
         """The line below a title: whose numbers these are, if others complete them, and a choice where there is one."""
@@ -57,28 +55,25 @@ class Provenance:
         """Every snippet of the page with its records, and the line that made each number; `stash` keeps raw HTML."""
         details = Element("details", {"class": "provenance", "id": "provenance", "data-search-exclude": ""})
         SubElement(details, "summary").text = self.say("provenance")
-        snippets = list(dict.fromkeys([*(quote.snippet for quote in self.quoted.values()), *self.filled.printed]))
         frame = SubElement(details, "div", {"class": "table-frame", "tabindex": "0"})
         table = SubElement(frame, "table")
         row = SubElement(SubElement(table, "thead"), "tr")
         for column in WORDS[self.language]["columns"]:
             SubElement(row, "th", {"scope": "col"}).text = column
         body = SubElement(table, "tbody")
-        for snippet in snippets:
-            recorded = {device for device in self.source.devices if self.source.records.get(device, snippet)}
-            for device in self.source.devices:
-                if found := self.source.freshest(snippet, [device])[0]:
-                    is_extra = device != self.source.shown_device and self.source.shown_device in recorded
-                    row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
-                    source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
-                    source.text = AtomicString(f"{snippet}.py")
-                    self._record_link(SubElement(row, "td"), device, snippet)
-                    for fact in self._facts(found):
-                        SubElement(row, "td").text = AtomicString(fact)
+        for snippet, records in self.records.items():
+            for device, record in records.items():
+                is_extra = device != self.source.shown_device and self.source.shown_device in records
+                row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
+                source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
+                source.text = AtomicString(f"{snippet}.py")
+                self._record_link(SubElement(row, "td"), device, snippet)
+                for fact in self._facts(record):
+                    SubElement(row, "td").text = AtomicString(fact)
         SubElement(details, "div").text = stash(self._lines())
         repeat = SubElement(details, "p")
         repeat.text = self.say("repeat")
-        SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(snippets)}")
+        SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(self.snippets)}")
         return details
 
     def _record_link(self, cell: Element, device: str, snippet: str) -> None:
@@ -120,9 +115,8 @@ class Provenance:
     def _anchors(self) -> dict[tuple[str, int], str]:
         """Where the page first shows a line of a file."""
         anchors: dict[tuple[str, int], str] = {}
-        fences: Iterable[Fence] = (piece for piece in self.filled.pieces if isinstance(piece, Fence))
-        for number, fence in enumerate(fences):
-            for shown, line in enumerate(expanded(fence, self.source.book.root), start=1):
+        for number, lines in enumerate(self.filled.code):
+            for shown, line in enumerate(lines, start=1):
                 if line.file:
                     anchors.setdefault((line.file, line.number), f"#__span-{number}-{shown}")
         return anchors
@@ -143,13 +137,13 @@ class Provenance:
                 if instead := self.source.instead(quote):
                     entry["instead"] = instead
             quotes[key] = entry
+        measured = {quote.snippet for quote in self.quoted.values() if quote.is_device_value}
         records = {
             snippet: {
-                device: " · ".join([self.label(device), *self._facts(record)])
-                for device in self.source.devices
-                if (record := self.source.freshest(snippet, [device])[0])
+                device: " · ".join([self.label(device), *self._facts(record)]) for device, record in found.items()
             }
-            for snippet in {quote.snippet for quote in self.quoted.values() if quote.is_device_value}
+            for snippet, found in self.records.items()
+            if snippet in measured
         }
         words = {key: self.say(key) for key in ("absent", "exact", "stale")}
         return data_element("ledger-data", {"quotes": quotes, "records": records, "words": words})

@@ -29,6 +29,10 @@ class QuoteError(Exception):
 class BrokenSnippet(QuoteError):
     """What a page quotes of a snippet that is itself to be mended."""
 
+    def __init__(self, error: LedgerError) -> None:
+        super().__init__(str(error))
+        self.problems = error.problems
+
 
 class Quote(NamedTuple):
     """A placeholder: `{{ snippet.path.to.value:style }}`."""
@@ -145,7 +149,7 @@ class Source:
             try:
                 self._snippets[name] = Snippet.read(path)
             except LedgerError as error:
-                raise BrokenSnippet(str(error)) from None
+                raise BrokenSnippet(error) from None
         return self._snippets[name]
 
     def file(self, name: str) -> str:
