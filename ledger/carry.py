@@ -123,6 +123,7 @@ def _carried(
     renames: list[Change],
     roundings: list[Change],
     others: list[Change],
+    *,
     was: str | None = None,
 ) -> Record:
     """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""

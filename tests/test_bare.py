@@ -46,19 +46,20 @@ def test_fill_is_the_side_that_needs_more() -> None:
     assert {"yaml", "markdown"} <= needed
 
 
-BARE = (
-    "torch",
-    "torch-*.dist-info",
-    "torchgen",
-    "functorch",
-    "nvidia",
-    "triton",
-    "cuda",
-    "typing_extensions.py",
-    "sympy",
-    "mpmath",
+BARE = (  # torch, and what it needs itself
+    *(
+        "torch",
+        "torch-*.dist-info",
+        "torchgen",
+        "functorch",
+        "nvidia",
+        "triton",
+        "cuda",
+        "typing_extensions.py",
+        "sympy",
+    ),
+    *("mpmath", "filelock", "fsspec", "jinja2", "markupsafe", "networkx", "setuptools"),
 )
-BARE += ("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "setuptools")  # what torch itself needs
 READER = """\
 import subprocess, sys
 from flops_bytes.helper import size_bytes as used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from hardware import DERIVED, PRINTED
 
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import get_gpu, get_peak_flop_per_second
@@ -17,6 +17,8 @@ from ledger.record import Record
 
 ROOT = Path(__file__).parent.parent
 NAMES = [name for gpu in GPUS.values() for name in gpu.device_names]
+HARDWARE: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "hardware.py"))
+DERIVED, PRINTED = HARDWARE["DERIVED"], HARDWARE["PRINTED"]
 ROWS = pytest.mark.parametrize("row", GPUS)
 
 # Sheets that do not fit themselves: of the larger peak over the smaller, by how much it is not 2.

@@ -50,7 +50,7 @@ def project(small_book: Book, monkeypatch: pytest.MonkeyPatch) -> Book:
     (root / "mkdocs.yml").write_text(CONFIG.replace("LOCAL", "true"))
     (root / "figures" / "small.py").write_text(FIGURE)
     (root / "docs" / "en" / "other.md").write_text(OTHER)
-    (root / "docs" / "en" / "plain.md").write_text("# Plain {#plain}\n\nNo number.\n")
+    (root / "docs" / "en" / "index.md").write_text("# Index {#index}\n\nNo number.\n")
     (root / "snippets" / "alone.py").write_text("alone_bytes = 1\n")
     monkeypatch.chdir(root)
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
@@ -82,7 +82,7 @@ def test_what_has_not_changed_is_not_converted_again_and_comes_out_the_same(
     project: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything, first = make(monkeypatch)
-    assert everything == {"page.md", "other.md", "plain.md"}
+    assert everything == {"page.md", "other.md", "index.md"}
     nothing, second = make(monkeypatch)
     assert nothing == set()
     assert second == first
@@ -91,11 +91,11 @@ def test_what_has_not_changed_is_not_converted_again_and_comes_out_the_same(
 @pytest.mark.parametrize(
     ("path", "old", "new", "pages"),
     [
-        ("docs/en/plain.md", "No number", "Still no number", {"plain.md"}),
+        ("docs/en/index.md", "No number", "Still no number", {"index.md"}),
         ("snippets/good.py", "4 * 8", "4 * 9", {"page.md", "other.md"}),
         ("snippets/alone.py", "1", "2", set()),
-        ("figures/small.py", "<svg>", "<svg >", {"page.md", "other.md", "plain.md"}),
-        ("mkdocs.yml", "Small", "Large", {"page.md", "other.md", "plain.md"}),
+        ("figures/small.py", "<svg>", "<svg >", {"page.md", "other.md", "index.md"}),
+        ("mkdocs.yml", "Small", "Large", {"page.md", "other.md", "index.md"}),
     ],
 )
 def test_a_change_converts_the_pages_that_show_it(
@@ -111,8 +111,16 @@ def test_a_change_converts_the_pages_that_show_it(
     assert make(monkeypatch)[1] == site
 
 
+def test_a_snippet_that_moves_is_linked_where_it_lies_now(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.docs / "en" / "index.md").write_text("# Index {#index}\n\n{{ alone.alone_bytes }}\n")
+    assert b'href="snippets/alone.py"' in make(monkeypatch)[1]["site/index.html"]
+    (moved := project.snippets / "index" / "alone.py").parent.mkdir()
+    (project.snippets / "alone.py").rename(moved)
+    assert b'href="snippets/index/alone.py"' in make(monkeypatch)[1]["site/index.html"]
+
+
 def test_a_warning_is_given_again(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project.root / "docs" / "en" / "plain.md").write_text("# Plain {#plain}\n\n[Nowhere](nowhere.md)\n")
+    (project.root / "docs" / "en" / "index.md").write_text("# Index {#index}\n\n[Nowhere](nowhere.md)\n")
     for _ in range(2):
         with pytest.raises(Abort, match="Aborted with 1 warnings"):
             make(monkeypatch)
@@ -133,7 +141,7 @@ def test_what_is_published_is_made_anew(project: Book, monkeypatch: pytest.Monke
     make(monkeypatch)
     (project.root / "mkdocs.yml").write_text(CONFIG.replace("LOCAL", "false"))
     for _ in range(2):
-        assert make(monkeypatch)[0] == {"page.md", "other.md", "plain.md"}
+        assert make(monkeypatch)[0] == {"page.md", "other.md", "index.md"}
     assert os.listdir(project.cache / "pages") == ["en"]
 
 
