@@ -14,14 +14,17 @@ from planner.answer import gib
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)"
 PATTERNS = {
-    "asked": [re.compile(rf"Tried to allocate {SIZE}")],
-    "total": [re.compile(rf"has a total capac\w+ of {SIZE}"), re.compile(rf"{SIZE} total capac")],
-    "free": [re.compile(rf"of which {SIZE} is free"), re.compile(rf"{SIZE} free;")],
-    "allowed": [re.compile(rf"{SIZE} allowed;")],
-    "held": [re.compile(rf"{SIZE} is allocated by PyTorch"), re.compile(rf"{SIZE} already allocated")],
-    "graphs": [re.compile(rf"with {SIZE} allocated in private pools")],
-    "reserved": [re.compile(rf"{SIZE} reserved in total")],
-    "idle": [re.compile(rf"{SIZE} is reserved by PyTorch but unallocated")],
+    "asked": [re.compile(rf"Tried to allocate {SIZE}", re.ASCII)],
+    "total": [re.compile(rf"has a total capac\w+ of {SIZE}", re.ASCII), re.compile(rf"{SIZE} total capac", re.ASCII)],
+    "free": [re.compile(rf"of which {SIZE} is free", re.ASCII), re.compile(rf"{SIZE} free;", re.ASCII)],
+    "allowed": [re.compile(rf"{SIZE} allowed;", re.ASCII)],
+    "held": [
+        re.compile(rf"{SIZE} is allocated by PyTorch", re.ASCII),
+        re.compile(rf"{SIZE} already allocated", re.ASCII),
+    ],
+    "graphs": [re.compile(rf"with {SIZE} allocated in private pools", re.ASCII)],
+    "reserved": [re.compile(rf"{SIZE} reserved in total", re.ASCII)],
+    "idle": [re.compile(rf"{SIZE} is reserved by PyTorch but unallocated", re.ASCII)],
 }
 CONTEXT = 2 * 2**30  # what a CUDA context and libraries may take: more beside PyTorch is somebody else's
 

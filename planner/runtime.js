@@ -1,7 +1,10 @@
-/* Python's numbers, containers and texts, as far as translated snippets use them (translate.py beside it): an int is a
-   BigInt, a float a Number, a dict a Map, a tuple an Array, None null. What Python refuses is refused here too. */
+/* Python's numbers, containers and texts, as far as translated code uses them (translate.py beside it): an int is a BigInt,
+   a float a Number, a dict a Map, a list an Array, a tuple a frozen one, None null. What Python refuses is refused here too;
+   what Python does and this does not is an error of its own, which no except of translated code catches. */
 class ValueError extends Error {}
 const $ValueError = (text) => new ValueError(text);
+const $raise = (what) => { throw new Error(what); };
+const $unknown = (what) => $raise(`${what}: not translated; write it plainer`);
 
 /* Numbers */
 class $Number10 { // Decimal: coefficient · 10 ** exponent
@@ -9,16 +12,21 @@ class $Number10 { // Decimal: coefficient · 10 ** exponent
 }
 const $refuse = (what) => { throw new TypeError(what); };
 const $number = (x) => (typeof x === "boolean" ? BigInt(x) : typeof x === "bigint" || typeof x === "number" ? x : $refuse(`${$repr(x)} is no number`));
+const $real = (x) => (typeof x === "bigint" && !Number.isFinite(Number(x)) ? $raise("int too large for a float") : Number(x));
 const $mixed = (f) => (a, b) => {
   a = $number(a);
   b = $number(b);
-  return typeof a === typeof b ? f(a, b) : f(Number(a), Number(b));
+  return typeof a === typeof b ? f(a, b) : f($real(a), $real(b));
 };
 const $plus = $mixed((a, b) => a + b), $minus = $mixed((a, b) => a - b), $times = $mixed((a, b) => a * b);
 const $ints = (a, b) => ([a, b] = [$number(a), $number(b)]).every((x) => typeof x === "bigint") ? [a, b] : $refuse("for ints alone");
 const $big = (a, b) => typeof a === "bigint" && typeof b === "bigint"; // by far the most, so asked first
-const $add = (a, b) => ($big(a, b) ? a + b : typeof a === "string" || Array.isArray(a) ? a.concat(b) : $plus(a, b));
-const $sub = (a, b) => ($big(a, b) ? a - b : a instanceof Set ? new Set([...a].filter((x) => !b.has(x))) : $minus(a, b));
+function $add(a, b) {
+  if ($big(a, b)) return a + b;
+  if (typeof a === "string" && typeof b === "string") return a + b;
+  return $alike(a, b) ? $as(a, [...a, ...b]) : $plus(a, b);
+}
+const $sub = (a, b) => ($big(a, b) ? a - b : a instanceof Set && b instanceof Set ? new Set([...a].filter((x) => !b.has(x))) : $minus(a, b));
 function $mul(a, b) {
   if ($big(a, b)) return a * b;
   if (!(a instanceof $Number10)) return $times(a, b);
@@ -30,6 +38,7 @@ function $mul(a, b) {
 const $neg = (a) => -$number(a);
 function $floordiv(a, b) {
   if (!$big(a, b)) [a, b] = $ints(a, b);
+  if (b === 0n) $raise("division by zero");
   const q = a / b;
   return a < 0n !== b < 0n && q * b !== a ? q - 1n : q;
 }
@@ -37,10 +46,18 @@ function $mod(a, b) {
   if (a instanceof $Number10) return a.exponent < 0 ? new $Number10(a.coefficient % (b * 10n ** BigInt(-a.exponent)), a.exponent) : new $Number10(0n, 0);
   return $sub(a, $times($floordiv(a, b), b));
 }
-const $pow = (a, b) => (([a, b]) => a ** b)($ints(a, b));
-const $union = (a, b) => (a instanceof Map ? new Map([...a, ...b]) : $refuse("| is for dicts"));
+const $pow = (a, b) => (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b));
+const $union = (a, b) => (a instanceof Map && b instanceof Map ? new Map([...a, ...b]) : $refuse("| is for dicts"));
+/* What += and |= do to a list and a dict, each name of which sees it */
+const $iadd = (a, b) => ($is_list(a) ? (a.push(...$each(b)), a) : $add(a, b));
+const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : $union(a, b));
+const $isub = (a, b) => (a instanceof Set ? $unknown("-= of sets") : $sub(a, b));
 const $EXACT = 2n ** 53n;
-const $div = (a, b) => (b == 0 ? $refuse("division by zero") : $quotient(a, b));
+const $div = (a, b) => {
+  if ($number(b) == 0) $raise("division by zero");
+  const found = $quotient(a, b);
+  return Number.isFinite(found) || !$big(a, b) ? found : $raise("int too large for a float");
+};
 const $quotient = $mixed((a, b) => {
   const size = (x) => (x < 0n ? -x : x);
   if (typeof a === "number" || (size(a) <= $EXACT && size(b) <= $EXACT)) return Number(a) / Number(b);
@@ -59,29 +76,53 @@ const $scaled = (x, digits) => { // a float above 0 times 10 ** digits, to the n
   const power = 10n ** BigInt(Math.abs(digits));
   return digits < 0 ? $nearest(BigInt(x), d * power) : $nearest(BigInt(x) * power, d);
 };
+const $ODD = /[^\x00-\x7f]|_|^\s*[+-]?(?:inf|nan)/i; // how Python may write a number and nobody here does
+const $written = (x, pattern, kind) => (pattern.test(x) ? x.trim() : $ODD.test(x) && /[\p{Nd}in]/iu.test(x) ? $unknown(`${kind}(${$repr(x)})`) : $no(`${$repr(x)} is no ${kind}`));
+const $no = (what) => { throw new ValueError(what); };
 const $int = (x) => {
   if (x instanceof $Number10) return x.exponent < 0 ? x.coefficient / 10n ** BigInt(-x.exponent) : x.coefficient * 10n ** BigInt(x.exponent);
-  return BigInt(typeof x === "number" ? Math.trunc(x) : x);
+  if (typeof x === "string") return BigInt($written(x, /^\s*[+-]?[0-9]+\s*$/, "int").replace(/^\+/, "")); // BigInt takes "" and "0x1"
+  if (typeof x !== "number") return BigInt($number(x));
+  return Number.isNaN(x) ? $no("NaN is no int") : Number.isFinite(x) ? BigInt(Math.trunc(x)) : $raise("infinity is no int");
 };
-const $float = (x) => Number(x instanceof $Number10 ? `${x.coefficient}e${x.exponent}` : x);
+const $float = (x) => {
+  if (x instanceof $Number10) return Number(`${x.coefficient}e${x.exponent}`);
+  return typeof x === "string" ? Number($written(x, /^\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?\s*$/i, "float")) : $real($number(x));
+};
 const $bool = (x) => $t(x);
 const $abs = (x) => ($lt(x, 0n) ? $neg(x) : x);
-const $round = (x) => (typeof x === "bigint" ? x : x < 0 ? -$scaled(-x, 0) : $scaled(x, 0));
-const $sum = (all) => $list(all).reduce((a, b) => $add(a, b), 0n);
+const $round = (x) => (typeof $number(x) === "bigint" ? $number(x) : !Number.isFinite(x) ? $int(x) : x < 0 ? -$scaled(-x, 0) : $scaled(x, 0));
+function $sum(all) {
+  let total = 0n, floats = 0;
+  for (const x of $each(all)) {
+    if (typeof total === "number" && ++floats > 1) $unknown("a sum of more than two floats, which Python adds in one way up to 3.11 and another since");
+    total = $add(total, x);
+  }
+  return total;
+}
 function $Decimal(text) {
+  if (typeof text !== "string") $unknown("a Decimal of a number");
   const [, whole, part = "", power = "0"] = /^(\d*)\.?(\d*)(?:e(.*))?$/i.exec(text);
   return new $Number10(BigInt(whole + part), Number(power) - part.length);
 }
 
 /* Comparisons, and what counts as true */
-const $t = (x) => (x == null ? false : x instanceof Map || x instanceof Set ? x.size > 0 : Array.isArray(x) ? x.length > 0 : x instanceof $Number10 ? x.coefficient !== 0n : !!x);
+const $t = (x) => (x == null ? false : x instanceof Map || x instanceof Set ? x.size > 0 : x instanceof $View ? x.count() > 0 : Array.isArray(x) ? x.length > 0 : x instanceof $Number10 ? x.coefficient !== 0n : !!x);
 const $or = (a, b) => ($t(a) ? a : b());
 const $and = (a, b) => ($t(a) ? b() : a);
-const $order = (a, b) => { // negative, 0 or positive
-  if (!(a instanceof $Number10 || b instanceof $Number10)) return a < b ? -1 : a > b ? 1 : 0;
-  const [x, y] = [a, b].map((n) => (n instanceof $Number10 ? n : new $Number10(n, 0))), least = Math.min(x.exponent, y.exponent);
-  const [p, q] = [x, y].map((n) => n.coefficient * 10n ** BigInt(n.exponent - least));
-  return p < q ? -1 : p > q ? 1 : 0;
+const $order = (a, b) => { // negative, 0 or positive; NaN where nothing holds
+  if ($big(a, b) || (typeof a === "number" && typeof b === "number")) return a < b ? -1 : a > b ? 1 : a === b ? 0 : NaN;
+  if ($alike(a, b)) {
+    const n = a.findIndex((x, at) => at >= b.length || !$eq(x, b[at]));
+    return n < 0 ? a.length - b.length : n < b.length ? $order(a[n], b[n]) : 1;
+  }
+  if (typeof a === "string" && typeof b === "string" && $ASTRAL.test(a + b)) return $order(...[a, b].map((text) => [...text].map((c) => c.codePointAt(0))));
+  if (a instanceof $Number10 || b instanceof $Number10) {
+    const [x, y] = [a, b].map((n) => (n instanceof $Number10 ? n : new $Number10($int(n), 0))), least = Math.min(x.exponent, y.exponent);
+    [a, b] = [x, y].map((n) => n.coefficient * 10n ** BigInt(n.exponent - least));
+  }
+  if (typeof a !== "string" || typeof b !== "string") [a, b] = [$number(a), $number(b)];
+  return a < b ? -1 : a > b ? 1 : a == b ? 0 : NaN;
 };
 const $lt = (a, b) => $order(a, b) < 0, $le = (a, b) => $order(a, b) <= 0;
 const $gt = (a, b) => $order(a, b) > 0, $ge = (a, b) => $order(a, b) >= 0;
@@ -89,75 +130,127 @@ function $eq(a, b) {
   if ($big(a, b)) return a === b;
   if (a === b || (a == null && b == null)) return true;
   if (a == null || b == null || typeof a === "string" || typeof b === "string") return false;
+  if (a instanceof $Number10 || b instanceof $Number10) return $order(a, b) === 0;
   if (typeof a !== "object" || typeof b !== "object") return typeof a !== "object" && typeof b !== "object" && a == b;
-  if (a instanceof $Number10) return $order(a, b) === 0;
-  const [x, y] = [a, b].map((o) => (o instanceof Map ? [...o.keys(), ...o.values()] : Array.isArray(o) ? o : Object.values(o)));
-  return a.constructor === b.constructor && x.length === y.length && x.every((each, n) => $eq(each, y[n]));
+  if (Array.isArray(a) && Array.isArray(b)) return $alike(a, b) && a.length === b.length && a.every((each, n) => $eq(each, b[n]));
+  if (a instanceof Map && b instanceof Map) return a.size === b.size && [...a].every(([key, value]) => b.has(key) && $eq(value, b.get(key)));
+  if (a instanceof Set && b instanceof Set) return a.size === b.size && [...a].every((x) => b.has(x));
+  if ($is_record(a) && a.constructor === b.constructor) return Object.keys(a).every((name) => $eq($read(a[name]), b[name]));
+  const plain = (x) => x instanceof Map || x instanceof Set || Array.isArray(x);
+  return plain(a) && plain(b) ? false : $unknown("whether records, ranges or iterators of two kinds are equal");
 }
-const $in = (x, all) => (typeof x === "string" && (Array.isArray(all) || typeof all === "string") ? all.includes(x) : all instanceof Map || all instanceof Set ? all.has(x) : all.some((each) => $eq(each, x)));
+function $in(x, all) {
+  if (typeof all === "string") return typeof x === "string" ? all.includes(x) : $refuse(`${$repr(x)} is no text`);
+  if (all instanceof Map || all instanceof Set) return all.has($key(x));
+  for (const each of $each(all)) if ($eq(each, x)) return true;
+  return false;
+}
 
 /* Containers */
-const $list = (all) => (Array.isArray(all) ? all : all instanceof Map ? [...all.keys()] : [...all]);
-const $tuple = (all) => $list(all);
-const $dict = (pairs) => new Map(pairs);
-const $set = (all, key, value) => {
-  if (key === undefined) return new Set($list(all)); // as Python's set()
-  all instanceof Map ? all.set(key, value) : (all[Number(key)] = value);
-};
-const $dict_fromkeys = (keys, value = null) => new Map($list(keys).map((key) => [key, value]));
-const $len = (all) => BigInt(all.size ?? all.length);
+const $tupled = Object.freeze;
+const $is_list = (x) => Array.isArray(x) && !Object.isFrozen(x), $is_tuple = (x) => Array.isArray(x) && Object.isFrozen(x);
+const $alike = (a, b) => Array.isArray(a) && Array.isArray(b) && Object.isFrozen(a) === Object.isFrozen(b);
+const $as = (a, made) => ($is_tuple(a) ? $tupled(made) : made);
+const $ASTRAL = /[\ud800-\udfff]/;
+const $chars = (text) => ($ASTRAL.test(text) ? [...text] : text);
+class $View { // a range; a dict's keys, values and items
+  constructor(iterate, size) { Object.assign(this, { [Symbol.iterator]: iterate, count: size }); }
+}
+const $each = (all) => (all instanceof Map ? all.keys() : all?.[Symbol.iterator] ? all : $refuse(`${$repr(all)} has no items`));
+const $list = (all = []) => [...$each(all)];
+const $tuple = (all = []) => $tupled($list(all));
+const $TUPLES = new Map(); // as keys equal tuples are one
+function $key(x) {
+  if (typeof x === "string" || typeof x === "bigint" || x === null) return x;
+  if (!$is_tuple(x)) return Array.isArray(x) || x instanceof Map ? $refuse(`unhashable: ${$repr(x)}`) : $unknown(`${$repr(x)} as a key`);
+  const text = $repr($tupled(x.map($key)));
+  return $TUPLES.get(text) ?? ($TUPLES.set(text, x), x);
+}
+const $dict = (pairs = []) => (pairs instanceof Map ? new Map(pairs) : new Map(Array.from($each(pairs), (pair) => (([key, value]) => [$key(key), value])($unpack(pair, 2)))));
+const $set = (all = []) => new Set(Array.from($each(all), $key));
+const $int_at = (at) => (typeof at === "bigint" ? Number(at) : $refuse(`${$repr(at)} is no position`));
+const $position = (all, at) => ((n) => (n in all ? n : $raise(`no item ${at}`)))($int_at(at) + (at < 0n ? all.length : 0));
+function $put(all, key, value) {
+  if (all instanceof Map) all.set($key(key), value);
+  else if ($is_list(all)) all[$position(all, key)] = value;
+  else $refuse(`${$repr(all)} takes no items`);
+}
+const $dict_fromkeys = (keys, value = null) => new Map(Array.from($each(keys), (key) => [$key(key), value]));
+const $len = (all) => BigInt(typeof all === "string" ? $chars(all).length : Array.isArray(all) ? all.length : all instanceof Map || all instanceof Set ? all.size : all instanceof $View ? all.count() : $refuse(`${$repr(all)} has no length`));
 function $item(all, at) {
-  if (all instanceof Map) return all.has(at) ? all.get(at) : $refuse(`no ${$repr(at)}`);
-  return all[at < 0n ? all.length + Number(at) : Number(at)] ?? null;
+  if (all instanceof Map) {
+    const key = $key(at), found = all.get(key);
+    return found !== undefined || all.has(key) ? found : $raise(`no ${$repr(at)}`);
+  }
+  if (typeof all === "string") return ((chars) => chars[$position(Object(chars), at)])($chars(all));
+  return Array.isArray(all) ? all[$position(all, at)] ?? null : $unknown("an item of what is no list, tuple, dict or text");
 }
 function $slice(all, low, high, step) {
-  const part = all.slice(low == null ? 0 : Number(low), high == null ? undefined : Number(high));
-  return step == null ? part : part.filter((_, n) => n % Number(step) === 0);
+  const whole = typeof all === "string" ? $chars(all) : Array.isArray(all) ? all : $refuse(`${$repr(all)} has no slices`);
+  const part = whole.slice(low == null ? 0 : $int_at(low), high == null ? undefined : $int_at(high));
+  if (typeof all === "string") return step == null ? (typeof part === "string" ? part : part.join("")) : $unknown("a text's step");
+  return $as(all, step == null ? part : step > 0n ? part.filter((_, n) => n % Number(step) === 0) : $unknown("a step below 1"));
 }
+const $unpack = (x, shape) => { // into so many names; in a shape such as [0, 2] the second are two again
+  if (Array.isArray(x) && x.length === shape) return x;
+  const all = Array.isArray(x) ? x : $is_record(x) ? Object.values(x).map($read) : $list(x);
+  if (all.length !== (shape.length ?? shape)) $no(`${all.length} values for ${shape.length ?? shape} names`);
+  return shape.length ? all.map((each, n) => (shape[n] ? $unpack(each, shape[n]) : each)) : all;
+};
 const $range = (low, high = null) => {
   if (high === null) [low, high] = [0n, low];
-  return Array.from({ length: Math.max(0, Number(high - low)) }, (_, n) => low + BigInt(n));
+  [low, high] = $ints(low, high);
+  return new $View(function* () { for (let n = low; n < high; n++) yield n; }, () => (high > low ? high - low : 0n));
 };
-const $zip = (...all) => {
-  const { strict } = all.at(-1)?.constructor === Object ? all.pop() : {};
-  const lists = all.map($list), least = Math.min(...lists.map((list) => list.length));
-  if (strict && lists.some((list) => list.length > least)) $refuse("zip of unequal lengths");
-  return lists[0].slice(0, least).map((_, n) => lists.map((list) => list[n]));
-};
-const $enumerate = (all, start = 0n) => $list(all).map((x, n) => [start + BigInt(n), x]);
-const $next = (all, other) => $or($list(all).slice(0, 1), () => [other])[0];
-const $any = (all) => $list(all).some($t);
-const $all = (all) => $list(all).every($t);
+const $options = (all) => (all.at(-1)?.constructor === Object ? all.pop() : {});
+function* $zip(...all) {
+  const { strict } = $options(all), each = all.map((one) => $each(one)[Symbol.iterator]());
+  while (each.length) {
+    const next = each.map((one) => one.next()), over = next.filter(({ done }) => done);
+    if (over.length) return $t(strict) && over.length < next.length && $no("zip of unequal lengths");
+    yield $tupled(next.map(({ value }) => value));
+  }
+}
+function* $enumerate(all, start = 0n) { for (const x of $each(all)) yield $tupled([start++, x]); }
+const $next = (all, ...other) => (({ done, value }) => (done ? (other.length ? other[0] : $raise("nothing is next")) : value))(all.next ? all.next() : $refuse("no iterator"));
+const $any = (all) => { for (const x of $each(all)) if ($t(x)) return true; return false; };
+const $all = (all) => { for (const x of $each(all)) if (!$t(x)) return false; return true; };
 const $extreme = (sign) => (...all) => {
-  const { key = (x) => x } = all.at(-1)?.constructor === Object ? all.pop() : {};
-  return (all.length > 1 ? all : $list(all[0])).reduce((a, b) => (sign * $order(key(b), key(a)) > 0 ? b : a));
+  const { key = (x) => x } = $options(all), from = all.length > 1 ? all : $list(all[0]);
+  return from.length ? from.reduce((a, b) => (sign * $order(key(b), key(a)) > 0 ? b : a)) : $no("nothing to choose from");
 };
 const $max = $extreme(1);
 const $min = $extreme(-1);
-const $sorted = (all, { key = (x) => x } = {}) => [...$list(all)].sort((a, b) => $order(key(a), key(b)));
+const $sorted = (all, { key = (x) => x } = {}) => $list(all).map((x) => [key(x), x]).sort((a, b) => $order(a[0], b[0])).map(([, x]) => x);
 const $str = (x) => (typeof x === "string" ? x : x instanceof Error ? x.message : $repr(x));
 const $Mapping = Map;
-const $TYPES = new Map([[$int, (x) => typeof x === "bigint" || typeof x === "boolean"], [$float, (x) => typeof x === "number"], [$str, (x) => typeof x === "string"], [$bool, (x) => typeof x === "boolean"], [$tuple, Array.isArray], [Map, (x) => x instanceof Map]]);
-const $isinstance = (x, type) => $TYPES.get(type)(x);
+const $TYPES = new Map([[$int, (x) => typeof x === "bigint" || typeof x === "boolean"], [$float, (x) => typeof x === "number"], [$str, (x) => typeof x === "string"], [$bool, (x) => typeof x === "boolean"], [$tuple, (x) => ($is_record(x) ? $unknown("whether a record is a tuple") : $is_tuple(x))], [$list, $is_list], [$dict, (x) => x instanceof Map], [Map, (x) => x instanceof Map]]);
+const $isinstance = (x, type) => ($TYPES.get(type) ?? $unknown("an instance of such a type"))(x);
 
 /* Functions that are called with names, and records: NamedTuple and frozen dataclass */
-const $named = (f, names, rest = false) => Object.assign(f, { $names: names, $rest: rest });
+const $SPARED = Symbol("a text that nothing reads");
+const $named = (f, names, most, rest = false) => Object.assign(f, { $names: names, $most: most, $rest: rest });
 const $own = Object.fromEntries.bind(Object);
-function $call(f, given, named) {
+function $call(f, given, named = {}) {
+  if (!f.$names) return f.length === given.length && !Object.keys(named).length ? f(...given) : $refuse(`${f.length} arguments are taken, ${given.length} are given`);
   const names = f.$rest ? f.$names.slice(0, -1) : f.$names, all = given.concat(names.slice(given.length).map((name) => named[name]));
-  const others = Object.keys(named).filter((name) => !names.includes(name));
-  if (others.length && !f.$rest) $refuse(`${f.name} takes no ${others}`);
+  const others = Object.keys(named).filter((name) => names.indexOf(name) < given.length);
+  if (given.length > f.$most || others.some((name) => !f.$rest || names.includes(name))) $refuse(`${f.name} takes no ${others}`);
   return f(...all, ...(f.$rest ? [new Map(others.map((name) => [name, named[name]]))] : []));
 }
+class $Record {}
+const $read = (x) => (x === $SPARED ? $unknown("a record as a whole of which a text was left out") : x);
+const $is_record = (x) => x instanceof $Record;
 function $record(name, fields) {
-  class Record {}
+  class Record extends $Record {}
   const make = (...given) => {
     const record = new Record();
-    fields.forEach(([field, , value], n) => { record[field] = given[n] ?? value ?? (given[n] === null ? null : $refuse(`${name} needs ${field}`)); });
+    if (given.length > fields.length) $refuse(`${name} takes ${fields.length}`);
+    fields.forEach(([field, , value], n) => { record[field] = given[n] !== undefined ? given[n] : value !== undefined ? value : $refuse(`${name} needs ${field}`); });
     return record;
   };
-  Record.make = make;
-  return Object.assign($named(make, fields.map(([field]) => field)), { $fields: fields });
+  Object.assign(Record, { make, title: name });
+  return Object.assign($named(make, fields.map(([field]) => field), fields.length), { $fields: fields });
 }
 const $fields = (make) => make.$fields.map(([name, type]) => ({ name, type }));
 const $replace = (record, named) => $call(record.constructor.make, [], { ...record, ...named });
@@ -184,15 +277,21 @@ function $shortest(x) { // as repr writes a float
   return e < -4 || e >= 16 ? mantissa + $power(e) : $point(digits, e).replace(/\.$/, ".0");
 }
 function $format(x, spec) {
-  const [, width, comma, precision, kind] = /^(\d*)(,?)(?:\.(\d+))?([fgd%]?)$/.exec(spec) ?? $refuse(`the format ${spec}`);
-  if (typeof x === "string") return x.padEnd(Number(width));
-  const size = kind === "f" || kind === "g" || kind === "%" ? Number(x) : $number(x), negative = size < 0 || Object.is(size, -0);
+  if (spec === "") return $str(x);
+  const [, width = "0", comma, precision, kind] = /^([1-9]\d*)?(,?)(?:\.(\d+))?([fgd%]?)$/.exec(spec) ?? $unknown(`the format ${spec}`);
+  const room = (text) => " ".repeat(Math.max(0, Number(width) - $chars(text).length));
+  if (typeof x === "string") return comma || precision || kind ? $unknown(`the format ${spec} of a text`) : x + room(x);
+  const whole = kind === "" || kind === "d", size = whole ? $number(x) : $real($number(x)), negative = size < 0 || Object.is(size, -0);
+  if (whole && (precision || (kind && typeof size === "number"))) $unknown(`the format ${spec} of ${$repr(x)}`);
   const digits = Number(precision ?? 6), bare = negative ? -size : size;
-  let text = kind === "f" ? $fixed(bare, digits) : kind === "g" ? $general(bare, digits || 1) : kind === "%" ? `${$fixed(bare * 100, digits)}%` : typeof bare === "bigint" ? `${bare}` : $shortest(bare);
+  let text = typeof bare === "number" && !Number.isFinite(bare) ? $shortest(bare) + (kind === "%" ? "%" : "") : kind === "f" ? $fixed(bare, digits) : kind === "g" ? $general(bare, digits || 1) : kind === "%" ? `${$fixed($finite(bare * 100), digits)}%` : typeof bare === "bigint" ? `${bare}` : $shortest(bare);
   if (comma) text = text.replace(/^\d+/, $group);
-  return ((negative ? "-" : "") + text).padStart(Number(width));
+  text = (negative ? "-" : "") + text;
+  return room(text) + text;
 }
+const $finite = (x) => (Number.isFinite(x) ? x : $unknown("per cent of such a number"));
 function $repr(x) {
+  $read(x);
   if (x == null) return "None";
   if (typeof x === "boolean") return x ? "True" : "False";
   if (typeof x === "number") return (x < 0 || Object.is(x, -0) ? "-" : "") + $shortest(Math.abs(x));
@@ -202,14 +301,24 @@ function $repr(x) {
     return quote + x.replace(new RegExp(`[\\\\${quote}]|(?! )[\\p{C}\\p{Z}]`, "gu"), escape) + quote;
   }
   if (x instanceof Map) return `{${[...x].map(([key, value]) => `${$repr(key)}: ${$repr(value)}`).join(", ")}}`;
-  return Array.isArray(x) ? `[${x.map($repr).join(", ")}]` : `${x}`;
+  if ($is_record(x)) return `${x.constructor.title}(${Object.entries(x).map(([name, value]) => `${name}=${$repr(value)}`).join(", ")})`;
+  if ($is_tuple(x)) return x.length === 1 ? `(${$repr(x[0])},)` : `(${x.map($repr).join(", ")})`;
+  return typeof x === "bigint" ? `${x}` : Array.isArray(x) ? `[${x.map($repr).join(", ")}]` : $unknown(`the text of a ${x?.constructor?.name}`);
 }
-const $re = { ASCII: 0 };
-const $re_compile = (pattern) => ({ whole: new RegExp(`^(?:${pattern})$`), part: new RegExp(pattern) });
+const $SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"; // what Python calls so
+const $EDGES = new RegExp(`^${$SPACE}+|${$SPACE}+$`, "g"), $SPACES = new RegExp(`${$SPACE}+`);
+const $re_compile = (pattern, ascii = false) => { // what means another thing in one of the languages is none of ours
+  if (/\\[^dw.()[\]+*?|]|\$|(?<!\[)\^|(?<!\\)\.|\(\?[^:]/.test(pattern) || (!ascii && /\\[dw]/.test(pattern))) $unknown(`the pattern ${pattern}`);
+  return { whole: new RegExp(`^(?:${pattern})$`, "u"), part: new RegExp(pattern, "u") };
+};
 const $Path = (text) => text; // on a page a file is the text that was pasted
 function $json_loads(text) {
   const exact = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
-  JSON.parse(text); // refuses what is none
+  try {
+    JSON.parse(text); // refuses what is none
+  } catch (error) {
+    throw error instanceof SyntaxError ? new ValueError(error.message) : error;
+  }
   const read = (x) => {
     if (typeof x === "string") return x[0] === "s" ? x.slice(1) : /^-?\d+$/.test(x.slice(1)) ? BigInt(x.slice(1)) : Number(x.slice(1));
     if (x === null || typeof x !== "object") return x;
@@ -217,30 +326,38 @@ function $json_loads(text) {
   };
   return read(JSON.parse(exact));
 }
+const $map = (map) => (map instanceof Map ? map : $refuse(`${$repr(map)} is no dict`));
+const $text = (text) => (typeof text === "string" ? text : $refuse(`${$repr(text)} is no text`));
+const $some = (text) => $text(text) || $unknown("an empty text to look for");
 const $m = {
-  items: (map) => [...map],
-  keys: (map) => [...map.keys()],
-  values: (map) => [...map.values()],
-  get: (map, key, other = null) => (map.has(key) ? map.get(key) : other),
-  index: (list, x) => BigInt(list.findIndex((each) => $eq(each, x))),
-  append: (list, x) => list.push(x),
-  _asdict: (record) => new Map(Object.entries(record)),
+  items: (map) => ($map(map), new $View(function* () { for (const pair of map) yield $tupled(pair); }, () => map.size)),
+  keys: (map) => ($map(map), new $View(() => map.keys(), () => map.size)),
+  values: (map) => ($map(map), new $View(() => map.values(), () => map.size)),
+  get: (map, key, other = null) => ($map(map).has($key(key)) ? map.get($key(key)) : other),
+  index: (list, x) => ((n) => (n < 0 ? $no(`${$repr(x)} is not in it`) : BigInt(n)))(list.findIndex((each) => $eq(each, x))),
+  append: (list, x) => (list.push(x), null),
+  _asdict: (record) => new Map(Object.entries(record).map(([name, x]) => [name, $read(x)])),
   _replace: (record, named) => $replace(record, named),
-  strip: (text) => text.trim(),
+  strip: (text) => text.replace($EDGES, ""),
   lower: (text) => text.toLowerCase(),
   upper: (text) => text.toUpperCase(),
-  islower: (text) => /[a-z]/.test(text) && !/[A-Z]/.test(text),
-  isdigit: (text) => /^\d+$/.test(text),
-  isascii: (text) => !/[^\x00-\x7f]/.test(text),
-  replace: (text, a, b) => text.replaceAll(a, b),
-  split: (text, by) => (by === undefined ? text.trim().split(/\s+/).filter(Boolean) : text.split(by)),
-  partition: (text, by) => ((n) => (n < 0 ? [text, "", ""] : [text.slice(0, n), by, text.slice(n + by.length)]))(text.indexOf(by)),
-  join: (text, parts) => $list(parts).join(text),
-  format: (text, ...values) => text.replace(/\{\}/g, () => $str(values.shift())),
-  startswith: (text, start) => text.startsWith(start),
-  endswith: (text, end) => text.endsWith(end),
-  translate: (text, table) => [...text].map((c) => ((to) => (typeof to === "bigint" ? String.fromCodePoint(Number(to)) : to))(table.get(BigInt(c.codePointAt(0))) ?? c)).join(""),
-  fullmatch: (pattern, text) => pattern.whole.exec(text),
-  search: (pattern, text) => pattern.part.exec(text),
+  islower: (text) => /\p{Lowercase}/u.test($text(text)) && !/[\p{Uppercase}\p{Lt}]/u.test(text),
+  isdigit: (text) => (/[^\p{Nd}\p{L}\x00-\x7f]/u.test($text(text)) ? $unknown("isdigit of such signs") : /^\p{Nd}+$/u.test(text)),
+  isascii: (text) => !/[^\x00-\x7f]/.test($text(text)),
+  replace: (text, a, b) => $text(text).replaceAll($some(a), () => $text(b)),
+  split: (text, by = null) => (by === null ? text.split($SPACES).filter(Boolean) : text.split($some(by))),
+  partition: (text, by) => ((n) => $tupled(n < 0 ? [text, "", ""] : [text.slice(0, n), by, text.slice(n + by.length)]))(text.indexOf($some(by))),
+  join: (text, parts) => Array.from($each(parts), $text).join($text(text)),
+  format: (text, ...values) => {
+    const parts = text.split("{}");
+    if (/[{}]/.test(parts.join(""))) $unknown(`the template ${text}`);
+    if (parts.length > values.length + 1) $raise("too few values for the template");
+    return parts.map((part, n) => (n ? $str(values[n - 1]) : "") + part).join("");
+  },
+  startswith: (text, start) => text.startsWith($text(start)),
+  endswith: (text, end) => text.endsWith($text(end)),
+  translate: (text, table) => Array.from($text(text), (c) => ((key) => (table.has(key) ? ((to) => (typeof to === "bigint" ? String.fromCodePoint(Number(to)) : to ?? ""))(table.get(key)) : c))(BigInt(c.codePointAt(0)))).join(""),
+  fullmatch: (pattern, text) => pattern.whole.exec($text(text)),
+  search: (pattern, text) => pattern.part.exec($text(text)),
   read_text: (text) => text,
 };

@@ -1,7 +1,8 @@
 """Translates the Python that the library's planner is written in to JavaScript, so that a page computes what it does.
 
-What runs beside it is planner/runtime.js: an int is a BigInt, a float a Number, a dict a Map, a tuple an Array.
-Only what the wanted names need is translated; a construct that is not known here is refused by file and line.
+What runs beside it is planner/runtime.js: an int is a BigInt, a float a Number, a dict a Map, a list an Array, a tuple
+a frozen one. Only what the wanted names need is translated. What is not known here is refused by file and line, and so
+is an argument that the runtime would ignore; what only running shows (a float as a key, a step below 1) raises there.
 """
 
 from __future__ import annotations
@@ -12,20 +13,60 @@ import re
 import string
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 RUNTIME = Path(__file__).with_name("runtime.js")
 BINARY = {
     ast.Add: "$add", ast.Sub: "$sub", ast.Mult: "$mul", ast.Div: "$div", ast.FloorDiv: "$floordiv", ast.Mod: "$mod",
     ast.Pow: "$pow", ast.BitOr: "$union",
 }  # fmt: skip
+IN_PLACE = {ast.Add: "$iadd", ast.Sub: "$isub", ast.BitOr: "$iunion"}
 COMPARED = {ast.Lt: "$lt", ast.LtE: "$le", ast.Gt: "$gt", ast.GtE: "$ge", ast.Eq: "$eq", ast.In: "$in"}
-RESERVED = {  # words of JavaScript that are names in Python
-    "arguments", "case", "catch", "const", "debugger", "default", "delete", "do", "enum", "eval", "export", "extends",
-    "function", "instanceof", "let", "new", "null", "package", "private", "protected", "public", "static", "super",
-    "switch", "this", "throw", "typeof", "var", "void",
+RESERVED = {  # words of JavaScript that are names in Python, and what runtime.js needs of it
+    "Array", "BigInt", "Error", "Infinity", "JSON", "Map", "Math", "NaN", "Number", "Object", "RangeError",
+    "RegExp", "Set", "String", "Symbol", "SyntaxError", "TypeError", "ValueError", "arguments", "case", "catch",
+    "const", "debugger", "default", "delete", "do", "enum", "eval", "export", "extends", "false", "function",
+    "implements", "instanceof", "interface", "let", "new", "null", "package", "private", "protected", "public",
+    "static", "super", "switch", "this", "throw", "true", "typeof", "undefined", "var", "void",
 }  # fmt: skip
+CAUGHT = {"ValueError": "ValueError", "TypeError": "TypeError", "RecursionError": "RangeError", "OSError": ""}
 
 
+class Takes(NamedTuple):
+    """How many arguments a function of the runtime takes, None: any number, and which names."""
+
+    least: int
+    most: int | None
+    names: tuple[str, ...] = ()
+
+
+FUNCTIONS = {
+    "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1), "abs": Takes(1, 1), "all": Takes(1, 1),
+    "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1), "enumerate": Takes(1, 2), "fields": Takes(1, 1),
+    "float": Takes(1, 1), "int": Takes(1, 1), "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
+    "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2), "range": Takes(1, 2),
+    "replace": Takes(1, 1, ("*",)), "repr": Takes(1, 1), "round": Takes(1, 1), "set": Takes(0, 1),
+    "sorted": Takes(1, 1, ("key",)), "str": Takes(1, 1), "sum": Takes(1, 1), "tuple": Takes(0, 1),
+    "zip": Takes(0, None, ("strict",)),
+}  # fmt: skip
+OF_MODULES = {"dict.fromkeys": Takes(1, 2), "json.loads": Takes(1, 1), "re.compile": Takes(1, 2)}
+ORIGINS = {  # what a module has to import to mean it; the others are Python's own
+    "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping", "Path": "pathlib.Path",
+    "fields": "dataclasses.fields", "replace": "dataclasses.replace", "json": "json", "re": "re",
+}  # fmt: skip
+TYPES = {"Mapping", "bool", "dict", "float", "int", "list", "str", "tuple"}  # to ask for, not only to call
+METHODS = {
+    "_asdict": Takes(0, 0), "_replace": Takes(0, 0, ("*",)), "append": Takes(1, 1), "endswith": Takes(1, 1),
+    "format": Takes(0, None), "fullmatch": Takes(1, 1), "get": Takes(1, 2), "index": Takes(1, 1),
+    "isascii": Takes(0, 0), "isdigit": Takes(0, 0), "islower": Takes(0, 0), "items": Takes(0, 0),
+    "join": Takes(1, 1), "keys": Takes(0, 0),
+    "lower": Takes(0, 0), "partition": Takes(1, 1), "read_text": Takes(0, 0, ("encoding",)), "replace": Takes(2, 2),
+    "search": Takes(1, 1), "split": Takes(0, 1), "startswith": Takes(1, 1), "strip": Takes(0, 0),
+    "translate": Takes(1, 1), "upper": Takes(0, 0), "values": Takes(0, 0),
+}  # fmt: skip
+FORMAT = re.compile(r"([1-9]\d*)?,?(\.\d+)?[fgd%]?")  # as $format reads it
+
+SPARED = ast.Name("$SPARED", ast.Load())  # what stands for a text that nothing reads; to show it is refused
 LETTERS = string.ascii_letters
 SHORT = (*LETTERS, *(one + other for one in LETTERS for other in LETTERS + string.digits))
 
@@ -43,13 +84,24 @@ class Module:
         self.bound: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, str] = {}  # a name of ours, the module that it is of
         self.modules: set[str] = set()  # those that are imported whole
+        self.foreign: dict[str, str] = {}  # a name, and what is imported as it from elsewhere
         for statement in self.tree.body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self.foreign |= foreign(statement, others)
             if isinstance(statement, ast.ImportFrom) and statement.module in others:
                 self.imports |= {alias.name: statement.module or "" for alias in statement.names}
             elif isinstance(statement, ast.Import):
                 self.modules |= {alias.name for alias in statement.names if alias.name in others}
             for name in binds(statement):
                 self.bound.setdefault(name, []).append(statement)
+
+
+def foreign(statement: ast.Import | ast.ImportFrom, ours: set[str]) -> dict[str, str]:
+    """What an import binds, but for our own names as they are."""
+    of = statement.module if isinstance(statement, ast.ImportFrom) else ""
+    names = {alias.asname or alias.name: f"{of}.{alias.name}".lstrip(".") for alias in statement.names}
+    same = {alias.name for alias in statement.names if not alias.asname and (of or alias.name) in ours}
+    return {name: origin for name, origin in names.items() if name not in same}
 
 
 def binds(statement: ast.stmt) -> list[str]:
@@ -121,11 +173,13 @@ def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
     if len(known) < sum(map(len, needed.values())):
         twice = sorted(name for name in known if sum(name in names for names in needed.values()) > 1)
         raise TranslationError(f"{', '.join(order)}: more than one binds {', '.join(twice)}; rename one")
-    signatures = {s.name: list(parameters(s)) for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    definitions = {s.name: s for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    signatures = {name: list(parameters(definition)) for name, definition in definitions.items()}
     named = {name for statement in kept for name in called_by_name(statement, signatures)}
     whole = {name for of in modules.values() for name in of.modules}
     writers = [
-        Writer(modules[place], needed.get(place, set()), known, named, signatures, place in whole) for place in order
+        Writer(modules[place], needed.get(place, set()), known, named, signatures, definitions, place in whole)
+        for place in order
     ]
     return "\n".join(writer.module() for writer in writers)
 
@@ -151,7 +205,7 @@ def unread_fields(statements: list[ast.stmt]) -> dict[str, set[int]]:
 
 
 def spare(statement: ast.stmt, unread: dict[str, set[int]]) -> None:
-    """Empties texts that a record is made with and nothing reads: sources, explanations."""
+    """Leaves out texts that a record is made with and nothing reads: sources, explanations."""
     for call in ast.walk(statement):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
             for n in unread.get(call.func.id, set()) & set(range(len(call.args))):
@@ -159,7 +213,7 @@ def spare(statement: ast.stmt, unread: dict[str, set[int]]) -> None:
                 if isinstance(value, ast.JoinedStr | ast.Subscript | ast.Tuple) or (
                     isinstance(value, ast.Constant) and isinstance(value.value, str)
                 ):
-                    call.args[n] = ast.copy_location(ast.Constant(""), value)
+                    call.args[n] = ast.copy_location(SPARED, value)
 
 
 def parameters(statement: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
@@ -178,6 +232,10 @@ def called_by_name(tree: ast.AST, signatures: dict[str, list[str]]) -> Iterator[
             unpacked = any(isinstance(argument, ast.Starred) for argument in node.args)
             if unpacked or any(keyword.arg not in signatures.get(name, []) for keyword in node.keywords):
                 yield name
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):  # and of those that are handed on, which are called by another name
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in called:
+            yield node.id
 
 
 class Writer:
@@ -188,14 +246,14 @@ class Writer:
         known: set[str],
         named: set[str],
         signatures: dict[str, list[str]],
+        definitions: dict[str, ast.FunctionDef | ast.ClassDef],
         whole: bool,
     ) -> None:
         self.of, self.needed, self.known, self.named, self.signatures = module, needed, known, named, signatures
+        self.definitions = definitions
         self.whole = whole  # whether another module imports it as one
-        runtime = RUNTIME.read_text(encoding="utf-8")
-        self.runtime = set(re.findall(r"^(?:const|class|function) \$(\w+)", runtime, re.MULTILINE))
-        self.methods = set(re.findall(r"^  (\w+)[:(]", runtime.partition("const $m = {")[2], re.MULTILINE))
         self.scopes: list[dict[str, str]] = []  # of each function, inwards: a name and the short one that it gets
+        self.functions: list[dict[str, ast.FunctionDef]] = []  # of each as well, the functions that it defines
 
     def refuse(self, node: ast.AST, what: str = "") -> TranslationError:
         line = getattr(node, "lineno", 0)
@@ -230,23 +288,28 @@ class Writer:
             case ast.ClassDef():
                 return self.record(s)
             case ast.Assign(targets=[ast.Subscript() as place], value=value):
-                return f"$set({self.expr(place.value)},{self.expr(place.slice)},{self.expr(value)});"
+                if isinstance(place.slice, ast.Slice):
+                    raise self.refuse(s, "a slice that is assigned to")
+                return f"$put({self.expr(place.value)},{self.expr(place.slice)},{self.expr(value)});"
             case ast.Assign(targets=targets, value=value):
-                return f"{' = '.join(map(self.target, targets))} = {self.expr(value)};"
+                text = self.expr(value)
+                for target in reversed(targets):
+                    text = f"{self.target(target)} = {self.unpacked(target, text)}"
+                return f"{text};"
             case ast.AnnAssign(target=ast.Name() as target, value=value):
                 return f"{self.name(target.id)}{f' = {self.expr(value)}' if value else ''};"
             case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
                 name = self.name(target.id)
-                return f"{name} = {self.binary(s, op)}({name},{self.expr(value)});"
+                return f"{name} = {self.in_place_of(s, op)}({name},{self.expr(value)});"
             case ast.AugAssign(target=ast.Subscript(value=ast.Name() as whole, slice=ast.Constant() as at), op=op):
                 holder, key = self.name(whole.id), self.expr(at)
-                return f"$set({holder},{key},{self.binary(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
+                return f"$put({holder},{key},{self.in_place_of(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
             case ast.Expr(value=ast.Constant()):
                 return ""
             case ast.Expr(value=ast.Yield(value=value)):
                 return f"yield {self.expr(value) if value else 'null'};"
             case ast.Expr(value=ast.YieldFrom(value=value)):
-                return f"yield* $list({self.expr(value)});"
+                return f"yield* $each({self.expr(value)});"
             case ast.Expr(value=value):
                 return f"{self.expr(value)};"
             case ast.Return(value=value):
@@ -257,11 +320,12 @@ class Writer:
             case ast.While(orelse=[]):
                 return f"while ({self.test(s.test)}) {self.block(s.body)}"
             case ast.For(orelse=[]):
-                return f"for ({self.target(s.target)} of $list({self.expr(s.iter)})) {self.block(s.body)}"
+                return f"{self.loop(s.target, self.expr(s.iter), self.block(s.body)[1:-1])}"
             case ast.Try(handlers=[handler], orelse=[], finalbody=[]):
                 error = self.local(handler.name or "$error")
-                return f"try {self.block(s.body)} catch ({error}) {self.block(handler.body)}"
-            case ast.Raise(exc=ast.Call() as error):
+                other = f"if (!({self.caught(handler, error)})) throw {error};"
+                return f"try {self.block(s.body)} catch ({error}) {{ {other} {self.block(handler.body)[1:]}"
+            case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError")) as error):
                 return f"throw {self.expr(error)};"
             case ast.Continue() | ast.Break():
                 return f"{type(s).__name__.lower()};"
@@ -273,41 +337,47 @@ class Writer:
         a = s.args
         if a.vararg or a.posonlyargs or s.decorator_list:
             raise self.refuse(s, "a function with *arguments, / or a decorator")
+        for default in (*a.defaults, *a.kw_defaults):
+            if default and not isinstance(default, ast.Constant | ast.Name | ast.Attribute | ast.UnaryOp):
+                raise self.refuse(default, "a default that is made anew at each call")
         parameters = [*a.args, *a.kwonlyargs, *([a.kwarg] if a.kwarg else [])]
         defaults = [None] * (len(a.args) - len(a.defaults)) + a.defaults + a.kw_defaults + [None]
         body = s.body
         inner = {name for statement in body for name in assigned(statement)} - {p.arg for p in parameters}
         inner -= {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
         values = [f" = {self.expr(default)}" if default else "" for default in defaults]
+        if a.kwarg:
+            values[len(parameters) - 1] = " = new Map()"
         nested = {statement.name for statement in body if isinstance(statement, ast.FunctionDef)}
         nested |= {node.name for node in ast.walk(s) if isinstance(node, ast.ExceptHandler) and node.name}
         self.enter(inner | nested | {p.arg for p in parameters})
+        self.functions[-1] |= {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
         given = [self.local(p.arg) + value for p, value in zip(parameters, values, strict=False)]
         lets = f"let {','.join(sorted(map(self.local, inner)))};\n" if inner else ""
-        star = "*" if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(s)) else ""
+        star = "*" if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own(s)) else ""
         text = f"function{star} {self.local(s.name)}({','.join(given)}) {{\n{lets}{self.block(body)[2:]}"
-        self.scopes.pop()
+        self.leave()
         if s.name in self.named:
             names = [p.arg for p in parameters]
-            text += f"\n$named({self.local(s.name)},{json.dumps(names)}{', true' if a.kwarg else ''});"
+            text += f"\n$named({self.local(s.name)},{json.dumps(names)},{len(a.args)}{', true' if a.kwarg else ''});"
         return text
 
     def record(self, s: ast.ClassDef) -> str:
         """A NamedTuple or a frozen dataclass of fields alone."""
-        kinds = {node.id for node in ast.walk(s) if isinstance(node, ast.Name)}
+        kind = [ast.unparse(base) for base in s.bases] or [ast.unparse(each) for each in s.decorator_list]
         fields = [field for field in s.body if isinstance(field, ast.AnnAssign)]
         others = [
             o for o in s.body if o not in fields and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
         ]
-        if not kinds & {"NamedTuple", "dataclass"} or others:
-            raise self.refuse(s, "a class that is more than fields")
+        if kind not in (["NamedTuple"], ["dataclass(frozen=True)"]) or (s.bases and s.decorator_list) or others:
+            raise self.refuse(s, "a class that is more than the fields of a NamedTuple or a frozen dataclass")
         parts = []
         for field in fields:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
             kind = f"${kind}" if kind in ("int", "bool", "float", "str") else "null"
             default = f", {self.expr(field.value)}" if field.value else ""
             parts.append(f"[{json.dumps(ast.unparse(field.target))},{kind}{default}]")
-        return f"const {s.name} = $record({json.dumps(s.name)}, [{','.join(parts)}]);"
+        return f"const {self.local(s.name)} = $record({json.dumps(s.name)}, [{','.join(parts)}]);"
 
     # Expressions
 
@@ -316,6 +386,11 @@ class Writer:
         taken = self.known | RESERVED | {short for scope in self.scopes for short in scope.values()}
         shorts = (short for short in SHORT if short not in taken)
         self.scopes.append(dict(zip(sorted(names), shorts, strict=False)))
+        self.functions.append({})
+
+    def leave(self) -> None:
+        self.scopes.pop()
+        self.functions.pop()
 
     def local(self, name: str) -> str:
         found = next((scope[name] for scope in reversed(self.scopes) if name in scope), name)
@@ -332,6 +407,32 @@ class Writer:
         if isinstance(node, ast.Name):
             return self.local(node.id)
         raise self.refuse(node)
+
+    def unpacked(self, target: ast.expr, value: str) -> str:
+        """What is assigned, looked at first: as many values as names."""
+
+        def shape(node: ast.Tuple) -> str:
+            if not any(isinstance(each, ast.Tuple) for each in node.elts):
+                return str(len(node.elts))
+            return f"[{','.join(shape(each) if isinstance(each, ast.Tuple) else '0' for each in node.elts)}]"
+
+        return f"$unpack({value},{shape(target)})" if isinstance(target, ast.Tuple) else value
+
+    def loop(self, target: ast.expr, iterated: str, body: str) -> str:
+        if not isinstance(target, ast.Tuple):
+            return f"for ({self.target(target)} of $each({iterated})) {{{body}}}"
+        return f"for (const $x of $each({iterated})) {{ {self.target(target)} = {self.unpacked(target, '$x')};{body}}}"
+
+    def caught(self, handler: ast.ExceptHandler, error: str) -> str:
+        """Whether an error is one of those that are named."""
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        names = [kind.id if isinstance(kind, ast.Name) else "" for kind in kinds]
+        if any(name not in CAUGHT for name in names):
+            raise self.refuse(handler, f"an except of other errors than {', '.join(CAUGHT)}")
+        return " || ".join(f"{error} instanceof {CAUGHT[name]}" for name in names if CAUGHT[name]) or "false"
+
+    def in_place_of(self, node: ast.AST, op: ast.operator) -> str:
+        return IN_PLACE.get(type(op)) or self.binary(node, op)
 
     def binary(self, node: ast.AST, op: ast.operator) -> str:
         if type(op) not in BINARY:
@@ -360,13 +461,15 @@ class Writer:
             case ast.JoinedStr(values=values):
                 return f"`{''.join(map(self.piece, values))}`"
             case ast.Name(id=name):
-                if not any(name in scope for scope in self.scopes) and name not in self.known | self.runtime:
+                if name == SPARED.id:
+                    return name
+                if not self.is_ours(name) and not (name in TYPES | FUNCTIONS.keys() and self.is_meant(name)):
                     raise self.refuse(node, name)
                 return self.name(name)
             case ast.Attribute(value=ast.Name(id=module), attr=attr) if module in self.of.modules:
                 return f"${module}.{attr}"
             case ast.Attribute(value=value, attr=attr):
-                if attr in self.methods:
+                if attr in METHODS or attr.startswith("__"):
                     raise self.refuse(node, f"the method {attr} that is not called")
                 return f"{self.expr(value)}.{attr}"
             case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
@@ -386,6 +489,8 @@ class Writer:
                     text = f"{'$and' if isinstance(op, ast.And) else '$or'}({self.expr(value)}, () => {text})"
                 return text
             case ast.Compare(left=left, ops=ops, comparators=comparators):
+                if any(isinstance(node, ast.NamedExpr) for each in comparators[:-1] for node in ast.walk(each)):
+                    raise self.refuse(node, "a name that is bound between two comparisons")
                 pairs = zip([left, *comparators[:-1]], ops, comparators, strict=True)
                 texts = [self.compared(*pair) for pair in pairs]
                 return texts[0] if len(texts) == 1 else f"({' && '.join(texts)})"
@@ -393,27 +498,35 @@ class Writer:
                 return f"({self.test(test)} ? {self.expr(body)} : {self.expr(orelse)})"
             case ast.NamedExpr(target=target, value=value):
                 return f"({self.local(target.id)} = {self.expr(value)})"
-            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+            case ast.Tuple(elts=elts):
+                return f"$tupled([{','.join(map(self.element, elts))}])"
+            case ast.List(elts=elts):
                 return f"[{','.join(map(self.element, elts))}]"
             case ast.Set(elts=elts):
-                return f"new Set([{','.join(map(self.element, elts))}])"
+                return f"$set([{','.join(map(self.element, elts))}])"
             case ast.Dict(keys=keys, values=values):
                 entries = [
-                    f"[{self.expr(key)},{self.expr(value)}]" if key else f"...{self.expr(value)}"
+                    f"[{self.expr(key)},{self.expr(value)}]" if key else f"...$m.items({self.expr(value)})"
                     for key, value in zip(keys, values, strict=True)
                 ]
-                return f"new Map([{','.join(entries)}])"
-            case ast.ListComp(elt=elt, generators=generators) | ast.GeneratorExp(elt=elt, generators=generators):
+                plain = all(
+                    key is None or (isinstance(key, ast.Constant) and isinstance(key.value, str)) for key in keys
+                )
+                return f"{'new Map' if plain else '$dict'}([{','.join(entries)}])"
+            case ast.GeneratorExp(elt=elt, generators=generators):
                 return self.comprehension(elt, generators)
+            case ast.ListComp(elt=elt, generators=generators):
+                return f"[...{self.comprehension(elt, generators)}]"
             case ast.DictComp(key=key, value=value, generators=generators):
-                return f"new Map({self.comprehension(ast.Tuple([key, value], ast.Load()), generators)})"
+                return f"$dict({self.comprehension(ast.List([key, value], ast.Load()), generators)})"
             case ast.SetComp(elt=elt, generators=generators):
-                return f"new Set({self.comprehension(elt, generators)})"
+                return f"$set({self.comprehension(elt, generators)})"
             case ast.Lambda(args=args, body=body):
-                names = {p.arg for p in args.args}
-                self.enter(names)
+                if ast.unparse(args) != ", ".join(p.arg for p in args.args):
+                    raise self.refuse(node, "a lambda with defaults, * or /")
+                self.enter({p.arg for p in args.args})
                 text = f"({','.join(self.local(p.arg) for p in args.args)}) => {self.expr(body)}"
-                self.scopes.pop()
+                self.leave()
                 return f"({text})"
             case ast.Call():
                 return self.call(node)
@@ -422,17 +535,27 @@ class Writer:
     def piece(self, node: ast.expr) -> str:
         """Of an f-string."""
         if isinstance(node, ast.Constant):
-            return str(node.value).replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("\n", "\\n")
+            return json.dumps(node.value, ensure_ascii=False)[1:-1].replace("`", "\\`").replace("${", "\\${")
         if not isinstance(node, ast.FormattedValue):
             raise self.refuse(node)
         value = self.expr(node.value)
+        if node.conversion == ord("a") or (node.conversion != -1 and node.format_spec):
+            raise self.refuse(node.value, "!a, or a conversion and a format")
         if node.conversion == ord("r"):
             return f"${{$repr({value})}}"
-        return f"${{$format({value},{self.expr(node.format_spec)})}}" if node.format_spec else f"${{$str({value})}}"
+        match node.format_spec:
+            case None:
+                return f"${{$str({value})}}"
+            case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]) if not FORMAT.fullmatch(spec):
+                raise self.refuse(node.value, f"the format {spec}")
+        return f"${{$format({value},{self.expr(node.format_spec)})}}"
 
     def compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
         a, b = self.expr(left), self.expr(right)
         if isinstance(op, ast.Is | ast.IsNot):
+            names_a_type = isinstance(right, ast.Name) and right.id in TYPES and not self.is_ours(right.id)
+            if not names_a_type and not (isinstance(right, ast.Constant) and isinstance(right.value, bool | None)):
+                raise self.refuse(left, "is with anything but None, True, False or a type")
             equals = "==" if b == "null" else "==="
             return f"({a} {equals if isinstance(op, ast.Is) else '!' + equals[1:]} {b})"
         if isinstance(op, ast.NotEq | ast.NotIn):
@@ -440,44 +563,110 @@ class Writer:
         return f"{COMPARED[type(op)]}({a},{b})"
 
     def element(self, node: ast.expr) -> str:
-        return f"...$list({self.expr(node.value)})" if isinstance(node, ast.Starred) else self.expr(node)
+        return f"...$each({self.expr(node.value)})" if isinstance(node, ast.Starred) else self.expr(node)
 
     def comprehension(self, elt: ast.expr, generators: list[ast.comprehension]) -> str:
-        first, *rest = generators
-        iterated = self.expr(first.iter)  # outside the scope of its own names
-        self.enter({node.id for node in ast.walk(first.target) if isinstance(node, ast.Name)})
-        target = f"({self.target(first.target)})"
-        kept = "".join(f".filter({target} => {self.test(test)})" for test in first.ifs)
-        if rest:
-            text = f"$list({iterated}){kept}.flatMap({target} => {self.comprehension(elt, rest)})"
-        else:
-            text = f"$list({iterated}){kept}.map({target} => {self.expr(elt)})"
-        self.scopes.pop()
-        return text
+        """A generator, as lazy as Python's; what it runs over first is known before it starts."""
+        first = self.expr(generators[0].iter)  # outside the scope of its own names
+        names = {node.id for g in generators for node in ast.walk(g.target) if isinstance(node, ast.Name)}
+        self.enter(names)
+        text = f"yield {self.expr(elt)};"
+        for generator in reversed(generators):
+            if generator.is_async:
+                raise self.refuse(elt, "async for")
+            tests = "".join(f"if ({self.test(test)}) " for test in generator.ifs)
+            iterated = "$of" if generator is generators[0] else self.expr(generator.iter)
+            text = self.loop(generator.target, iterated, tests + text)
+        lets = ",".join(sorted(map(self.local, names)))
+        self.leave()
+        return f"(function* ($of) {{let {lets};{text}}})($each({first}))"
+
+    def is_ours(self, name: str) -> bool:
+        return name in self.known or any(name in scope for scope in self.scopes)
+
+    def is_meant(self, name: str) -> bool:
+        """Whether a name that is not ours is what the runtime has by it."""
+        return self.of.foreign.get(name, name) == ORIGINS.get(name, name)
 
     def call(self, node: ast.Call) -> str:
-        arguments = [self.element(argument) for argument in node.args]
+        flags = "re.ASCII" if ast.unparse(node.func) == "re.compile" else None
+        arguments = ["true" if ast.unparse(each) == flags else self.element(each) for each in node.args]
         named = ", ".join(
             f"{k.arg}: {self.expr(k.value)}" if k.arg else f"...$own({self.expr(k.value)})" for k in node.keywords
         )
+        both = [*arguments, *([f"{{ {named} }}"] if named else [])]
         if isinstance(node.func, ast.Attribute) and not (
             isinstance(node.func.value, ast.Name) and node.func.value.id in self.of.modules
         ):
             whole, method = node.func.value, node.func.attr
-            owner = whole.id if isinstance(whole, ast.Name) else ""
-            if f"{owner}_{method}" in self.runtime:  # dict.fromkeys, json.loads, re.compile
+            owner = whole.id if isinstance(whole, ast.Name) and not self.is_ours(whole.id) else ""
+            if takes := OF_MODULES.get(f"{owner}.{method}"):
+                if not self.is_meant(owner):
+                    raise self.refuse(node, f"this {owner}")
+                self.taken(node, f"{owner}.{method}", takes)
+                if owner == "re" and arguments[1:] not in ([], ["true"]):
+                    raise self.refuse(node, "another flag than re.ASCII")
                 return f"${owner}_{method}({','.join(arguments)})"
-            if method not in self.methods:
+            if method not in METHODS:
                 raise self.refuse(node, f"the method {method}")
-            return f"$m.{method}({','.join([self.expr(whole), *arguments, *([f'{{ {named} }}'] if named else [])])})"
-        function = self.expr(node.func)
-        if not named:
+            self.taken(node, f".{method}()", METHODS[method])
+            return f"$m.{method}({','.join([self.expr(whole), *both])})"
+        if isinstance(node.func, ast.Name) and not self.is_ours(name := node.func.id) and name in FUNCTIONS:
+            self.taken(node, f"{name}()", FUNCTIONS[name])
+            return f"{self.expr(node.func)}({','.join(both)})"
+        function, known = self.expr(node.func), self.called(node.func)
+        if known is None:
+            return f"$call({function}, [{','.join(arguments)}]{f', {{ {named} }}' if named else ''})"
+        self.fits(node, known)
+        if not named and not any(isinstance(argument, ast.Starred) for argument in node.args):
             return f"{function}({','.join(arguments)})"
         if where := self.in_place(node):
             return f"{function}({','.join(arguments + where)})"
-        if function.startswith("$") and "." not in function:  # of the runtime: it takes what is named as an object
-            return f"{function}({','.join([*arguments, f'{{ {named} }}'])})"
         return f"$call({function}, [{','.join(arguments)}], {{ {named} }})"
+
+    def called(self, function: ast.expr) -> ast.FunctionDef | ast.ClassDef | None:
+        """The function or record that a call names; None if that is known only when it runs."""
+        if not isinstance(function, ast.Name):
+            return self.definitions.get(function.attr) if isinstance(function, ast.Attribute) else None
+        for scope, inner in zip(reversed(self.scopes), reversed(self.functions), strict=True):
+            if function.id in inner:
+                return inner[function.id]
+            if function.id in scope:
+                return None
+        return self.definitions.get(function.id)
+
+    def taken(self, node: ast.Call, function: str, takes: Takes) -> None:
+        """Refuses what the runtime would ignore."""
+        starred = any(isinstance(argument, ast.Starred) for argument in node.args) and takes.most is not None
+        count = len(node.args)
+        if starred or count < takes.least or (takes.most is not None and count > takes.most):
+            raise self.refuse(node, f"{function} with {'*arguments' if starred else f'{count} arguments'}")
+        for keyword in node.keywords:
+            if "*" not in takes.names and keyword.arg not in takes.names:
+                raise self.refuse(node, f"{function} with {keyword.arg or '**'}{'=' * bool(keyword.arg)}")
+
+    def fits(self, node: ast.Call, called: ast.FunctionDef | ast.ClassDef) -> None:
+        """Refuses a call that Python would refuse when it runs: too many arguments, a name twice, one missing."""
+        if isinstance(called, ast.ClassDef):
+            fields = [field for field in called.body if isinstance(field, ast.AnnAssign)]
+            names = [ast.unparse(field.target) for field in fields]
+            needed, rest, most = (
+                {n for n, field in zip(names, fields, strict=True) if not field.value},
+                False,
+                len(names),
+            )
+        else:
+            a = called.args
+            names = [p.arg for p in (*a.args, *a.kwonlyargs)]
+            needed = set(names[: len(a.args) - len(a.defaults)])
+            needed |= {p.arg for p, default in zip(a.kwonlyargs, a.kw_defaults, strict=True) if default is None}
+            rest, most = a.kwarg is not None, len(a.args)
+        given = {keyword.arg for keyword in node.keywords}
+        placed = set(names[: len(node.args)])
+        if any(isinstance(argument, ast.Starred) for argument in node.args) or None in given:
+            return
+        if len(node.args) > most or given & placed or (given - set(names) and not rest) or needed - given - placed:
+            raise self.refuse(node, f"a call of {called.name} with other arguments than it takes")
 
     def in_place(self, node: ast.Call) -> list[str]:
         """What is given by name, at its place; nothing if that is known only when it runs."""
@@ -490,6 +679,16 @@ class Writer:
         return [self.expr(given[n]) if n in given else "undefined" for n in names[len(node.args) : last + 1]]
 
 
+def own(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function, those of functions inside it left out."""
+    nodes: list[ast.AST] = [*function.body]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            nodes.extend(ast.iter_child_nodes(node))
+
+
 def assigned(statement: ast.stmt) -> Iterator[str]:
     """The names that a function's statement assigns, those of functions inside it left out."""
     if isinstance(statement, ast.FunctionDef):
@@ -499,7 +698,7 @@ def assigned(statement: ast.stmt) -> Iterator[str]:
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.comprehension):
-            nodes.append(node.iter)
+            nodes.extend([node.iter, *node.ifs])
             continue
         if isinstance(node, ast.Lambda | ast.FunctionDef):
             continue

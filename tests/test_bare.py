@@ -41,7 +41,7 @@ def test_needs_torch_alone(path: Path) -> None:
     assert not _missing_on_a_bare_machine(path)
 
 
-def test_fill_is_the_side_that_needs_more() -> None:
+def test_the_site_is_the_side_that_needs_more() -> None:
     needed = set().union(*(_missing_on_a_bare_machine(path) for path in (LEDGER / "site").glob("*.py")))
     assert {"yaml", "markdown"} <= needed
 

@@ -116,7 +116,7 @@ def test_what_a_context_takes_is_nobody_elses() -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_each_answer_has_words(language: str) -> None:
-    folder = Path(__file__).parent.parent / "docs" / "planner"
+    folder = Path(__file__).parent.parent / "planner"
     words = yaml.safe_load((folder / f"{language}.yml").read_text(encoding="utf-8"))["memory"]
     assert set(words["first"]) == {first for _, first in FIRST.values()}
     rows = ("asked", "total", "free", "held", "graphs", "idle", "other", "allowed")

@@ -8,12 +8,11 @@ they mean.
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -21,6 +20,7 @@ import pytest
 from figures.axes import Axes, Names
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
+from ledger.site.variants import call_figure
 from tests import tables
 from tests.tables import BOOK
 
@@ -91,32 +91,25 @@ SAID = {  # by headers of tables, in any of them
 OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
 TWICE = {"mfu#three.median_seconds", "storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
-
-class Words(dict[str, str]):
-    """Labels that are their own names."""
-
-    def __missing__(self, key: str) -> str:
-        return "en" if key == "language" else key
+SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
 
 
 class Changed(dict[str, Any]):
     """The published device's values, some of them changed."""
 
     def __init__(self) -> None:
-        self.source = Values(open_source(BOOK, configured_device(BOOK), local=False))
+        self.source = Values(SOURCE)
 
     def __missing__(self, name: str) -> Any:
         self[name] = self.source[name]
         return copy.deepcopy(self[name])
 
 
-def call(name: str, values: Mapping[str, Any]) -> Any:
+def call(name: str, values: Changed) -> Any:
     if not BLOCKS[name].argument:
         return tables.by_key(BLOCKS[name].options).filled(values)
-    module, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"figures.{module}"), function)(
-        values, Words({key: key for key in BLOCKS[name].options.get("labels", {})})
-    )
+    labels = {key: key for key in BLOCKS[name].options.get("labels", {})}
+    return call_figure(SOURCE, name, labels | {"language": "en"}, cast(Values, values))
 
 
 def words(text: str) -> frozenset[str]:
