@@ -40,7 +40,7 @@ def once(found: Iterable[tuple[int, str]]) -> list[Item]:
 
 
 def placeholders(chapter: Chapter) -> list[Item]:
-    return once((placeholder.line, placeholder.text.strip()) for placeholder in chapter.placeholders)
+    return once((line, text.strip()) for line, text in chapter.placeholders)
 
 
 def blocks(chapter: Chapter) -> list[Item]:

@@ -48,9 +48,9 @@ class Quoted(NamedTuple):
 
 def quoted(chapter: Chapter, source: Source) -> Iterator[Quoted]:
     """The values with a unit that a page quotes, on the published device."""
-    for placeholder in chapter.placeholders:
+    for _, text in chapter.placeholders:
         try:
-            quote = Quote.parse(placeholder.text)
+            quote = Quote.parse(text)
             value = source.find(quote).value
         except QuoteError:
             continue  # check names its line
