@@ -11,16 +11,12 @@ from typing import NamedTuple
 PREFIXES = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 SCALES |= {"trillion": 10**12, "千": 10**3, "万亿": 10**12, "万": 10**4, "亿": 10**8}
-UNITS: dict[str, tuple[Fraction, str]] = {
-    name: (Fraction(size), of)
-    for of, names in {
-        "s": {"s": 1, "second": 1, "seconds": 1, "秒": 1, "minutes": 60, "minute": 60, "分钟": 60}
-        | {"hour": 3600, "hours": 3600, "小时": 3600, "day": 86400, "days": 86400, "天": 86400},
-        "B": {"byte": 1, "bytes": 1, "字节": 1},
-        "": {"%": Fraction(1, 100), "％": Fraction(1, 100), "×": 1, "times": 1, "倍": 1},
-    }.items()
-    for name, size in names.items()
-}
+SECONDS = {"s": 1, "second": 1, "seconds": 1, "秒": 1, "minute": 60, "minutes": 60, "分钟": 60}
+SECONDS |= {"hour": 3600, "hours": 3600, "小时": 3600, "day": 86400, "days": 86400, "天": 86400}
+UNITS = {name: (Fraction(size), "s") for name, size in SECONDS.items()}
+UNITS |= {name: (Fraction(1), "B") for name in ("byte", "bytes", "字节")}
+UNITS |= {name: (Fraction(1), "") for name in ("×", "times", "倍")}
+UNITS |= {name: (Fraction(1, 100), "") for name in ("%", "％")}
 UNITS |= {f"{p}B": (Fraction(1000**n), "B") for p, n in PREFIXES.items()}
 UNITS |= {f"{p}iB": (Fraction(1024**n), "B") for p, n in PREFIXES.items() if p not in "k"}
 UNITS |= {f"{p}B/s": (Fraction(1000**n), "B/s") for p, n in PREFIXES.items()}

@@ -105,7 +105,7 @@ class Changed(dict[str, Any]):
         return copy.deepcopy(self[name])
 
 
-def call(name: str, values: Changed) -> Any:
+def call(name: str, values: Mapping[str, Any]) -> Any:
     if not BLOCKS[name].argument:
         return tables.by_key(BLOCKS[name].options).filled(values)
     labels = {key: key for key in BLOCKS[name].options.get("labels", {})}
