@@ -11,7 +11,7 @@ import ast
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,7 +124,7 @@ def used(statement: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
                 yield from used(child)
 
 
-def translate(folders: list[Path], wanted: dict[str, Iterable[str]]) -> str:
+def translate(folders: list[Path], wanted: Mapping[str, Iterable[str]]) -> str:
     """JavaScript for the wanted names of modules in the folders, and for all that these need, module by module.
 
     A folder that is a package gives its modules by their dotted names.
@@ -364,12 +364,12 @@ class Writer:
 
     def record(self, s: ast.ClassDef) -> str:
         """A NamedTuple or a frozen dataclass of fields alone."""
-        kind = [ast.unparse(base) for base in s.bases] or [ast.unparse(each) for each in s.decorator_list]
+        kinds = [ast.unparse(base) for base in s.bases] or [ast.unparse(each) for each in s.decorator_list]
         fields = [field for field in s.body if isinstance(field, ast.AnnAssign)]
         others = [
             o for o in s.body if o not in fields and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
         ]
-        if kind not in (["NamedTuple"], ["dataclass(frozen=True)"]) or (s.bases and s.decorator_list) or others:
+        if kinds not in (["NamedTuple"], ["dataclass(frozen=True)"]) or (s.bases and s.decorator_list) or others:
             raise self.refuse(s, "a class that is more than the fields of a NamedTuple or a frozen dataclass")
         parts = []
         for field in fields:

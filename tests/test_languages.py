@@ -1,10 +1,10 @@
-"""The two languages of a chapter hold the same headings' ids, code, placeholders, blocks and links, in order."""
+"""Both languages of a page hold the same ids, code, blocks, formulas in order, and quote and link the same things."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,16 @@ def fences(chapter: Chapter) -> list[Item]:
     return [(fence.line, (fence.info, tuple(fence.lines))) for fence in chapter.fences]
 
 
+def once(found: Iterable[tuple[int, str]]) -> list[Item]:
+    """Each where it first stands, in any order: which sentence says it, and how often, is the language's own."""
+    first: dict[str, int] = {}
+    for line, text in found:
+        first.setdefault(text, line)
+    return [(first[text], text) for text in sorted(first)]
+
+
 def placeholders(chapter: Chapter) -> list[Item]:
-    """By section of the text, in any order within it: the order of words differs between the languages."""
-    starts = [heading.line for heading in chapter.headings]
-    found = [(p.line, (sum(start < p.line for start in starts), p.text.strip())) for p in chapter.placeholders]
-    return sorted(found, key=lambda item: item[1])
+    return once((placeholder.line, placeholder.text.strip()) for placeholder in chapter.placeholders)
 
 
 def blocks(chapter: Chapter) -> list[Item]:
@@ -51,13 +56,12 @@ def blocks(chapter: Chapter) -> list[Item]:
 
 
 def links(chapter: Chapter) -> list[Item]:
-    return sorted(((line, target) for line, target in chapter.links), key=lambda item: item[1])
+    return once(chapter.links)
 
 
 def footnotes(chapter: Chapter) -> list[Item]:
     found = re.compile(r"\[\^([\w-]+)\]")
-    notes = [(line, note) for line, text in chapter.paragraphs for note in found.findall(text)]
-    return sorted(set(notes), key=lambda item: item[1])
+    return once((line, note) for line, text in chapter.paragraphs for note in found.findall(text))
 
 
 def formulas(chapter: Chapter) -> list[Item]:
@@ -132,6 +136,12 @@ CHANGES = {
         "It takes.",
         r"placeholders: .*en/page\.md:3 has .*zh/page\.md has no more",
     ),
+    "a link": ("It takes", "[It](https://of.another/) takes", r"links: .*en/page\.md has no more, .*zh/page\.md:3 has"),
+    "a formula": (
+        "```python",
+        "$$\nx = 1\n$$\n\n```python",
+        r"formulas: .*en/page\.md has no more, .*zh/page\.md:5 has",
+    ),
     "a section": ("good.py:count", "good.py", r"fences: .*en/page\.md:5 has .*zh/page\.md:5 has"),
     "a part that waits": (
         "```python",
@@ -151,6 +161,15 @@ def test_a_difference_is_named_with_both_lines(small_book: Book, change: str) ->
     assert re.search(message, "\n".join(differences(english, chinese)))
     chinese.unlink()
     assert re.search(r"zh/page\.md: is missing, but .*en/page\.md is there", "\n".join(differences(english, chinese)))
+
+
+def test_how_often_and_where_a_page_quotes_and_links_is_its_own(small_book: Book) -> None:
+    english, chinese = (small_book.docs / language / "page.md" for language in ("en", "zh"))
+    text = english.read_text().replace("It takes", "[It](https://of.one/) and [it](https://of.two/) takes")
+    english.write_text(text)
+    again = "{{ good.size_bytes }}: [two](https://of.two/), [one](https://of.one/), [two](https://of.two/).\n\n"
+    chinese.write_text(text.replace("```python", f"{again}```python", 1).replace("It takes {{", "It {{", 1))
+    assert chinese.read_text() != text and list(differences(english, chinese)) == []
 
 
 def test_what_the_ledger_writes_in_chinese_has_chinese_punctuation(small_book: Book) -> None:

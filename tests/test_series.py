@@ -100,7 +100,7 @@ class Changed(dict[str, Any]):
         return copy.deepcopy(self[name])
 
 
-def call(name: str, values: Changed) -> Any:
+def call(name: str, values: Mapping[str, Any]) -> Any:
     labels = {key: key for key in BLOCKS[name].options.get("labels", {})}
     return call_figure(SOURCE, name, labels | {"language": "en"}, cast(Values, values))
 
