@@ -27,7 +27,7 @@ DRAWN = (  # from top to bottom: a tensor and its shape, or a step without one; 
     ("norm", "", ""),
     ("normed", "T × d", "qkv_input"),
     ("to_qkv", "", ""),
-    ("qkv", "T × (H + 2G)Q", "qkv"),
+    ("qkv", "T × (H+2G)Q", "qkv"),
     ("fused", "", "scores"),
     ("heads", "T × HQ", "out_input"),
     ("to_out", "", ""),
@@ -58,7 +58,7 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     totals = values["activations.token_total_bytes"] or {}
     groups = values["activations.PARTS"] or {}  # in the colours of the next figure
     colours = {part: PARTS.index(name) for name, parts in groups.items() for part in parts}
-    drawing = Drawing(340, 62 + pitch * len(DRAWN) + 34)
+    drawing = Drawing(340, 62 + pitch * len(DRAWN) + 20)
     drawing.text(338, 16, labels["kept"], "muted", anchor="end")
     for name, x in columns.items():
         drawing.text(x, 40, labels[name], anchor="end")
@@ -85,10 +85,10 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             if (shape or part) and part != "next" and kept:
                 drawing.text(x, y + 5, f"{size:,}", "ink" if part else "muted", anchor="end")
     y = 62 + pitch * len(DRAWN)
-    drawing.line(left, y - 11, 340, y - 11)
-    drawing.text(left + 8, y + 10, labels["together"])
+    drawing.line(left, y - 8, 340, y - 8)
+    drawing.text(left + 8, y + 13, labels["together"])
     for name, x in columns.items():
-        drawing.text(x, y + 10, f"{totals[name]:,}" if name in totals else "", anchor="end")
+        drawing.text(x, y + 13, f"{totals[name]:,}" if name in totals else "", anchor="end")
     return str(drawing)
 
 

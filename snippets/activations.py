@@ -363,14 +363,29 @@ for which, step in steps.items():
 
 
 # --8<-- [start:moved]
-gpt2_state_bytes = steps["gpt2_bf16"]["weights_bytes"] + steps["gpt2_bf16"]["optimizer_bytes"]
-direct_peak_bytes = trace_step(GPT2_SMALL, 1_024, 8, torch.bfloat16, loss_on_bf16) + gpt2_state_bytes
+def state_of(name: str) -> int:
+    """Bytes of a model's weights and of AdamW's state, in bf16."""
+    step = steps[f"{name}_bf16"]
+    return step["weights_bytes"] + step["optimizer_bytes"]
+
+
+direct_peak_bytes = trace_step(GPT2_SMALL, 1_024, 8, torch.bfloat16, loss_on_bf16) + state_of("gpt2")
 direct_saves_bytes = steps["gpt2_bf16"]["peak_bytes"] - direct_peak_bytes
 
-SHORT = (64, 128, 256, 512)  # tokens, in one sequence
-short_formula_bytes = {T: predict_step(GPT2_SMALL, T, 1)["peak_bytes"] for T in SHORT}
-short_traced_bytes = {T: trace_step(GPT2_SMALL, T, 1, torch.bfloat16) + gpt2_state_bytes for T in SHORT}
-print({T: short_traced_bytes[T] - size for T, size in short_formula_bytes.items()})
+SHORT = {"gpt2": (64, 128, 256, 512), "llama": (1_024, 2_048, 4_096)}  # tokens, in one sequence
+short_formula_bytes = {n: {T: predict_step(SHAPES[n], T, 1)["peak_bytes"] for T in SHORT[n]} for n in SHORT}
+short_traced_bytes = {
+    n: {T: trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n) for T in SHORT[n]} for n in SHORT
+}
+token_step_bytes = {  # A + 8bTV, a token
+    n: (step["activations_bytes"] + step["logit_gradients_bytes"]) / (BATCH[n] * CONTEXT[n])
+    for n in SHAPES
+    for step in [steps[f"{n}_bf16"]]
+}
+moved_tokens = {n: 2 * sum(parameters(SHAPES[n]).values()) / token_step_bytes[n] for n in SHAPES}
+for n, tokens in moved_tokens.items():
+    over = {T: f"{short_traced_bytes[n][T] - size:,} B" for T, size in short_formula_bytes[n].items()}
+    print(f"{n}: 2N = A + 8bTV at {tokens:,.0f} tokens; traced above the formula: {over}")
 # --8<-- [end:moved]
 
 

@@ -411,7 +411,7 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
         ["norm"],
         ["normed", "T × d", "20", "60"],
         ["to_qkv"],
-        ["qkv", "T × (H + 2G)Q", "200", "600"],
+        ["qkv", "T × (H+2G)Q", "200", "600"],
         ["fused", "2,000", "6,000"],
         ["heads", "T × HQ", "20,000", "60,000"],
         ["to_out"],
