@@ -66,7 +66,7 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for row, (word, shape, part) in enumerate(DRAWN):
         y = 62 + pitch * row
         if shape:
-            box = {"x": left, "y": y - 12, "width": right - left, "height": 24, "rx": 4}
+            box: dict[str, Any] = {"x": left, "y": y - 12, "width": right - left, "height": 24, "rx": 4}
             if part in colours:
                 drawing.add("rect", f"fill-{colours[part]}", fill_opacity=0.3, **box)
             drawing.add("rect", "stroke-muted", **box)
