@@ -47,7 +47,7 @@ serve: $(READY)
 	$(BIN)/python -m ledger run --watch & watcher=$$!; trap "kill $$watcher" EXIT; trap "exit 130" INT TERM; \
 	LAB_CACHE=true FIRST_DEVICE=this-machine SITE_URL=http://127.0.0.1:$(PORT_$(LANGUAGE))/ \
 	$(BIN)/python -m mkdocs serve -f $(CONFIG_$(LANGUAGE)) -a 127.0.0.1:$(PORT_$(LANGUAGE)) \
-		--watch .cache/runs --watch figures --watch docs/overrides --watch docs/labs --watch planner
+		--watch .cache/runs --watch measurements --watch figures --watch docs/overrides --watch docs/labs --watch planner
 
 # mypy works beside the tests and speaks after them.
 test: $(READY)

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on activations."""
+"""Figure and table of the chapter on activations."""
 
 from __future__ import annotations
 
@@ -9,18 +9,7 @@ from figures.axes import Axes, Names, Scale
 from figures.svg import Drawing
 
 PARTS = ("norms", "attention", "mlp", "scores")  # from the bottom up
-MODELS = ("gpt2", "llama")
-CARDS = ("rtx_4090", "h100", "h200")  # by memory
 GIB = 2**30
-TENSORS = {  # of a layer, with their bytes a token in a 16-bit format, in GPT-2 and in Llama
-    "norms": ("4d + 16", "4d + 8"),
-    "qkv_input": ("2d", "2d"),
-    "qkv": ("6d", "2(H + 2G)Q"),
-    "scores": ("4H", "4H"),
-    "out_input": ("2d", "2HQ"),
-    "mlp_input": ("2d", "2d"),
-    "mlp": ("4f", "8f"),
-}
 
 DRAWN = (  # from top to bottom: a tensor and its shape, or a step without one; the part of the layer that it keeps
     ("input", "T × d", "norms"),
@@ -109,18 +98,6 @@ def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-def kept(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Each tensor that a layer keeps, with its symbols and its bytes, for both models."""
-    rows = [[labels["tensor"], *(labels[column] for name in MODELS for column in (f"{name}_formula", name))]]
-    for tensor, formulas in TENSORS.items():
-        cells = [labels[tensor]]
-        for name, formula in zip(MODELS, formulas, strict=True):
-            cells += [formula, f"{{{{ activations.layer_parts_bytes.{name}.{tensor} }}}}"]
-        rows.append(cells)
-    totals = (f"{{{{ activations.layer_total_bytes.{name} }}}}" for name in MODELS)
-    return [*rows, [labels["together"], *(cell for total in totals for cell in ("", total))]]
-
-
 def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """What each operation keeps, and why that suffices for its gradient."""
     rows = [[labels[column] for column in ("operation", "keeps", "why")]]
@@ -140,43 +117,4 @@ def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[lis
         keeps = list(dict.fromkeys(table[name]))
         words = labels["separator"].join(f"`{word}`" if word in ("x", "w") else labels[word] for word in keeps)
         rows.append([f"`{name}`", words or labels["nothing"], labels[f"why_{reasons[name]}"]])
-    return rows
-
-
-def claim(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """What a layer keeps in each way, and all layers over the weights, for growing batches."""
-    batches = (1, 2, 4, 8)
-    rows = [[labels["way"], labels["layer"], *(f"b = {b}" for b in batches)]]
-    for way in ("fused", "eager", "dropout"):
-        ratios = (f"{{{{ activations.to_weights.{way}.b{b}_ratio }}}}" for b in batches)
-        rows.append([labels[way], f"{{{{ activations.variants_bytes.{way} }}}}", *ratios])
-    return rows
-
-
-def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """A training step: its parts when the backward pass begins, their sum, and the napkin's."""
-    kinds = ("gpt2_bf16", "gpt2_fp32", "llama_bf16")
-    rows = [[labels["part"], *(labels[kind] for kind in kinds)]]
-    for name in ("weights", "optimizer", "activations", "logit_gradients", "peak", "napkin"):
-        quotes = (f"activations.steps.{kind}.{name}_bytes" for kind in kinds)
-        rows.append([labels[name], *(f"{{{{ {quote} }}}}" for quote in quotes)])
-    return rows
-
-
-def measured(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The peaks of GPT-2's steps as predicted and as a GPU's allocator counts them."""
-    rows = [[labels["step"], labels["predicted"], labels["measured"], labels["ratio"]]]
-    for kind in ("gpt2_bf16", "gpt2_fp32"):
-        names = (f"steps.{kind}.peak_bytes", f"measured_peak_bytes.{kind}", f"measured_peak_ratio.{kind}")
-        rows.append([labels[kind], *(f"{{{{ activations.{name} }}}}" for name in names)])
-    return rows
-
-
-def fits(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The largest batch of each plan on each card."""
-    plans = ("gpt2_eager", "gpt2_fused", "llama_1b_fused", "llama_8b_fused")
-    rows = [[labels["card"], *(labels[plan] for plan in plans)]]
-    names = values["activations.CARDS"] or {}
-    for card in (card for card in CARDS if card in names):
-        rows.append([names[card], *(f"{{{{ activations.batches.{card}.{plan} }}}}" for plan in plans)])
     return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of attention's speed."""
+"""Figure of attention's speed."""
 
 from __future__ import annotations
 
@@ -22,15 +22,3 @@ def speeds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 line = [speed and speed[f"{way}_flop_per_second"] for speed in speeds]
                 axes.plot(lengths, line, colour, labels[backend] if way == "forward" else "", dashed=way == "backward")
     return str(axes)
-
-
-def longest(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each implementation that this device has, at the longest sequence: both directions and their ratio."""
-    columns = ("forward_seconds", "backward_seconds", "backward_ratio")
-    rows = [[labels["backend"], *(labels[column] for column in columns)]]
-    found = values["attention_speed.measured_longest"] or {}
-    for backend in BACKENDS:
-        if found.get(backend):
-            cells = [f"{{{{ attention_speed.measured_longest.{backend}.{column} }}}}" for column in columns]
-            rows.append([labels[backend], *cells])
-    return rows

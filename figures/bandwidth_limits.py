@@ -1,4 +1,4 @@
-"""Figures and tables of bandwidth by size."""
+"""Figure and table of bandwidth by size."""
 
 from __future__ import annotations
 

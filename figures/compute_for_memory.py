@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on trading computation for memory."""
+"""Figure of the chapter on trading computation for memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from figures.axes import Axes, Scale
 
 STRATEGIES = ("eager", "eager_attention", "none", "products", "full")
-FUSED = ("none", "products", "full")
 GIB = 2**30
 
 
@@ -25,65 +24,3 @@ def trade(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         if name != "eager_attention":  # which lies where fused attention does
             axes.annotate(labels[name], ratios[name], kept[name] / GIB, dx=14, dy=-6)
     return str(axes)
-
-
-def strategies(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each strategy: bytes kept of a layer and of the model, for both models."""
-    rows = [[labels[column] for column in ("strategy", "layer_gpt2", "gpt2", "layer_llama", "llama")]]
-    for name in STRATEGIES:
-        quotes = (
-            f"{which}.{model}.{name}" for model in ("gpt2", "llama") for which in ("layer_kept_bytes", "kept_bytes")
-        )
-        rows.append([labels[name], *(f"{{{{ compute_for_memory.{quote} }}}}" for quote in quotes)])
-    return rows
-
-
-def repeated(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each strategy: what is done twice, and the FLOPs over the model's own, for both models."""
-    rows = [[labels[column] for column in ("strategy", "twice", "gpt2", "llama")]]
-    for name in STRATEGIES:
-        quotes = (f"hfu_to_mfu_ratio.{model}.{name}:.3f" for model in ("gpt2", "llama"))
-        cells = (f"{{{{ compute_for_memory.{quote} }}}}" for quote in quotes)
-        rows.append([labels[name], labels[f"twice_{name}"], *cells])
-    return rows
-
-
-def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each strategy with fused attention: its time predicted from FLOPs, and measured with its spread."""
-    rows = [[labels[column] for column in ("strategy", "predicted", "measured", "spread", "ratio")]]
-    for name in FUSED:
-        quotes = (
-            f"measured_comparison.{name}.predicted_seconds",
-            f"measured_strategies.{name}.timing.median_seconds",
-            f"measured_strategies.{name}.timing.spread:percent",
-            f"measured_comparison.{name}.to_predicted_ratio",
-        )
-        rows.append([labels[name], *(f"{{{{ compute_for_memory.{quote} }}}}" for quote in quotes)])
-    return rows
-
-
-def utilization(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each strategy: MFU, HFU, and the peak of the GPU's allocator."""
-    rows = [[labels[column] for column in ("strategy", "mfu", "hfu", "peak")]]
-    for name in FUSED:
-        quotes = (
-            f"measured_comparison.{name}.mfu",
-            f"measured_comparison.{name}.hfu_share",
-            f"measured_strategies.{name}.peak_bytes",
-        )
-        rows.append([labels[name], *(f"{{{{ compute_for_memory.{quote} }}}}" for quote in quotes)])
-    return rows
-
-
-def splits(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each number of pieces: bytes kept and at the peak, and the time with its spread."""
-    rows = [[labels[column] for column in ("pieces", "kept", "peak", "time", "spread")]]
-    for number in values["compute_for_memory.SPLITS"] or []:
-        quotes = (
-            f"splits.{number}.kept_bytes",
-            f"splits.{number}.peak_bytes",
-            f"measured_splits_ratio.{number}",
-            f"measured_splits.{number}.timing.spread:percent",
-        )
-        rows.append([str(number), *(f"{{{{ compute_for_memory.{quote} }}}}" for quote in quotes)])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on counting FLOPs."""
+"""Figures of the chapter on counting FLOPs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from figures.svg import Drawing
 
 WIDTH = 640
 CELL = 26
-TOOLS = ("FlopCounterMode", "calflops", "torchinfo", "thop")
 
 
 def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -61,47 +60,3 @@ def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 axes.plot(widths, ratios, colour, labels[name])
                 axes.scatter(widths, ratios, colour, size=3)
     return str(axes)
-
-
-def blind(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: what the counter says, and what has to be done."""
-    rows = [[labels[key] for key in ("operation", "counted", "needed")]]
-    for index, code in enumerate(values["counting_flops.codes"] or []):
-        cells = (f"{{{{ counting_flops.{name}.{index}:plain }}}}" for name in ("seen_flops", "needed_flops"))
-        rows.append([f"`{code}`", *cells])
-    return rows
-
-
-def precision(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each data type: FLOPs, bytes, seconds and speed of the same product on this device."""
-    rows = [[labels[key] for key in ("dtype", "flops", "bytes", "seconds", "rate")]]
-    for name in ("float64", "float32", "bfloat16"):
-        cells = ("counted_flops", "held_bytes", "time.median_seconds", "rate_flop_per_second")
-        rows.append([f"`{name}`", *(f"{{{{ counting_flops.measured_products.{name}.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def tools(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each tool: its count of FLOPs at two lengths and of parameters, each with its ratio to the truth."""
-    contexts = values["counting_tools.CONTEXTS"] or []
-    counts = [f"{labels['flops']} = {{{{ counting_tools.CONTEXTS.{index}:raw }}}}" for index in range(len(contexts))]
-    header = [labels["tool"]]
-    for count in (*counts, labels["parameters"]):
-        header += [count, labels["ratio"]]
-    truth = [labels["truth"]]
-    for cell in (*(f"true_flops.{T}" for T in contexts), "true_parameters"):
-        truth += [f"{{{{ counting_tools.{cell} }}}}", "1"]
-    rows = [header, truth]
-    for tool in TOOLS:
-        row = [tool]
-        for T in contexts:
-            row += [
-                f"{{{{ counting_tools.said_flops.{tool}.{T} }}}}",
-                f"{{{{ counting_tools.flops_ratio.{tool}.{T}:.4f }}}}",
-            ]
-        row += [
-            f"{{{{ counting_tools.said_parameters.{tool} }}}}",
-            f"{{{{ counting_tools.parameters_ratio.{tool}:.4f }}}}",
-        ]
-        rows.append(row)
-    return rows

@@ -1,4 +1,4 @@
-"""Figure and tables of the chapter on data."""
+"""Figure of the chapter on data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 from figures.svg import Drawing
 
 WIDTH = 640
-RESIDENT = ("mapped", "windows", "whole", "copy")
-SOURCES = ("memmap", "plain", "touched", "in_memory", "loader_0", "loader_2")
-SHARES = ("half", "equal", "double")
 
 
 def windows(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -35,35 +32,3 @@ def windows(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     row(214, "targets", last, window, "fill-1")
     drawing.line(0, 154, WIDTH, 154, "stroke-muted")
     return str(drawing)
-
-
-def resident(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each thing done to a file: how much memory it takes, and how much of that are pages of the file."""
-    rows = [[labels[column] for column in ("action", "resident", "file")]]
-    for name in RESIDENT:
-        quote = f"data_loading.measured_resident.{name}"
-        rows.append([labels[name], f"{{{{ {quote}.resident_bytes }}}}", f"{{{{ {quote}.file_bytes }}}}"])
-    return rows
-
-
-def rates(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each source of batches: seconds to the first, tokens per second after it, and that over what is needed."""
-    rows = [[labels[column] for column in ("source", "first", "rate", "ratio")]]
-    for name in SOURCES:
-        cells = (
-            f"measured_loading.{name}.first_seconds",
-            f"measured_loading.{name}.tokens_per_second:short",
-            f"measured_supply_ratio.{name}",
-        )
-        rows.append([labels[name], *(f"{{{{ data_loading.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def overlap(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each length of the work: a step of a loop that loads and works in turn, and of one that overlaps both."""
-    columns = ("share", "work", "predicted_sum", "sum", "predicted_max", "max")
-    rows = [[labels[column] for column in columns]]
-    for name in SHARES:
-        cells = (f"data_overlap.measured_loops.{name}.{column}_seconds" for column in columns[1:])
-        rows.append([labels[name], *(f"{{{{ {cell} }}}}" for cell in cells)])
-    return rows

@@ -261,7 +261,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("whole_step", r"6N + A + 8\,bTV",
             "full-ledger.md#counted", "peaks:one",
             "one.formula_bytes:full", "one.counted_bytes:full",
-            also=("plan_examples.reported_to_planned_ratio",)),
+            also=("plan.reported_to_planned_ratio",)),
         Formula("composed", r"4\,bTd\,(2L + 1)",
             "how-far-off.md#theirs", "plan_theirs:one",
             "norms_bytes:full", "unplanned_bytes:full"),

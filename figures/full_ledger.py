@@ -1,4 +1,4 @@
-"""Figures and tables of the full ledger."""
+"""Figures and table of the full ledger."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ PARTS = {  # of a moment, and the lines that each adds up
 COLOURS: tuple[Colour, ...] = ("muted", 3, 4, 0, 5, 1, 2)
 MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", "update")
 LINES = ("products", "attention", "norms", "gelu", "loss", "embedding", "elementwise", "optimizer")
-MODELS = ("gpt2", "llama")
-WAYS = ("fp32", "bf16", "bf16_master", "eager", "selective", "full", "chunked", "accumulated")
 RUNGS = ("fp32", "tf32", "bf16", "attention", "compile", "padded", "optimizer")
-LECTURE = ("fp32", "tf32", "bf16", "compile", "attention", "padded", "optimizer")
-OTHERS = ("nanogpt", "llmc_a100", "llmc_h100")
-CARDS = {"small": "RTX 4090", "middle": "H100 SXM", "large": "H200 SXM"}
 
 
 def moments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -55,37 +50,6 @@ def waterfall(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The peak of a step by the formula and by the count, for both models."""
-    columns = [f"{model}{column}" for model in MODELS for column in ("", "_counted", "_ratio")]
-    rows = [[labels[column] for column in ("way", *columns)]]
-    for way in WAYS:
-        cells = ("formula_bytes", "counted_bytes", "ratio:.4f")
-        rows.append(
-            [labels[way], *(f"{{{{ peaks.peaks.{model}.{way}.{cell} }}}}" for model in MODELS for cell in cells)]
-        )
-    return rows
-
-
-def batches(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The largest batch by way to train and card."""
-    rows = [[labels[column] for column in ("way", *CARDS)]]
-    for way in ("eager", "fused", "chunked", "full"):
-        rows.append([labels[way], *(f"{{{{ full_ledger.largest.{way}.{card} }}}}" for card in CARDS.values())])
-    return rows
-
-
-def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Time, predicted and measured, MFU and peak of a step, rung by rung."""
-    rows = [[labels[column] for column in ("rung", "predicted", "seconds", "ratio", "mfu", "peak", "formula")]]
-    for rung in RUNGS:
-        cells = ("seconds", "ratio", "mfu", "peak_bytes", "formula_bytes")
-        predicted = f"{{{{ gpt2_ladder.predicted_rungs_seconds.{rung}.step }}}}"
-        measured = [f"{{{{ gpt2_ladder.measured_rungs.{rung}.{cell} }}}}" for cell in cells]
-        rows.append([labels[rung], predicted, *measured])
-    return rows
-
-
 def ladder_lines(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """The predicted lines of a step, rung by rung; — where a line is part of another."""
     found = values["gpt2_ladder.predicted_rungs_seconds"] or {}
@@ -95,25 +59,4 @@ def ladder_lines(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[l
         lines = found.get(rung, {})
         quotes = {line: f"{{{{ gpt2_ladder.predicted_rungs_seconds.{rung}.{line} }}}}" for line in lines}
         rows.append([labels[names.get(rung, rung)], *(quotes.get(line, "—") for line in LINES)])
-    return rows
-
-
-def lecture(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """A published ladder: milliseconds of a step, and how many times as fast as the rung before."""
-    rows = [[labels[column] for column in ("rung", "time", "ratio")]]
-    for rung in LECTURE:
-        ratio = f"{{{{ full_ledger.lecture_ratio.{rung} }}}}" if rung != LECTURE[0] else ""
-        rows.append([labels[rung], f"{{{{ full_ledger.LECTURE.{rung} }}}} ms", ratio])
-    return rows
-
-
-def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Published times of a step, and the MFU that follows by two formulas."""
-    rows = [[labels[column] for column in ("name", "time", "theirs", "ours", "ratio")]]
-    for name in OTHERS:
-        quotes = [
-            f"{{{{ full_ledger.others.{name}.{cell} }}}}" for cell in ("milliseconds:.0f", "their_share", "our_share")
-        ]
-        ratio = f"{{{{ full_ledger.others.{name}.ratio:.2f }}}}"
-        rows.append([labels[name], f"{quotes[0]} ms", *quotes[1:], ratio])
     return rows

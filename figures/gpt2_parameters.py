@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on GPT-2's parameters."""
+"""Figure of the chapter on GPT-2's parameters."""
 
 from __future__ import annotations
 
@@ -59,50 +59,3 @@ def _joined(parts: Mapping[str, int]) -> dict[str, int]:
     joined = {part: parts[part] for part in PARTS}
     joined["norms"] += parts["final_norm"]
     return joined
-
-
-def parts(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each part: its formula, and its parameters in the four sizes."""
-    rows = [[labels["part"], labels["formula"], *(f"**{labels[size]}**" for size in SIZES)]]
-    formulas = {
-        "tokens": "$Vd$",
-        "positions": "$Td$",
-        "attention": "$L(4d^2 + 4d)$",
-        "mlp": "$L(8d^2 + 5d)$",
-        "norms": "$L \\cdot 4d$",
-        "final_norm": "$2d$",
-        "head": "0",
-    }
-    for part, formula in formulas.items():
-        cells = (f"{{{{ gpt2_parameters.part_parameters.{size}.{part}:plain }}}}" for size in SIZES)
-        rows.append([labels[part], formula, *cells])
-    totals = (f"{{{{ gpt2_parameters.total_parameters.{size}:plain }}}}" for size in SIZES)
-    return [*rows, [labels["together"], "", *totals]]
-
-
-def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """From GPT-2's recipe to Llama's: each change with the parameters that it adds or takes."""
-    changes = {
-        "rotary": "$-Td$",
-        "biases": "$-9dL$",
-        "rms": "$-2dL - d$",
-        "grouped": "$-2d(d - d_\\mathrm{kv})L$",
-        "swiglu": "$(3df - 8d^2)L$",
-        "untied": "$Vd$",
-    }
-    rows = [[labels["change"], labels["formula"], labels["parameters"]]]
-    rows.append([labels["before"], "", "{{ gpt2_parameters.as_gpt2_parameters:plain }}"])
-    for index, (change, formula) in enumerate(changes.items()):
-        rows.append([labels[change], formula, f"{{{{ gpt2_parameters.steps.{index}:plain }}}}"])
-    return [*rows, [labels["after"], "", "{{ gpt2_parameters.llama_parameters:plain }}"]]
-
-
-def formats(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each model: its parameters and its weights' bytes in each format."""
-    names = list(values["gpt2_parameters.BITS"] or {})
-    names.sort(key=lambda name: -values["gpt2_parameters.BITS"][name])
-    rows = [[labels["model"], labels["parameters"], *(f"`{name}`" for name in names)]]
-    for index, model in enumerate((*SIZES, "llama")):
-        cells = (f"{{{{ gpt2_parameters.weight_bytes.{index}.{name} }}}}" for name in names)
-        rows.append([labels[model], f"{{{{ gpt2_parameters.model_parameters.{index}:short }}}}", *cells])
-    return rows

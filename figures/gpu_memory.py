@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on GPU memory."""
+"""Figures and table of the chapter on GPU memory."""
 
 from __future__ import annotations
 
@@ -111,13 +111,4 @@ def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[
         quotes += [f"measured_requests.{name}.{count}" for count in COUNTS[1:]]
         cells = [f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes]
         rows.append([sizes if number == 1 else f"{number} × ({sizes})", *cells])
-    return rows
-
-
-def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The three counts at their peak, predicted and measured."""
-    rows = [[labels[column] for column in ("count", "predicted", "measured", "ratio")]]
-    for count in COUNTS:
-        quotes = (f"step_peaks.{count}", f"measured_peaks.{count}", f"measured_peaks_ratio.{count}:times")
-        rows.append([labels[count], *(f"{{{{ gpu_memory.{quote} }}}}" for quote in quotes)])
     return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on gradients."""
+"""Figures of the chapter on gradients."""
 
 from __future__ import annotations
 
@@ -119,30 +119,3 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.rect(left + 230, y, 14, 14, "fill-1")
     drawing.text(left + 252, y + 13, labels["input_product"])
     return str(drawing)
-
-
-def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each depth: the counted ratio, forward timed, backward predicted, measured, and by hand."""
-    columns = ("depth", "counted", "forward", "predicted", "backward", "ratio", "by_hand")
-    rows = [[labels[column] for column in columns]]
-    for depth in values["gradients.MEASURED_DEPTHS"] or []:
-        cells = (
-            f"depth_ratio.{depth}",
-            f"measured_deep.{depth}.forward_seconds",
-            f"measured_deep_comparison.{depth}.predicted_backward_seconds",
-            f"measured_deep.{depth}.backward_seconds",
-            f"measured_deep_comparison.{depth}.measured_to_predicted_ratio",
-            f"measured_deep_comparison.{depth}.by_hand_ratio",
-        )
-        rows.append([str(depth), *(f"{{{{ gradients.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def freezing(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each way to freeze: FLOPs of the backward pass, their ratio to forward, and the bytes of the gradients."""
-    rows = [[labels[column] for column in ("trained", "flops", "ratio", "bytes")]]
-    for name in CASES:
-        quote = f"gradients.freeze.{name}"
-        cells = (f"{quote}.backward_flops:full", f"{quote}.to_forward_ratio", f"{quote}.gradient_bytes")
-        rows.append([labels[name], *(f"{{{{ {cell} }}}}" for cell in cells)])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the page on hardware."""
+"""Figure and tables of the page on hardware."""
 
 from __future__ import annotations
 
@@ -42,17 +42,6 @@ def printed(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
         said = [(f"PRINTED.{name}.{key}", found[name][key]) for key in ("dense", "sparse")]
         said.append((f"PEAK_TERAFLOPS.{name}.float16", teraflops[name]["float16"]))
         rows.append([name, *(_quote(path, figure) if figure else "—" for path, figure in said)])
-    return rows
-
-
-def derived(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Units and clock of each GPU, the 16-bit peak that follows, and its ratio to the table's."""
-    rows = [[labels[key] for key in ("gpu", "processors", "tensor_cores", "fma", "clock", "derived", "ratio")]]
-    for name in values["hardware.DERIVED_NAMES"] or []:
-        quote = f"hardware.DERIVED.{name}"
-        cells = [f"{{{{ {quote}.{key} }}}}" for key in ("processors", "tensor_cores", "fma.float16", "tensor_mhz")]
-        cells.append(f"{{{{ hardware.derived_teraflops.{name}.float16:.1f }}}}")
-        rows.append([name, *cells, f"{{{{ hardware.derived_to_table_ratio.{name}.float16:.3f }}}}"])
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on how far off the planner is."""
+"""Figure and tables of the chapter on how far off the planner is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from figures.axes import Axes, Names, Scale
 from ledger.text import link
 
 MODELS = ("llama", "qwen2", "qwen3", "mixtral")
-TOOLS = ("plan", "tracker", "eleuther", "deepspeed", "accelerate")
-STEPS = ("gpt2", "gpt2-medium", "llama", "eager")
 PUBLISHED = {  # by kind: the part of a value's name, and its format
     "parameters": ("parameters", "full"),
     "share": ("share", "percent"),
@@ -43,15 +41,6 @@ def _beside_each_other(
     ]
 
 
-def models(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """By model of transformers: how far off its worst step is, planned as if norms were fused, and as composed."""
-    rows = [[labels[key] for key in ("model", "planned", "composed")]]
-    for model in MODELS:
-        cells = (f"{{{{ plan_theirs.{part}_off_share.{model}:.2f% }}}}" for part in ("planned", "composed"))
-        rows.append([labels[model], *cells])
-    return rows
-
-
 def _steps(snippet: str, cases: Sequence[Mapping[str, Any]], ratios: Sequence[str], head: list[str]) -> list[list[str]]:
     """The cases of a snippet, the farthest off first."""
     order = sorted(range(len(cases)), key=lambda n: -abs(cases[n]["planned_ratio"] - 1))
@@ -78,24 +67,15 @@ def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
     return _steps("plan_theirs", values["plan_theirs.step_cases"] or [], ["planned_ratio", "composed_ratio"], head)
 
 
-def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """What each estimator says over the count, and what it leaves out."""
-    rows = [[labels["tool"], *(labels[step] for step in STEPS), labels["without"]]]
-    rows.append([labels["count"], *(f"{{{{ plan_others.counted_bytes.{step} }}}}" for step in STEPS), ""])
-    for tool in TOOLS:
-        cells = (f"{{{{ plan_others.said_ratio.{tool}.{step}:.3f }}}}" for step in STEPS)
-        rows.append([labels[tool], *cells, labels[f"without_{tool}"]])
-    return rows
-
-
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """Each published figure, linked to its source, ours, and the ratio."""
     rows = [[labels[key] for key in ("what", "published", "planned", "ratio")]]
     colon, comma = ("：", "，") if labels["language"] == "zh" else (": ", ", ")
-    for n, case in enumerate(values["plan_cases.cases"] or []):
+    for n, case in enumerate(values["how_far_off.cases"] or []):
         unit, style = PUBLISHED[case["kind"]]
         style = f":{style}" if style else ""
-        said, planned = (f"{{{{ plan_cases.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
+        said, planned = (f"{{{{ how_far_off.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
         what = f"{labels[case['kind']]}{colon}{case['model']}{comma}{labels.get(case['part'], case['part'])}"
-        rows.append([what, f"{said} {link('↗', case['source'])}", planned, f"{{{{ plan_cases.cases.{n}.ratio:.3f }}}}"])
+        ratio = f"{{{{ how_far_off.cases.{n}.ratio:.3f }}}}"
+        rows.append([what, f"{said} {link('↗', case['source'])}", planned, ratio])
     return rows

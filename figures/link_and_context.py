@@ -1,4 +1,4 @@
-"""Figures and tables of what a GPU's memory holds at first, and of the link to it."""
+"""Figure of what a GPU's memory holds at first, and of the link to it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,7 @@ from typing import Any
 from figures.axes import Axes, Log
 from ledger.units import format_value
 
-FIRSTS = ("context", "tensor", "product_fp32", "product_bf16", "attention")
 WAYS = ("pageable_there", "pinned_there", "in_line_there", "pinned_back", "both")
-
-
-def stock(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """After each first: bytes taken of the card, how many of them PyTorch's allocator holds, and the rest."""
-    columns = ("used_bytes", "reserved_bytes", "outside_bytes")
-    rows = [[labels["after"], *(labels[column] for column in columns)]]
-    for name in FIRSTS:
-        cells = [f"{{{{ link_and_context.measured_stock.{name}.{column} }}}}" for column in columns]
-        rows.append([labels[name], *cells])
-    return rows
 
 
 def transfers(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

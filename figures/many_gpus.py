@@ -1,4 +1,4 @@
-"""Figures and tables of many GPUs."""
+"""Figures of many GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ BARS = {  # a label, and its stage and ranks
     "two_64": ("ZeRO-2", "64"),
     "three_64": ("ZeRO-3", "64"),
 }
-WAYS = {"ddp": 2, "zero_1": 2, "fsdp_whole": 2, "fsdp": 2, "fsdp_4": 4}
 
 
 def stages(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -33,26 +32,6 @@ def stages(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     axes.axvline(CARD_BYTES / GIB, after=labels["card"])
     return str(axes)
-
-
-def payload(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """What is handed to collectives, counted and by formula, and what a rank holds."""
-    rows = [[labels[column] for column in ("way", "ranks", "reduced", "gathered", "total", "formula", "held")]]
-    for way, ranks in WAYS.items():
-        cells = [f"{name}_bytes.{way}" for name in ("reduced", "gathered", "payload", "formula")]
-        held = f"held_ratio.{way}:.2f"
-        quoted = [f"{{{{ count_ranks.{cell} }}}}" for cell in (*cells, held)]
-        rows.append([labels[way.removesuffix("_4")], str(ranks), *quoted])
-    return rows
-
-
-def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """What a simulated rank holds before, within and after a step, and the formula of its peak."""
-    rows = [[labels[column] for column in ("ranks", "before", "after", "formula", "counted")]]
-    for ranks in ("8", "64"):
-        names = ("before_bytes", "after_bytes", "formula_peak_bytes", "simulated_bytes")
-        rows.append([ranks, *(f"{{{{ count_ranks.{name}.{ranks} }}}}" for name in names)])
-    return rows
 
 
 def wire(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

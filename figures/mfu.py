@@ -10,7 +10,6 @@ from figures.svg import Drawing
 
 WIDTH = 640
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
-LAYER = ("kernel", "model", "model_recomputed", "hardware_recomputed")
 
 
 def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -61,53 +60,6 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
         known = (values["mfu.PEAK_FLOP_PER_SECOND"] or {}).get(name, {})
         cells = [f"{{{{ mfu.PEAK_FLOP_PER_SECOND.{name}.{dtype} }}}}" if dtype in known else "—" for dtype in DTYPES]
         rows.append([name, *cells])
-    return rows
-
-
-def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each data type: the time that the peak predicts, the time measured, the rate, and the utilization."""
-    rows = [[labels[key] for key in ("dtype", "predicted", "measured", "rate", "over_float32", "utilization")]]
-    for dtype in DTYPES:
-        cells = (
-            f"predicted_seconds.{dtype}",
-            f"measured_seconds.{dtype}",
-            f"rate_flop_per_second.{dtype}",
-            f"measured_over_float32_ratio.{dtype}",
-            f"matmul_mfu.{dtype}",
-        )
-        rows.append([labels[dtype], *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def shapes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each shape: what its tiles predict and what was measured, relative to the shape that fills its waves."""
-    rows = [[labels[key] for key in ("shape", "waves", "predicted", "rate", "measured", "ratio")]]
-    found = values["mfu.SHAPES"] or {}
-    for name in ("2048", "2304", "4096", "4224", "4352", "4097", "odd_sums"):
-        if name in found:
-            cells = (
-                f"tilings.{name}.waves",
-                f"tilings.{name}.filled_share",
-                f"shape_flop_per_second.{name}",
-                f"measured_of_full_share.{name}",
-                f"measured_to_filled_ratio.{name}",
-            )
-            rows.append([" × ".join(map(str, found[name])), *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each ratio: what runs and for how long, its FLOPs a second, over the kernels' own, and over the peak."""
-    rows = [[labels[key] for key in ("what", "time", "rate", "ratio", "share")]]
-    for name in LAYER:
-        call, _ = (values["mfu.RATIOS"] or {}).get(name, ("products", 1))
-        cells = (
-            f"measured_calls.{call}.median_seconds",
-            f"layer_flop_per_second.{name}",
-            f"measured_to_kernel_ratio.{name}",
-            f"layer_mfu.{name}",
-        )
-        rows.append([labels[name], *(f"{{{{ mfu.{cell} }}}}" for cell in cells)])
     return rows
 
 

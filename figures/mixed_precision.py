@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on mixed precision."""
+"""Figure of the chapter on mixed precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from figures.axes import Axes, Log, Scale
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
-PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_copy", "moments": "moments"}  # value: label
 DOTTED = ("master", "bf16")  # may lie on another curve
 
 
@@ -25,22 +24,3 @@ def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         else:
             axes.plot(steps, distances, colour, labels[name])
     return str(axes)
-
-
-def types(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: the type that the reference promises on a GPU, and what came out."""
-    rows = [[labels[key] for key in ("operation", "reference", "cuda", "cpu")]]
-    for name in labels:
-        if name in (values["mixed_precision.REFERENCE"] or {}):
-            cells = (f"REFERENCE.{name}", f"measured_cuda_types.{name}", f"measured_cpu_types.{name}")
-            rows.append([labels[name], *(f"{{{{ mixed_precision.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def recipes(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each recipe: its bytes a parameter, part by part and in all."""
-    rows = [[labels["recipe"], *(labels[label] for label in PARTS.values()), labels["sum"]]]
-    for name in RECIPES:
-        parts = (f"{{{{ mixed_precision.part_bytes.{name}.{part}:plain }}}}" for part in PARTS)
-        rows.append([labels[name], *parts, f"{{{{ mixed_precision.state_bytes.{name}:plain }}}}"])
-    return rows

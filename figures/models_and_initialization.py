@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on models and initialization."""
+"""Figure and table of the chapter on models and initialization."""
 
 from __future__ import annotations
 
@@ -29,20 +29,6 @@ def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         finite = [layer for layer, scale in enumerate(curve) if scale][-1:]
         axes.scatter(finite, [curve[layer] for layer in finite], colour)
     return str(axes)
-
-
-def scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each width: the predicted scale, the measured one and their ratio."""
-    rows = [[labels[column] for column in ("width", "predicted", "measured", "ratio")]]
-    for d in values["models_and_initialization.WIDTHS"] or []:
-        quote = "models_and_initialization."
-        cells = (
-            f"root_d.{d}",
-            f"measured_scale.{d}:.1f",
-            f"measured_scale_ratio.{d}:.3f",
-        )
-        rows.append([f"{d:,}", *(f"{{{{ {quote}{cell} }}}}" for cell in cells)])
-    return rows
 
 
 def fans(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

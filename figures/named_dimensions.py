@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on named dimensions."""
+"""Figures and table of the chapter on named dimensions."""
 
 from __future__ import annotations
 
@@ -84,24 +84,4 @@ def patterns(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[
     for index, code in enumerate(values[f"{CHAPTER}.PATTERNS"] or []):
         quote = f"{CHAPTER}.patterns.{index}"
         rows.append([f"`{code}`", f"`{without[index]}`", f"{{{{ {quote}.shape }}}}", f"{{{{ {quote}.is_view }}}}"])
-    return rows
-
-
-def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each product: its time by matmul and by einsum, and the ratio."""
-    rows = [[labels[column] for column in ("product", "matmul", "einsum", "ratio")]]
-    for name in ("scores", "projection", "shared"):
-        quote = f"{CHAPTER}.measured_products.{name}"
-        cells = ("matmul_seconds", "einsum_seconds", "einsum_to_matmul_ratio")
-        rows.append([labels[name], *(f"{{{{ {quote}.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def overhead(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each function of einops: the time of a tiny call without and with names, and the difference."""
-    rows = [[labels[column] for column in ("call", "unnamed", "named", "added")]]
-    for name in ("rearrange", "reduce", "einsum"):
-        quote = f"{CHAPTER}.measured_overhead.{name}"
-        cells = ("unnamed_seconds", "named_seconds", "added_seconds")
-        rows.append([f"`{name}`", *(f"{{{{ {quote}.{cell} }}}}" for cell in cells)])
     return rows

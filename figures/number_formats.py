@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on number formats."""
+"""Figures and table of the chapter on number formats."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def formats(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
         "eps": "limits.{}.eps",
         "matrix": "matrix_bytes.{}",
     }
-    rows = _table(labels, columns)
+    rows = [[labels["format"], *(labels[column] for column in columns)]]
+    for name in FORMATS:
+        rows.append([labels[name], *(f"{{{{ number_formats.{path.format(name)} }}}}" for path in columns.values())])
     limits = values["number_formats.limits"] or {}
     for name, row in zip(FORMATS, rows[1:], strict=True):
         fields = (f"{{{{ number_formats.limits.{name}.{field}_bits }}}}" for field in ("exponent", "fraction"))
@@ -83,22 +85,4 @@ def formats(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
             digits = str(limits.get(name, {}).get(key, 0))
             if digits.startswith("0.") and len(digits) <= 9:  # a short fraction is shown as it is
                 row[column] = row[column].replace(" }}", ":raw }}")
-    return rows
-
-
-def stored(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """What each format makes of a half, of 1e-8 and of a third."""
-    columns = {
-        "half": "half_stored.{}:raw",
-        "tiny": "tiny_stored.{}:raw",
-        "third": "third_stored.{}:raw",
-    }
-    return _table(labels, columns)
-
-
-def _table(labels: Mapping[str, str], columns: Mapping[str, str]) -> list[list[str]]:
-    """A row for each format, a column for each quoted value."""
-    rows = [[labels["format"], *(labels[column] for column in columns)]]
-    for name in FORMATS:
-        rows.append([labels[name], *(f"{{{{ number_formats.{path.format(name)} }}}}" for path in columns.values())])
     return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on optimizers."""
+"""Figures of the chapter on optimizers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ledger.units import format_value
 WIDTH = 640
 PANELS = ("sgd_limit", "sgd", "momentum", "adagrad", "rmsprop", "adam")
 HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_full", "adamw_bf16")
-CASES = ("adamw_loop", "adamw_foreach", "adamw_fused", "momentum_fused", "sgd_fused")
 
 
 def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -90,33 +89,3 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             x += amount * scale
         drawing.text(x + 8, y + 16, format_value(totals[name], "bytes"))
     return str(drawing)
-
-
-def memory(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Bytes of state, and of what a step takes on top: predicted, measured."""
-    columns = ("case", "predicted_state", "state", "predicted_extra", "extra")
-    rows = [[labels[column] for column in columns]]
-    for name in CASES:
-        cells = (
-            f"predicted_state_bytes.{name}",
-            f"steps.{name}.measured_state_bytes",
-            f"predicted_extra_bytes.{name}",
-            f"steps.{name}.measured_extra_bytes",
-        )
-        rows.append([labels[name], *(f"{{{{ optimizer_costs.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Bytes that a step moves per parameter, seconds predicted from them and measured, and the ratio."""
-    columns = ("case", "traffic", "predicted", "measured", "ratio")
-    rows = [[labels[column] for column in columns]]
-    for name in CASES:
-        cells = (
-            f"traffic.{name}.per_parameter_bytes",
-            f"predicted_seconds.{name}",
-            f"steps.{name}.measured_step.median_seconds",
-            f"measured_time_ratio.{name}",
-        )
-        rows.append([labels[name], *(f"{{{{ optimizer_costs.{cell} }}}}" for cell in cells)])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on the roofline."""
+"""Figures of the chapter on the roofline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ledger.units import format_value
 
 OPERATIONS = ("relu", "gelu", "dot", "matvec", "matmul")  # in the order of the page
 ABOVE = {"relu": 9, "matvec": 20}  # pixels: these names stand above their points, so that neighbours do not collide
-WAYS = ("eager", "compiled", "written", "there", "cached")
 
 
 def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -74,62 +73,3 @@ def sweep(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             axes.plot(sides, [floor + 2 * side**3 / rate for side in sides], 3, labels["sum"])
     axes.scatter(sides, [point["median_seconds"] for _, point in points], 1, labels["measured"], size=5)
     return str(axes)
-
-
-def counts(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: its FLOPs, its bytes, its intensity as a formula and as a number."""
-    formulas = {
-        "relu": ("n^2", "4n^2", "1/4"),
-        "gelu": ("5n^2", "4n^2", "5/4"),
-        "dot": ("2n^2", "4n^2 + 2", "\\approx 1/2"),
-        "matvec": ("2n^2", "2n^2 + 4n", "\\approx 1"),
-        "matmul": ("2n^3", "6n^2", "n/3"),
-    }
-    rows = [[labels[key] for key in ("operation", "flops", "bytes", "intensity", "number")]]
-    for name in OPERATIONS:
-        cells = [f"${formula}$" for formula in formulas[name]]
-        rows.append([labels[name], *cells, f"{{{{ roofline.intensities.{name} }}}}"])
-    return rows
-
-
-def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: its time by the datasheet, measured, the ratio, and the ratio to the measured roof."""
-    columns = {
-        "intensity": "intensity:.2f",
-        "predicted": "sheet_seconds",
-        "measured": "median_seconds",
-        "ratio": "sheet_ratio",
-        "roof_ratio": "roof_ratio",
-    }
-    rows = [[labels["operation"], *(labels[column] for column in columns)]]
-    for name in OPERATIONS[:-1]:
-        cells = [f"{{{{ roofline.measured_points.{name}.{value} }}}}" for value in columns.values()]
-        rows.append([labels[name], *cells])
-    return rows
-
-
-def third(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each small product: its work, its time by the larger of call and work and by their sum, and measured."""
-    columns = ("work_seconds", "max_seconds", "sum_seconds", "", "max_ratio:.2f", "sum_ratio:.2f")
-    rows = [[labels[key] for key in ("side", "work", "max", "sum", "measured", "over_max", "over_sum")]]
-    for side in map(str, (values["roofline.SMALL_SIDES"] or [])[1:]):
-        row = f"roofline.measured_third_limit.{side}"
-        cells = [f"{row}.{column}" if column else f"roofline.measured_small_seconds.{side}" for column in columns]
-        rows.append([side, *(f"{{{{ {cell} }}}}" for cell in cells)])
-    return rows
-
-
-def fusion(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each way to compute the chain: tensors moved, predicted, measured, ratio, and the speed-up."""
-    rows = [[labels[key] for key in ("way", "passes", "predicted", "measured", "ratio", "speed_up")]]
-    for name in WAYS:
-        row = f"roofline.measured_speed_ups.{name}"
-        cells = (
-            f"roofline.PASSES.{name}",
-            f"{row}.predicted_seconds",
-            f"roofline.measured_chain_seconds.{name}",
-            f"{row}.bytes_ratio",
-            f"{row}.speed_up_ratio",
-        )
-        rows.append([labels[name], *(f"{{{{ {cell} }}}}" for cell in cells)])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on storage and strides."""
+"""Figure of the chapter on storage and strides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from figures.svg import Drawing
 
 CELL, LEFT = 37, 24  # width of one element; the strip's left edge
 VIEWS = ("row", "column", "transpose", "slice", "expand")  # in the order of the page
-COPIES = ("contiguous", "transposed", "both_transposed")
 
 
 def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -77,35 +76,3 @@ def _arrow(drawing: Drawing, y: float, start: int, end: int, colour: int) -> Non
     angle = math.atan2(edge - bend, x2 - (x1 + x2) / 2)
     corners = [(x2 - 7 * math.cos(angle + turn), edge - 7 * math.sin(angle + turn)) for turn in (0.45, -0.45)]
     drawing.path(f"M{x2:g} {edge:g} " + " ".join(f"L{x:.1f} {y:.1f}" for x, y in corners) + " Z", f"fill-{colour}")
-
-
-def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: view or copy, its strides, and its bytes by both counts."""
-    columns = {
-        "shares": "shares",
-        "strides": "strides",
-        "contiguous": "contiguous",
-        "reports": "reported_bytes:full",
-        "holds": "held_bytes:full",
-    }
-    rows = [[labels["operation"], *(labels[column] for column in columns)]]
-    for index, code in enumerate(values["storage_and_strides.OPERATIONS"] or []):
-        quote = f"storage_and_strides.operations.{index}"
-        rows.append([f"`{code}`", *(f"{{{{ {quote}.{value} }}}}" for value in columns.values())])
-    return rows
-
-
-def copies(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each order of a copy: predicted, measured, over the first's, and the rate with its share of the peak."""
-    rows = [[labels[key] for key in ("order", "predicted", "measured", "slower", "ratio", "rate", "share")]]
-    for name in COPIES:
-        cells = (
-            "predicted_copy_seconds",
-            f"measured_copies.{name}.median_seconds",
-            f"measured_rates.{name}.to_contiguous_ratio:times",
-            f"measured_rates.{name}.to_predicted_ratio",
-            f"measured_rates.{name}.rate_bytes_per_second",
-            f"measured_rates.{name}.peak_share",
-        )
-        rows.append([labels[name], *(f"{{{{ storage_and_strides.{cell} }}}}" for cell in cells)])
-    return rows

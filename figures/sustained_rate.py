@@ -1,4 +1,4 @@
-"""Figures and tables of one product held for half a minute."""
+"""Figure of one product held for half a minute."""
 
 from __future__ import annotations
 
@@ -27,20 +27,3 @@ def trace(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         if phases.get(before) and phases.get(after):
             axes.axvline(phases[before][-1]["at_seconds"], labels[before], labels[after] if after == PHASES[-1] else "")
     return str(axes)
-
-
-def settled(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each phase, its second half: power, its share of the limit, the clock, and the rate against that clock."""
-    columns = {
-        "power": "power_watts:.0f",
-        "limit": "of_limit_share",
-        "clock": "clock_mhz:.0f",
-        "predicted": "predicted_flop_per_second",
-        "rate": "rate_flop_per_second",
-        "share": "at_clock_share",
-    }
-    rows = [[labels["data"], *(labels[column] for column in columns)]]
-    for phase in PHASES:
-        cells = [f"{{{{ sustained_rate.measured_settled.{phase}.{value} }}}}" for value in columns.values()]
-        rows.append([labels[phase], *cells])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on tensor operations."""
+"""Figures and table of the chapter on tensor operations."""
 
 from __future__ import annotations
 
@@ -103,19 +103,6 @@ def _padded(shape: list[int], length: int) -> list[int]:
     return [1] * (length - len(shape)) + shape
 
 
-def operations(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each operation: what it takes, counted and measured, and the ratio."""
-    rows = [[labels[column] for column in ("operation", "counted", "measured", "ratio")]]
-    for index, operation in enumerate(values["tensor_operations.operations"] or []):
-        cells = (
-            f"operations.{index}.allocated_bytes",
-            f"measured_operations.{index}.peak_bytes",
-            f"measured_operations.{index}.to_counted_ratio",
-        )
-        rows.append([f"`{operation['code']}`", *(f"{{{{ tensor_operations.{cell} }}}}" for cell in cells)])
-    return rows
-
-
 def expressions(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """For each expression: what it takes in all and at its peak, the peak measured, and the ratio."""
     rows = [[labels[column] for column in ("expression", "in_all", "peak", "measured", "ratio")]]
@@ -128,14 +115,4 @@ def expressions(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[li
             f"measured_expressions.{index}.to_counted_ratio",
         )
         rows.append([code, *(f"{{{{ tensor_operations.{cell} }}}}" for cell in cells)])
-    return rows
-
-
-def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each shape of the weight: its bytes, those of the result, and those of copies."""
-    rows = [[labels[column] for column in ("weight", "bytes", "result", "copied")]]
-    for index, _ in enumerate(values["tensor_operations.products"] or []):
-        quote = f"tensor_operations.products.{index}"
-        cells = (f"{quote}.w", f"{quote}.w_bytes:full", f"{quote}.result_bytes:full", f"{quote}.copied_bytes:full")
-        rows.append([f"{{{{ {cell} }}}}" for cell in cells])
     return rows

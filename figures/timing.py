@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on timing."""
+"""Figures of the chapter on timing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ledger.units import format_value
 
 WIDTH = 640
 DTYPES = ("fp32", "bf16")
-KINDS = ("zeros", "ones", "mixed", "random")  # in the order of the page
 
 
 def calls(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -71,12 +70,3 @@ def medians(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for sign, label in ((1, labels["error"]), (-1, "")):
         axes.plot(counts, [sign * errors[str(count)] for count in counts], 1, label)
     return str(axes)
-
-
-def kinds(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each kind of data: the time in both data types, and the GPU's clock and power during the bf16 product."""
-    rows = [[labels[key] for key in ("kind", *DTYPES, "clock", "power")]]
-    for kind in KINDS:
-        cells = ("fp32.median_seconds", "bf16.median_seconds", "clock_mhz", "power_watts")
-        rows.append([labels[kind], *(f"{{{{ timing.measured_data.{kind}.{cell} }}}}" for cell in cells)])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on the training loop."""
+"""Figure of the chapter on the training loop."""
 
 from __future__ import annotations
 
@@ -26,12 +26,3 @@ def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def _by_size(rates: Mapping[str, float] | None) -> dict[str, float]:
     return dict(sorted((rates or {}).items(), key=lambda item: item[1]))
-
-
-def parts(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each part left out of a checkpoint: whether the losses after it are the same, and how far off."""
-    rows = [[labels[column] for column in ("part", "same", "difference")]]
-    for name in ("none", "optimizer", "batches", "random"):
-        cells = (f"parts.{name}.same", f"parts.{name}.measured_difference:.2f")
-        rows.append([labels[name], *(f"{{{{ training_loop.{cell} }}}}" for cell in cells)])
-    return rows

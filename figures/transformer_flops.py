@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter on a transformer's FLOPs."""
+"""Figures of the chapter on a transformer's FLOPs."""
 
 from __future__ import annotations
 
@@ -16,32 +16,7 @@ COMPONENTS: dict[str, Colour] = {  # as the bars stack them
     "gelu": 5,
     "norms": "muted",
 }
-FORMULAS = {  # with the N that each is given
-    "kaplan": ("6ND", "kaplan_parameters"),
-    "all": ("6ND", "all_parameters"),
-    "matrices": ("6ND", "multiplied_parameters"),
-    "palm": ("(6N + 12LHQT)\\,D", "all_parameters"),
-    "palm_matrices": ("(6N + 12LHQT)\\,D", "multiplied_parameters"),
-    "megatron": (r"72DLd^2\left(1 + \tfrac{T}{6d} + \tfrac{V}{12Ld}\right)", ""),
-}
 PERCENT = {tick / 5: f"{20 * tick}%" for tick in range(6)}
-
-
-def components(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each component: its formula, its FLOPs in GPT-2 small, and its share of both models' forward pass."""
-    formulas = {
-        "attention": "4T^2LHQ",
-        "qkv": "2TLd\\,(H + 2G)\\,Q",
-        "out": "2TLHQd",
-        "mlp": "4TLdf,\\; 6TLdf",
-        "head": "2TdV",
-    }
-    rows = [[labels[key] for key in ("component", "formula", "flops", "gpt2", "llama")]]
-    for part, formula in formulas.items():
-        shares = (f"{{{{ transformer_flops.component_share.{model}.{part} }}}}" for model in ("gpt2", "llama"))
-        flops = f"{{{{ transformer_flops.counted_component_flops.gpt2.{part}:full }}}}"
-        rows.append([labels[part], f"${formula}$", flops, *shares])
-    return rows
 
 
 def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -73,12 +48,3 @@ def contexts(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             axes.plot([x for x, _ in points], [y for _, y in points], colour, label, dashed=dashed)
     axes.axhline(0.5, labels["half"], "muted")
     return str(axes)
-
-
-def papers(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Each formula with its N, and what it says over what is counted."""
-    rows = [[labels[key] for key in ("formula", "parameters", "gpt2", "llama")]]
-    for name, (formula, parameters) in FORMULAS.items():
-        ratios = (f"{{{{ transformer_flops.formula_ratio.{model}.{name}:.4f }}}}" for model in ("gpt2", "llama"))
-        rows.append([f"${formula}$", labels[parameters or "no_parameters"], *ratios])
-    return rows

@@ -1,4 +1,4 @@
-"""Figures and tables of the chapter of the two questions."""
+"""Figures of the chapter of the two questions."""
 
 from __future__ import annotations
 
@@ -67,33 +67,6 @@ def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         axes.annotate(f"{labels[name]}\u2003{format_value(flops, '', 'sci')}", low, row, dx=4, dy=-4)
         axes.barh([row + 0.2], [flops - low], int(name == "gpt_4"), height=0.3, left=[low])
     return str(axes)
-
-
-def gpus(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each GPU: its peak, and the days of the run at several MFUs."""
-    percents = values["two_questions.PERCENTS"] or []
-    sign = " %" if labels["language"] == "en" else "%"
-    mfus = [f"MFU {{{{ two_questions.PERCENTS.{index} }}}}{sign}" for index in range(len(percents))]
-    rows = [[labels["gpu"], labels["peak"], *mfus]]
-    for gpu in values["two_questions.TABLE_GPUS"] or []:
-        days = [f"{{{{ two_questions.days_by_gpu.{gpu}.{percent}:.1f }}}}" for percent in percents]
-        rows.append([gpu, f"{{{{ two_questions.peak_teraflops.{gpu}:.1f }}}}", *days])
-    return rows
-
-
-def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each published run: GPU-hours reported, by the napkin and by the planner, and the utilization they imply."""
-    rows = [[labels[key] for key in ("run", "reported", "napkin", "planner", "ratio", "implied")]]
-    for name in _in_order(values["two_questions.published"], labels):
-        cells = (
-            f"published.{name}.gpu_hours:wan",
-            f"estimated_hours.{name}.0:wan",
-            f"estimated_hours.{name}.1:wan",
-            f"reported_over.{name}.1:.2f",
-            f"implied_share.{name}:.0f%",
-        )
-        rows.append([labels[name], *(f"{{{{ two_questions.{cell} }}}}" for cell in cells)])
-    return rows
 
 
 def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

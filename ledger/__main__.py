@@ -11,6 +11,7 @@ from typing import Any
 from ledger.book import Book, LedgerError, Problem, explain
 from ledger.carry import carry
 from ledger.compare import compare, disagreements
+from ledger.judge import judge
 from ledger.measure import Measurement, read_or_none
 from ledger.record import Records, is_stale
 from ledger.run import resolve
@@ -43,9 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     for name, metavar, help_text in (
         ("rename", "snippet.value=new", "the value has a new name; a * in its path is any key"),
         ("silent", "snippet.section", "the section prints no more, and nothing quotes what it printed"),
+        ("counted", "snippet.value", "the exact value, of changed code or new, is taken from the run here"),
+        ("printed", "snippet.section", "what the section prints, of exact values alone, is taken from the run here"),
+        ("gone", "snippet.value", "the value is gone"),
         ("round", "snippet.value=.3g", "the value, with all it holds, has fewer digits, as format() would write it"),
     ):
         carry_command.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=help_text)
+    help_text = "the snippet had another name: its records get the new one"
+    carry_command.add_argument("--was", metavar="old_name", help=help_text)
     carry_command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help="for one snippet")
     help_text = "report what is wrong with snippets, records and chapters, as file:line"
     check = commands.add_parser("check", help=help_text, description=help_text)
@@ -59,6 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     bundle.add_argument("--address", default="/", help="where the site will stand, for links that lead back to it")
     bundle.add_argument("--language", action="append", choices=["en", "zh"], help="leave the other one to a run beside")
     bundle.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
+    help_text = "judge records of another machine: are they valid, fresh, exact, plausible? (exit status 1: not all)"
+    judge_command = commands.add_parser("judge", help=help_text, description=help_text)
+    judge_command.add_argument("folder", type=Path, help="of one device's records, called as the device")
     help_text = "list every device's records (fresh, stale or absent), and timings that this machine no longer confirms"
     commands.add_parser("status", help=help_text, description=help_text)
     help_text = "print what a section of a snippet prints on this machine, such as the answer to an exercise"
@@ -74,6 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
             "compare": _compare,
             "check": _check,
             "bundle": _bundle,
+            "judge": _judge,
             "status": _status,
             "show": _show,
         }
@@ -129,6 +139,10 @@ def _carry(book: Book, options: argparse.Namespace) -> int:
         "renamed": options.rename,
         "rounded": options.round,
         "silent": options.silent,
+        "counted": options.counted,
+        "printed": options.printed,
+        "gone": options.gone,
+        "was": options.was,
         "time_limit": options.time_limit,
     }
     for line in carry(book, options.snippets, options.device, **how):
@@ -167,8 +181,14 @@ def _bundle(book: Book, options: argparse.Namespace) -> int:
     return 0
 
 
+def _judge(book: Book, options: argparse.Namespace) -> int:
+    told, problems = judge(book, options.folder)
+    print(*told, *problems, sep="\n")
+    return 1 if problems else 0
+
+
 def _status(book: Book, options: argparse.Namespace) -> int:
-    snippets = resolve(book.snippets, book.snippet_names())
+    snippets = resolve(book, book.snippet_names())
     records = Records.load(book)
     for device, found in records.by_device.items():
         print(device)
@@ -184,7 +204,7 @@ def _status(book: Book, options: argparse.Namespace) -> int:
 
 def _show(book: Book, options: argparse.Namespace) -> int:
     name, _, section = options.section.partition(":")
-    (snippet,) = resolve(book.snippets, [name])
+    (snippet,) = resolve(book, [name])
     here = Measurement.here(book, [name])
     if here.run():
         return 1

@@ -76,7 +76,7 @@ class Book:
 
     def code(self) -> list[Path]:
         """The files that snippets consist of: they, the library, and the data that lie beside each."""
-        files = [*self.snippets.glob("[!.]*.*"), *self.library.rglob("[!.]*.*")]
+        files = [*self.snippets.rglob("[!.]*.*"), *self.library.rglob("[!.]*.*")]
         return sorted(path for path in files if "__pycache__" not in path.parts)
 
     @cached_property
@@ -109,8 +109,27 @@ class Book:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(stamp, encoding="utf-8")
 
+    def snippet_files(self) -> dict[str, Path]:
+        """Each snippet by its name, wherever it lies: in snippets/ or in a folder there.
+
+        Raises LedgerError where two have one name: pages and records know a snippet by it alone.
+        """
+        found: dict[str, Path] = {}
+        problems = []
+        for path in sorted([*self.snippets.glob("[!.]*.py"), *self.snippets.glob("[!._]*/[!.]*.py")]):
+            if (first := found.setdefault(path.stem, path)) != path:
+                message = f"{first.relative_to(self.root)} is called {path.stem!r} too; each snippet has its own name"
+                problems.append(Problem(path, 0, message))
+        if problems:
+            raise LedgerError(problems)
+        return {name: found[name] for name in sorted(found)}
+
+    def snippet_file(self, name: str) -> Path:
+        """The snippet of that name; where it would lie, if there is none."""
+        return self.snippet_files().get(name, self.snippets / f"{name}.py")
+
     def snippet_names(self) -> list[str]:
-        return sorted(path.stem for path in self.snippets.glob("*.py"))
+        return list(self.snippet_files())
 
     def chapters(self) -> list[Path]:
         """Every page of every language: docs/en/*.md, docs/zh/*.md."""

@@ -22,6 +22,7 @@ from ledger.run import Run, resolve, run
 from ledger.units import Plain, is_device_value
 
 SILENT = "prints no more"  # what a note says of a section
+COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
 
 
@@ -52,55 +53,82 @@ def carry(
     renamed: Iterable[str] = (),
     rounded: Iterable[str] = (),
     silent: Iterable[str] = (),
+    counted: Iterable[str] = (),
+    printed: Iterable[str] = (),
+    gone: Iterable[str] = (),
+    was: str | None = None,
     time_limit: float | None = None,
 ) -> Iterator[str]:
     """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
 
-    What sections printed that are `silent` now (`snippet.section`) goes.
+    What sections printed that are `silent` now (`snippet.section`) goes, and so do values that are `gone`. Exact values
+    that are `counted` anew (`snippet.value`), and what sections `printed` of these alone, are the fresh run's.
+    `was` is the old name of the one snippet that
+    has a new one: its records, stale or not, get that, and the file that goes with it.
     Raises LedgerError with all that keeps a snippet's records from being carried; those before it are carried then.
     """
     try:
         renames, roundings = read_changes(renamed), read_changes(rounded)
-        silences = read_changes(f"{text}={SILENT}" for text in silent)
+        named = ((silent, SILENT), (counted, COUNTED), (printed, PRINTED), (gone, GONE))
+        others = read_changes(f"{text}={becomes}" for texts, becomes in named for text in texts)
     except ValueError as error:
         raise LedgerError([Problem(book.snippets, 0, str(error))]) from None
-    for change in (*renames, *roundings, *silences):
+    for change in (*renames, *roundings, *others):
         if change.snippet not in names:
             message = f"{change.snippet!r} is not among the snippets to be carried: {', '.join(names)}"
             raise LedgerError([Problem(book.snippets, 0, message)])
-    by_device = Records.load(book, local=False).by_device
+    if was and (len(names) != 1 or was in book.snippet_names()):
+        message = f"{was!r} is a snippet still" if was in book.snippet_names() else "--was is for one snippet"
+        raise LedgerError([Problem(book.snippets, 0, message)])
+    by_device = _called(book, was, names[0]) if was else Records.load(book, local=False).by_device
     if device is not None and device not in by_device:
         raise LedgerError([Problem(book.measurements / device, 0, f"there are: {', '.join(by_device) or 'none yet'}")])
-    for snippet in resolve(book.snippets, names):
+    for snippet in resolve(book, names):
         found = {name: by_device[name].get(snippet.name) for name in by_device if device in (None, name)}
-        stale = {name: record for name, record in found.items() if record and is_stale(record, snippet)}
+        stale = {name: record for name, record in found.items() if record and (was or is_stale(record, snippet))}
         if not stale:
-            yield f"{snippet.name}: no record is stale"
+            yield f"{snippet.name}: no record is {f'called {was}' if was else 'stale'}"
             continue
         fresh = run(snippet, time_limit)
-        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, silences)]
+        own = [[change for change in kind if change.snippet == snippet.name] for kind in (renames, roundings, others)]
         carried, problems = {}, []
         for name, record in stale.items():
             path = book.measurements / name / f"{snippet.name}.json"
+            if was and path.exists():
+                problems.append(Problem(path, 0, f"stands beside the one of {was!r}; remove one of them"))
+                continue
             try:
-                carried[path] = _carried(record, snippet.hash, fresh, *own)
+                carried[path] = _carried(record, snippet.hash, fresh, *own, was=was)
             except ValueError as error:
                 problems += [Problem(path, 0, message) for message in str(error).splitlines()]
         if problems:
             raise LedgerError(problems)
         for path, record in carried.items():
             record.write(path)
+            if was:
+                path.with_name(f"{was}.json").unlink()
             yield f"{snippet.name}: carried, {path.parent.name}"
 
 
+def _called(book: Book, was: str, name: str) -> dict[str, dict[str, Record]]:
+    """The committed records of a snippet that had another name, by device and under the new one."""
+    paths = sorted(book.measurements.glob(f"*/{was}.json"))
+    return {path.parent.name: {name: dataclasses.replace(Record.read(path), snippet=name)} for path in paths}
+
+
 def _carried(
-    record: Record, new_hash: str, fresh: Run, renames: list[Change], roundings: list[Change], silences: list[Change]
+    record: Record,
+    new_hash: str,
+    fresh: Run,
+    renames: list[Change],
+    roundings: list[Change],
+    others: list[Change],
+    was: str | None = None,
 ) -> Record:
     """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
     values, printed = copy.deepcopy(record.values), dict(record.outputs)
-    for change in silences:
-        if printed.pop(change.place[0], None) is None:
-            raise ValueError(f"section {change.place[0]!r} printed nothing there, so it cannot be silent now")
+    for change in others:
+        _take(change.place[0], change.becomes, values, printed, fresh)
     for change in renames:
         for holder, key in _places(values, change.place):
             if change.becomes in holder:
@@ -123,10 +151,29 @@ def _carried(
         "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
         "measured_hash": record.hash,
         "confirmed_on": fresh.device["id"],
-        "renamed": {".".join(change.place): change.becomes for change in (*renames, *silences)},
+        "renamed": ({f"{was}.py": f"{record.snippet}.py"} if was else {})
+        | {".".join(change.place): change.becomes for change in (*renames, *others)},
         "rounded": {".".join(change.place): change.becomes for change in roundings},
     }
     return dataclasses.replace(record, hash=new_hash, values=values, outputs=printed, carried=[*record.carried, note])
+
+
+def _take(name: str, becomes: str, values: dict[str, Plain], printed: dict[str, str], fresh: Run) -> None:
+    """What becomes of a value or of a section's words. Raises ValueError where the device alone can tell."""
+    if becomes == SILENT and printed.pop(name, None) is None:
+        raise ValueError(f"section {name!r} printed nothing there, so it cannot be silent now")
+    if becomes == GONE and (name in fresh.values or values.pop(name, None) is None):
+        raise ValueError(f"value {name!r} {'is not gone' if name in fresh.values else 'was not there'}")
+    if becomes == PRINTED:
+        if name not in fresh.outputs:
+            raise ValueError(f"section {name!r} prints nothing here")
+        printed[name] = fresh.outputs[name]
+    if becomes == COUNTED:
+        if name not in fresh.values:
+            raise ValueError(f"there is no value {name!r} here")
+        if any(is_device_value(list(place)) for place, _ in leaves([name], fresh.values[name])):
+            raise ValueError(f"value {name!r} depends on the device, which alone can tell it")
+        values[name] = fresh.values[name]
 
 
 def _places(values: Plain, place: list[str]) -> list[tuple[Any, Any]]:

@@ -99,6 +99,8 @@ class Measurement:
                 try:
                     failed = self.run(failed)
                     (self.folder / ".looked").touch()  # a preview of the pages follows, whatever came of it
+                except LedgerError as error:  # two snippets have one name
+                    print(error, file=sys.stderr)
                 except OSError as error:  # a full disk may have room when the next change comes
                     print(explain(error), file=sys.stderr)
 
@@ -116,7 +118,7 @@ class Measurement:
         todo: list[Snippet] = []
         for name in self.names or self.book.snippet_names():
             try:
-                (snippet,) = resolve(self.book.snippets, [name])
+                (snippet,) = resolve(self.book, [name])
             except LedgerError as error:
                 if str(error) not in (gave_up.get(name), *failed.values()):  # many import one that is broken
                     print(error, file=sys.stderr)

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -347,33 +347,43 @@ class Records:
         if local and local_folder(book).is_dir():
             folders[LOCAL] = local_folder(book)
         for device, folder in folders.items():
-            for path in sorted(folder.glob("[!.]*.json")):
-                if path.stem not in known:
-                    if device != LOCAL:
-                        problems.append(Problem(path, 0, f"there is no snippet {path.stem!r}; remove this record"))
-                    continue
-                try:
-                    record = Record.read(path)
-                except LedgerError as error:
-                    problems += error.problems
-                    continue
-                except OSError as error:
-                    if not isinstance(error, FileNotFoundError):  # taken away meanwhile
-                        problems.append(Problem(path, 0, f"cannot be read: {error.strerror}"))
-                    continue
-                if device not in (LOCAL, record.device["id"]):
-                    problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))
-                    continue
-                if record.is_rehearsed:
-                    problems.append(Problem(path, 0, "rehearsed on a stand-in GPU, not measured; remove this record"))
-                    continue
-                by_device.setdefault(device, {})[path.stem] = record
+            found, wrong = read_folder(folder, known, device)
+            problems += wrong
+            if found:
+                by_device[device] = found
         if problems:
             raise LedgerError(problems)
         return cls(by_device)
 
     def get(self, device: str, snippet: str) -> Record | None:
         return self.by_device.get(device, {}).get(snippet)
+
+
+def read_folder(folder: Path, known: Collection[str], device: str) -> tuple[dict[str, Record], list[Problem]]:
+    """A device's valid records of the known snippets, by snippet, and what is wrong with the others."""
+    found: dict[str, Record] = {}
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("[!.]*.json")):
+        if path.stem not in known:
+            if device != LOCAL:
+                problems.append(Problem(path, 0, f"there is no snippet {path.stem!r}; remove this record"))
+            continue
+        try:
+            record = Record.read(path)
+        except LedgerError as error:
+            problems += error.problems
+            continue
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):  # taken away meanwhile
+                problems.append(Problem(path, 0, f"cannot be read: {error.strerror}"))
+            continue
+        if device not in (LOCAL, record.device["id"]):
+            problems.append(Problem(path, 0, f"comes from {record.device['id']!r} but lies in {device!r}"))
+        elif record.is_rehearsed:
+            problems.append(Problem(path, 0, "rehearsed on a stand-in GPU, not measured; remove this record"))
+        else:
+            found[path.stem] = record
+    return found, problems
 
 
 def _strangers(measurements: Path) -> Iterator[Problem]:

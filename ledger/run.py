@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from typing import Any
 
-from ledger.book import LedgerError, Problem
+from ledger.book import Book, LedgerError, Problem
 from ledger.execute import execute
 from ledger.snippet import Snippet
 from ledger.units import Plain
@@ -182,12 +181,12 @@ def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 
-def resolve(snippets: Path, names: list[str]) -> list[Snippet]:
+def resolve(book: Book, names: list[str]) -> list[Snippet]:
     """The named snippets, read and checked; all problems of all of them in one error."""
     read, problems = [], []
     for name in names:
         try:
-            read.append(Snippet.read(snippets / f"{name}.py"))
+            read.append(Snippet.read(book.snippet_file(name)))
         except LedgerError as error:
             problems += error.problems
     if problems:

@@ -20,7 +20,8 @@ from ledger.units import unit_of
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// (?P<kind>script|ledger)$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
 LIBRARY = "flops_bytes"  # the package beside snippets/ that they share
-SETTINGS = {"slow": bool, "unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
+SETTINGS = {"unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
+SLOW = "slow"  # the folder of those that take minutes
 TIME_LIMIT_SECONDS = 120.0
 SLOW_TIME_LIMIT_SECONDS = 600.0
 
@@ -93,7 +94,7 @@ class Snippet:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it; `slow`.
+        """[tool.ledger]: `unhashed`, definitions that records do not depend on; `data`, files beside it.
 
         A module of the library, which is no script, has the same in a block of its own: `# /// ledger`.
         """
@@ -112,8 +113,8 @@ class Snippet:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is run on purpose alone, and may take longer."""
-        return bool(self.settings.get("slow", False))
+        """Whether it is run on purpose alone, and may take longer: it lies in slow/."""
+        return self.path.parent.name == SLOW
 
     @property
     def time_limit(self) -> float:
@@ -330,11 +331,11 @@ class Snippet:
 
     def _imports_to_mend(self) -> Iterator[Problem]:
         """Imports of another snippet, which whoever copies this one lacks, and those that the hash cannot follow."""
+        others = self._other_snippets()
         for node in self._import_statements:
             whole = isinstance(node, ast.Import)
             for name in [alias.name for alias in node.names] if whole else [getattr(node, "module", "") or ""]:
-                other = self.path.with_name(f"{name}.py")
-                if self.path.parent.name == "snippets" and name and other != self.path and other.is_file():
+                if name.partition(".")[0] in others:
                     message = f"imports the snippet {name!r}; what several snippets need belongs in {LIBRARY}/"
                     yield Problem(self.path, node.lineno, message)
             if whole and any(alias.name.startswith(f"{LIBRARY}.") and not alias.asname for alias in node.names):
@@ -343,6 +344,13 @@ class Snippet:
             elif getattr(node, "level", 0):
                 message = f"write `from {LIBRARY}.… import …`: no hash follows a relative import"
                 yield Problem(self.path, node.lineno, message)
+
+    def _other_snippets(self) -> set[str]:
+        """The names under which the other snippets could be imported: their own, and their folders'."""
+        folder = next((folder for folder in self.path.parents[:2] if folder.name == "snippets"), None)
+        paths = [*folder.glob("[!.]*.py"), *folder.glob("[!._]*/[!.]*.py")] if folder else []
+        folders = {path.parent.name for path in paths if path.parent != folder}
+        return ({path.stem for path in paths} | folders) - {self.name}
 
     @cached_property
     def _bound(self) -> list[tuple[ast.stmt, list[tuple[str, int, bool]]]]:

@@ -105,7 +105,7 @@ from pathlib import Path
 from ledger.run import run
 from ledger.snippet import Snippet
 
-snippet = Snippet.read(Path("snippets/first_measurement.py"))
+snippet = Snippet.read(Path("snippets/index.py"))
 run(snippet)
 extra = []
 for _ in range(10):

@@ -27,8 +27,8 @@ from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 
 from ledger.book import Book
 from ledger.run import start_server
-from ledger.site.bundle import embedded_in
 from ledger.site.chapter import Chapter, Fence, Waiting, shown
+from ledger.site.includes import embedded_in
 from ledger.site.notebook import set_up
 from ledger.site.quote import Source, open_source
 from ledger.site.wheel import build_wheel

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+from ledger.book import Book
+from ledger.record import Record
 
 LEDGER = Path(__file__).parent.parent / "ledger"
 
@@ -36,5 +42,46 @@ def test_needs_torch_alone(path: Path) -> None:
 
 
 def test_fill_is_the_side_that_needs_more() -> None:
-    needed = set().union(*(_missing_on_a_bare_machine(path) for path in (LEDGER / "fill").glob("*.py")))
+    needed = set().union(*(_missing_on_a_bare_machine(path) for path in (LEDGER / "site").glob("*.py")))
     assert {"yaml", "markdown"} <= needed
+
+
+BARE = (
+    "torch",
+    "torch-*.dist-info",
+    "torchgen",
+    "functorch",
+    "nvidia",
+    "triton",
+    "cuda",
+    "typing_extensions.py",
+    "sympy",
+    "mpmath",
+)
+BARE += ("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "setuptools")  # what torch itself needs
+READER = """\
+import subprocess, sys
+from flops_bytes.helper import size_bytes as used
+own_bytes = used
+_ask = [sys.executable, "-S", "-c", "from flops_bytes.helper import size_bytes; print(size_bytes)"]
+childs = subprocess.run(_ask, cwd="/", capture_output=True, text=True, check=True).stdout
+"""
+
+
+def test_a_bare_machine_records_by_force_and_finds_the_library_in_the_checkout(
+    small_book: Book, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Without any site-packages (-S): torch is linked into a folder, the library installed nowhere."""
+    packages, bare = Path(torch.__file__).parent.parent, tmp_path_factory.mktemp("bare")
+    for path in (path for name in BARE for path in packages.glob(name)):
+        (bare / path.name).symlink_to(path)
+    (helper := small_book.library / "helper.py").parent.mkdir()
+    helper.with_name("__init__.py").touch()
+    helper.write_text("size_bytes = 12\n")
+    (small_book.snippets / "reader.py").write_text(READER)
+    command = [sys.executable, "-S", "-m", "ledger", "--root", str(small_book.root), "record", "--force", "reader"]
+    environment = {"PYTHONPATH": str(bare), "PATH": os.environ["PATH"], "HOME": str(bare)}
+    done = subprocess.run(command, cwd=LEDGER.parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (path,) = small_book.measurements.glob("*/reader.json")
+    assert Record.read(path).values == {"own_bytes": 12, "childs": "12\n"}

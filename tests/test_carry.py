@@ -26,6 +26,7 @@ measured_on_gpu = {"a": 1}
 by_case = {"first": {"measured_ratio": 2.0}}
 measured_by_side = {"128": 1.0}
 """
+STEEPEST = ("--counted", "good.steepest")  # which another machine gave otherwise
 RENAMED = {"renamed": {"steepest": "measured_steepest"}, "rounded": {}}
 Carry = Callable[..., tuple[int, str]]
 
@@ -202,3 +203,108 @@ def test_a_section_that_prints_no_more_is_named(carry: Carry, path: Path) -> Non
 def test_a_section_that_printed_nothing_cannot_fall_silent(carry: Carry) -> None:
     code, said = carry("4 * 8", "8 * 4", "--silent", "good.nosuch")
     assert code == 1 and "section 'nosuch' printed nothing there" in said
+
+
+def test_an_exact_value_may_be_counted_anew_where_it_is_named(carry: Carry, path: Path) -> None:
+    assert carry("4 * 8", "4 * 9")[0] == 1
+    code, said = carry("4 * 9", "4 * 7\nlogits_bytes = 5", "--counted", "good.size_bytes")
+    assert code == 1 and "logits_bytes" in said
+    both = ("--counted", "good.size_bytes", "--counted", "good.logits_bytes", *STEEPEST)
+    assert carry("4 * 7", "2 * 14", *both) == (0, "good: carried, far-gpu\n")
+    record = Record.read(path)
+    assert (record.values["size_bytes"], record.values["logits_bytes"]) == (28, 5)
+    assert record.values["measured_seconds"] == 0.002  # the device's own
+    assert record.carried[-1]["renamed"] == {
+        name: "counted anew" for name in ("size_bytes", "logits_bytes", "steepest")
+    }
+
+
+def test_what_a_device_measures_is_not_counted_anew(carry: Carry) -> None:
+    code, said = carry("4 * 8", "8 * 4", "--counted", "good.measured_seconds")
+    assert code == 1 and "value 'measured_seconds' depends on the device, which alone can tell it" in said
+    code, said = carry("8 * 4", "2 * 16", "--counted", "good.rows")  # one of its values does
+    assert code == 1 and "value 'rows' depends on the device" in said
+    code, said = carry("2 * 16", "32", "--counted", "good.nosuch")
+    assert code == 1 and "there is no value 'nosuch' here" in said
+
+
+def test_what_a_section_prints_may_be_taken_from_here(carry: Carry, path: Path) -> None:
+    assert carry('print("steepest"', 'print("the new", "steepest"')[0] == 1
+    code, said = carry('"the new"', '"another"', "--printed", "good.nosuch")
+    assert code == 1 and "section 'nosuch' prints nothing here" in said
+    assert carry('"another"', '"the other"', "--printed", "good.count", *STEEPEST)[0] == 0
+    assert Record.read(path).outputs == {"count": "the other steepest 3.0000001"}
+
+
+def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
+    assert carry('by_case = {"first": {"measured_ratio": 2.0}}\n', "", *STEEPEST)[0] == 1
+    code, said = carry("4 * 8", "8 * 4", "--gone", "good.steepest")
+    assert code == 1 and "value 'steepest' is not gone" in said
+    code, said = carry("8 * 4", "4 * 8", "--gone", "good.nosuch")
+    assert code == 1 and "value 'nosuch' was not there" in said
+    assert carry("4 * 8", "8 * 4", "--gone", "good.by_case", *STEEPEST)[0] == 0
+    assert "by_case" not in Record.read(path).values
+
+
+# A snippet that has another name
+
+
+@pytest.fixture
+def rename(small_book: Book, path: Path, capsys: pytest.CaptureFixture[str]) -> Carry:
+    """Gives the snippet another name and a change, and carries its record."""
+
+    def rename_and_carry(old: str, new: str, *options: str) -> tuple[int, str]:
+        (was := small_book.snippets / "good.py").unlink()
+        was.with_name("better.py").write_text(SOURCE.replace(", steepest)", ", 3.0)").replace(old, new))
+        code = main(["--root", str(small_book.root), "carry", "better", "--was", "good", *options])
+        return code, "".join(capsys.readouterr())
+
+    return rename_and_carry
+
+
+RENAMES = ("--rename", "better.steepest=measured_steepest")
+
+
+def test_a_renamed_snippets_record_gets_its_name_and_keeps_what_was_measured(
+    rename: Carry, path: Path, small_book: Book
+) -> None:
+    before = Record.read(path)
+    code, said = rename("steepest =", "measured_steepest =", *RENAMES)
+    assert (code, said) == (0, "better: carried, far-gpu\n")
+    after = Record.read(path.with_name("better.json"))
+    assert not path.exists() and after.snippet == "better"
+    assert without(after, "snippet", "hash", "values", "carried") == without(
+        before, "snippet", "hash", "values", "carried"
+    )
+    assert not is_stale(after, Snippet.read(small_book.snippet_file("better")))
+    (note,) = after.carried
+    assert note["renamed"] == {"good.py": "better.py", "steepest": "measured_steepest"}
+    assert main(["--root", str(small_book.root), "status"]) == 0
+
+
+def test_a_renamed_snippet_that_gives_other_values_keeps_its_record(rename: Carry, path: Path) -> None:
+    before = path.read_bytes()
+    code, said = rename("4 * 8", "4 * 9", *RENAMES)
+    assert code == 1 and "size_bytes: 32 there, 36 here" in said
+    assert path.read_bytes() == before and not path.with_name("better.json").exists()
+
+
+def test_no_record_is_written_over(rename: Carry, path: Path) -> None:
+    (beside := path.with_name("better.json")).write_bytes(path.read_bytes())
+    code, said = rename("steepest =", "measured_steepest =", *RENAMES)
+    assert code == 1 and "better.json: stands beside the one of 'good'; remove one of them" in said
+    assert beside.read_bytes() == path.read_bytes()
+
+
+def test_the_old_name_is_no_snippets_and_one_snippets(
+    small_book: Book, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "better.py").write_text(SOURCE)
+    for names, was, message in (
+        (["better"], "good", "'good' is a snippet still"),
+        (["better", "good"], "old", "--was is for one snippet"),
+    ):
+        assert main(["--root", str(small_book.root), "carry", *names, "--was", was]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["--root", str(small_book.root), "carry", "better", "--was", "old"]) == 0
+    assert capsys.readouterr().out == "better: no record is called old\n"

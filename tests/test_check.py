@@ -42,6 +42,63 @@ def test_a_good_book_has_no_problem(small_book: Book) -> None:
     assert check(small_book) == []
 
 
+COLUMNS = '\n    columns:\n        A: "{row}"\n        B: "{{ good.sizes.{row} }}"'
+TABLES = {
+    "no rows": (COLUMNS.removeprefix("\n"), r"a table needs rows:, or of:"),
+    "no columns": ("    rows: [small]", r"a table needs columns:"),
+    "unknown option": (f"    row: [small]{COLUMNS}", r"a table has of:, rows: and columns:, not row:"),
+    "labels": (
+        f"    labels: {{a: b}}\n    rows: [small]{COLUMNS}",
+        r"a table has of:, rows: and columns:, not labels:",
+    ),
+    "rows a text": (f"    rows: small{COLUMNS}", r"rows: is a list or a mapping, not 'small'"),
+    "columns a text": ("    rows: [small]\n    columns: A", r"columns: is a list or a mapping, not 'A'"),
+    "columns a list of texts": (
+        "    rows: [small]\n    columns: [A]",
+        r"columns: is a mapping or a list of .*, not 'A'",
+    ),
+    "a column without a template": ("    rows: [small]\n    columns:\n        A:", r"column 'A' has no template"),
+    "a template that YAML reads as a number": ("    rows: [small]\n    columns: {A: 1}", r"YAML reads column 'A' as 1"),
+    "a header that YAML reads as a number": (
+        "    rows: [small]\n    columns: {1: a}",
+        r"YAML reads a column's header as 1",
+    ),
+    "a row that YAML reads as true": (f"    rows: [on]{COLUMNS}", r"YAML reads a row's key as True"),
+    "a label that YAML reads as false": (f"    rows: {{small: no}}{COLUMNS}", r"YAML reads row 'small' as False"),
+    "a row without a label": (f"    rows:\n        small:{COLUMNS}", r"YAML reads row 'small' as None"),
+    "a row twice": (f"    rows: [small, small]{COLUMNS}", r"row 'small' stands there twice"),
+    "a label that stands nowhere": (
+        f"    rows: {{small: Few}}{COLUMNS}",
+        r"row 'small' has a text 'label' that no column",
+    ),
+    "a text called as a row is": (f"    rows: {{small: {{row: x}}}}{COLUMNS}", r"row 'small' has a text 'row' that no"),
+    "too few cells": (f"    rows: {{small: [a]}}{COLUMNS}", r"row 'small' has 1 cells; there are 2 columns"),
+    "an unknown field": (
+        '    rows: [small]\n    columns: {A: "{label}"}',
+        r"row 'small', column 'A': there is no \{label\}; there are \{row\}$",
+    ),
+    "a row that no record has": (f"    rows: [huge]{COLUMNS}", r"good\.sizes\.huge is not in the record"),
+    "a row that the value lacks": (
+        '    of: good.sizes\n    rows: [huge]\n    columns: {A: "{row}"}',
+        r"good\.sizes\.huge is not in the record",
+    ),
+    "a value that no snippet binds": (f"    of: good.nothing{COLUMNS}", r"good\.nothing cannot be quoted"),
+    "a value that is one number": (f"    of: good.size_bytes{COLUMNS}", r"of: good\.size_bytes is one int; rows are"),
+    "a part that is not there": (
+        '    of: good.sizes\n    rows: [large]\n    columns: {A: "{item.2}"}',
+        r"row 'large', column 'A': there is no \{item\.2\} in \[2, 3\]",
+    ),
+    "a whole list": (
+        '    of: good.sizes\n    rows: [large]\n    columns: {A: "{item}"}',
+        r"row 'large', column 'A': \{item\} is a list, neither a text nor a number",
+    ),
+    "another format": (
+        '    of: good.sizes\n    rows: [small]\n    columns: {A: "{item:short}"}',
+        r"row 'small', column 'A': \{item:short\}: the one format here is full",
+    ),
+    "a format of a text": ('    rows: [small]\n    columns: {A: "{row:full}"}', r".*: the one format here is full"),
+}
+
 PAGE_MISTAKES = {
     "unknown snippet": ("a\n\n{{ nosuch.x }}", r"page\.md:3: there is no snippet 'nosuch'; there are good"),
     "unknown value": (
@@ -108,6 +165,18 @@ PAGE_MISTAKES = {
     "malformed block": ("/// figure: good.bad\n///", r"page\.md:1: malformed block"),
     "raised index": ("{{ good.sizes.large.² }}", r"page\.md:1: good\.sizes\.large\.² is not in the record"),
     "endless index": (f"{{{{ good.sizes.large.{'9' * 5000} }}}}", r"page\.md:1: good\.sizes\.large\.9+ is not"),
+    **{
+        f"table: {mistake}": (f"a\n\n/// table\n{options}\n///", rf"page\.md:3: {message}")
+        for mistake, (options, message) in TABLES.items()
+    },
+    "table with a function too": (
+        "/// table | good.fine\n    rows: [a]\n///",
+        r"page\.md:1: figures\.good\.fine makes this table; rows: is for a block without a function",
+    ),
+    "a column twice": (
+        '/// table\n    rows: [small]\n    columns:\n        A: "{row}"\n        A: "{row}"\n///',
+        r"page\.md:2: the block's options are not YAML: 'A' stands there twice",
+    ),
     "options no YAML": ("/// table | good.fine\n    labels: [\n///", r"page\.md:2: the block's options are not YAML"),
 }
 

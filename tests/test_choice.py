@@ -47,7 +47,7 @@ It takes {{ it.run_seconds }} for {{ it.size_bytes }}.
 ///
 """
 FIRST, SECOND = "first-gpu", "second-gpu"
-SCRIPT = ROOT / "docs" / "theme" / "assets" / "book.js"
+SCRIPT = ROOT / "docs" / "overrides" / "assets" / "book.js"
 
 
 def make_book(root: Path) -> Book:

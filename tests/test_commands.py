@@ -285,11 +285,13 @@ def test_status_tells_fresh_stale_and_absent(small_book: Book, capsys: pytest.Ca
     assert ["stale", "good"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
 
 
-SLOW = "# /// script\n# [tool.ledger]\n# slow = true\n# ///\nslow_bytes = 1\n"
+def write_slow(book: Book, source: str) -> None:
+    (path := book.snippets / "slow" / "long.py").parent.mkdir()
+    path.write_text(source)
 
 
 def test_slow_snippets_are_run_on_purpose_alone(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
-    (small_book.snippets / "long.py").write_text(SLOW)
+    write_slow(small_book, "slow_bytes = 1\n")
     (small_book.snippets / "short.py").write_text("short_bytes = 1\n")
     folder = recorded(small_book).parent
 
@@ -319,7 +321,7 @@ def test_a_slow_snippets_time_limit_is_not_that_of_the_others(
     small_book: Book, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("ledger.snippet.TIME_LIMIT_SECONDS", 0.3)
-    (small_book.snippets / "long.py").write_text(f"{SLOW}import time\ntime.sleep(0.6)\n")
+    write_slow(small_book, "import time\ntime.sleep(0.6)\n")
     assert ledger(small_book, "record", "--slow") == 0
     assert ledger(small_book, "record", "--slow", "--force", "--time-limit", "0.1") == 1
     assert "long.py: did not end within 0.1 seconds" in capsys.readouterr().err

@@ -27,9 +27,10 @@ from figures import (
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
 from ledger.book import Book
+from ledger.site import variants
 from ledger.site.chapter import Chapter
-from ledger.site.page import Page
 from ledger.site.quote import open_source
+from tests import tables
 
 BOOK = Book(Path(__file__).parent.parent)
 UNITS = {
@@ -484,8 +485,8 @@ def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() 
 def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
     values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = full_ledger.ladder(values, Words())
-    assert header[:4] == ["rung", "predicted", "seconds", "ratio"]
+    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#ladder 2"].options).filled(values)
+    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
     assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
     assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
     header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
@@ -518,9 +519,9 @@ def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str
     code = "def drawing(values, labels):\n    return f'<svg>{labels['language']}</svg>'\n"
     code += "def rows(values, labels):\n    return [[labels['language']]]\n"
     (small_book.root / "figures" / "small.py").write_text(code.replace("labels['language']}", 'labels["language"]}'))
-    page = Page(open_source(small_book, "", local=False), language)
-    assert [svg for _, svg in page.drawings("small.drawing", {})] == [f"<svg>{language}</svg>"]
-    assert [rows for _, rows in page.tables("small.rows", {})] == [[[language]]]
+    source = open_source(small_book, "", local=False)
+    assert [svg for _, svg in variants.drawings(source, language, "small.drawing", {})] == [f"<svg>{language}</svg>"]
+    assert [rows for _, rows in variants.tables(source, language, "small.rows", {})] == [[[language]]]
 
 
 def test_a_figure_is_drawn_without_a_record() -> None:
@@ -534,11 +535,11 @@ def test_a_figure_is_drawn_without_a_record() -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
-    page, found = Page(open_source(BOOK, "", local=False), language), []
+    source, found = open_source(BOOK, "", local=False), []
     for path in (path for path in BOOK.chapters() if path.parent.name == language):
         for block in Chapter.read(path).blocks:
             if block.kind == "figure":
-                for devices, svg in page.drawings(block.argument, block.options["labels"]):
+                for devices, svg in variants.drawings(source, language, block.argument, block.options["labels"]):
                     if svg:  # else the device has none of its measurements
                         found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
     assert not found

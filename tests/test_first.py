@@ -20,7 +20,7 @@ from ledger.book import Book
 from ledger.record import LOCAL, Record, local_folder
 from ledger.site import makeExtension
 from ledger.site.bundle import Texts
-from ledger.site.others import move
+from ledger.site.device_files import move
 from ledger.site.quote import Quote, Source, open_source
 from ledger.snippet import Snippet
 from tests.conftest import ROOT, serve
@@ -64,7 +64,7 @@ A caption with {{ it.more_seconds:.1f }}.
 """
 DEFAULT = "the-default"
 SECONDS = {DEFAULT: 0.5, LOCAL: 7.0}
-SCRIPT = ROOT / "docs" / "theme" / "assets" / "book.js"
+SCRIPT = ROOT / "docs" / "overrides" / "assets" / "book.js"
 HEAD = '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script src="/book.js"></script>'
 
 

@@ -110,7 +110,7 @@ def values_of_rows() -> set[str]:
 
 PREDICTED = {
     f"{path.stem}.{name}"
-    for path in sorted(BOOK.snippets.glob("*.py"))
+    for path in BOOK.snippet_files().values()
     for name in predictions(path.read_text(encoding="utf-8"))
     if PREDICTION.fullmatch(name)
 }
@@ -151,7 +151,7 @@ def f():
 def test_a_row_leads_to_the_chapter_that_makes_its_values(formula: Formula) -> None:
     page, _, heading = formula.derived_at.partition("#")
     name, _, section_name = formula.code.partition(":")
-    snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    snippet = Snippet.read(BOOK.snippet_file(name))
     section = snippet.sections[section_name]
     tests_itself = formula.measured and not formula.measured_by
     value = (formula.measured if tests_itself else formula.predicted).partition(".")[0].partition(":")[0]
@@ -160,7 +160,7 @@ def test_a_row_leads_to_the_chapter_that_makes_its_values(formula: Formula) -> N
         chapter = Chapter.read(BOOK.docs / language / page)
         shown = [include for fence in chapter.fences for line in fence.lines if (include := INCLUDE.match(line))]
         assert heading in [each.id for each in chapter.headings]
-        assert (f"snippets/{name}.py", section_name) in [(each["path"], each["section"]) for each in shown]
+        assert (snippet.path, section_name) in [(BOOK.root / each["path"], each["section"]) for each in shown]
 
 
 def test_a_ratio_is_bare_if_exact_and_a_dash_if_unknown() -> None:

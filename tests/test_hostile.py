@@ -18,7 +18,6 @@ from ledger.book import Book, LedgerError
 from ledger.record import MAX_RECORD_BYTES, Record, Records
 from ledger.site import makeExtension
 from ledger.site.check import check
-from ledger.site.page import Page
 from ledger.site.plain import markdown, parts
 from ledger.site.quote import open_source
 from ledger.snippet import Snippet
@@ -265,7 +264,7 @@ def test_a_text_in_markdown_is_shown_as_it_is(small_book: Book) -> None:
         "".join(f"{{{{ good.texts.{n} }}}}\n\n" for n in range(len(texts))) + "/// table | evil.cells\n///\n"
     )
     source = open_source(small_book, good(small_book).parent.name, local=False)
-    written = markdown(parts(Page(source, "en"), path, "https://example.org/"))
+    written = markdown(parts(source, "en", path, "https://example.org/"))
     assert "onclick" in written and "{" not in re.sub("`[^`]*`", "", written)
     shown = Markdown(extensions=["attr_list", "footnotes", "tables", "pymdownx.tilde"]).convert(written)
     plain = [text.replace("\n", " ") for text in texts]
@@ -282,7 +281,7 @@ def test_a_devices_name_is_shown_as_it_is_in_markdown(small_book: Book) -> None:
     source = open_source(small_book, path.parent.name, local=False)
     page = small_book.docs / "en" / "page.md"
     page.write_text("/// output | good:count\n///\n")
-    written = markdown(parts(Page(source, "en"), page, "https://example.org/"))
+    written = markdown(parts(source, "en", page, "https://example.org/"))
     shown = Markdown(extensions=["attr_list", "pymdownx.superfences"]).convert(written)
     assert "on **x**{onclick=alert(3)} [a][b]</p>" in html.unescape(shown)
     assert not re.search("<(strong|h1|a)", shown)

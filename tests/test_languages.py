@@ -15,6 +15,7 @@ from ledger.book import Book
 from ledger.record import Record
 from ledger.site import makeExtension
 from ledger.site.chapter import Chapter
+from tests import tables
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted({path.relative_to(BOOK.docs / path.relative_to(BOOK.docs).parts[0]) for path in BOOK.chapters()})
@@ -39,6 +40,8 @@ def placeholders(chapter: Chapter) -> list[Item]:
 
 def blocks(chapter: Chapter) -> list[Item]:
     def shape(kind: str, argument: str, options: dict[str, Any]) -> Any:
+        if kind == "table" and not argument:
+            return kind, tables.shape(options)
         labels = options.get("labels", {})
         return (
             kind,
@@ -151,6 +154,47 @@ def test_a_difference_is_named_with_both_lines(small_book: Book, change: str) ->
     assert re.search(message, "\n".join(differences(english, chinese)))
     chinese.unlink()
     assert re.search(r"zh/page\.md: is missing, but .*en/page\.md is there", "\n".join(differences(english, chinese)))
+
+
+TABLE = """\
+/// table
+    of: good.sizes
+    rows:
+        small: {label: Few, formula: $n$}
+        large: [Many, "`x` × 2", "{{ good.sizes.large.0 }}"]
+    columns:
+        Size: "{label}"
+        Formula: "{formula}"
+        "{{ good.size_bytes }}": "{{ good.sizes.{row} }}"
+///
+"""
+WORDS = {"Few": "少", "Many": "多", "Size": "大小", "Formula:": "公式:"}
+TABLE_CHANGES = {
+    "the value of its rows": ("of: good.sizes\n", "of: good.others\n"),
+    "a row's key": ("small:", "tiny:"),
+    "a formula": ("$n$", "$m$"),
+    "code": ("`x`", "`y`"),
+    "a number": ("× 2", "× 3"),
+    "a value in a cell": ("large.0", "large.1"),
+    "a template": (".{row}", ".small"),
+    "a value in a header": ("good.size_bytes", "good.sizes.small"),
+}
+
+
+@pytest.mark.parametrize("change", TABLE_CHANGES)
+def test_a_tables_words_alone_differ(small_book: Book, change: str) -> None:
+    english, chinese = (small_book.docs / language / "page.md" for language in ("en", "zh"))
+    english.write_text(TABLE)
+    translated = TABLE
+    for word, other in WORDS.items():
+        translated = translated.replace(word, other)
+    chinese.write_text(translated)
+    assert list(differences(english, chinese)) == []
+    before, after = TABLE_CHANGES[change]
+    assert before in translated
+    chinese.write_text(translated.replace(before, after))
+    (found,) = differences(english, chinese)
+    assert re.search(r"blocks: .*en/page\.md:1 has .*zh/page\.md:1 has", found)
 
 
 def test_what_the_ledger_writes_in_chinese_has_chinese_punctuation(small_book: Book) -> None:

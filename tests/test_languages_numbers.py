@@ -10,6 +10,7 @@ import pytest
 
 from ledger.book import Book
 from ledger.site.chapter import INLINE, Chapter
+from tests import tables
 
 BOOK = Book(Path(__file__).parent.parent)
 NAMES = sorted(path.name for path in (BOOK.docs / "en").glob("*.md"))
@@ -75,6 +76,8 @@ def texts(chapter: Chapter) -> Iterator[tuple[str, str]]:
     """All that a page says, each with the heading that it stands under; footnotes and sources aside."""
     lines = [(line, text) for line, text in chapter.paragraphs if not text.startswith("[^")]
     for block in chapter.blocks:
+        if block.kind == "table" and not block.argument:
+            lines += [(block.line, text) for text in tables.words(block.options)]
         labels = block.options.get("labels") or {}
         lines += [(block.line, str(text)) for text in (block.options.get("alt", ""), *labels.values())]
     for line, text in [*lines, *((heading.line, heading.text) for heading in chapter.headings)]:

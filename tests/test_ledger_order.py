@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ledger.book import Book
 from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
 RUNS = {"full_ledger": "run", "gpt2_ladder": "measure"}  # the section in which steps are run
-PATHS = {name: ROOT / "snippets" / f"{name}.py" for name in RUNS}
+PATHS = {name: Book(ROOT).snippet_file(name) for name in RUNS}
 PAGES = [ROOT / "docs" / language / "full-ledger.md" for language in ("en", "zh")]
 
 

@@ -54,8 +54,6 @@ def project(small_book: Book) -> Path:
     root = small_book.root
     (root / "mkdocs.yml").write_text(CONFIG.replace("LOCAL", "true"))
     (root / "figures" / "small.py").write_text("def drawing(values, labels):\n    return = '<svg></svg>'\n")
-    for name in ("snippets", "measurements"):
-        (root / "docs" / "en" / name).symlink_to(root / name)
     return root
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ledger.book import Book
 from ledger.site.chapter import INLINE, Chapter
+from tests import tables
 
 BOOK = Book(Path(__file__).parent.parent)
 UNIT = (
@@ -31,6 +32,11 @@ def typed_numbers(chapter: Chapter) -> Iterator[str]:
 
         for match in TYPED.finditer(INLINE.sub(blank, text)):
             yield f"{chapter.path}:{first + text.count(chr(10), 0, match.start())}: {match[0]!r} is typed by hand"
+    for block in chapter.blocks:
+        if block.kind == "table" and not block.argument:
+            for text in tables.cells(block.options):
+                for match in TYPED.finditer(INLINE.sub(" ¶ ", text)):
+                    yield f"{chapter.path}:{block.line}: {match[0]!r} is typed by hand"
 
 
 @pytest.mark.parametrize("path", BOOK.chapters(), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -55,3 +61,20 @@ def test_no_number_with_a_unit_is_typed(path: Path) -> None:
 def test_a_typed_number_is_found(tmp_path: Path, text: str) -> None:
     assert len(list(typed_numbers(Chapter.parse(f"a\n\nb {text}.\n", tmp_path / "x.md")))) == 1
     assert list(typed_numbers(Chapter.parse(f"{text}[^source]\n\n`{text}` {{{{ a.b }}}} s", tmp_path / "x.md"))) == []
+
+
+TABLE = """\
+/// table
+    rows:
+        a: {label: "8 B", size: few}
+        b: ["16 B", many, ""]
+    columns: {Of 24 B: "{label}", Size: "{size}", Time: "{{ a.b.{row} }} s"}
+///
+"""
+
+
+@pytest.mark.parametrize("text", ["few", "many", "{{ a.b.{row} }}"])
+def test_a_number_that_is_typed_in_a_table_is_found(tmp_path: Path, text: str) -> None:
+    assert list(typed_numbers(Chapter.parse(TABLE, tmp_path / "x.md"))) == []  # rows and columns may be called by one
+    (found,) = typed_numbers(Chapter.parse(TABLE.replace(text, "3.5 s"), tmp_path / "x.md"))
+    assert found == f"{tmp_path / 'x.md'}:1: '3.5 s' is typed by hand"

@@ -17,7 +17,7 @@ from planner import words
 from tests.conftest import ROOT
 from tests.test_plan import REFUSED
 
-EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan_examples.py"))
+EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))
 
 
 pytestmark = pytest.mark.usefixtures("site")

@@ -36,8 +36,8 @@ def test_committed_records_are_valid_and_have_their_provenance(path: Path) -> No
 
 def test_every_snippet_has_a_fresh_record_somewhere() -> None:
     records = Records.load(BOOK, local=False)
-    for name in BOOK.snippet_names():
-        snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    for name, path in BOOK.snippet_files().items():
+        snippet = Snippet.read(path)
         found = {device: records.get(device, name) for device in records.by_device}
         assert any(not is_stale(record, snippet) for record in found.values()), (
             f"{name}: python -m ledger record {name}"
@@ -58,7 +58,7 @@ def is_run(book: Book, snippet: Snippet, slow_too: bool) -> bool:
 
 @pytest.mark.parametrize("name", BOOK.snippet_names())
 def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> None:
-    snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    snippet = Snippet.read(BOOK.snippet_file(name))
     if not is_run(BOOK, snippet, SLOW_TOO):
         pytest.skip("slow, and its record is of this code: make test SLOW=1")
     now = run(snippet).values
@@ -69,18 +69,20 @@ def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> 
 def test_a_slow_snippet_is_run_again_on_request_and_once_it_has_changed(small_book: Book) -> None:
     (path,) = small_book.measurements.glob("*/good.json")
     script = small_book.snippets / "good.py"
-    slow = "# /// script\n# [tool.ledger]\n# slow = true\n# ///\n" + script.read_text()
+    slow, source = small_book.snippets / "slow" / "good.py", script.read_text()
 
-    def runs(source: str, slow_too: bool = False) -> bool:
+    def runs(script: Path, source: str, slow_too: bool = False) -> bool:
         script.write_text(source)
         return is_run(small_book, Snippet.read(script), slow_too)
 
-    assert runs(script.read_text()), "a fast one"
-    assert not runs(slow), "its record is of this code: what metadata says is no part of it"
-    assert runs(slow, slow_too=True)
-    assert runs(slow.replace("4 * 8", "4 * 9"))
+    assert runs(script, source), "a fast one"
+    slow.parent.mkdir()
+    script.rename(slow)
+    assert not runs(slow, source), "its record is of this code: where it lies is no part of it"
+    assert runs(slow, source, slow_too=True)
+    assert runs(slow, source.replace("4 * 8", "4 * 9"))
     path.unlink()
-    assert runs(slow), "no record at all"
+    assert runs(slow, source), "no record at all"
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -380,7 +382,7 @@ def test_the_hash_is_the_same_on_another_python() -> None:
         "import sys; from pathlib import Path; from ledger.snippet import Snippet\n"
         "for path in sys.argv[1:]: print(Snippet.read(Path(path)).hash)"
     )
-    paths = [str(BOOK.snippets / f"{name}.py") for name in BOOK.snippet_names()]
+    paths = [str(path) for path in BOOK.snippet_files().values()]
     for python in pythons:
         theirs = subprocess.run(
             [python, "-c", code, *paths], cwd=BOOK.root, capture_output=True, text=True, check=True

@@ -12,12 +12,10 @@ from material.plugins.search.plugin import SearchIndex
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
-from mkdocs.livereload import LiveReloadServer
 from mkdocs.structure.pages import Page
 
 from ledger.__main__ import main
 from ledger.book import Book
-from ledger.site.reuse import on_serve
 
 ROOT = Path(__file__).parent.parent
 CONFIG = f"""\
@@ -54,8 +52,6 @@ def project(small_book: Book, monkeypatch: pytest.MonkeyPatch) -> Book:
     (root / "docs" / "en" / "other.md").write_text(OTHER)
     (root / "docs" / "en" / "plain.md").write_text("# Plain {#plain}\n\nNo number.\n")
     (root / "snippets" / "alone.py").write_text("alone_bytes = 1\n")
-    for name in ("snippets", "measurements"):
-        (root / "docs" / "en" / name).symlink_to(root / name)
     monkeypatch.chdir(root)
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
     assert main(["--root", str(root), "run"]) == 0
@@ -164,17 +160,6 @@ def test_what_search_knows_of_a_notebook_is_kept(project: Book, monkeypatch: pyt
     assert "lab.ipynb" in indexed
     assert lab("# Lab") == first and indexed == []
     assert "Other lab" in lab("# Other lab") and {*indexed} == {"lab.ipynb"}
-
-
-def test_a_preview_waits_for_snippets_to_be_run(project: Book) -> None:
-    docs = project.docs / "en"
-    (docs / "labs").mkdir()
-    server = LiveReloadServer(lambda: None, "127.0.0.1", 0, "site")
-    server.watch(str(docs))
-    on_serve(server, load_config("mkdocs.yml"), None)
-    watched = {Path(path).name: watch.is_recursive for path, watch in server._watch_refs.items()}
-    server.server_close()
-    assert watched == {"en": False, "labs": True, "measurements": True}
 
 
 def test_a_preview_and_a_build_keep_pages_side_by_side(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,7 +240,7 @@ def test_whatever_a_snippet_started_ends_with_it(write_snippet: Write, tmp_path:
 def test_a_snippet_ends_with_the_runner(write_snippet: Write, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     path = write_snippet(STARTS_ITS_OWN_SESSIONS.format(alive=alive, then="time.sleep(60)"))
-    code = f"from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
+    code = f"from pathlib import Path; from ledger.run import *; run(Snippet.read(Path({str(path)!r})))"
     with subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) as runner:
         while not alive.exists():
             time.sleep(0.01)
@@ -258,7 +258,9 @@ def test_a_slow_snippet_has_a_time_limit_of_its_own(write_snippet: Write, monkey
     sleeps = "import time\ntime.sleep(0.6)\nx = 1\n"
     with pytest.raises(LedgerError, match=r"did not end within 0\.3 seconds"):
         run(Snippet.read(write_snippet(sleeps)))
-    slow = Snippet.read(write_snippet("# /// script\n# [tool.ledger]\n# slow = true\n# ///\n" + sleeps))
+    path = write_snippet(sleeps)
+    (moved := path.parent / "slow" / path.name).parent.mkdir()
+    slow = Snippet.read(path.rename(moved))
     assert run(slow).values["x"] == 1
     with pytest.raises(LedgerError, match=r"did not end within 0\.2 seconds"):
         run(slow, time_limit=0.2)
@@ -284,12 +286,12 @@ STATIC_MISTAKES = {
     "marker malformed": ("# --8<-- [start;a]\n", r"broken\.py:1: malformed marker"),
     "no Python": ("x = = 1\n", r"broken\.py:1: not Python: invalid syntax"),
     "setting unknown": (
-        "# /// script\n# [tool.ledger]\n# slwo = true\n# ///\n",
-        r"broken\.py:3: \[tool\.ledger\] knows no 'slwo'; it knows slow, unhashed",
+        "# /// script\n# [tool.ledger]\n# slow = true\n# ///\n",
+        r"broken\.py:3: \[tool\.ledger\] knows no 'slow'; it knows unhashed, data",
     ),
     "setting of another type": (
-        '# /// script\n# [tool.ledger]\n# unhashed = []\n# slow = "yes"\n# ///\n',
-        r"broken\.py:4: \[tool\.ledger\]: 'slow' is a str, not a bool",
+        '# /// script\n# [tool.ledger]\n# unhashed = []\n# data = "yes"\n# ///\n',
+        r"broken\.py:4: \[tool\.ledger\]: 'data' is a str, not a list",
     ),
     "data that is not there": (
         '# /// script\n# [tool.ledger]\n# data = ["nosuch.txt"]\n# ///\n',

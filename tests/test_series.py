@@ -13,60 +13,57 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
 
 from figures.axes import Axes, Names
-from ledger.book import Book
-from ledger.site.chapter import Chapter
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
+from tests import tables
+from tests.tables import BOOK
 
-BOOK = Book(Path(__file__).parent.parent)
-BLOCKS = {
-    block.argument: block
-    for path in sorted((BOOK.docs / "en").glob("*.md"))
-    for block in Chapter.read(path).blocks
-    if block.kind in ("figure", "table")
-}
+BLOCKS = tables.blocks("en")
 FIGURES = [name for name, block in BLOCKS.items() if block.kind == "figure"]
 TABLES = [name for name, block in BLOCKS.items() if block.kind == "table"]
 
 # Words of values that a name means, where it does not say them.
 MEANS: dict[str, dict[str, str]] = {
-    "counting_flops.precision": {"rate": "rate second"},
-    "full_ledger.batches": {"small": "RTX 4090", "middle": "H100", "large": "H200"},
     "full_ledger.ladder_lines": {"fused": "attention", "adamw": "optimizer"},
-    "gpt2_parameters.steps": {"before": "as", "after": "llama"},
     "gpu_memory.requests": {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
     },
-    "gradients.times": {"counted": "depth"},
-    "hardware.derived": {"clock": "mhz"},
-    "inference.bits": {"short": "1", "long": "131072"},
-    "launch_costs.graphs": {"measured": "measured row", "ratio": "ratio row", "gain": "ratio graph"},
-    "mfu.layer": {"time": "seconds", "rate": "flop second", "kernel": "products"},
-    "mfu.shapes": {"predicted": "filled share", "4096 × 4096 × 4095": "odd sums"},
-    "mfu_limits.types": {"rate": "flop", "measured": "speed up", "ratio": "to datasheet"},
-    "mixed_precision.recipes": {"sum": "state"},
-    "roofline.third": {"over_max": "max ratio", "over_sum": "sum ratio"},
-    "roofline.times": {"predicted": "sheet", "measured": "median"},
-    "storage_and_strides.copies": {"slower": "to contiguous ratio", "ratio": "predicted ratio"},
-    "storage_and_strides.operations": {"reports": "reported", "holds": "held"},
-    "tensor_operations.operations": {"counted": "allocated"},
-    "tokens.speed": {"sample": "learn", "all": "whole"},
-    "transformer_flops.components": {"flops": "counted"},
-    "two_questions.published": {
-        "reported": "published gpu", "napkin": "estimated", "planner": "estimated", "ratio": "over"
+    "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
+    "activations#claim": {"A layer, b = 1": "variants"},
+    "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
+    "data-loading#overlap": {
+        "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
-    "transformer_flops.papers": {
-        "$6ND$": "kaplan", "$(6N + 12LHQT)\\,D$": "palm",
-        "$72DLd^2\\left(1 + \\tfrac{T}{6d} + \\tfrac{V}{12Ld}\\right)$": "megatron",
+    "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
+    "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
+    "hardware#derive": {"SMs, $S$": "processors"},
+    "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
+    "hardware#half-a-minute": {"Rate / all busy": "at clock share"},
+    "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
+    "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
+    "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
+    "mfu#three": {"kernel": "kernel products"},
+    "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
+    "mixed-precision#recipes": {"Sum": "state"},
+    "named-dimensions#faster": {"Without names": "unnamed", "With names": "named"},
+    "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
+    "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
+    "roofline#next-to-nothing 2": {
+        "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
+    "roofline#fusion": {"Tensors moved": "passes", "By the bytes": "predicted seconds", "Measured": "chain seconds"},
+    "storage-and-strides#bytes": {"Reports": "reported", "Holds": "held"},
+    "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
+    "tensor-operations#operations": {"Counted": "allocated", "GPU, allocator": "measured"},
+    "tokens#speed": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
+    "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "gradients.products": {"hidden": "forward hidden", "hidden_grad": "backward hidden"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "full_ledger.waterfall": {"residual": "lines measured"},
@@ -83,8 +80,16 @@ MEANS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 
+SAID = {  # by headers of tables, in any of them
+    " / |\\bover( the)?\\b": " ratio ",
+    "/s\\b": " second",
+    "^time\\b": "seconds",
+    "\\bof truth\\b": "ratio",
+    "\\bas fast as\\b": "ratio",
+}
+
 OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
-TWICE = {"mfu.layer.median_seconds", "storage_and_strides.copies.predicted_copy_seconds"}  # shown in several rows
+TWICE = {"mfu#three.median_seconds", "storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 
 class Words(dict[str, str]):
@@ -106,6 +111,8 @@ class Changed(dict[str, Any]):
 
 
 def call(name: str, values: Mapping[str, Any]) -> Any:
+    if not BLOCKS[name].argument:
+        return tables.by_key(BLOCKS[name].options).filled(values)
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f"figures.{module}"), function)(
         values, Words({key: key for key in BLOCKS[name].options.get("labels", {})})
@@ -137,6 +144,9 @@ def gain(
 
 def meant(figure: str, name: str) -> frozenset[str]:
     name = re.split("[\u2002\u2003]", name)[0]  # behind which a number stands
+    if name not in MEANS.get(figure, {}) and not BLOCKS[figure].argument:
+        for said, means in SAID.items():
+            name = re.sub(said, means, name, flags=re.IGNORECASE)
     return words(MEANS.get(figure, {}).get(name, name).replace("_", " "))
 
 

@@ -13,7 +13,6 @@ from markdown.extensions import Extension
 from ledger.book import Book
 from ledger.site import makeExtension
 from ledger.site.notebook import notebook
-from ledger.site.page import Page
 from ledger.site.plain import markdown, parts
 from ledger.site.quote import open_source
 
@@ -55,7 +54,7 @@ def drawing(values, labels):
 """
 SHOWN = ("500 ms", "0.500", "32 B", "5.00 × 10⁻¹ s", "1", "0.5000", "0.5", "0.50")
 ASIDE = {"en": "(the code has changed since)", "zh": "（此后代码有改动）"}
-CSS = Path(__file__).parent.parent / "docs" / "theme" / "assets" / "book.css"
+CSS = Path(__file__).parent.parent / "docs" / "overrides" / "assets" / "book.css"
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def texts(small_book: Book, request: pytest.FixtureRequest) -> dict[str, str]:
     options = {"root": str(small_book.root), "local": False, "language": language, "default_device": device}
     extensions: list[str | Extension] = ["tables", "footnotes", "pymdownx.blocks.details", makeExtension(**options)]
     html = Markdown(extensions=extensions).convert(PAGE)
-    found = list(parts(Page(open_source(small_book, device, local=False), language), page, "https://s/"))
+    found = list(parts(open_source(small_book, device, local=False), language, page, "https://s/"))
     said = {"title": "t", "address": "a", "device": "d"}
     cells = json.loads(
         notebook(small_book, found, language, {small_book.snippets / "good.py"}, library="", **said) or ""

@@ -12,7 +12,6 @@ import pytest
 from ledger.book import Book
 from ledger.record import Record
 from ledger.site.bundle import bundle
-from ledger.site.page import Page
 from ledger.site.plain import markdown, parts
 from ledger.site.quote import open_source
 from ledger.snippet import Snippet
@@ -131,8 +130,8 @@ def test_what_becomes_of_each_part_of_a_page(small_book: Book) -> None:
     replace(record, hash=Snippet.read(source).hash, values={**record.values, "never_seconds": None}).write(path)
     page = small_book.docs / "en" / "page.md"
     page.write_text(PAGE)
-    shown = Page(open_source(small_book, "", local=False), "en")
-    text = markdown(parts(shown, page, "https://s/")).replace(str(record.device["name"]), "DEVICE")
+    records = open_source(small_book, "", local=False)
+    text = markdown(parts(records, "en", page, "https://s/")).replace(str(record.device["name"]), "DEVICE")
     assert text == TEXT
 
 
@@ -147,7 +146,7 @@ def test_what_has_not_changed_is_not_written_anew_and_what_has_is(
         (site / name).mkdir(parents=True)
         (site / name / "index.html").write_text("")
     original = parts
-    monkeypatch.setattr("ledger.site.bundle.parts", lambda *a: made.append(a[1].stem) or original(*a))  # type: ignore
+    monkeypatch.setattr("ledger.site.bundle.parts", lambda *a: made.append(a[2].stem) or original(*a))  # type: ignore
 
     def texts() -> list[str]:
         made.clear()

@@ -197,7 +197,7 @@ def test_what_is_hidden_is_checked(book: Book, mistake: str) -> None:
 
 
 def test_a_part_that_waits_for_nothing_stops_the_build(book: Book) -> None:
-    with pytest.raises(LedgerError, match=r"recorded: gpu\.nothing cannot be quoted"):
+    with pytest.raises(LedgerError, match=r"recorded \| gpu\.nothing: gpu\.nothing cannot be quoted"):
         show(book, PAGE.replace("VALUE", "nothing"))
 
 

@@ -20,7 +20,7 @@ from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
-FAST = [name for name in BOOK.snippet_names() if not Snippet.read(BOOK.snippets / f"{name}.py").is_slow]
+FAST = [name for name, path in BOOK.snippet_files().items() if not Snippet.read(path).is_slow]
 TURNED_DOWN = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
@@ -49,7 +49,7 @@ def test_the_units_are_turned_down(write_snippet: Callable[[str], Path]) -> None
 
 @pytest.mark.parametrize("name", FAST)
 def test_exact_values_are_those_of_every_fresh_record(name: str) -> None:
-    snippet = Snippet.read(BOOK.snippets / f"{name}.py")
+    snippet = Snippet.read(BOOK.snippet_file(name))
     now = run(snippet, PATIENCE * snippet.time_limit).values
     found = {device: of.get(name) for device, of in Records.load(BOOK, local=False).by_device.items()}
     fresh = {device: record for device, record in found.items() if record and not is_stale(record, snippet)}

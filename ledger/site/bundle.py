@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledger.book import Book
-from ledger.site.chapter import INCLUDE
 from ledger.site.check import configured_device
+from ledger.site.device_files import move
+from ledger.site.files import copy
+from ledger.site.includes import embedded_in
 from ledger.site.llms import CONFIGS, llms
 from ledger.site.notebook import notebook
-from ledger.site.others import move
-from ledger.site.page import Page
 from ledger.site.plain import address_of, front_matter, markdown, parts
 from ledger.site.quote import Source, open_source
 from ledger.site.wheel import build_wheel, wheel_name
@@ -32,6 +32,7 @@ def bundle(
 ) -> None:
     """Adds to a built site what can be taken along of these languages; `address` is where it will stand.
 
+    The book's files that pages link to lie where they lie in the checkout, below the language's front page.
     What other devices gave moves out of each page. Beside it lies its text, index.md, and llms.txt lists them. In
     downloads/ are <page>.<language>.ipynb for every page with Python and, with English, what has no language: the
     library's wheel, measurements.zip, and <page>.zip for every page that shows or quotes a snippet.
@@ -45,6 +46,8 @@ def bundle(
     for language, folder in ((language, LANGUAGES[language]) for language in languages):
         if (site / folder).is_dir() and (book.root / CONFIGS[language]).is_file():
             (site / folder / "llms.txt").write_text(texts.listed(language).replace(SITE, address), encoding="utf-8")
+        if (site / folder).is_dir():
+            copy(book, site / folder)
         for source in sorted((book.docs / language).glob("*.md")):
             place = site / folder / ("" if source.stem == "index" else source.stem)
             if not place.is_dir():
@@ -115,30 +118,22 @@ class Texts:
 
     def stamp(self, path: Path, files: list[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
-        folders = ["snippets", "measurements/*", *([".cache/runs/*"] if self.local else [])]
+        folders = ["snippets/**", "measurements/*", *([".cache/runs/*"] if self.local else [])]
         shown = [f"{folder}/{name}.*" for folder in folders for name in sorted({Path(name).stem for name in files})]
         return f"{self.common}{self.wheel}{self.book.stamp(str(path.relative_to(self.book.root)), *files, *shown)}"
 
     def make(self, path: Path, language: str) -> Taken:
         source, site = self.source, SITE + LANGUAGES[language]
         source.touched.clear()
-        found = list(parts(Page(source, language), path, site))
+        found = list(parts(source, language, path, site))
         said = {"address": address_of(site, path.stem), "device": self.device}
         said["title"] = str(front_matter(path).get("title", path.stem))
         embedded = embedded_in(path)
-        shown = {self.book.root / file for file in embedded} | {
-            self.book.snippets / f"{name}.py" for name in source.touched
-        }
+        shown = {self.book.root / file for file in embedded} | {self.book.snippet_file(name) for name in source.touched}
         library = f"{SITE}downloads/{self.wheel}" if self.wheel else ""
         as_notebook = notebook(self.book, found, language, shown, library, **said)
         texts = {"md": markdown(found)} | ({"ipynb": as_notebook} if as_notebook else {})
         return Taken(texts, with_library(self.book, shown))
-
-
-def embedded_in(source: Path) -> set[str]:
-    """The files of which a chapter shows a section."""
-    lines = source.read_text(encoding="utf-8").splitlines()
-    return {match["path"] for line in lines if (match := INCLUDE.match(line))}
 
 
 def with_library(book: Book, shown: Iterable[Path]) -> list[str]:
@@ -154,8 +149,11 @@ def with_library(book: Book, shown: Iterable[Path]) -> list[str]:
 
 
 def _zip(target: Path, root: Path, files: Iterable[Path]) -> None:
-    """The files in one folder, with fixed dates, so that equal contents give equal archives."""
+    """The files in one folder, with fixed dates, so that equal contents give equal archives.
+
+    Snippets lie beside the library, which they import, and beside their data.
+    """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
-            name = str(file.relative_to(root)).removeprefix("snippets/")
+            name = file.name if file.is_relative_to(root / "snippets") else str(file.relative_to(root))
             archive.writestr(zipfile.ZipInfo(f"{target.stem}/{name}", (1980, 1, 1, 0, 0, 0)), file.read_bytes())

@@ -6,7 +6,7 @@ Python-Markdown keeps no line numbers, and its extensions cannot name the line o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,9 @@ FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>.*?)\s*$"
 INCLUDE = re.compile(r'^\s*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[a-z][a-z0-9_]*))?"$')
 HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[\w-]+)[^{}]*\})?\s*$")
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
+FILLED = ("output", "figure", "table", "data", "device")  # blocks that stand for what is filled in
 KINDS = {  # of blocks, as mkdocs.yml's extensions know them
-    *("output", "figure", "table", "data", "device", "recorded", "details", "tab", "admonition"),
+    *(*FILLED, "recorded", "details", "tab", "admonition"),
     *("note", "attention", "caution", "danger", "error", "tip", "hint", "warning", "important"),
 }
 BLOCK_END = re.compile(r"^/{3,}\s*$")
@@ -42,8 +43,19 @@ INLINE = re.compile(
     | (?P<unclosed>\{\{)""",
     re.X | re.S,
 )
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
+ROW_RULE = re.compile(r"^\|[\s:|-]+\|$")  # between a table's header and its body
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where it is built in
 FORBIDDEN = {"math": "math", "alternative": "an alternative text", "target": "a link's address", "html": "raw HTML"}
+
+
+class Loader(SAFE_LOADER):  # type: ignore[misc]
+    """Refuses a mapping that has a key twice; YAML would keep the last, and a row or column would be gone unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise yaml.constructor.ConstructorError(problem=f"{twice[0]!r} stands there twice")
+        return dict(super().construct_mapping(node, deep))
 
 
 class Heading(NamedTuple):
@@ -68,6 +80,17 @@ class Block(NamedTuple):
     kind: str
     argument: str
     options: dict[str, Any]
+    last: int  # line of its options
+
+
+class Formula(NamedTuple):
+    line: int
+    lines: list[str]  # all from $$ to $$
+
+
+class Paragraph(NamedTuple):
+    line: int  # the first one
+    text: str
 
 
 class Waiting(NamedTuple):
@@ -85,7 +108,9 @@ class Waiting(NamedTuple):
 class Placeholder(NamedTuple):
     line: int
     text: str  # between the braces
-    in_table: bool = False
+
+
+Piece = Heading | Fence | Block | Formula | Paragraph
 
 
 @dataclass
@@ -93,12 +118,13 @@ class Chapter:
     """One Markdown page."""
 
     path: Path
+    lines: list[str] = field(default_factory=list)
     headings: list[Heading] = field(default_factory=list)
     fences: list[Fence] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
-    formulas: list[tuple[int, list[str]]] = field(default_factory=list)  # first line, and all from $$ to $$
-    paragraphs: list[tuple[int, str]] = field(default_factory=list)  # first line and text: prose, lists, tables, titles
+    formulas: list[Formula] = field(default_factory=list)
+    paragraphs: list[Paragraph] = field(default_factory=list)  # prose, lists, tables, and titles of blocks
     problems: list[Problem] = field(default_factory=list)
 
     @classmethod
@@ -113,45 +139,52 @@ class Chapter:
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Chapter:
-        chapter = cls(path)
-        chapter._read(text.splitlines())
+        chapter = cls(path, text.splitlines())
+        chapter._read(chapter.lines)
         return chapter
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """What it consists of, from its first line to its last; a block's title belongs to the block."""
+        titled = {block.line for block in self.blocks}
+        prose = (paragraph for paragraph in self.paragraphs if paragraph.line not in titled)
+        pieces: Iterable[Piece] = (*self.headings, *self.fences, *self.blocks, *self.formulas, *prose)
+        return sorted(pieces, key=lambda piece: piece.line)
 
     @cached_property
     def placeholders(self) -> list[Placeholder]:
         """Those that will be filled, in order; what stands where none may stand is among the problems."""
-        rows = {
-            first + offset
-            for first, text in self.paragraphs
-            for offset, line in enumerate(text.splitlines())
-            if line.lstrip().startswith("|")
-        }
         inline = self._inline()
-        return [Placeholder(line, text[2:-2], line in rows) for line, kind, text in inline if kind == "placeholder"]
+        return [Placeholder(line, match[0][2:-2]) for line, match in inline if match.lastgroup == "placeholder"]
 
     @cached_property
     def links(self) -> list[tuple[int, str]]:
         """Line and address of each inline link."""
-        return [(line, text[2:-1].split(" ")[0]) for line, kind, text in self._inline() if kind == "target"]
+        inline = self._inline()
+        return [(line, match[0][2:-1].split(" ")[0]) for line, match in inline if match.lastgroup == "target"]
+
+    def hidden(self, is_filled: Callable[[Waiting], bool]) -> set[int]:
+        """The lines that are not shown: parts whose value is not filled, and the marks of the others."""
+        gone: set[int] = set()
+        for part in self.waiting:
+            gone.update((part.first, part.last) if is_filled(part) else range(part.first, part.last + 1))
+        return gone
 
     def all_problems(self) -> list[Problem]:
         """What is wrong with the page as a text, before any record is read."""
         found = list(self.problems)
-        for line, kind, text in self._inline():
+        for line, match in self._inline():
+            kind = match.lastgroup or ""
             if kind == "unclosed":
                 found.append(Problem(self.path, line, "placeholder without its closing }} on the same paragraph"))
-            elif kind in FORBIDDEN and "{{" in text:
-                found.append(
-                    Problem(self.path, line, f"placeholder in {FORBIDDEN[kind]}, where none is filled: {text}")
-                )
+            elif kind in FORBIDDEN and "{{" in match[0]:
+                message = f"placeholder in {FORBIDDEN[kind]}, where none is filled: {match[0]}"
+                found.append(Problem(self.path, line, message))
         return sorted(found, key=lambda problem: problem.line)
 
-    def _inline(self) -> Iterator[tuple[int, str, str]]:
-        for first, text in self.paragraphs:
-            line, counted = first, 0
-            for match in INLINE.finditer(text):
-                line, counted = line + text.count("\n", counted, match.start()), match.start()
-                yield line, match.lastgroup or "", match[0]
+    def _inline(self) -> Iterator[tuple[int, re.Match[str]]]:
+        for paragraph in self.paragraphs:
+            yield from inline(paragraph)
 
     def _read(self, lines: list[str]) -> None:
         number = self._skip_front_matter(lines)
@@ -161,7 +194,7 @@ class Chapter:
 
         def end_paragraph() -> None:
             if paragraph:
-                self.paragraphs.append((first, "\n".join(paragraph)))
+                self.paragraphs.append(Paragraph(first, "\n".join(paragraph)))
                 paragraph.clear()
 
         while number < len(lines):
@@ -243,7 +276,7 @@ class Chapter:
             number += 1
         if number == len(lines):
             self.problems.append(Problem(self.path, start, "this formula's $$ is never closed"))
-        self.formulas.append((start, lines[start - 1 : number + 1]))
+        self.formulas.append(Formula(start, lines[start - 1 : number + 1]))
         return number + 1
 
     def _read_block(self, lines: list[str], number: int, block: re.Match[str]) -> int:
@@ -252,19 +285,18 @@ class Chapter:
             options.append(lines[number])
             number += 1
         try:
-            parsed = yaml.load("\n".join(options), LOADER)
+            parsed = yaml.load("\n".join(options), Loader)
         except yaml.YAMLError as error:
-            parsed = {}
             self.problems.append(
                 Problem(self.path, start + 1, f"the block's options are not YAML: {getattr(error, 'problem', error)}")
             )
-        if not isinstance(parsed, dict):
-            if parsed is not None:
-                self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
-            parsed = {}
-        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed))
-        if block["argument"] and block["kind"] not in ("output", "figure", "table", "data"):
-            self.paragraphs.append((start, block["argument"]))
+            return number  # without a block: what it lacks is not told too
+        if not isinstance(parsed, dict | None):
+            self.problems.append(Problem(self.path, start + 1, "the block's options are no mapping"))
+            return number
+        self.blocks.append(Block(start, block["kind"], block["argument"] or "", parsed or {}, number))
+        if block["argument"] and block["kind"] not in FILLED:
+            self.paragraphs.append(Paragraph(start, block["argument"]))
         return number
 
     def _read_html(self, lines: list[str], number: int) -> int:
@@ -276,6 +308,34 @@ class Chapter:
         return number
 
 
+def inline(paragraph: Paragraph) -> Iterator[tuple[int, re.Match[str]]]:
+    """What stands in a paragraph beside plain text, each with its line."""
+    line, counted = paragraph.line, 0
+    for match in INLINE.finditer(paragraph.text):
+        line, counted = line + paragraph.text.count("\n", counted, match.start()), match.start()
+        yield line, match
+
+
+def rows_of(paragraph: Paragraph) -> list[list[str]]:
+    """The cells of a table that is written as text, row by row, its rule the second; none if it is no table."""
+    lines = paragraph.text.splitlines()
+    if not (lines[0].lstrip().startswith("|") and len(lines) > 1 and ROW_RULE.match(lines[1].strip())):
+        return []
+    header, *others = map(_cells, lines)
+    return [header, *([*row, *[""] * len(header)][: len(header)] for row in others)]
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a line of a table; a bar inside of code or a formula separates none."""
+    text = row.strip().removeprefix("|").removesuffix("|")
+    masked = INLINE.sub(lambda match: "x" * len(match[0]), text)
+    cells, start = [], 0
+    for bar in [index for index, sign in enumerate(masked) if sign == "|"] + [len(text)]:
+        cells.append(text[start:bar].strip())
+        start = bar + 1
+    return cells
+
+
 def targets(text: str) -> list[str]:
     """What stands between the brackets of each inline link."""
     return [match[0][2:-1] for match in INLINE.finditer(text) if match.lastgroup == "target"]
@@ -283,9 +343,6 @@ def targets(text: str) -> list[str]:
 
 def shown(text: str, is_filled: Callable[[str], bool]) -> str:
     """A page without the parts whose value is not filled, nor the marks of the others; its lines keep their numbers."""
-    lines = text.splitlines()
-    for part in Chapter.parse(text, Path()).waiting:
-        gone = (part.first, part.last) if is_filled(part.value) else range(part.first, part.last + 1)
-        for line in gone:
-            lines[line - 1] = ""
-    return "\n".join(lines)
+    chapter = Chapter.parse(text, Path())
+    gone = chapter.hidden(lambda part: is_filled(part.value))
+    return "\n".join("" if number in gone else line for number, line in enumerate(chapter.lines, start=1))

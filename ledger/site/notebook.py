@@ -69,13 +69,14 @@ def notebook(
 def set_up(book: Book, code: str, shown: Iterable[Path], library: str) -> list[Cell]:
     """Cells that install what a page's code imports, and write what it starts or reads."""
     page = Snippet(book.snippets / "the page itself", code)
-    snippets = [Snippet.read(path) for path in sorted(shown) if path.parent == book.snippets and path.suffix == ".py"]
+    scripts = [path for path in sorted(shown) if path.is_relative_to(book.snippets) and path.suffix == ".py"]
+    snippets = [Snippet.read(path) for path in scripts]
     needs = {re.split(r"\W", name)[0]: name for snippet in snippets for name in snippet.dependencies}
     needed = [need for name, need in sorted(needs.items()) if name in page.imports - INSTALLED]
     needed = [*([library] if page.library else []), *needed]
     cells = [_code(f"%pip install --quiet {' '.join(map(_quoted, needed))}")] if needed else []
     started = [snippet.path for snippet in snippets if f'find_spec("{snippet.name}")' in code]
-    data = {path for snippet in snippets for path in snippet.data if path.parent == book.snippets}
+    data = {path for snippet in snippets for path in snippet.data if path.is_relative_to(book.snippets)}
     for path in [*started, *sorted(data)]:
         written = f"%%writefile {path.name}\n{path.read_text(encoding='utf-8').rstrip()}"
         cells.append(_code(written, jupyter={"source_hidden": True}))

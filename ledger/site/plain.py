@@ -7,27 +7,25 @@ first, a figure's description, the titles of folded parts.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from ledger.site.chapter import INCLUDE, INLINE, Block, Fence, shown
-from ledger.site.page import Page, unfilled
-from ledger.site.quote import Quote
-from ledger.snippet import Snippet
+from ledger.book import LedgerError
+from ledger.site import files
+from ledger.site.chapter import FILLED, Block, Chapter, Fence, Formula, Heading, Paragraph, Piece
+from ledger.site.fill import Filled, Number, Table, fill
+from ledger.site.includes import expanded
+from ledger.site.quote import Source
+from ledger.site.variants import Output
+from ledger.site.words import printed_on, say
 from ledger.text import as_markdown, hide, inert
-from ledger.units import DASH
+from ledger.units import Plain
 
-MARKER = re.compile(r"^\s*#\s*-+8<-+")  # of a section inside of one that is shown
 CHAPTER_LINK = re.compile(r"^(?:\.\./)*([\w/-]+)\.(?:md|ipynb)(?=#|$)")
 OWN_ID = re.compile(r"(?<=\))\{#[\w-]+\}")  # that a term of the glossary gives itself
-ROW_RULE = re.compile(r"^\|[\s:|-]+\|$")
-
-WORDS = {"en": {"figure": "Figure: {alt}"}, "zh": {"figure": "图：{alt}"}}
 
 
 class Part(NamedTuple):
@@ -37,27 +35,38 @@ class Part(NamedTuple):
     is_code: bool = False
 
 
-def parts(page: Page, path: Path, site: str) -> Iterator[Part]:
+def parts(source: Source, language: str, path: Path, site: str) -> Iterator[Part]:
     """The parts of the page at path, in order; its links lead to the site at that address.
 
-    Raises QuoteError for what cannot be filled.
+    Raises LedgerError for what cannot be filled.
     """
-    source = page.source
-    text = shown(path.read_text(encoding="utf-8"), lambda value: bool(source.filled_by(value)))
-    page.begin(text)
-    chapter, plain = page.chapter, PlainPage(page, site, address_of(site, path.stem))
-    titles = {block.line for block in chapter.blocks}
-    found: list[tuple[int, Callable[[], Part | str]]] = [
-        *((heading.line, partial(str, f"{'#' * heading.level} {heading.text}")) for heading in chapter.headings),
-        *((first, partial("\n".join, lines)) for first, lines in chapter.formulas),
-        *((fence.line, partial(plain.code, fence)) for fence in chapter.fences),
-        *((block.line, partial(plain.block, block)) for block in chapter.blocks),
-        *((first, partial(plain.paragraph, text)) for first, text in chapter.paragraphs if first not in titles),
-    ]
-    for _, make in sorted(found, key=lambda entry: entry[0]):
-        made = make()
-        if (part := Part(as_markdown(made)) if isinstance(made, str) else made).text:
-            yield part
+    filled = fill(Chapter.read(path), source, PlainMarkdown(source, language, site, address_of(site, path.stem)))
+    if problems := [*filled.problems, *filled.broken]:
+        raise LedgerError(problems)
+    for piece in filled.pieces:
+        if isinstance(piece, Fence):
+            yield _code(piece, source.book.root)
+        elif text := as_markdown(_text(piece, filled)):
+            yield Part(text)
+
+
+def _text(piece: Piece, filled: Filled) -> str:
+    match piece:
+        case Heading():
+            return f"{'#' * piece.level} {piece.text}"
+        case Formula():
+            return "\n".join(piece.lines)
+        case Block() if piece.kind not in FILLED and piece.argument:
+            return f"**{OWN_ID.sub('', filled.texts[piece.line])}**"
+        case Paragraph():
+            return OWN_ID.sub("", filled.texts[piece.line])
+    return filled.texts[piece.line]
+
+
+def _code(fence: Fence, root: Path) -> Part:
+    """A block of code with its includes in place."""
+    code = "\n".join(line.text for line in expanded(fence, root)).strip("\n")
+    return Part(code, True) if fence.language == "python" else Part(f"```{fence.language}\n{code}\n```")
 
 
 def markdown(parts: Iterable[Part]) -> str:
@@ -70,107 +79,55 @@ def address_of(site: str, name: str) -> str:
     return site if name == "index" else f"{site}{name}/"
 
 
-class PlainPage:
-    """Writes the parts of one page as text."""
+class PlainMarkdown:
+    """Writes what a page quotes as text; the page will stand at that address of the site."""
 
-    def __init__(self, page: Page, site: str, address: str) -> None:
-        self.page, self.site, self.address = page, site, address
+    def __init__(self, source: Source, language: str, site: str, address: str) -> None:
+        self.source, self.language, self.site, self.address = source, language, site, address
 
-    def code(self, fence: Fence) -> Part:
-        """A block of code with its includes in place."""
-        lines: list[str] = []
-        for line in fence.lines:
-            include = INCLUDE.match(line)
-            lines += self.included(include["path"], include["section"]) if include else [line]
-        code = "\n".join(lines).strip("\n")
-        return Part(code, True) if fence.language == "python" else Part(f"```{fence.language}\n{code}\n```")
+    def number(self, number: Number) -> str:
+        """What the shown device lacks is another's in a sentence, and that one is named."""
+        text = hide(number.text) + ("†" if number.found.stale else "")
+        return say(self.language, "aside", text=text, aside=hide(number.elsewhere)) if number.elsewhere else text
 
-    def included(self, path: str, section: str | None) -> list[str]:
-        file = self.page.source.book.root / path
-        lines = file.read_text(encoding="utf-8").splitlines()
-        if section:
-            region = Snippet.parse(file).sections[section]
-            lines = lines[region.first_line - 1 : region.last_line]
-        return textwrap.dedent("\n".join(line for line in lines if not MARKER.match(line))).splitlines()
+    def link(self, address: str) -> str:
+        """An address of a page as it can be followed from anywhere."""
+        if address.startswith("#"):
+            return self.address + address
+        if ":" in address.partition("/")[0]:
+            return address
+        if chapter := CHAPTER_LINK.match(address):
+            return address_of(self.site, chapter[1]) + address[chapter.end() :]
+        return self.site + files.address(self.source.book, address)
 
-    def paragraph(self, text: str) -> str:
-        """Prose, a list or a table, with its numbers, and links that lead to the site."""
-        if text.lstrip().startswith("|"):
-            return self.table([_cells(line) for line in text.splitlines() if not ROW_RULE.match(line.strip())])
-        return self.filled(text)
+    def text_table(self, table: Table) -> str:
+        header, *body = [f"| {' | '.join(row)} |" for row in table.rows]
+        text = "\n".join([header, "|" + "---|" * len(table.rows[0]), *body]) if body else ""
+        return "\n\n".join(filter(None, (text, table.waiting)))
 
-    def filled(self, text: str, in_table: bool = False) -> str:
-        """With its numbers; in a sentence what the shown device lacks is another's, which is named."""
+    def table(self, variants: list[tuple[list[str], Table]]) -> str:
+        return OWN_ID.sub("", self.text_table(variants[0][1]))
 
-        def fill(match: re.Match[str]) -> str:
-            if match.lastgroup == "placeholder":
-                number = self.page.number(match[0][2:-2])
-                device = "" if in_table else self.page.complete(number)
-                text = hide(str(number.text)) + ("†" if "stale" in number.get("class", "") else "")
-                return str(self.page.words["aside"]).format(text=text, aside=hide(device)) if device else text
-            return f"]({self.absolute(match[0][2:-1])})" if match.lastgroup == "target" else match[0]
+    def output(self, variants: list[tuple[list[str], Output]]) -> str:
+        for devices, output in variants:
+            where = printed_on(self.source, self.language, devices, output.is_stale)
+            return f"{inert(where)}\n\n{_fenced(output.text)}"
+        return ""
 
-        return OWN_ID.sub("", INLINE.sub(fill, text))
+    def figure(self, alt: str, draw: Callable[[], object]) -> str:
+        return f"*{say(self.language, 'figure', alt=alt)}*"
 
-    def absolute(self, link: str) -> str:
-        """A link of a page as it can be followed from anywhere."""
-        if link.startswith("#"):
-            return self.address + link
-        if ":" in link.partition("/")[0]:
-            return link
-        if chapter := CHAPTER_LINK.match(link):
-            return address_of(self.site, chapter[1]) + link[chapter.end() :]
-        return self.site + link
+    def data(self, name: str, find: Callable[[], Plain]) -> str:
+        return ""
 
-    def block(self, block: Block) -> str:
-        if block.kind == "output":
-            variants = self.page.outputs(block.argument)
-            return "\n\n".join(f"{inert(where)}\n\n{_fenced(text)}" for _, text, where in variants[:1])
-        if block.kind == "table":
-            _, rows, waiting = self.page.shown_tables(block.argument, block.options.get("labels", {}))[0]
-            return "\n\n".join(filter(None, (self.table(rows, trimmed=True), waiting)))
-        if block.kind == "figure":
-            return "*" + WORDS[self.page.language]["figure"].format(alt=block.options["alt"]) + "*"
-        return f"**{self.filled(block.argument)}**" if block.argument and block.kind != "data" else ""
-
-    def table(self, rows: list[list[str]], trimmed: bool = False) -> str:
-        """Rows of Markdown cells, the header first, without those that no device fills."""
-        waiting = ""
-        if not trimmed:
-            hidden = unfilled([[self.is_empty(cell) for cell in row] for row in rows[1:]])
-            waiting = self.page.waiting_line(
-                [[self.filled(cell, in_table=True) for cell in row] for row in rows], hidden
-            )
-            rows = [
-                [cell for c, cell in enumerate(row) if c not in hidden[1]]
-                for r, row in enumerate(rows, start=-1)
-                if r not in hidden[0]
-            ]
-        header, *body = [f"| {' | '.join(self.filled(cell, in_table=True) for cell in row)} |" for row in rows]
-        table = "\n".join([header, "|" + "---|" * len(rows[0]), *body]) if body else ""
-        return "\n\n".join(filter(None, (table, waiting)))
-
-    def is_empty(self, cell: str) -> bool | None:
-        quotes = [Quote.parse(match[0][2:-2]) for match in INLINE.finditer(cell) if match.lastgroup == "placeholder"]
-        if quotes:
-            return not any(map(self.page.is_on_a_device, quotes))
-        return None if not cell else cell == DASH
+    def device(self) -> str:
+        return ""
 
 
 def _fenced(text: str) -> str:
     """A text as a block of code, whatever it holds."""
     ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{ticks}text\n{text}\n{ticks}"
-
-
-def _cells(row: str) -> list[str]:
-    """The cells of a line of a table; a bar inside of code or a formula separates none."""
-    hidden = INLINE.sub(lambda match: "x" * len(match[0]), row.strip().removeprefix("|").removesuffix("|"))
-    text, cells, start = row.strip().removeprefix("|").removesuffix("|"), [], 0
-    for bar in [index for index, sign in enumerate(hidden) if sign == "|"] + [len(text)]:
-        cells.append(text[start:bar].strip())
-        start = bar + 1
-    return cells
 
 
 def front_matter(path: Path) -> dict[str, Any]:

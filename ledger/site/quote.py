@@ -139,7 +139,7 @@ class Source:
         """The snippet of that name, read once. Raises QuoteError if there is none or it is broken."""
         self.touched.add(name)
         if name not in self._snippets:
-            path = self.book.snippets / f"{name}.py"
+            path = self.book.snippet_file(name)
             if not path.is_file():
                 raise QuoteError(f"there is no snippet {name!r}; there are {', '.join(self.book.snippet_names())}")
             try:
@@ -147,6 +147,10 @@ class Source:
             except LedgerError as error:
                 raise BrokenSnippet(str(error)) from None
         return self._snippets[name]
+
+    def file(self, name: str) -> str:
+        """Where the snippet of that name lies, from the book's root. Raises QuoteError as `snippet` does."""
+        return self.snippet(name).path.relative_to(self.book.root).as_posix()
 
     def is_stale(self, record: Record) -> bool:
         """Whether a record does not tell what its snippet gives, as it was when the book was opened."""
@@ -217,7 +221,7 @@ class Source:
         Raises QuoteError if there is no such section, or it printed nothing on any device.
         """
         if section not in self.snippet(snippet).sections:
-            raise QuoteError(f"snippets/{snippet}.py has no section {section!r}")
+            raise QuoteError(f"{self.file(snippet)} has no section {section!r}")
         found: dict[str, Found] = {}
         fresh = 0
         for device in self.devices:
@@ -226,7 +230,7 @@ class Source:
             if record and section in record.outputs:
                 found[device] = Found(record.outputs[section], record, stale)
         if fresh and not found:
-            raise QuoteError(f"section {section!r} of snippets/{snippet}.py prints nothing")
+            raise QuoteError(f"section {section!r} of {self.file(snippet)} prints nothing")
         return found
 
     def freshest(self, snippet: str, devices: list[str]) -> tuple[Record | None, bool]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.livereload import LiveReloadServer
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import CountHandler
 
 from ledger.book import Book
+from ledger.site import files as book_files
 from ledger.site.chapter import INCLUDE
 from ledger.site.quote import Source, open_source
 
@@ -48,16 +48,6 @@ def on_pre_page(page: Page, config: MkDocsConfig, files: Files) -> Page:
     return page
 
 
-def on_serve(server: LiveReloadServer, config: MkDocsConfig, builder: object) -> LiveReloadServer:
-    """Watches the pages, not snippets and library, which lie behind links: those are run first, and then looked at."""
-    server.unwatch(config.docs_dir)
-    server.watch(config.docs_dir, recursive=False)
-    for folder in Path(config.docs_dir).iterdir():
-        if folder.is_dir() and folder.name not in ("snippets", "flops_bytes"):
-            server.watch(str(folder))
-    return server
-
-
 class Reuse:
     """The pages of the last build in one language, a file each."""
 
@@ -66,13 +56,14 @@ class Reuse:
         book = Book(Path(options.get("root", ".")).resolve())
         first = options.get("first_device", "")
         self.source: Source = open_source(book, options["default_device"], local=True, first_device=first)
-        self.snippets, self.records = book.snippets, self.source.records.by_device
+        self.book, self.records = book, self.source.records.by_device
         self.folder: Path = book.cache / "pages" / "-".join(filter(None, (options["language"], first)))
         self.common = digest(
             config.mdx_configs,
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
-            *(path.read_bytes() for path in book.code() if path.parent != book.snippets or path.suffix != ".py"),
+            book_files.listed(book),
+            *(path.read_bytes() for path in book.code() if path.is_file() and not self.is_snippet(path)),
             code_at_start(book.root),
             code(book.root),
         )
@@ -81,10 +72,13 @@ class Reuse:
         self.index.add_entry_from_context = self.add_to_index
         self.taken: dict[str, dict[str, Any]] = {}  # from the last build, by page
 
+    def is_snippet(self, path: Path) -> bool:
+        return path.suffix == ".py" and path.is_relative_to(self.book.snippets)
+
     def key(self, page: Page, snippets: set[str]) -> str:
         """Of all that a page shows: its text, and of each snippet the code and the records."""
         shown = [
-            ((self.snippets / f"{name}.py").read_bytes(), *(self.records[device].get(name) for device in self.records))
+            (self.book.snippet_file(name).read_bytes(), *(self.records[device].get(name) for device in self.records))
             for name in sorted(snippets)
         ]
         return digest(self.common, page.file.src_uri, page.markdown if is_ours(page) else page.content, shown)
@@ -118,7 +112,7 @@ class Reuse:
         if not warnings.get_counts():  # else the next build has to warn again
             lines = (page.markdown or "").splitlines()
             shown = {Path(match["path"]) for line in lines if (match := INCLUDE.match(line))}
-            included = {path.stem for path in shown if path.parent.name == "snippets"}
+            included = {path.stem for path in shown if self.is_snippet(self.book.root / path)}
             page.meta["reuse"] = included | self.source.touched
 
     def add_to_index(self, page: Page) -> None:

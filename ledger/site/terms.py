@@ -24,7 +24,7 @@ ENTRY = re.compile(
 PROSE = {"p", "li"}
 EXPLAINS = {"a", "strong", "em"}
 SKIPPED = {"code", "data", "span", "figure"}
-SKIPPED_CLASSES = {"footnote", "admonition-title"}
+SKIPPED_CLASSES = {"footnote", "admonition-title", "table-waiting"}
 
 
 class Entry(NamedTuple):

@@ -1,0 +1,155 @@
+"""Where a page's numbers come from: the line below its title, the list at its end, and what its script needs."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+from markdown.util import AtomicString
+
+from ledger.record import LOCAL, Record
+from ledger.site.chapter import Fence
+from ledger.site.elements import data_element
+from ledger.site.fill import Filled
+from ledger.site.includes import expanded
+from ledger.site.quote import Quote, Source
+from ledger.site.words import WORDS, label, perhaps_stale, say
+from ledger.units import DASH, format_value
+
+
+class Provenance:
+    """Of a page's numbers, by what their elements' data-quote says, and of the outputs that it shows."""
+
+    def __init__(self, source: Source, language: str, filled: Filled, quoted: dict[str, Quote]) -> None:
+        self.source, self.language, self.filled, self.quoted = source, language, filled, quoted
+
+    def say(self, what: str, **names: object) -> str:
+        return say(self.language, what, **names)
+
+    def label(self, device: str) -> str:
+        return label(self.source, self.language, device)
+
+    def device_line(self) -> Element:
+        """The line below a title: whose numbers these are, if others complete them, and a choice where there is one."""
+        line = Element("div", {"class": "device-line", "data-search-exclude": ""})
+        choice = SubElement(line, "label")
+        SubElement(choice, "span").text = self.say("device")
+        select = SubElement(choice, "select", {"id": "device-choice", "autocomplete": "off"})
+        for device in self.source.devices:
+            SubElement(select, "option", {"value": device}).text = AtomicString(self.label(device))
+        if self.source.default_device in self.source.devices:
+            default = self.label(self.source.default_device)
+            note = SubElement(line, "span", {"class": "device-note", "data-default": self.source.default_device})
+            note.text = AtomicString(self.say("default", device=default))
+            if self.source.shown_device == self.source.default_device:
+                note.set("hidden", "hidden")
+        if any(map(self.source.instead, self.quoted.values())):
+            elsewhere = SubElement(line, "span", {"class": "elsewhere-note"})
+            elsewhere.text = self.say("elsewhere")
+            if not any(number.elsewhere for number in self.filled.numbers):
+                elsewhere.set("hidden", "hidden")
+        return line
+
+    def details(self, stash: Callable[[str], str]) -> Element:
+        """Every snippet of the page with its records, and the line that made each number; `stash` keeps raw HTML."""
+        details = Element("details", {"class": "provenance", "id": "provenance", "data-search-exclude": ""})
+        SubElement(details, "summary").text = self.say("provenance")
+        snippets = list(dict.fromkeys([*(quote.snippet for quote in self.quoted.values()), *self.filled.printed]))
+        frame = SubElement(details, "div", {"class": "table-frame", "tabindex": "0"})
+        table = SubElement(frame, "table")
+        row = SubElement(SubElement(table, "thead"), "tr")
+        for column in WORDS[self.language]["columns"]:
+            SubElement(row, "th", {"scope": "col"}).text = column
+        body = SubElement(table, "tbody")
+        for snippet in snippets:
+            recorded = {device for device in self.source.devices if self.source.records.get(device, snippet)}
+            for device in self.source.devices:
+                if found := self.source.freshest(snippet, [device])[0]:
+                    is_extra = device != self.source.shown_device and self.source.shown_device in recorded
+                    row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
+                    source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
+                    source.text = AtomicString(f"{snippet}.py")
+                    self._record_link(SubElement(row, "td"), device, snippet)
+                    for fact in self._facts(found):
+                        SubElement(row, "td").text = AtomicString(fact)
+        SubElement(details, "div").text = stash(self._lines())
+        repeat = SubElement(details, "p")
+        repeat.text = self.say("repeat")
+        SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(snippets)}")
+        return details
+
+    def _record_link(self, cell: Element, device: str, snippet: str) -> None:
+        if device == LOCAL:
+            cell.text = AtomicString(self.label(device))
+        else:
+            link = SubElement(cell, "a", {"href": f"measurements/{device}/{snippet}.json"})
+            link.text = AtomicString(self.label(device))
+
+    def _facts(self, record: Record) -> list[str]:
+        """When, with what versions and with what spread a record was measured."""
+        software = [f"torch {record.software['torch']}", f"Python {record.software['python']}"]
+        if record.software.get("cuda"):
+            software.append(f"CUDA {record.software['cuda']}")
+        software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
+        spread = DASH
+        if widest := record.largest_spread():
+            share = format_value(widest[0], "share", language=self.language)
+            spread = self.say("trials", spread=share, trials=widest[1])
+        date = perhaps_stale(self.language, record.measured_at[:10], self.source.is_stale(record))
+        return [date, self.say("comma").join(software), spread]
+
+    def _lines(self) -> str:
+        """Each value with the line that made it, as raw HTML: it links to lines of code, which are raw HTML too, so
+        that a generator which checks links cannot find their anchors."""
+        items = []
+        for key, quote in self.quoted.items():
+            place, anchor = self._place(quote)
+            where = f'<a href="{anchor}">{html.escape(place)}</a>' if anchor else f"<span>{html.escape(place)}</span>"
+            items.append(f"<li><code>{html.escape(key)}</code> {where}</li>")
+        return f'<ul class="provenance-values">{"".join(items)}</ul>'
+
+    def _place(self, quote: Quote) -> tuple[str, str]:
+        """The line that binds a value, and its anchor on this page if the page shows it."""
+        file, line = f"snippets/{quote.snippet}.py", self.source.snippet(quote.snippet).bindings[quote.path[0]].line
+        return self.say("comma").join((file, self.say("line", line=line))), self._anchors.get((file, line), "")
+
+    @cached_property
+    def _anchors(self) -> dict[tuple[str, int], str]:
+        """Where the page first shows a line of a file."""
+        anchors: dict[tuple[str, int], str] = {}
+        fences: Iterable[Fence] = (piece for piece in self.filled.pieces if isinstance(piece, Fence))
+        for number, fence in enumerate(fences):
+            for shown, line in enumerate(expanded(fence, self.source.book.root), start=1):
+                if line.file:
+                    anchors.setdefault((line.file, line.number), f"#__span-{number}-{shown}")
+        return anchors
+
+    def data(self) -> str:
+        """What the page's script needs to show another device: every device value's text on every device."""
+        quotes: dict[str, Any] = {}
+        for key, quote in self.quoted.items():
+            place, anchor = self._place(quote)
+            entry: dict[str, Any] = {"at": [place, anchor], "snippet": quote.snippet}
+            if quote.is_device_value:
+                found = {device: self.source.find(quote, device) for device in self.source.devices}
+                entry["on"] = {
+                    device: [quote.format(f.value, self.language), f.value, f.stale]
+                    for device, f in found.items()
+                    if f.record
+                }
+                if instead := self.source.instead(quote):
+                    entry["instead"] = instead
+            quotes[key] = entry
+        records = {
+            snippet: {
+                device: " · ".join([self.label(device), *self._facts(record)])
+                for device in self.source.devices
+                if (record := self.source.freshest(snippet, [device])[0])
+            }
+            for snippet in {quote.snippet for quote in self.quoted.values() if quote.is_device_value}
+        }
+        words = {key: self.say(key) for key in ("absent", "exact", "stale")}
+        return data_element("ledger-data", {"quotes": quotes, "records": records, "words": words})
