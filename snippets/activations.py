@@ -108,7 +108,7 @@ assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
 letters = {
-    n: {"d": s.d_model, "H": s.heads, "G": s.kv_heads, "Q": s.head_dim, "f": s.d_ff, "V": s.vocab}
+    n: {"L": s.layers, "d": s.d_model, "H": s.heads, "G": s.kv_heads, "Q": s.head_dim, "f": s.d_ff, "V": s.vocab}
     for n, s in SHAPES.items()
 }
 
@@ -359,6 +359,11 @@ for which, step in steps.items():
     predicted, traced = step["peak_bytes"], traced_peak_bytes[which]
     print(f"{which:12}predicted {predicted:,} B, traced {traced:,} B")
     assert traced == predicted
+step_parts = {
+    "layers": model_parts_bytes["gpt2"]["layers"],
+    "logits": sum(logits_bytes(GPT2_SMALL, 8 * 1_024).values()),
+}
+step_part_share = {part: size / steps["gpt2_bf16"]["peak_bytes"] for part, size in step_parts.items()}
 # --8<-- [end:trace]
 
 
@@ -382,10 +387,17 @@ token_step_bytes = {  # A + 8bTV, a token
     for n in SHAPES
     for step in [steps[f"{n}_bf16"]]
 }
-moved_tokens = {n: 2 * sum(parameters(SHAPES[n]).values()) / token_step_bytes[n] for n in SHAPES}
+end_gradients_bytes = {  # 2N; the two gradients of a tied embedding stand beside their sum
+    n: 2 * sum(parameters(shape).values()) + (4 * shape.vocab * shape.d_model if shape.tied else 0)
+    for n, shape in SHAPES.items()
+}
+moved_tokens = {n: size / token_step_bytes[n] for n, size in end_gradients_bytes.items()}
 for n, tokens in moved_tokens.items():
-    over = {T: f"{short_traced_bytes[n][T] - size:,} B" for T, size in short_formula_bytes[n].items()}
-    print(f"{n}: 2N = A + 8bTV at {tokens:,.0f} tokens; traced above the formula: {over}")
+    fewer, more = int(0.99 * tokens), int(1.01 * tokens)
+    for T, at_the_end in ((fewer, True), (more, False)):
+        traced = trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n)
+        assert (traced > predict_step(SHAPES[n], T, 1)["peak_bytes"]) == at_the_end
+    print(f"{n}: traced peak at the end with {fewer:,} tokens, at the start with {more:,}; estimate {tokens:,.0f}")
 # --8<-- [end:moved]
 
 
@@ -438,6 +450,15 @@ def largest_batch(card: str, shape: Decoder, seq_len: int, is_fused: bool) -> in
 
 
 batches = {card: {name: largest_batch(card, *plan) for name, plan in PLANS.items()} for card in CARDS}
+one = predict_step(GPT2_SMALL, 1_024, 1)  # solved for b: an H100, GPT-2 small with fused attention
+fit_bytes = {
+    "card": int(GPUS["H100 SXM"].memory_bytes),
+    "state": one["weights_bytes"] + one["optimizer_bytes"],
+    "activations": one["activations_bytes"],
+    "logit_gradients": one["logit_gradients_bytes"],
+}
+fit_sequences = (fit_bytes["card"] - fit_bytes["state"]) / (fit_bytes["activations"] + fit_bytes["logit_gradients"])
+assert int(fit_sequences) == batches["h100"]["gpt2_fused"]
 # --8<-- [end:fits]
 
 
