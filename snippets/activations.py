@@ -5,6 +5,7 @@
 """What a forward pass keeps for the backward pass, by formula and by hooks; the peak of a step; which batch fits."""
 
 # --8<-- [start:setup]
+import math
 from collections.abc import Callable
 from itertools import count
 
@@ -71,6 +72,16 @@ with torch.no_grad():
 # --8<-- [end:operations]
 
 
+# --8<-- [start:mlp]
+with torch.device("meta"):  # tensors with a shape and no data: no GPU is needed
+    mlp = nn.Sequential(nn.LayerNorm(1_000), nn.Linear(1_000, 4_000), nn.GELU(), nn.Linear(4_000, 1_000))
+mlp = mlp.to(torch.bfloat16)
+hidden = meta(1_000, 1_000, dtype=torch.bfloat16).requires_grad_()
+mlp_bytes = saved_bytes(lambda: mlp(hidden), besides=mlp.parameters())
+print(f"{mlp_bytes:,} bytes")
+# --8<-- [end:mlp]
+
+
 # --8<-- [start:tiny]
 rows, targets = meta(2, 4), meta(2)
 weights = [meta(4, width).requires_grad_() for width in (4, 4, 1)]
@@ -96,13 +107,22 @@ assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
 # --8<-- [start:layer]
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
+letters = {
+    n: {"L": s.layers, "d": s.d_model, "H": s.heads, "G": s.kv_heads, "Q": s.head_dim, "f": s.d_ff, "V": s.vocab}
+    for n, s in SHAPES.items()
+}
 
 layer_parts_bytes = {n: layer_bytes(SHAPES[n], CONTEXT[n]) for n in SHAPES}
 layer_total_bytes = {n: sum(layer_parts_bytes[n].values()) for n in SHAPES}
 features = {n: CONTEXT[n] * SHAPES[n].d_model for n in SHAPES}
 bytes_per_feature = {n: layer_total_bytes[n] / features[n] for n in SHAPES}
+one_token, two_tokens = ({n: layer_bytes(SHAPES[n], T) for n in SHAPES} for T in (1, 2))
+token_bytes = {n: {part: two_tokens[n][part] - size for part, size in one_token[n].items()} for n in SHAPES}
+token_total_bytes = {n: sum(parts.values()) for n, parts in token_bytes.items()}
 for n, size in layer_total_bytes.items():
-    print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and feature")
+    print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and unit of width")
+rule_layer_bytes = 32 * 1_024 * 768  # by the rule: GPT-2 small, one layer, one sequence
+rule_model_bytes = 12 * 8 * rule_layer_bytes
 # --8<-- [end:layer]
 
 
@@ -240,6 +260,38 @@ for n, size in model_bytes.items():
 # --8<-- [end:count_model]
 
 
+# --8<-- [start:upcast]
+def bytes_a_logit(loss: Callable[[Tensor], Tensor]) -> dict[str, int]:
+    """What a loss on bf16 logits keeps for the backward pass, and the peak of both passes."""
+    features = meta(TOKENS, 1, dtype=torch.bfloat16).requires_grad_()
+    head = meta(1, VOCABULARY, dtype=torch.bfloat16).requires_grad_()
+    kept = saved_bytes(lambda: loss(features @ head), besides=[features, head, labels])
+    with Trace() as trace:
+        loss(features @ head).backward()
+    logits = TOKENS * VOCABULARY
+    return {"kept_bytes": kept // logits, "peak_bytes": trace.peak_bytes // logits}
+
+
+TOKENS, VOCABULARY = 1_024, 50_257
+labels = meta(TOKENS, dtype=torch.int64)
+per_logit = {
+    "float": bytes_a_logit(lambda logits: F.cross_entropy(logits.float(), labels)),
+    "direct": bytes_a_logit(lambda logits: F.cross_entropy(logits, labels)),
+}
+# --8<-- [end:upcast]
+
+
+# --8<-- [start:rounding]
+even = torch.zeros(1, VOCABULARY, dtype=torch.bfloat16, requires_grad=True)  # all tokens equally likely
+even_loss = F.cross_entropy(even, torch.tensor([0]))
+even_loss.backward()
+ignorant_loss = {"exact": round(math.log(VOCABULARY), 4), "bf16": even_loss.item()}
+loss_grid = 8 * torch.finfo(torch.bfloat16).eps  # from 8 to 16, bf16 numbers lie so far apart
+assert even.grad is not None
+gradient_excess_share = round(even.grad[0, 1].item() * VOCABULARY - 1, 4)  # exact: 1 / VOCABULARY
+# --8<-- [end:rounding]
+
+
 # --8<-- [start:claim]
 logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
     sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
@@ -274,11 +326,16 @@ def predict_step(shape: Decoder, seq_len: int, b: int, recipe: str = "bf16", fus
     return lines | {"peak_bytes": sum(lines.values()), "napkin_bytes": napkin}
 
 
-def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int:
+def loss_on_bf16(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    """The same loss without a cast of the logits."""
+    return F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+
+
+def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype, lose: Callable[..., Tensor] = loss) -> int:
     """The peak of forward and backward above the weights and the optimizer's state, on meta."""
     model, data = build(shape, flash, dtype), make_batch(b, seq_len)
     with Trace() as trace:
-        loss(model, *data).backward()
+        lose(model, *data).backward()
     return trace.peak_bytes
 
 
@@ -302,7 +359,46 @@ for which, step in steps.items():
     predicted, traced = step["peak_bytes"], traced_peak_bytes[which]
     print(f"{which:12}predicted {predicted:,} B, traced {traced:,} B")
     assert traced == predicted
+step_parts = {
+    "layers": model_parts_bytes["gpt2"]["layers"],
+    "logits": sum(logits_bytes(GPT2_SMALL, 8 * 1_024).values()),
+}
+step_part_share = {part: size / steps["gpt2_bf16"]["peak_bytes"] for part, size in step_parts.items()}
 # --8<-- [end:trace]
+
+
+# --8<-- [start:moved]
+def state_of(name: str) -> int:
+    """Bytes of a model's weights and of AdamW's state, in bf16."""
+    step = steps[f"{name}_bf16"]
+    return step["weights_bytes"] + step["optimizer_bytes"]
+
+
+direct_peak_bytes = trace_step(GPT2_SMALL, 1_024, 8, torch.bfloat16, loss_on_bf16) + state_of("gpt2")
+direct_saves_bytes = steps["gpt2_bf16"]["peak_bytes"] - direct_peak_bytes
+
+SHORT = {"gpt2": (64, 128, 256, 512), "llama": (1_024, 2_048, 4_096)}  # tokens, in one sequence
+short_formula_bytes = {n: {T: predict_step(SHAPES[n], T, 1)["peak_bytes"] for T in SHORT[n]} for n in SHORT}
+short_traced_bytes = {
+    n: {T: trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n) for T in SHORT[n]} for n in SHORT
+}
+token_step_bytes = {  # A + 8bTV, a token
+    n: (step["activations_bytes"] + step["logit_gradients_bytes"]) / (BATCH[n] * CONTEXT[n])
+    for n in SHAPES
+    for step in [steps[f"{n}_bf16"]]
+}
+end_gradients_bytes = {  # 2N; the two gradients of a tied embedding stand beside their sum
+    n: 2 * sum(parameters(shape).values()) + (4 * shape.vocab * shape.d_model if shape.tied else 0)
+    for n, shape in SHAPES.items()
+}
+moved_tokens = {n: size / token_step_bytes[n] for n, size in end_gradients_bytes.items()}
+for n, tokens in moved_tokens.items():
+    fewer, more = int(0.99 * tokens), int(1.01 * tokens)
+    for T, at_the_end in ((fewer, True), (more, False)):
+        traced = trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n)
+        assert (traced > predict_step(SHAPES[n], T, 1)["peak_bytes"]) == at_the_end
+    print(f"{n}: traced peak at the end with {fewer:,} tokens, at the start with {more:,}; estimate {tokens:,.0f}")
+# --8<-- [end:moved]
 
 
 # --8<-- [start:measure]
@@ -354,6 +450,15 @@ def largest_batch(card: str, shape: Decoder, seq_len: int, is_fused: bool) -> in
 
 
 batches = {card: {name: largest_batch(card, *plan) for name, plan in PLANS.items()} for card in CARDS}
+one = predict_step(GPT2_SMALL, 1_024, 1)  # solved for b: an H100, GPT-2 small with fused attention
+fit_bytes = {
+    "card": int(GPUS["H100 SXM"].memory_bytes),
+    "state": one["weights_bytes"] + one["optimizer_bytes"],
+    "activations": one["activations_bytes"],
+    "logit_gradients": one["logit_gradients_bytes"],
+}
+fit_sequences = (fit_bytes["card"] - fit_bytes["state"]) / (fit_bytes["activations"] + fit_bytes["logit_gradients"])
+assert int(fit_sequences) == batches["h100"]["gpt2_fused"]
 # --8<-- [end:fits]
 
 

@@ -29,6 +29,8 @@ LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
 
 ANSWERS: dict[str, float] = {
     "activations.crossing_len.gpt2": (32 * 768 + 16) / (2 * 12),
+    "activations.tiny_bytes": 4 * (2 * 4 + 2 * 4 + 2),
+    "activations.tiny_total_bytes.counted": 3 * 4 * (4 * 4 + 4 * 4 + 4) + 4 * (2 * 4 + 2 * 4 + 2),
     "activations.more_gelu_share": 3 * 2 * 3072 / (32 * 768 + 4 * 12 + 16),
     "compute_for_memory.reported_mfu_share": 0.52 * 3 / 4,
     "counting_flops.scores_flops": 2 * 8 * 12 * 1024**2 * 64,

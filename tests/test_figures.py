@@ -392,6 +392,53 @@ def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
     assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
 
 
+def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> None:
+    parts = ("norms", "qkv_input", "qkv", "scores", "out_input", "mlp_input", "mlp")
+    gpt2 = {part: 2 * 10**power for power, part in enumerate(parts)}
+    llama = {part: 3 * size for part, size in gpt2.items()}
+    groups = {"norms": ["norms"], "attention": ["qkv_input", "qkv", "out_input"], "mlp": ["mlp_input", "mlp"]}
+    made = {"token_bytes": {"gpt2": gpt2, "llama": llama}, "PARTS": groups | {"scores": ["scores"]}}
+    made["token_total_bytes"] = {"gpt2": 123, "llama": 456}
+    drawn = activations.layer(Values({f"activations.{name}": value for name, value in made.items()}), Words())
+    chart, rows = Chart(drawn), dict[float, list[tuple[float, str]]]()
+    for text in chart.root.iter("text"):
+        rows.setdefault(float(text.attrib["y"]), []).append((float(text.attrib["x"]), _word(text)))
+    lines = [[word for _, word in sorted(rows[y])] for y in sorted(rows)]
+    assert lines == [
+        ["kept"],
+        ["gpt2", "llama"],
+        ["input", "T × d", "1", "3"],  # half of both norms, and so below
+        ["norm"],
+        ["normed", "T × d", "20", "60"],
+        ["to_qkv"],
+        ["qkv", "T × (H+2G)Q", "200", "600"],
+        ["fused", "2,000", "6,000"],
+        ["heads", "T × HQ", "20,000", "60,000"],
+        ["to_out"],
+        ["attended", "T × d", "0", "0"],
+        ["add"],
+        ["between", "T × d", "1", "3"],
+        ["norm"],
+        ["normed", "T × d", "200,000", "600,000"],
+        ["to_mlp"],
+        ["inside", "T × f", "1,000,000", "3,000,000"],
+        ["activate"],
+        ["activated", "T × f", "1,000,000", "3,000,000"],
+        ["from_mlp"],
+        ["changed", "T × d", "0", "0"],
+        ["add"],
+        ["output", "T × d"],
+        ["together", "123", "456"],
+    ]
+    ends = {model: chart.place(model)[0] for model in ("gpt2", "llama")}
+    assert all(row[-2][0] == ends["gpt2"] and row[-1][0] == ends["llama"] for row in rows.values() if len(row) == 4)
+    for colour, words in enumerate(
+        (["input", "between"], ["normed", "qkv", "heads"], ["normed", "inside", "activated"])
+    ):
+        middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
+        assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+
+
 def test_a_threshold_lies_where_its_flops_do() -> None:
     made = {"compute_flops": {"small": 1e22, "gpt_4": 1e25}, "thresholds": {"eu": {"flops": 1e24}}}
     chart = Chart(two_questions.one_scale(Values({f"two_questions.{key}": made[key] for key in made}), Words()))
