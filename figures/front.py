@@ -14,8 +14,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 326, 92, 276
 TICKS = tuple(2**30 * size for size in (2, 8, 32, 128))
 LOW, HIGH = 2**30 * 1.4, 2**30 * 700
 SERIES = {  # what is drawn, from behind to the front: the snippet, and the ratio
-    "theirs": ("plan_theirs", "planned_ratio"),
-    "composed": ("plan_theirs", "composed_ratio"),
+    "theirs": ("plan_transformers", "planned_ratio"),
+    "composed": ("plan_transformers", "composed_ratio"),
     "check": ("plan_check", "planned_ratio"),
 }
 

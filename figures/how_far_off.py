@@ -20,7 +20,7 @@ PUBLISHED = {  # by kind: the part of a value's name, and its format
 
 def ratios(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Planned over counted of each step, a row for our modules and one for each of transformers' models."""
-    ours, theirs = values["plan_check.step_cases"] or [], values["plan_theirs.step_cases"] or []
+    ours, theirs = values["plan_check.step_cases"] or [], values["plan_transformers.step_cases"] or []
     rows = {"ours": ours} | {model: [case for case in theirs if case["model"] == model] for model in MODELS}
     axes = Axes(Scale(labels["axis"], ticks=(0.75, 0.8, 0.85, 0.9, 0.95, 1)), Names([labels[name] for name in rows]))
     for colour, ratio in enumerate(("planned_ratio", "composed_ratio")):
@@ -64,7 +64,9 @@ def ours(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]
 def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """All steps of transformers' modules."""
     head = [labels[key] for key in ("model", "step", "accumulation", "counted", "ratio", "composed")]
-    return _steps("plan_theirs", values["plan_theirs.step_cases"] or [], ["planned_ratio", "composed_ratio"], head)
+    return _steps(
+        "plan_transformers", values["plan_transformers.step_cases"] or [], ["planned_ratio", "composed_ratio"], head
+    )
 
 
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger.device import describe_device, describe_peak, describe_software
+from ledger.process_tree import run_and_end_all
 from ledger.snippet import LIBRARY, Snippet, find_root
-from ledger.tree import run_and_end_all
 from ledger.units import Plain, unit_of
 
 MAX_VALUE_BYTES = 64 * 1024  # of one value as JSON; what is larger belongs on no page

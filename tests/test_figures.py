@@ -499,7 +499,7 @@ def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> No
         {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
         {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
     ]
-    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_theirs.step_cases": theirs}
+    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_transformers.step_cases": theirs}
     chart = Chart(how_far_off.ratios(Values(made), Words()))
     for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
         dots = chart.dots(chart.colours[ratio])

@@ -31,7 +31,7 @@ def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> No
 
     values = {
         "plan_check.step_cases": [case(2, planned_ratio=1.0), case(128, planned_ratio=0.9)],
-        "plan_theirs.step_cases": [case(8, planned_ratio=0.7, composed_ratio=0.8)],
+        "plan_transformers.step_cases": [case(8, planned_ratio=0.7, composed_ratio=0.8)],
     }
     labels = {"language": "en", "ratio": "ratio", "counted": "counted"}
     labels |= {"check": "ours", "theirs": "theirs", "composed": "composed"}
@@ -60,7 +60,7 @@ def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> No
 def test_its_figure_has_room_for_any_ratio() -> None:
     for ratio in (0.24, 1.93):
         case = {"counted_bytes": 2**33, "planned_ratio": ratio, "composed_ratio": 1.0}
-        values = {"plan_check.step_cases": [], "plan_theirs.step_cases": [case]}
+        values = {"plan_check.step_cases": [], "plan_transformers.step_cases": [case]}
         labels = dict.fromkeys(("ratio", "counted", "check", "theirs", "composed"), "") | {"language": "en"}
         circles = ElementTree.fromstring(front.planned(values, labels)).iter(f"{SVG}circle")
         assert sum(front.TOP <= float(one.attrib["cy"]) <= front.BOTTOM for one in circles) == 2
