@@ -12,7 +12,7 @@ import pytest
 from ledger.site.chapter import Chapter
 from ledger.site.check import configured_device
 from ledger.site.quote import QuoteError, Values, open_source
-from tests.test_series import BOOK
+from tests.tables import BOOK
 
 FILE = Path(__file__).with_name("claims.toml")
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)

@@ -11,7 +11,7 @@ import pytest
 
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
-from tests.test_series import BOOK
+from tests.tables import BOOK
 
 H100, A100 = 989.4e12, 312e12  # FLOP/s in bf16
 

@@ -39,6 +39,8 @@ FORMULAS_WITHOUT_A_ROW = {
     "roofline.md#work": (1, DEFINES),
     "storage-and-strides.md#contiguity": (1, DEFINES),
     "training-loop.md#data": (1, DEFINES),
+    "activations.md#fits": (1, PART),
+    "activations.md#logits": (1, PART),
     "counting-flops.md#count-or-speed": (1, PART),
     "gpt2-parameters.md#block": (1, PART),
     "models-and-initialization.md#count": (1, PART),

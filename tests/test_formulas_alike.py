@@ -8,7 +8,8 @@ from figures.formulas import GROUPS, Formula
 from ledger.site.check import configured_device
 from ledger.site.quote import Quote, Values, open_source
 from ledger.units import unit_of_path
-from tests.test_series import BOOK, alike
+from tests.tables import BOOK
+from tests.test_series import alike
 
 FORMULAS = [formula for group in GROUPS.values() for formula in group if formula.measured]
 DEVICE = configured_device(BOOK)

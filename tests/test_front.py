@@ -18,7 +18,7 @@ from figures import front
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from planner.answer import answer
-from tests.test_series import BOOK
+from tests.tables import BOOK
 
 SVG = "{http://www.w3.org/2000/svg}"
 LANGUAGES = ["", "zh/"]
