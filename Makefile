@@ -20,7 +20,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SLOW ?= 0
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4
 # What `make quick` runs beside the code of the pages that git says have changed
-QUICK := arithmetic check choice figures formulas glossary katex languages numbers plan tables texts units waiting
+QUICK := arithmetic check choice figures formulas glossary katex languages numbers plan series tables texts units waiting
 PAGES = $(shell git diff --name-only --diff-filter=d HEAD -- 'docs/en/*.md'; git ls-files -o --exclude-standard -- 'docs/en/*.md')
 export LOCAL SITE_URL SLOW
 export NO_MKDOCS_2_WARNING := 1

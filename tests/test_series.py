@@ -408,7 +408,7 @@ def test_of_two_rows_or_columns_neither_holds_the_others_values(table: str) -> N
         if all(pair.words) and pair.words[0] != pair.words[1] and pair.names[0] != pair.names[1]
         if pair.gain(table) <= 0
     ]
-    assert confused == []
+    assert confused == [], f"headers that are not the words of their values get a line in MEANS, above, under {table!r}"
     places = [[quoted(cell, values)[1] for cell in row] for row in call(table, values)[1:]]
     lines = (places, list(zip(*places, strict=True)))
     assert any(all(len(set().union(*line)) <= 1 for line in each) for each in lines), (
