@@ -87,7 +87,7 @@ class Measurement:
         seen = self._times()
         failed = self.run()
         self.force = False
-        self._todo(failed, {})  # reads every snippet, so that the first edit need not
+        self._todo(failed, failed)  # reads every snippet, so that the first edit need not; what it tells is told
         while True:
             time.sleep(0.2)
             try:
