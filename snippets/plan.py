@@ -28,7 +28,7 @@ rungs = {rung["try"]: rung["fits"] for rung in whole.ladder}
 h200_first_that_fits = next(name for name, fits in rungs.items() if fits)
 print(f"{h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
 H200_REPORTED_BYTES = int(139.81 * 2**30)  # by PyTorch, in vLLM's issue 34553
-REPORTED = {"gpu_memory": f"{H200_REPORTED_BYTES}", "gpu_peak": "989.4T"}
+REPORTED = {"gpu_memory": "139.81GiB", "gpu_peak": "989.4T"}
 roomier = ask(**LLAMA, **REPORTED, checkpointing="full")
 h200_spare_bytes = H200_REPORTED_BYTES - h200_needs_bytes
 print(f"by what PyTorch reports, {h200_spare_bytes / 2**30:.1f} GiB are left")
