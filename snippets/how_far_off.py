@@ -311,6 +311,7 @@ assert 16 < spared_bytes_a_parameter < 18
 # --8<-- [start:exercise_3]
 EAGER: dict[str, Any] = {"model": "llama-3-8b", "gpu": H100, "recipe": "bf16", "attention": "eager", "context": 4096}
 fused_bytes, composed_bytes = (peak(**EAGER, layers=layers) for layers in ("fused", "composed"))
+fused_to_composed_share = fused_bytes / composed_bytes
 softmax_bytes = 4 * 32 * 4096**2 * 32  # float32, H heads, T × T, L layers
 norms_bytes = 4 * 4096 * 4096 * (2 * 32 + 1)  # float32, T tokens, d features, norms
 print(
