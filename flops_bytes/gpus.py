@@ -144,7 +144,7 @@ class Link(NamedTuple):
 
 
 # Half of what each card's sheet (SHEETS) says of both directions: NVLink 300, 600, 900 and 1,800 GB/s, PCIe 32, 64 and
-# 128 GB/s; MI300X: seven links of 128. H800, 400 for 900: DeepSeek-AI, arXiv 2505.09343, section 4.1. A800, 400 for 600,
+# 128 GB/s; MI300X: seven links of 128. H800, 400 for 900: DeepSeek-AI, arXiv 2505.09343, 4.1. A800, 400 for 600,
 # as its workstation card: https://www.nvidia.com/en-us/design-visualization/a800/. H20, 900: Ant Group, as above.
 # B300: https://www.nvidia.com/en-us/data-center/hgx/
 LINKS = {
