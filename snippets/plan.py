@@ -50,6 +50,7 @@ eight_needs_bytes = {
     "full": again.memory_bytes["total"],
 }
 eight_has_bytes = int(kept.gpu_bytes)
+allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
 work = again.flops_a_token["all"]
 recomputing_costs_share = work["again"] / (work["device"] - work["again"])

@@ -1,4 +1,4 @@
-"""The planner's page names what its answers rest on: capacities as its sources have them, the messages that it reads."""
+"""The planner's page names what its answers rest on: capacities as sources have them, the messages that it reads."""
 
 from __future__ import annotations
 
