@@ -69,6 +69,16 @@ def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
+def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Published runs as bars: the hours that they took, over those that the estimate books, which is the line."""
+    took = values["two_questions.took_ratio"] or {}
+    names = _in_order(took, labels)
+    axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in names]), height=28 * max(len(names), 1))
+    axes.barh(range(len(names)), [took[name] for name in names], 0, height=0.6)
+    axes.axvline(1, colour="ink", label=labels["booked"])
+    return str(axes)
+
+
 def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What fills a GPU: by the napkin, by the planner, and in a step whose peak was published."""
     found = values["two_questions.room_bytes"] or {}
