@@ -75,6 +75,8 @@ def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     names = _in_order(took, labels)
     axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in names]), height=28 * max(len(names), 1))
     axes.barh(range(len(names)), [took[name] for name in names], 0, height=0.6)
+    for row, name in enumerate(names):
+        axes.annotate(f"{took[name]:.2f}", took[name], row)
     axes.axvline(1, colour="ink", label=labels["booked"])
     return str(axes)
 

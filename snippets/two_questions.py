@@ -125,18 +125,20 @@ published = {  # all rows of three tables
     "llama_3_1_70b": Run(H100_NAME, 70e9, 15e12, 7.0e6),
     "llama_3_1_405b": Run(H100_NAME, 405e9, 15.6e12, 30.84e6),  # tokens: arXiv 2407.21783
 }
-published_days = published["llama_3_70b"].gpu_hours / 24 / NUM_GPUS
-published_to_booked_ratio = published_days / days
-# --8<-- [end:published]
 
 
-# --8<-- [start:booked]
 def hours_to_book(run: Run) -> float:
     """GPU-hours of 6ND at the MFU to book by."""
     return 6 * run.parameters * run.tokens / (peak(run.gpu) * MFU) / 3600
 
 
 booked_hours = {name: hours_to_book(run) for name, run in published.items()}
+published_days = published["llama_3_70b"].gpu_hours / 24 / NUM_GPUS
+published_to_booked_ratio = published_days / days
+# --8<-- [end:published]
+
+
+# --8<-- [start:booked]
 took_ratio = {name: run.gpu_hours / booked_hours[name] for name, run in published.items()}
 hours_share = {name: MFU / ratio for name, ratio in took_ratio.items()}  # 6ND over the peak
 num_runs = len(took_ratio)

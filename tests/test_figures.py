@@ -451,11 +451,12 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
 def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
     made = {"two_questions.took_ratio": {"first": 0.5, "other": 2.0}}
     chart = Chart(two_questions.booked(Values(made), {"axis": "axis", "booked": "booked", "other": "o", "first": "f"}))
-    zero, unit = chart.place("0")[0], chart.place("1")[0] - chart.place("0")[0]
+    zero, unit = chart.place("0.0")[0], chart.place("1.0")[0] - chart.place("0.0")[0]
     ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
     assert ends == pytest.approx([2.0, 0.5], abs=0.02), "in the order of the page's labels"
     ((foot, top),) = chart.lines(chart.colours["booked"])
     assert foot[0] == top[0] == pytest.approx(zero + unit, abs=0.1)
+    assert chart.place("2.00")[1] < chart.place("0.50")[1], "each bar's number stands at its end"
 
 
 def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
