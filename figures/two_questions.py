@@ -73,10 +73,9 @@ def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Published runs as bars: the hours that they took, over those that the estimate books, which is the line."""
     took = values["two_questions.took_ratio"] or {}
     names = _in_order(took, labels)
-    axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in names]), height=28 * max(len(names), 1))
+    rows = Names([f"{labels[name]}\u2003{took[name]:.2f}" for name in names])
+    axes = Axes(Scale(labels["axis"]), rows, height=28 * max(len(names), 1))
     axes.barh(range(len(names)), [took[name] for name in names], 0, height=0.6)
-    for row, name in enumerate(names):
-        axes.annotate(f"{took[name]:.2f}", took[name], row)
     axes.axvline(1, colour="ink", label=labels["booked"])
     return str(axes)
 

@@ -456,7 +456,7 @@ def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
     assert ends == pytest.approx([2.0, 0.5], abs=0.02), "in the order of the page's labels"
     ((foot, top),) = chart.lines(chart.colours["booked"])
     assert foot[0] == top[0] == pytest.approx(zero + unit, abs=0.1)
-    assert chart.place("2.00")[1] < chart.place("0.50")[1], "each bar's number stands at its end"
+    assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
 
 
 def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
