@@ -189,15 +189,16 @@ for name, share in implied_share.items():
 LONG_TOKENS, LONG_CONTEXT = 800e9, 131_072  # arXiv 2407.21783, section 3.4.2
 
 
+def flops_a_token(name: str, context: int) -> float:
+    """FLOPs of the model, with attention over all pairs of tokens."""
+    asked = {"model": PLANNED_AS[name], "gpu": H100_NAME, "context": context}
+    return float(ask(**asked).flops_a_token["all"]["model"])
+
+
 def with_long_contexts(name: str) -> float:
-    """The implied MFU if all tokens of the stages beyond 8,192 had the longest context."""
-    sized = {"model": PLANNED_AS[name], "gpu": H100_NAME}
-    short, long = (
-        ask(context=context, **sized).flops_a_token["all"]["model"]
-        for context in (SEQ_LEN, LONG_CONTEXT)
-    )
-    long_share = LONG_TOKENS / published[name].tokens
-    return implied_share[name] * (1 + long_share * (long / short - 1))
+    """The implied MFU if all tokens beyond a context of 8,192 had the longest one."""
+    ratio = flops_a_token(name, LONG_CONTEXT) / flops_a_token(name, SEQ_LEN)
+    return implied_share[name] * (1 + LONG_TOKENS / published[name].tokens * (ratio - 1))
 
 
 long_context_share = {name: with_long_contexts(name) for name in PLANNED_AS if "3_1" in name}
