@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Colour, Log, Names, Scale
-from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
-PARTS = ("weights", "gradients", "master", "moments")
 GB = 10**9  # what a card is sold by
 ROOM = ("napkin", "planner", "step")
 ROOM_PARTS = {  # what the figure shows, and the planner's lines in it
@@ -29,29 +26,6 @@ ROOM_COLOURS: tuple[Colour, ...] = (0, 1, 3, 2, 4, 5, "muted")
 def _in_order(found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> list[str]:
     """The names among a value's keys in the order of the page's labels: a record keeps its keys sorted."""
     return [name for name in labels if name in (found or {})]
-
-
-def bytes_per_parameter(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Each recipe as a bar of its bytes, part by part, on one scale."""
-    recipes = values["two_questions.recipes"] or {}
-    totals = values["two_questions.state_bytes"] or {}
-    row, top = 62, 34
-    drawing = Drawing(WIDTH, top + row * max(len(recipes), 1))
-    for colour, part in enumerate(PARTS):
-        drawing.rect(colour * 160, 2, 14, 14, f"fill-{colour}")
-        drawing.text(colour * 160 + 20, 14, labels[part])
-    scale = WIDTH / max(totals.values(), default=1)
-    for index, name in enumerate(_in_order(recipes, labels)):
-        recipe, y, x = recipes[name], top + index * row, 0.0
-        drawing.text(0, y + 14, labels[name])
-        drawing.text(WIDTH, y + 14, str(totals[name]), anchor="end")
-        for colour, part in enumerate(PARTS):
-            width = recipe[part] * scale
-            if width:
-                drawing.rect(x, y + 20, width - 1, 16, f"fill-{colour}")
-                drawing.text(x + width / 2, y + 51, str(recipe[part]), "muted", anchor="middle")
-            x += width
-    return str(drawing)
 
 
 def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -81,7 +55,7 @@ def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What fills a GPU: by the napkin, by the planner, and in a step whose peak was published."""
+    """What fills a GPU: by 16 bytes a parameter, by the planner, and in a step whose peak was published."""
     found = values["two_questions.room_bytes"] or {}
     rows = [name for name in ROOM if name in found]
     axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in rows]), height=56 * max(len(rows), 1))

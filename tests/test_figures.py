@@ -469,7 +469,7 @@ def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() 
         for part in ("weights", "moments", "logits")
     }
     for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
-        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the napkin's row first
+        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the estimate's row first
     assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
     (dot,) = chart.dots("ink")
     assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
