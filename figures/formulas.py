@@ -84,7 +84,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gradients.md#six-n-d", "gradients:six_n_d",
             "six_n_d_flops", "transformer_flops"),
         Formula("gpt3", r"6ND",
-            "two-questions.md#on-one-scale", "two_questions:on_one_scale",
+            "two-questions.md#which-binds", "two_questions:on_one_scale",
             "gpt_3_flops", "compute_flops.gpt_3"),
     ),
     "time": (

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Colour, Log, Names, Scale
-from figures.svg import Drawing
 from ledger.units import format_value
 
-WIDTH = 640
-PARTS = ("weights", "gradients", "master", "moments")
 GB = 10**9  # what a card is sold by
 ROOM = ("napkin", "planner", "step")
 ROOM_PARTS = {  # what the figure shows, and the planner's lines in it
@@ -31,29 +28,6 @@ def _in_order(found: Mapping[str, Any] | None, labels: Mapping[str, str]) -> lis
     return [name for name in labels if name in (found or {})]
 
 
-def bytes_per_parameter(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Each recipe as a bar of its bytes, part by part, on one scale."""
-    recipes = values["two_questions.recipes"] or {}
-    totals = values["two_questions.state_bytes"] or {}
-    row, top = 62, 34
-    drawing = Drawing(WIDTH, top + row * max(len(recipes), 1))
-    for colour, part in enumerate(PARTS):
-        drawing.rect(colour * 160, 2, 14, 14, f"fill-{colour}")
-        drawing.text(colour * 160 + 20, 14, labels[part])
-    scale = WIDTH / max(totals.values(), default=1)
-    for index, name in enumerate(_in_order(recipes, labels)):
-        recipe, y, x = recipes[name], top + index * row, 0.0
-        drawing.text(0, y + 14, labels[name])
-        drawing.text(WIDTH, y + 14, str(totals[name]), anchor="end")
-        for colour, part in enumerate(PARTS):
-            width = recipe[part] * scale
-            if width:
-                drawing.rect(x, y + 20, width - 1, 16, f"fill-{colour}")
-                drawing.text(x + width / 2, y + 51, str(recipe[part]), "muted", anchor="middle")
-            x += width
-    return str(drawing)
-
-
 def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Training runs as bars on a logarithmic axis of FLOPs, and the thresholds as lines across them."""
     runs = sorted((values["two_questions.compute_flops"] or {}).items(), key=lambda run: run[1])
@@ -69,8 +43,19 @@ def one_scale(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
+def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Published runs as bars: the hours that they took, over those that the estimate books, which is the line."""
+    took = values["two_questions.took_ratio"] or {}
+    names = _in_order(took, labels)
+    rows = Names([f"{labels[name]}\u2003{took[name]:.2f}" for name in names])
+    axes = Axes(Scale(labels["axis"]), rows, height=28 * max(len(names), 1))
+    axes.barh(range(len(names)), [took[name] for name in names], 0, height=0.6)
+    axes.axvline(1, colour="ink", label=labels["booked"])
+    return str(axes)
+
+
 def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What fills a GPU: by the napkin, by the planner, and in a step whose peak was published."""
+    """What fills a GPU: by 16 bytes a parameter, by the planner, and in a step whose peak was published."""
     found = values["two_questions.room_bytes"] or {}
     rows = [name for name in ROOM if name in found]
     axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in rows]), height=56 * max(len(rows), 1))

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""How many days a training run takes, how large a model fits: napkins, beside the planner and published runs."""
+"""How many days a training run takes, how large a model fits: estimates, beside the planner and published runs."""
 
 # --8<-- [start:setup]
 import math
@@ -33,11 +33,12 @@ def ask(**options: Any) -> SimpleNamespace:
 # --8<-- [start:how_long]
 PARAMETERS = 70e9  # N
 TOKENS = 15e12  # D
-NUM_GPUS = 1024  # n
-MFU = 0.5  # the one guess among these
+NUM_GPUS = 1024  # R
+MFU = 0.3  # the one assumption among these
 
-run_flops = six_n_d_flops(PARAMETERS, TOKENS)
-days = training_seconds(run_flops, NUM_GPUS, H100_PEAK, MFU) / SECONDS_PER_DAY
+run_flops = 6 * PARAMETERS * TOKENS  # C
+flops_per_day = NUM_GPUS * H100_PEAK * MFU * SECONDS_PER_DAY
+days = run_flops / flops_per_day
 napkin_gpu_hours = days * 24 * NUM_GPUS
 print(f"{run_flops:.2e} FLOPs: {days:.1f} days")
 # --8<-- [end:how_long]
@@ -80,7 +81,7 @@ planner = ask(
 )
 planned_days = planner.days
 planned_to_napkin_ratio = planned_days / days
-print(f"{planned_days:.1f} days, {planned_to_napkin_ratio:.3f} times the napkin's")
+print(f"{planned_days:.1f} days, {planned_to_napkin_ratio:.3f} times 6ND's")
 # --8<-- [end:attention]
 
 
@@ -104,41 +105,106 @@ assert planned_days > days + 2 * 7  # "144 days" is off by weeks
 
 # --8<-- [start:published]
 class Run(NamedTuple):
-    """A training run on H100s, as its makers report it."""
+    """A training run, as its makers report it."""
 
-    model: str  # as the planner calls it
+    gpu: str  # a row of gpus.GPUS
     parameters: float
     tokens: float
     gpu_hours: float
 
 
-published = {
-    "llama_3_70b": Run("llama-3-70b", 70e9, 15e12, 6.4e6),  # tokens: "15T+"
-    "llama_3_1_70b": Run("llama-3-70b", 70e9, 15e12, 7.0e6),  # tokens: "15T+"
-    "llama_3_1_405b": Run("llama-3.1-405b", 405e9, 15.6e12, 30.84e6),
+A100_NAME, H100_NAME = "A100 80GB SXM", "H100 SXM"
+published = {  # all rows of three tables
+    "llama_2_7b": Run(A100_NAME, 7e9, 2e12, 184_320),  # arXiv 2307.09288, table 2
+    "llama_2_13b": Run(A100_NAME, 13e9, 2e12, 368_640),
+    "llama_2_34b": Run(A100_NAME, 34e9, 2e12, 1_038_336),
+    "llama_2_70b": Run(A100_NAME, 70e9, 2e12, 1_720_320),
+    "llama_3_8b": Run(H100_NAME, 8e9, 15e12, 1.3e6),  # model card; tokens: "15T+"
+    "llama_3_70b": Run(H100_NAME, 70e9, 15e12, 6.4e6),
+    "llama_3_1_8b": Run(H100_NAME, 8e9, 15e12, 1.46e6),  # model card; tokens: "15T+"
+    "llama_3_1_70b": Run(H100_NAME, 70e9, 15e12, 7.0e6),
+    "llama_3_1_405b": Run(H100_NAME, 405e9, 15.6e12, 30.84e6),  # tokens: arXiv 2407.21783
 }
+
+
+def hours_to_book(run: Run) -> float:
+    """GPU-hours of 6ND at the MFU to book by."""
+    return 6 * run.parameters * run.tokens / (peak(run.gpu) * MFU) / 3600
+
+
+booked_hours = {name: hours_to_book(run) for name, run in published.items()}
+published_days = published["llama_3_70b"].gpu_hours / 24 / NUM_GPUS
+published_to_booked_ratio = published_days / days
 # --8<-- [end:published]
 
 
+# --8<-- [start:booked]
+took_ratio = {name: run.gpu_hours / booked_hours[name] for name, run in published.items()}
+hours_share = {name: MFU / ratio for name, ratio in took_ratio.items()}  # 6ND over the peak
+num_runs = len(took_ratio)
+
+IN_BUDGET = 1.2  # times the booked hours
+in_budget = [name for name, ratio in took_ratio.items() if ratio < IN_BUDGET]
+num_in_budget = len(in_budget)
+least_took_ratio = min(took_ratio.values())
+most_in_budget_ratio = max(took_ratio[name] for name in in_budget)
+worst_run = max(took_ratio, key=took_ratio.__getitem__)
+for name, ratio in took_ratio.items():
+    print(f"{name:15} took {ratio:.2f} × the booked hours: {hours_share[name]:.1%}")
+assert worst_run == "llama_3_1_8b"
+assert set(published) - set(in_budget) == {"llama_3_8b", "llama_3_1_8b"}
+# --8<-- [end:booked]
+
+
 # --8<-- [start:reality_check]
-def estimates(run: Run) -> tuple[float, float]:
-    """GPU-hours of an H100 at the guessed MFU: the napkin's and the planner's."""
-    flops = six_n_d_flops(run.parameters, run.tokens)
-    asked = {"gpu": "H100 SXM", "context": SEQ_LEN, "tokens": run.tokens, "mfu": MFU}
-    planned = ask(model=run.model, **asked).gpu_hours
-    return training_seconds(flops, 1, H100_PEAK, MFU) / 3600, planned
+PLANNED_AS = {  # the planner's names
+    "llama_3_8b": "llama-3-8b",
+    "llama_3_70b": "llama-3-70b",
+    "llama_3_1_8b": "llama-3-8b",
+    "llama_3_1_70b": "llama-3-70b",
+    "llama_3_1_405b": "llama-3.1-405b",
+}
 
 
-estimated_hours = {name: estimates(run) for name, run in published.items()}
+def estimates(name: str) -> tuple[float, float]:
+    """GPU-hours of an H100 at the MFU to book by: of 6ND, and with attention."""
+    run = published[name]
+    asked = {"gpu": run.gpu, "context": SEQ_LEN, "tokens": run.tokens, "mfu": MFU}
+    return booked_hours[name], ask(model=PLANNED_AS[name], **asked).gpu_hours
+
+
+estimated_hours = {name: estimates(name) for name in PLANNED_AS}
 reported_over = {
-    name: [run.gpu_hours / hours for hours in estimated_hours[name]]
-    for name, run in published.items()  # reported hours over estimated ones
+    name: [published[name].gpu_hours / hours for hours in estimated_hours[name]]
+    for name in PLANNED_AS  # reported hours over estimated ones
 }
 implied_share = {name: MFU / planned for name, (_, planned) in reported_over.items()}
-step_share = implied_share["llama_3_1_405b"] / 0.9  # if a tenth were no steps
+step_share = implied_share["llama_3_1_405b"] / 0.9  # if a tenth of the hours were no steps
 for name, share in implied_share.items():
     print(f"{name:15} {reported_over[name][1]:.2f} × planned: MFU {share:.1%}")
 # --8<-- [end:reality_check]
+
+
+# --8<-- [start:long_contexts]
+LONG_TOKENS, LONG_CONTEXT = 800e9, 131_072  # arXiv 2407.21783, section 3.4.2
+
+
+def flops_a_token(name: str, context: int) -> float:
+    """FLOPs of the model, with attention over all pairs of tokens."""
+    asked = {"model": PLANNED_AS[name], "gpu": H100_NAME, "context": context}
+    return float(ask(**asked).flops_a_token["all"]["model"])
+
+
+def with_long_contexts(name: str) -> float:
+    """The implied MFU if all tokens beyond a context of 8,192 had the longest one."""
+    ratio = flops_a_token(name, LONG_CONTEXT) / flops_a_token(name, SEQ_LEN)
+    return implied_share[name] * (1 + LONG_TOKENS / published[name].tokens * (ratio - 1))
+
+
+long_context_share = {name: with_long_contexts(name) for name in PLANNED_AS if "3_1" in name}
+for name, share in long_context_share.items():
+    print(f"{name:15} at most {share:.1%}")
+# --8<-- [end:long_contexts]
 
 
 # --8<-- [start:how_big]
@@ -146,7 +212,8 @@ MACHINE_GPUS = 8
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 4 + 4  # bytes a parameter in fp32
 
 naive_bytes = WEIGHT + GRADIENT + MOMENTS
-replicated_parameters = H100.memory_bytes / naive_bytes  # the same on each GPU
+card_bytes = H100.memory_bytes  # by the datasheet
+replicated_parameters = card_bytes / naive_bytes  # the same on each GPU
 sharded_parameters = MACHINE_GPUS * replicated_parameters  # each GPU holds a part
 print(f"{sharded_parameters / 1e9:g}B sharded, {replicated_parameters / 1e9:g}B not")
 # --8<-- [end:how_big]
@@ -192,19 +259,23 @@ recipes = {
     "bf16": Recipe(2, 2, 0, 4),  # what torch.optim.AdamW makes of bf16 parameters
 }
 state_bytes = {name: sum(recipe) for name, recipe in recipes.items()}
+card_h200_bytes = GPUS["H200 SXM"].memory_bytes
 largest_parameters = {
     name: {gpu: MACHINE_GPUS * GPUS[gpu].memory_bytes / size for gpu in TABLE_GPUS}
     for name, size in state_bytes.items()
 }
-assert state_bytes["bf16_master"] == state_bytes["fp32"]  # faster, not smaller
+assert state_bytes["bf16_master"] == state_bytes["fp32"]
 assert state_bytes["bf16"] == counted_bytes["bfloat16"] // 1024**2
 # --8<-- [end:recipes]
 
 
 # --8<-- [start:fits]
+SHEET = {"gpu_memory": H100.memory_bytes, "gpu_peak": H100_PEAK}  # of the datasheet
+
+
 def on_eight(**asked: Any) -> SimpleNamespace:
-    """The planner's answer for eight H100s, all sharded, layers checkpointed."""
-    machine = {"gpu": "H100 SXM", "gpus": MACHINE_GPUS, "zero": 3}
+    """The planner's answer for eight H100s: all sharded, layers computed again."""
+    machine = {**SHEET, "gpus": MACHINE_GPUS, "zero": 3}
     return ask(checkpointing="full", **machine, **asked)
 
 
@@ -251,7 +322,7 @@ assert planned["gradients"] == 0  # at the peak none is there
 
 # --8<-- [start:which_binds]
 FORTNIGHT = 14  # days
-TOKENS_PER_PARAMETER = 20  # about compute-optimal (Hoffmann et al., 2022)
+TOKENS_PER_PARAMETER = 20  # about the best use of training FLOPs (Hoffmann et al., 2022)
 
 peak_fortnight_flops = MACHINE_GPUS * H100_PEAK * FORTNIGHT * SECONDS_PER_DAY
 fortnight_flops = MFU * peak_fortnight_flops
@@ -289,6 +360,7 @@ thresholds = {
 US_ORDER = Threshold(1e26, "2023-10-30", "2025-01-20")  # 14110, revoked by 14148
 eu_flops = thresholds["eu"].flops
 run_to_eu_share = run_flops / eu_flops
+run_with_attention_to_eu_share = run_to_eu_share * planned_to_napkin_ratio
 above_eu = [name for name, flops in compute_flops.items() if flops > eu_flops]
 assert above_eu == ["gpt_4", "llama_3_1_405b"]
 # --8<-- [end:on_one_scale]
@@ -329,7 +401,7 @@ planned_gpus = on_eight(model="llama-3-70b", context=SEQ_LEN).fewest_gpus
 assert weights_only_bytes == all_state_bytes / 4
 assert planned_gpus > napkin_gpus
 print(f"weights {weights_only_bytes / 1e9:g} GB of {all_state_bytes / 1e9:g} GB")
-print(f"{napkin_gpus} GPUs by the napkin, {planned_gpus} by the planner")
+print(f"{napkin_gpus} GPUs by 16 bytes, {planned_gpus} by the planner")
 # --8<-- [end:exercise_3]
 
 
@@ -339,3 +411,15 @@ doubling_seq_len = 1 / causal_a_token
 print(f"{doubling_seq_len:,.0f} tokens")
 assert math.isclose(doubling_seq_len, PARAMETERS / (80 * 64 * 128))  # N / LHQ
 # --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+LLAMA_65B_GPUS, LLAMA_65B_DAYS = 2048, 21  # A100s; arXiv 2302.13971, section 2.4
+llama_65b_flops = 6 * 65e9 * 1.4e12
+llama_65b_days = llama_65b_flops / (LLAMA_65B_GPUS * a100_peak * MFU) / SECONDS_PER_DAY
+llama_65b_took_ratio = LLAMA_65B_DAYS / llama_65b_days
+llama_65b_share = MFU / llama_65b_took_ratio
+print(f"{llama_65b_days:.0f} days booked, {llama_65b_took_ratio:.2f} × of them taken")
+print(f"{llama_65b_share:.0%} of the peak")
+assert llama_65b_took_ratio < IN_BUDGET
+# --8<-- [end:exercise_5]

@@ -124,11 +124,13 @@ ANSWERS: dict[str, float] = {
     / (2 * llama_matrices(2048, 16, 8 * 64, 8192, 128_256) + 4 * 8192 * 16 * 32 * 64),
     "two_questions.forward_flops": 2 * 4096 * 512 * 256,
     "two_questions.gpt_3_ratio": 6 * 175e9 * 300e9 / 3.14e23,
-    "two_questions.gpt_3_days": 6 * 175e9 * 300e9 / (1024 * A100 * 0.5) / 86_400,
+    "two_questions.gpt_3_days": 6 * 175e9 * 300e9 / (1024 * A100 * 0.3) / 86_400,
     "two_questions.all_state_bytes": 70e9 * 16,
     "two_questions.weights_only_bytes": 70e9 * 4,
     "two_questions.napkin_gpus": 70e9 * 16 / 80e9,
     "two_questions.doubling_seq_len": 70e9 / (80 * 64 * 128),
+    "two_questions.llama_65b_days": 6 * 65e9 * 1.4e12 / (2048 * A100 * 0.3) / 86_400,
+    "two_questions.llama_65b_share": 6 * 65e9 * 1.4e12 / (2048 * A100 * 21 * 86_400),
 }  # fmt: skip
 
 

@@ -448,6 +448,17 @@ def test_a_threshold_lies_where_its_flops_do() -> None:
     assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
 
 
+def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
+    made = {"two_questions.took_ratio": {"first": 0.5, "other": 2.0}}
+    chart = Chart(two_questions.booked(Values(made), {"axis": "axis", "booked": "booked", "other": "o", "first": "f"}))
+    zero, unit = chart.place("0.0")[0], chart.place("1.0")[0] - chart.place("0.0")[0]
+    ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
+    assert ends == pytest.approx([2.0, 0.5], abs=0.02), "in the order of the page's labels"
+    ((foot, top),) = chart.lines(chart.colours["booked"])
+    assert foot[0] == top[0] == pytest.approx(zero + unit, abs=0.1)
+    assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
+
+
 def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
     step = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
     made = {"room_bytes": {"step": step, "napkin": {"optimizer": 40e9, "weights": 20e9}}, "REPORTED_BYTES": 80e9}
@@ -458,7 +469,7 @@ def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() 
         for part in ("weights", "moments", "logits")
     }
     for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
-        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the napkin's row first
+        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the estimate's row first
     assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
     (dot,) = chart.dots("ink")
     assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
