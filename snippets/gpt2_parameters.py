@@ -171,8 +171,8 @@ for size, model in models.items():
     assert count_by_part(model) == part_parameters[size]
     print(f"{size:7}every part agrees")
 for shape in SHAPES.values():
-    d = shape.d_model
-    assert sum(count_block(d).values()) == 12 * d**2 + 13 * d
+    per_block = 12 * shape.d_model**2 + 13 * shape.d_model
+    assert sum(count_block(shape.d_model).values()) == per_block
     assert formula(shape) == sum(count_gpt2(shape).values())
 assert library_parameters == total_parameters
 none = ("Dropout", "NewGELUActivation")
