@@ -45,7 +45,7 @@ BLOCK = range(4, 15)  # the rows that are repeated
 
 def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """GPT-2 from its tokens to its logits, as wide as a phone: tensors are boxes, weights stand at the right."""
-    left, spine, right, end, pitch, top = 36, 56, 232, 336, 27, 42
+    left, spine, right, end, pitch, top = 30, 52, 240, 334, 27, 42
     drawing = Drawing(340, top + pitch * len(DRAWN))
     drawing.text(end, 16, labels["weights"], "muted", anchor="end")
     frame = top + pitch * BLOCK.start - 14
