@@ -109,7 +109,8 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             also=("attention_speed.predicted_forward_seconds", "mfu_limits.predicted_best_flop_per_second",
                   "mfu_limits.measured_to_predicted_ratio", "timing.predicted_seconds")),
         Formula("waves",
-            r"\frac{mp}{xy\,n_\text{SM}} \Big/ \Big\lceil \tfrac{1}{n_\text{SM}} \lceil m / x \rceil \lceil p / y \rceil \Big\rceil",
+            r"\frac{mp}{xy\,n_\text{SM}} \Big/ "
+            r"\Big\lceil \tfrac{1}{n_\text{SM}} \lceil m / x \rceil \lceil p / y \rceil \Big\rceil",
             "mfu.md#tiles", "mfu:shapes",
             "tilings.4352.filled_share", "measured_of_full_share.4352",
             also=("mfu_limits.predicted_drops", "mfu_limits.predicted_share", "mfu_limits.predicted_waves")),

@@ -249,8 +249,7 @@ for size, total in with_gpt1_vocabulary_parameters.items():
     print(f"{size:7}{total / 1e6:8.1f}M   the paper: {printed:,}M")
     assert round(total / 1e6) == printed != round(total_parameters[size] / 1e6)
 missing_rows = {  # of d numbers, from the exact count to the paper's
-    size: (total_parameters[size] - PAPER_MILLIONS[size] * 1e6) / shape.d_model
-    for size, shape in SHAPES.items()
+    size: (total_parameters[size] - PAPER_MILLIONS[size] * 1e6) / shape.d_model for size, shape in SHAPES.items()
 }
 rounding_rows = 0.5e6 / width  # of the small one, by the paper's rounding
 print("rows missing:", *(f"{rows:,.0f}" for rows in missing_rows.values()))
@@ -258,10 +257,7 @@ print("rows missing:", *(f"{rows:,.0f}" for rows in missing_rows.values()))
 
 def fits(vocabulary: int) -> bool:
     """Whether all four counts round to the paper's."""
-    return all(
-        round(formula(shape, vocabulary) / 1e6) == PAPER_MILLIONS[size]
-        for size, shape in SHAPES.items()
-    )
+    return all(round(formula(shape, vocabulary) / 1e6) == PAPER_MILLIONS[size] for size, shape in SHAPES.items())
 
 
 fitting_vocabularies = {
@@ -340,9 +336,7 @@ def llama_config(shape: LlamaShape) -> LlamaConfig:
 llama_library_parameters = counted(build(llama_config(LLAMA_3_8B)))
 print(f"{llama_library_parameters:,}")
 assert llama_library_parameters == llama_parameters
-llama_part_share = {
-    part: count / llama_parameters for part, count in llama_part_parameters.items()
-}
+llama_part_share = {part: count / llama_parameters for part, count in llama_part_parameters.items()}
 # --8<-- [end:llama_check]
 
 
