@@ -1,4 +1,4 @@
-"""Figure of the chapter on GPT-2's parameters."""
+"""Figures of the chapter on GPT-2's parameters."""
 
 from __future__ import annotations
 
@@ -18,6 +18,56 @@ PARTS = {  # as the page stacks them, with their colours
     "norms": "fill-4",
 }
 LEFT, BAR = 74.0, 26.0
+
+DRAWN = (  # from top to bottom: a tensor and its shape, or a step; the shape of the step's weights
+    ("tokens", "b × T", ""),
+    ("embed", "", "V × d"),
+    ("place", "", "T × d"),
+    ("stream", "b × T × d", ""),
+    ("times", "", ""),
+    ("norm", "", "2 × d"),
+    ("qkv", "", "d × 3d"),
+    ("attend", "", ""),
+    ("mix", "", "d × d"),
+    ("add", "", ""),
+    ("norm", "", "2 × d"),
+    ("up", "", "d × 4d"),
+    ("gelu", "", ""),
+    ("down", "", "4d × d"),
+    ("add", "", ""),
+    ("stream", "b × T × d", ""),
+    ("final", "", "2 × d"),
+    ("head", "", "tied"),
+    ("logits", "b × T × V", ""),
+)
+BLOCK = range(4, 15)  # the rows that are repeated
+
+
+def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """GPT-2 from its tokens to its logits, as wide as a phone: tensors are boxes, weights stand at the right."""
+    left, spine, right, end, pitch, top = 30, 52, 240, 334, 27, 42
+    drawing = Drawing(340, top + pitch * len(DRAWN))
+    drawing.text(end, 16, labels["weights"], "muted", anchor="end")
+    frame = top + pitch * BLOCK.start - 14
+    drawing.add("rect", "fill-0", x=4, y=frame, width=336, height=pitch * len(BLOCK), rx=6, fill_opacity=0.12)
+    split = 0.0  # the height at which the residual stream passes by
+    for row, (word, shape, weights) in enumerate(DRAWN):
+        y = top + pitch * row
+        if shape:
+            drawing.add("rect", "stroke-muted", x=left, y=y - 12, width=right - left, height=24, rx=4)
+            drawing.text(left + 8, y + 5, labels[word])
+            drawing.text(right - 8, y + 5, shape, "muted", anchor="end")
+        else:
+            drawing.line(spine, y - 15, spine, y + 15)
+            drawing.text(spine + 16, y + 5, labels[word], "muted" if word == "times" else "ink")
+        if word == "norm":
+            split = y - 12
+        if word == "add":
+            drawing.path(f"M{spine} {split} H16 V{y} H{spine}", "stroke-ink")
+            drawing.circle(spine, y, 4, "ink")
+        if weights:
+            drawing.text(end, y + 5, labels["tied"] if weights == "tied" else weights, anchor="end")
+    return str(drawing)
 
 
 def stack(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
     d_model: int  # d, the width
     num_layers: int  # L, the number of blocks
-    num_heads: int  # splits d, so no count depends on it
+    num_heads: int  # H; they split d, so no count depends on it
 
 
 VOCABULARY = 256 + 50_000 + 1  # V: bytes, merges, the end of a text
@@ -43,6 +43,19 @@ SHAPES = {
     "large": Shape(1_280, 36, 20),
     "xl": Shape(1_600, 48, 25),
 }
+
+
+def gpt2_config(shape: Shape, tied: bool = True) -> GPT2Config:
+    return GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=CONTEXT,
+        n_embd=shape.d_model,
+        n_layer=shape.num_layers,
+        n_head=shape.num_heads,
+        tie_word_embeddings=tied,
+    )
+
+
 # --8<-- [end:shapes]
 
 
@@ -62,8 +75,6 @@ block_parameters = count_block(SHAPES["small"].d_model)
 for part, count in block_parameters.items():
     print(f"{part:6}{count:11,}")
 print(f"block {sum(block_parameters.values()):11,}")
-for d, _, _ in SHAPES.values():
-    assert sum(count_block(d).values()) == 12 * d**2 + 13 * d
 # --8<-- [end:block]
 
 
@@ -84,6 +95,7 @@ def count_gpt2(shape: Shape) -> dict[str, int]:
 
 
 part_parameters = {size: count_gpt2(shape) for size, shape in SHAPES.items()}
+total_parameters = {size: sum(part_parameters[size].values()) for size in SHAPES}
 for part, count in part_parameters["small"].items():
     print(f"{part:11}{count:12,}")
 # --8<-- [end:model]
@@ -101,10 +113,8 @@ def formula(
     return vocabulary * d + context * d + blocks + 2 * d
 
 
-total_parameters = {size: sum(part_parameters[size].values()) for size in SHAPES}
 for size, shape in SHAPES.items():
-    print(f"{size:7}{total_parameters[size]:14,}")
-    assert total_parameters[size] == formula(shape)
+    print(f"{size:7}{formula(shape):14,}")
 # --8<-- [end:formula]
 
 
@@ -116,23 +126,25 @@ def build(config: GPT2Config | LlamaConfig) -> PreTrainedModel:
     return model
 
 
-def gpt2_config(shape: Shape, tied: bool = True) -> GPT2Config:
-    return GPT2Config(
-        vocab_size=VOCABULARY,
-        n_positions=CONTEXT,
-        n_embd=shape.d_model,
-        n_layer=shape.num_layers,
-        n_head=shape.num_heads,
-        tie_word_embeddings=tied,
-    )
-
-
 models = {size: build(gpt2_config(shape)) for size, shape in SHAPES.items()}
 library_parameters = {size: counted(models[size]) for size in SHAPES}
 for size, total in library_parameters.items():
-    print(f"{size:7}{total:14,}  {total == total_parameters[size]}")
-assert library_parameters == total_parameters
+    print(f"{size:7}{total:14,}  {total == formula(SHAPES[size])}")
 # --8<-- [end:transformers]
+
+
+# --8<-- [start:modules]
+def show(module: torch.nn.Module, name: str = "", depth: int = 0) -> None:
+    """A line for each module, with its parameters; of equal blocks the first."""
+    title = "  " * depth + f"{name} {type(module).__name__}".strip()
+    print(f"{title:34}{counted(module):12,}")
+    for name, part in module.named_children():
+        if not name.isdigit() or name == "0":
+            show(part, name, depth + 1)
+
+
+show(models["small"])
+# --8<-- [end:modules]
 
 
 # --8<-- [start:parts]
@@ -158,6 +170,14 @@ def count_by_part(model: torch.nn.Module) -> dict[str, int]:
 for size, model in models.items():
     assert count_by_part(model) == part_parameters[size]
     print(f"{size:7}every part agrees")
+for shape in SHAPES.values():
+    per_block = 12 * shape.d_model**2 + 13 * shape.d_model
+    assert sum(count_block(shape.d_model).values()) == per_block
+    assert formula(shape) == sum(count_gpt2(shape).values())
+assert library_parameters == total_parameters
+for module in models["small"].modules():
+    if type(module).__name__ in ("Dropout", "NewGELUActivation"):
+        assert counted(module) == 0
 # --8<-- [end:parts]
 
 
@@ -198,6 +218,23 @@ assert untied_parameters == total_parameters["small"] + VOCABULARY * width
 # --8<-- [end:tied]
 
 
+# --8<-- [start:wrong]
+# what a count says, and what it is off by
+non_embedding_parameters = blocks_parameters + 2 * width
+wrong_counts = {
+    "final_norm": without_final_norm_parameters,
+    "positions": total_parameters["small"] - CONTEXT * width,
+    "padded": formula(SHAPES["small"], vocabulary=50_304),
+    "head": untied_parameters,
+    "embeddings": non_embedding_parameters,
+}
+off_by = {n: wrong - total_parameters["small"] for n, wrong in wrong_counts.items()}
+for name, difference in off_by.items():
+    print(f"{name:11}{wrong_counts[name]:12,}{difference:+13,}")
+assert off_by["embeddings"] == -(VOCABULARY + CONTEXT) * width
+# --8<-- [end:wrong]
+
+
 # --8<-- [start:paper]
 # Radford et al. 2019, table 2
 PAPER_MILLIONS = {"small": 117, "medium": 345, "large": 762, "xl": 1_542}
@@ -211,6 +248,23 @@ for size, total in with_gpt1_vocabulary_parameters.items():
     printed = PAPER_MILLIONS[size]
     print(f"{size:7}{total / 1e6:8.1f}M   the paper: {printed:,}M")
     assert round(total / 1e6) == printed != round(total_parameters[size] / 1e6)
+missing_rows = {  # of d numbers, from the exact count to the paper's
+    size: (total_parameters[size] - PAPER_MILLIONS[size] * 1e6) / shape.d_model for size, shape in SHAPES.items()
+}
+rounding_rows = 0.5e6 / width  # of the small one, by the paper's rounding
+print("rows missing:", *(f"{rows:,.0f}" for rows in missing_rows.values()))
+
+
+def fits(vocabulary: int) -> bool:
+    """Whether all four counts round to the paper's."""
+    return all(round(formula(shape, vocabulary) / 1e6) == PAPER_MILLIONS[size] for size, shape in SHAPES.items())
+
+
+fitting_vocabularies = {
+    "least": min(filter(fits, range(VOCABULARY))),
+    "most": max(filter(fits, range(VOCABULARY))),
+}
+print("vocabularies that fit:", *(f"{V:,}" for V in fitting_vocabularies.values()))
 # --8<-- [end:paper]
 
 
@@ -246,7 +300,7 @@ LLAMA_3_8B = LlamaShape(128_256, 4_096, 32, 32, 8, 14_336)
 def count_llama(shape: LlamaShape) -> dict[str, int]:
     """Parameters of each part: no biases, norms without a shift."""
     V, d, L, num_heads, num_kv_heads, f = shape
-    d_kv = d // num_heads * num_kv_heads
+    d_kv = d // num_heads * num_kv_heads  # GQ
     return {
         "tokens": V * d,
         "positions": 0,  # rotated, not learned
@@ -282,6 +336,7 @@ def llama_config(shape: LlamaShape) -> LlamaConfig:
 llama_library_parameters = counted(build(llama_config(LLAMA_3_8B)))
 print(f"{llama_library_parameters:,}")
 assert llama_library_parameters == llama_parameters
+llama_part_share = {part: count / llama_parameters for part, count in llama_part_parameters.items()}
 # --8<-- [end:llama_check]
 
 
@@ -319,6 +374,32 @@ for name, weights in zip((*SHAPES, "Llama"), weight_bytes, strict=True):
 # --8<-- [end:formats]
 
 
+# --8<-- [start:letters]
+letters = {
+    "gpt2": {
+        "T": CONTEXT,
+        "L": num_blocks,
+        "d": width,
+        "H": SHAPES["small"].num_heads,
+        "G": SHAPES["small"].num_heads,
+        "Q": width // SHAPES["small"].num_heads,
+        "f": 4 * width,
+        "V": VOCABULARY,
+    },
+    "llama": {
+        "T": LLAMA_CONTEXT,
+        "L": LLAMA_3_8B.num_layers,
+        "d": LLAMA_3_8B.d_model,
+        "H": LLAMA_3_8B.num_heads,
+        "G": LLAMA_3_8B.num_kv_heads,
+        "Q": LLAMA_3_8B.d_model // LLAMA_3_8B.num_heads,
+        "f": LLAMA_3_8B.hidden,
+        "V": LLAMA_3_8B.vocabulary,
+    },
+}
+# --8<-- [end:letters]
+
+
 # --8<-- [start:exercise_1]
 GPT3_SHAPE = Shape(12_288, 96, 96)  # Brown et al. 2020, table 2.1
 GPT3_CONTEXT = 2_048
@@ -337,6 +418,10 @@ padding_parameters = padded_parameters - total_parameters["small"]
 print(f"{padded_parameters:,}, that is {padding_parameters:,} more")
 assert PADDED_VOCABULARY == -(-VOCABULARY // 64) * 64
 assert padding_parameters == (PADDED_VOCABULARY - VOCABULARY) * width
+
+bias_parameters = num_blocks * 11 * width + width  # 9d of matrices, 2d of norms
+nanogpt_parameters = padded_parameters - CONTEXT * width - bias_parameters
+print(f"nanoGPT's log: {nanogpt_parameters / 1e6:.2f}M")
 # --8<-- [end:exercise_2]
 
 

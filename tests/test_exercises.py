@@ -42,6 +42,7 @@ ANSWERS: dict[str, float] = {
     "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
     "gpt2_parameters.gpt3_parameters": gpt2_parameters(12288, 96, 50_257, 2048),
     "gpt2_parameters.padding_parameters": (50_304 - 50_257) * 768,
+    "gpt2_parameters.nanogpt_parameters": gpt2_parameters(768, 12, 50_304, 0) - 12 * 11 * 768 - 768,
     "gpt2_parameters.rule_share.small": 12 * 12 * 768**2 / gpt2_parameters(768, 12, 50_257, 1024),
     "gpt2_parameters.gpt3_rule_share": 12 * 96 * 12288**2 / gpt2_parameters(12288, 96, 50_257, 2048),
     "gpt2_parameters.equal_hidden": 8 * 4096 / 3,

@@ -16,6 +16,7 @@ import pytest
 from figures import (
     activations,
     full_ledger,
+    gpt2_parameters,
     how_far_off,
     how_numbers_are_made,
     inference,
@@ -437,6 +438,47 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
     ):
         middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
         assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+
+
+def test_a_model_has_its_weights_beside_their_steps_and_its_tensors_in_boxes() -> None:
+    chart, rows = Chart(gpt2_parameters.model(Values(), Words())), dict[float, list[tuple[float, str]]]()
+    for text in chart.root.iter("text"):
+        rows.setdefault(float(text.attrib["y"]) - 5, []).append((float(text.attrib["x"]), _word(text)))
+    lines = {y: [word for _, word in sorted(rows[y])] for y in sorted(rows)}
+    block = [
+        ["times"],
+        ["norm", "2 × d"],
+        ["qkv", "d × 3d"],
+        ["attend"],
+        ["mix", "d × d"],
+        ["add"],
+        ["norm", "2 × d"],
+        ["up", "d × 4d"],
+        ["gelu"],
+        ["down", "4d × d"],
+        ["add"],
+    ]
+    assert list(lines.values()) == [
+        ["weights"],
+        ["tokens", "b × T"],
+        ["embed", "V × d"],
+        ["place", "T × d"],
+        ["stream", "b × T × d"],
+        *block,
+        ["stream", "b × T × d"],
+        ["final", "2 × d"],
+        ["head", "tied"],
+        ["logits", "b × T × V"],
+    ]
+    ((_, _, top, bottom),) = chart.bars("0")
+    assert [words for y, words in lines.items() if top < y < bottom] == block, "what is repeated"
+    boxes = {(top + bottom) / 2 for _, _, top, bottom in chart.bars("muted")}
+    assert [words[0] for y, words in lines.items() if y in boxes] == ["tokens", "stream", "stream", "logits"]
+    dots, norms = chart.dots("ink"), [y for y, words in lines.items() if words[0] == "norm"]
+    paths = [[float(y) for y in re.findall(r"[ V]([\d.]+)", d.attrib["d"])] for d in chart.root.iter("path")]
+    assert [y for _, y in dots] == [y for y, words in lines.items() if words[0] == "add"]
+    for (start, end), norm, (_, dot) in zip(paths, norms, dots, strict=True):
+        assert start < norm < end == dot, "the residual stream passes each half by"
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

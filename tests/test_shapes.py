@@ -9,6 +9,9 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from flops_bytes.shapes import SHAPES, Decoder, from_config, parameters, window
+from ledger.site.check import configured_device
+from ledger.site.quote import Values, open_source
+from tests.tables import BOOK
 
 PUBLISHED = {  # of the checkpoints on Hugging Face
     "gpt2": 124_439_808,
@@ -63,6 +66,15 @@ def test_shapes_by_name_are_those_of_their_makers() -> None:
     assert {name: s.active_experts for name, s in SHAPES.items() if s.experts > 1} == {"mixtral-8x7b": 2}
     active = sum(parameters(SHAPES["mixtral-8x7b"], active=True).values())
     assert active == PUBLISHED["mixtral-8x7b"] - 6 * 3 * 32 * 4_096 * 14_336  # six of eight experts
+
+
+@pytest.mark.parametrize(("model", "name"), [("gpt2", "gpt2"), ("llama", "llama-3-8b")])
+def test_the_table_of_letters_has_the_sizes_of_the_shapes(model: str, name: str) -> None:
+    values, shape = Values(open_source(BOOK, configured_device(BOOK), local=False)), SHAPES[name]
+    letters = values[f"gpt2_parameters.letters.{model}"]
+    sizes = {"L": shape.layers, "d": shape.d_model, "H": shape.heads, "G": shape.kv_heads, "Q": shape.head_dim}
+    sizes |= {"f": shape.d_ff, "V": shape.vocab}
+    assert letters == sizes | {"T": values[f"activations.CONTEXT.{model}"]}
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
