@@ -16,7 +16,7 @@ HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_ful
 
 
 def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The way of each optimizer over the valley's contours, one panel each, the minimum as a cross at half the height."""
+    """The way of each optimizer over the valley's contours, one panel each, the minimum a cross at half the height."""
     found = values["optimizers.paths"] or {}
     minimum = values["optimizers.MINIMUM"] or [4, 1.5]
     curvature = values["optimizers.CURVATURE"] or [1, 50]

@@ -107,38 +107,47 @@ SIZES = {
     "seven_b": 7_000_000_000,
     "llama": sum(parameters(LLAMA_3_8B).values()),
 }
-total_bytes = {  # per parameter: weight, gradient, state
-    name: 2 * held["element_bytes"] + held["per_parameter_bytes"]
-    for name, held in state.items()
-}
-needed_bytes = {
-    name: {size: number * total for size, number in SIZES.items()}
-    for name, total in total_bytes.items()
-}
+
+
+def total(held: dict[str, int]) -> int:
+    """Bytes of one parameter's weight, gradient and state."""
+    return 2 * held["element_bytes"] + held["per_parameter_bytes"]
+
+
+def of_models(per_parameter: int) -> dict[str, int]:
+    """Bytes of all parameters of each model."""
+    return {size: number * per_parameter for size, number in SIZES.items()}
+
+
+total_bytes = {name: total(held) for name, held in state.items()}
+needed_bytes = {name: of_models(total) for name, total in total_bytes.items()}
 llama_state_bytes = SIZES["llama"] * state["adamw"]["per_parameter_bytes"]
 # --8<-- [end:models]
 
 
 # --8<-- [start:peaks]
+net = build(GPT2_SMALL, flash)
+weights: list[Tensor] = list(net.parameters())
+for w in weights:
+    w.grad = torch.zeros_like(w)
+adamw = torch.optim.AdamW(weights, foreach=True)  # torch fuses none on meta
+adamw.step()
+
+
 def peak_of_step(
     batch: int,
     seq_len: int,
     fused: bool = True,
     set_to_none: bool = True,
 ) -> int:
-    """Bytes at the peak of GPT-2 small's second step in fp32, on meta."""
-    net = build(GPT2_SMALL, flash)
-    weights: list[Tensor] = list(net.parameters())
+    """Bytes at the peak of a step after the first, in fp32, on meta."""
     tokens = torch.zeros(batch, seq_len, dtype=torch.int64, device="meta")
-    adamw = torch.optim.AdamW(weights, foreach=True)  # torch fuses none on meta
-    loss(net, tokens, tokens).backward()
-    adamw.step()
-    adamw.zero_grad(set_to_none)
+    for w in weights:
+        w.grad = None if set_to_none else torch.zeros_like(w)
     with Trace() as trace:
         gradients = [w.grad for w in weights]
         for tensor in tensors_in((weights, gradients, list(adamw.state.values()))):
             trace.hold(tensor.untyped_storage())
-        del gradients, tensor
         loss(net, tokens, tokens).backward()
         if fused:
             update_fused(weights, adamw)  # the kernel itself
@@ -148,21 +157,27 @@ def peak_of_step(
 
 
 TOKENS = {"few": (1, 128), "many": (8, 1_024)}  # sequences, and tokens in each
-WAYS: dict[str, dict[str, bool]] = {
-    "fused": {},
-    "zeros": {"set_to_none": False},
-    "foreach": {"fused": False},
-}
+
+
+def peaks(**options: bool) -> dict[str, int]:
+    return {size: peak_of_step(*TOKENS[size], **options) for size in TOKENS}
+
+
 peak_bytes = {
-    way: {size: peak_of_step(*TOKENS[size], **options) for size in TOKENS}
-    for way, options in WAYS.items()
+    "fused": peaks(),
+    "zeros": peaks(set_to_none=False),
+    "foreach": peaks(fused=False),
 }
-more_bytes = {
-    way: {size: peak_bytes[way][size] - peak_bytes["fused"][size] for size in TOKENS}
-    for way in ("zeros", "foreach")
-}
-for way, peaks in peak_bytes.items():
-    print(f"{way:8}" + "".join(f"{peaks[size] / 2**30:7.2f} GiB" for size in TOKENS))
+
+
+def more(way: str) -> dict[str, int]:
+    """Bytes beyond the peak of the fused update with gradients set to None."""
+    return {size: peak_bytes[way][size] - peak_bytes["fused"][size] for size in TOKENS}
+
+
+more_bytes = {way: more(way) for way in ("zeros", "foreach")}
+for way, found in peak_bytes.items():
+    print(f"{way:8}" + "".join(f"{found[size] / 2**30:7.2f} GiB" for size in TOKENS))
 # --8<-- [end:peaks]
 
 
@@ -222,20 +237,23 @@ print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
 
 # --8<-- [start:seconds]
 CARDS = {"h100": "H100 SXM", "a100": "A100 80GB SXM", "rtx_4090": "RTX 4090"}
-moved_bytes = {
-    size: number * traffic["adamw_fused"]["per_parameter_bytes"]
-    for size, number in SIZES.items()
-}
-card_terabytes = {  # a second, by the datasheet
-    card: GPUS[name].bandwidth_bytes_per_second / 1e12 for card, name in CARDS.items()
-}
-update_milliseconds = {
-    card: {size: moved / rate / 1e9 for size, moved in moved_bytes.items()}
-    for card, rate in card_terabytes.items()
-}
+moved_bytes = of_models(traffic["adamw_fused"]["per_parameter_bytes"])
+
+
+def terabytes(card: str) -> float:
+    """That the card's memory moves in a second, by the datasheet."""
+    return GPUS[card].bandwidth_bytes_per_second / 1e12
+
+
+def milliseconds(card: str) -> dict[str, float]:
+    return {size: moved / terabytes(card) / 1e9 for size, moved in moved_bytes.items()}
+
+
+card_terabytes = {card: terabytes(name) for card, name in CARDS.items()}
+update_milliseconds = {card: milliseconds(name) for card, name in CARDS.items()}
 LLAMA_2_7B = 6_738_415_616  # parameters; in bf16 each takes half of the bytes
 halved = moved_bytes["gpt2"] // model_parameters // 2
-llama_2_milliseconds = LLAMA_2_7B * halved / card_terabytes["h100"] / 1e9
+llama_2_milliseconds = LLAMA_2_7B * halved / terabytes("H100 SXM") / 1e9
 # --8<-- [end:seconds]
 
 
