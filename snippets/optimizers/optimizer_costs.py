@@ -109,7 +109,7 @@ SIZES = {
 }
 
 
-def total(held: dict[str, int]) -> int:
+def together(held: dict[str, int]) -> int:
     """Bytes of one parameter's weight, gradient and state."""
     return 2 * held["element_bytes"] + held["per_parameter_bytes"]
 
@@ -119,8 +119,8 @@ def of_models(per_parameter: int) -> dict[str, int]:
     return {size: number * per_parameter for size, number in SIZES.items()}
 
 
-total_bytes = {name: total(held) for name, held in state.items()}
-needed_bytes = {name: of_models(total) for name, total in total_bytes.items()}
+total_bytes = {name: together(held) for name, held in state.items()}
+needed_bytes = {name: of_models(each) for name, each in total_bytes.items()}
 llama_state_bytes = SIZES["llama"] * state["adamw"]["per_parameter_bytes"]
 # --8<-- [end:models]
 
@@ -128,8 +128,8 @@ llama_state_bytes = SIZES["llama"] * state["adamw"]["per_parameter_bytes"]
 # --8<-- [start:peaks]
 net = build(GPT2_SMALL, flash)
 weights: list[Tensor] = list(net.parameters())
-for w in weights:
-    w.grad = torch.zeros_like(w)
+for weight in weights:
+    weight.grad = torch.zeros_like(weight)
 adamw = torch.optim.AdamW(weights, foreach=True)  # torch fuses none on meta
 adamw.step()
 
