@@ -11,36 +11,35 @@ from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH = 640
-PANELS = ("sgd_limit", "sgd", "momentum", "adagrad", "rmsprop", "adam")
+PANELS = ("sgd", "momentum", "adagrad", "adam")
 HELD = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "amsgrad", "rmsprop_full", "adamw_bf16")
 
 
 def paths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The way of each optimizer over the valley's contours, one panel each, the minimum as a cross."""
+    """The way of each optimizer over the valley's contours, one panel each, the minimum a cross at half the height."""
     found = values["optimizers.paths"] or {}
     minimum = values["optimizers.MINIMUM"] or [4, 1.5]
     curvature = values["optimizers.CURVATURE"] or [1, 50]
-    wide, high, unit = WIDTH / 3, 176.0, 36.0
+    wide, high, unit = WIDTH / 2, 220.0, 54.0
     drawing = Drawing(WIDTH, 2 * high)
     for index, name in enumerate(PANELS):
-        left, top = wide * (index % 3) + 14, high * (index // 3)
-        drawing.text(left - 6, top + 18, labels[name])
+        left, top = wide * (index % 2) + 16, high * (index // 2)
+        drawing.text(left - 6, top + 20, labels[name])
 
-        def place(x: float, y: float, left: float = left, top: float = top) -> tuple[float, float]:
-            return left + x * unit, top + 154 - y * unit
+        def place(x: float, y: float, left: float = left, middle: float = top + 122) -> tuple[float, float]:
+            return left + x * unit, middle - (y - minimum[1]) * unit
 
-        for radius in (0.4, 0.8, 1.2):
-            cx, cy = place(*minimum)
+        cx, cy = place(*minimum)
+        for radius in (0.5, 1.0, 1.5):
             rx, ry = radius * unit, radius * unit * math.sqrt(curvature[0] / curvature[1])
             drawing.add("ellipse", "stroke-muted", cx=cx, cy=cy, rx=rx, ry=ry)
         points = [place(x, y) for x, y in found.get(name, [])]
         if points:
-            drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{index % 6}")
+            drawing.path("M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"stroke-{index}")
             for x, y in points:
-                drawing.circle(x, y, 2.2, f"fill-{index % 6}")
-        x, y = place(*minimum)
-        drawing.line(x - 5, y - 5, x + 5, y + 5)
-        drawing.line(x - 5, y + 5, x + 5, y - 5)
+                drawing.circle(x, y, 2.6, f"fill-{index}")
+        drawing.line(cx - 6, cy - 6, cx + 6, cy + 6)
+        drawing.line(cx - 6, cy + 6, cx + 6, cy - 6)
     return str(drawing)
 
 

@@ -21,6 +21,7 @@ from figures import (
     how_numbers_are_made,
     inference,
     mfu,
+    optimizers,
     roofline,
     timing,
     two_questions,
@@ -479,6 +480,25 @@ def test_a_model_has_its_weights_beside_their_steps_and_its_tensors_in_boxes() -
     assert [y for _, y in dots] == [y for y, words in lines.items() if words[0] == "add"]
     for (start, end), norm, (_, dot) in zip(paths, norms, dots, strict=True):
         assert start < norm < end == dot, "the residual stream passes each half by"
+
+
+def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum() -> None:
+    ways = {name: [[0.0, 0.0], [1.0, 0.5 + index]] for index, name in enumerate(optimizers.PANELS)}
+    made = {"paths": ways | {"rmsprop": [[2.0, 2.0]]}, "MINIMUM": [3.0, 1.0], "CURVATURE": [1, 25]}
+    chart = Chart(optimizers.paths(Values({f"optimizers.{name}": value for name, value in made.items()}), Words()))
+    ellipses = [shape for shape in chart.shapes if shape.tag == "ellipse"]
+    for index, (name, way) in enumerate(ways.items()):
+        title = chart.place(name)
+        assert (title[0] < chart.width / 2, title[1] < chart.height / 2) == (index % 2 == 0, index < 2)
+        start, end = chart.dots(str(index))
+        assert chart.lines(str(index)) == [[pytest.approx(start, abs=0.1), pytest.approx(end, abs=0.1)]]
+        unit = end[0] - start[0]
+        assert start[1] - end[1] == pytest.approx(way[1][1] * unit, abs=0.1)
+        for ellipse in ellipses[3 * index : 3 * index + 3]:
+            cx, cy, rx, ry = (float(ellipse.attrib[key]) for key in ("cx", "cy", "rx", "ry"))
+            assert (cx, cy) == pytest.approx((start[0] + 3 * unit, start[1] - unit), abs=0.1)
+            assert rx == pytest.approx(5 * ry, abs=0.1)
+    assert len(ellipses) == 12 and not chart.dots(str(len(ways)))
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

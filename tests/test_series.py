@@ -55,6 +55,8 @@ MEANS: dict[str, dict[str, str]] = {
     "mixed-precision#recipes": {"Sum": "state"},
     "named-dimensions#faster": {"Without names": "unnamed", "With names": "named"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
+    "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
+    "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flops_bytes.counter import update_fused
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import (
     get_allocated_bytes,
@@ -20,8 +21,8 @@ from flops_bytes.measure import (
     get_memory_usage,
     time_call,
 )
-from flops_bytes.models import build
-from flops_bytes.shapes import GPT2_SMALL, gpt2
+from flops_bytes.models import build, flash, loss
+from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, gpt2, parameters
 from flops_bytes.trace import Trace, tensors_in
 
 Make = Callable[..., torch.optim.Optimizer]
@@ -42,8 +43,19 @@ def with_gradients(
 # --8<-- [end:setup]
 
 
-# --8<-- [start:count_state]
+# --8<-- [start:your_own]
 model = build(GPT2_SMALL)  # on meta: shapes without memory
+for w in model.parameters():
+    w.grad = torch.zeros_like(w)
+
+optimizer = torch.optim.AdamW(model.parameters())  # put yours here
+optimizer.step()  # makes the state
+kept = [x for each in optimizer.state.values() for x in each.values()]
+print(f"{sum(x.nbytes for x in kept if torch.is_tensor(x)):,} bytes of state")
+# --8<-- [end:your_own]
+
+
+# --8<-- [start:count_state]
 model_parameters = sum(w.numel() for w in model.parameters())
 
 
@@ -87,6 +99,86 @@ for name, held in state.items():
 made_at_birth = [name for name, held in state.items() if held["tensors_at_birth"]]
 assert made_at_birth == ["adagrad"]  # the others at the first step
 # --8<-- [end:state]
+
+
+# --8<-- [start:models]
+SIZES = {
+    "gpt2": model_parameters,
+    "seven_b": 7_000_000_000,
+    "llama": sum(parameters(LLAMA_3_8B).values()),
+}
+
+
+def together(held: dict[str, int]) -> int:
+    """Bytes of one parameter's weight, gradient and state."""
+    return 2 * held["element_bytes"] + held["per_parameter_bytes"]
+
+
+def of_models(per_parameter: int) -> dict[str, int]:
+    """Bytes of all parameters of each model."""
+    return {size: number * per_parameter for size, number in SIZES.items()}
+
+
+total_bytes = {name: together(held) for name, held in state.items()}
+needed_bytes = {name: of_models(each) for name, each in total_bytes.items()}
+llama_state_bytes = SIZES["llama"] * state["adamw"]["per_parameter_bytes"]
+# --8<-- [end:models]
+
+
+# --8<-- [start:peaks]
+net = build(GPT2_SMALL, flash)
+weights: list[Tensor] = list(net.parameters())
+for weight in weights:
+    weight.grad = torch.zeros_like(weight)
+adamw = torch.optim.AdamW(weights, foreach=True)  # torch fuses none on meta
+adamw.step()
+
+
+def peak_of_step(
+    batch: int,
+    seq_len: int,
+    fused: bool = True,
+    set_to_none: bool = True,
+) -> int:
+    """Bytes at the peak of a step after the first, in fp32, on meta."""
+    tokens = torch.zeros(batch, seq_len, dtype=torch.int64, device="meta")
+    for w in weights:
+        w.grad = None if set_to_none else torch.zeros_like(w)
+    with Trace() as trace:
+        gradients = [w.grad for w in weights]
+        for tensor in tensors_in((weights, gradients, list(adamw.state.values()))):
+            trace.hold(tensor.untyped_storage())
+        loss(net, tokens, tokens).backward()
+        if fused:
+            update_fused(weights, adamw)  # the kernel itself
+        else:
+            adamw.step()
+    return trace.peak_bytes
+
+
+TOKENS = {"few": (1, 128), "many": (8, 1_024)}  # sequences, and tokens in each
+
+
+def peaks(**options: bool) -> dict[str, int]:
+    return {size: peak_of_step(*TOKENS[size], **options) for size in TOKENS}
+
+
+peak_bytes = {
+    "fused": peaks(),
+    "zeros": peaks(set_to_none=False),
+    "foreach": peaks(fused=False),
+}
+
+
+def more(way: str) -> dict[str, int]:
+    """Bytes beyond the peak of the fused update with gradients set to None."""
+    return {size: peak_bytes[way][size] - peak_bytes["fused"][size] for size in TOKENS}
+
+
+more_bytes = {way: more(way) for way in ("zeros", "foreach")}
+for way, found in peak_bytes.items():
+    print(f"{way:8}" + "".join(f"{found[size] / 2**30:7.2f} GiB" for size in TOKENS))
+# --8<-- [end:peaks]
 
 
 # --8<-- [start:counter]
@@ -141,6 +233,28 @@ def count_traffic(make: Make) -> dict[str, int]:
 traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
 print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
 # --8<-- [end:traffic]
+
+
+# --8<-- [start:seconds]
+CARDS = {"h100": "H100 SXM", "a100": "A100 80GB SXM", "rtx_4090": "RTX 4090"}
+moved_bytes = of_models(traffic["adamw_fused"]["per_parameter_bytes"])
+
+
+def terabytes(card: str) -> float:
+    """That the card's memory moves in a second, by the datasheet."""
+    return GPUS[card].bandwidth_bytes_per_second / 1e12
+
+
+def milliseconds(card: str) -> dict[str, float]:
+    return {size: moved / terabytes(card) / 1e9 for size, moved in moved_bytes.items()}
+
+
+card_terabytes = {card: terabytes(name) for card, name in CARDS.items()}
+update_milliseconds = {card: milliseconds(name) for card, name in CARDS.items()}
+LLAMA_2_7B = 6_738_415_616  # parameters; in bf16 each takes half of the bytes
+halved = moved_bytes["gpt2"] // model_parameters // 2
+llama_2_milliseconds = LLAMA_2_7B * halved / terabytes("H100 SXM") / 1e9
+# --8<-- [end:seconds]
 
 
 # --8<-- [start:measure]

@@ -296,7 +296,7 @@ paths = {name: descend(make) for name, make in FAMILY.items()}
 # --8<-- [end:paths]
 
 
-# --8<-- [start:groups]
+# --8<-- [start:two_groups]
 def two_groups(params: Iterable[Tensor], weight_decay: float) -> list[Options]:
     """Decay for what multiplies; none for norms and biases, which are vectors."""
     params = list(params)
@@ -306,6 +306,10 @@ def two_groups(params: Iterable[Tensor], weight_decay: float) -> list[Options]:
     ]
 
 
+# --8<-- [end:two_groups]
+
+
+# --8<-- [start:groups]
 model = build(GPT2_SMALL)  # on meta: shapes without memory
 one = AdamW(model.parameters(), lr=6e-4)
 two = AdamW(two_groups(model.parameters(), weight_decay=0.1), lr=6e-4)
@@ -416,9 +420,9 @@ for name, make in FAMILY.items():
 # --8<-- [start:exercise_5]
 class Nesterov(Momentum):
     def update(self, w: Tensor, g: Tensor, state: State, group: Options) -> None:
-        m, velocity = group["momentum"], remembered(state, "velocity", w)
-        velocity.mul_(m).add_(g)
-        w.sub_(g + m * velocity, alpha=group["lr"])  # where the velocity will be
+        mu, velocity = group["momentum"], remembered(state, "velocity", w)
+        velocity.mul_(mu).add_(g)
+        w.sub_(g + mu * velocity, alpha=group["lr"])  # where the velocity will be
 
 
 nesterov = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
