@@ -181,7 +181,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("update", r"28N / B",
             "optimizers.md#traffic", "optimizer_costs:compare",
             "predicted_seconds.adamw_fused", "steps.adamw_fused.measured_step.median_seconds"),
-        Formula("step", r"6NT / P + 28N / B",
+        Formula("step", r"6NbT / P + 28N / B",
             "mixed-precision.md#speed", "mixed_precision:predict",
             "predicted_h100_seconds",
             also=("mixed_precision.predicted_step_ratio",)),

@@ -7,7 +7,7 @@
 # --8<-- [start:setup]
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -210,9 +210,10 @@ class Casts(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.cast: list[torch.Tensor] = []
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten._to_copy.default and result.dtype != args[0].dtype:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by PyTorch in place of each operation."""
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and result.dtype != args[0].dtype:
             self.cast.append(args[0])
         return result
 

@@ -51,7 +51,7 @@ MEANS: dict[str, dict[str, str]] = {
     "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
     "mfu#three": {"kernel": "kernel products"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
-    "mixed-precision#recipes": {"Sum": "state"},
+    "mixed-precision#whose": {"Sum": "state"},
     "named-dimensions#faster": {"Without names": "unnamed", "With names": "named"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
