@@ -557,5 +557,6 @@ configurations = {
 }
 config_bytes = {c: state_bytes[r] * EIGHT_BILLION for c, r in configurations.items()}
 cards_needed = {c: math.ceil(held / CARD_BYTES) for c, held in config_bytes.items()}
+room_bytes = CARD_BYTES - config_bytes["torchtitan_bf16"]
 print(config_bytes, cards_needed)
 # --8<-- [end:exercise_4]
