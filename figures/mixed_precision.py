@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Scale
+from figures.axes import Axes, Log, Scale, text_width
 from figures.svg import Drawing
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
@@ -24,10 +24,12 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     ends = [sums[name] + copies * (name == "autocast") for name in rows]
     scale = (WIDTH - left - right) / max(ends, default=1)
     drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
+    legend = 0.0
     for place, word in enumerate((*PARTS.values(), "copies")):
         css = "stroke-muted" if word == "copies" else f"fill-{place}"
-        drawing.add("rect", css, x=place * 122, y=2, width=14, height=14, fill_opacity=0.4)
-        drawing.text(place * 122 + 20, 14, labels[word])
+        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=0.4)
+        drawing.text(legend + 20, 14, labels[word])
+        legend += 20 + text_width(labels[word]) + 16
     for row, name in enumerate(rows):
         y, x = top + pitch * row, float(left)
         drawing.text(0, y + 19, labels[name])
