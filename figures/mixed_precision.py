@@ -19,7 +19,7 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     found = values["mixed_precision.part_bytes"] or {}
     copies = values["mixed_precision.cast_per_parameter"] or 0
     rows = [name for name in RECIPES if name in found]
-    top, pitch, left, right = 34, 36, 226, 34  # room for the names on the left, for the sums on the right
+    top, pitch, left, right = 34, 36, 250, 34  # room for the names on the left, for the sums on the right
     sums = {name: sum(found[name].values()) for name in rows}
     ends = [sums[name] + copies * (name == "autocast") for name in rows]
     scale = (WIDTH - left - right) / max(ends, default=1)

@@ -450,7 +450,7 @@ def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it()
         "cast_per_parameter": 2,
     }
     chart = Chart(mixed_precision.held(Values({f"mixed_precision.{key}": made[key] for key in made}), Words()))
-    left, scale = 226, (640 - 226 - 34) / 17  # autocast's 15 and the 2 of its copies, as many as the master's
+    left, scale = 250, (640 - 250 - 34) / 17  # autocast's 15 and the 2 of its copies, as many as the master's
     rows = {name: chart.place(name)[1] for name in ("autocast", "master", "bf16")}
     assert list(rows.values()) == sorted(rows.values()), "in the order of the page"
     for name, y in rows.items():
