@@ -7,6 +7,7 @@
 # --8<-- [start:setup]
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -229,7 +230,7 @@ for name, block in layers.items():
     dtype = BF16 if name == "bf16" else FP32
     x = torch.randn(1, LAYER_TOKENS, GPT2_SMALL.d_model, dtype=dtype, requires_grad=True)
     with Casts() as casts, torch.autocast("cpu", dtype=BF16, enabled=name == "autocast"):
-        kept = saved_tensors(lambda x=x, block=block: block(x), besides=block.parameters())
+        kept = saved_tensors(partial(block, x), besides=block.parameters())
     of_tokens = [t for t in kept if LAYER_TOKENS in t.shape]  # not the cast weights
     noted[name] = casts.cast
     held = sum(t.untyped_storage().nbytes() for t in of_tokens)
@@ -412,8 +413,8 @@ measured_curves = {
 torch.set_num_threads(measured_threads)
 
 measured_losses = {name: curve[-1] for name, curve in measured_curves.items()}
-for name, loss in measured_losses.items():
-    print(f"{name:13} {loss:.1e}")
+for name, last in measured_losses.items():
+    print(f"{name:13} {last:.1e}")
 measured_worst = max(measured_losses[name] for name in ("fp32", "autocast", "master"))
 for name in ("fp32_moments", "bf16"):  # weights that exist in bf16 alone
     assert measured_losses[name] > 100 * measured_worst
