@@ -1,14 +1,50 @@
-"""Figure of the chapter on mixed precision."""
+"""Figures of the chapter on mixed precision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Scale
+from figures.axes import Axes, Log, Scale, text_width
+from figures.svg import Drawing
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 DOTTED = ("master", "bf16")  # may lie on another curve
+PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_weights", "moments": "moments"}  # labels
+WIDTH = 640
+
+
+def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Each recipe as a bar of its bytes a parameter, part by part; autocast's copies come and go: an outline."""
+    found = values["mixed_precision.part_bytes"] or {}
+    copies = values["mixed_precision.cast_per_parameter"] or 0
+    rows = [name for name in RECIPES if name in found]
+    top, pitch, left, right = 34, 36, 250, 34  # room for the names on the left, for the sums on the right
+    sums = {name: sum(found[name].values()) for name in rows}
+    ends = [sums[name] + copies * (name == "autocast") for name in rows]
+    scale = (WIDTH - left - right) / max(ends, default=1)
+    drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
+    legend = 0.0
+    for place, word in enumerate((*PARTS.values(), "copies")):
+        css = "stroke-muted" if word == "copies" else f"fill-{place}"
+        drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=0.4)
+        drawing.text(legend + 20, 14, labels[word])
+        legend += 20 + text_width(labels[word]) + 16
+    for row, name in enumerate(rows):
+        y, x = top + pitch * row, float(left)
+        drawing.text(0, y + 19, labels[name])
+        for colour, part in enumerate(PARTS):
+            width = found[name][part] * scale
+            if width:
+                box = {"x": x, "y": y + 2, "width": width - 1, "height": 24}
+                drawing.add("rect", f"fill-{colour}", fill_opacity=0.4, **box)
+                drawing.text(x + width / 2, y + 19, str(found[name][part]), anchor="middle")
+            x += width
+        if name == "autocast" and copies:
+            drawing.rect(x, y + 2, copies * scale - 1, 24, "stroke-muted")
+            drawing.text(x + copies * scale / 2, y + 19, f"+ {copies}", anchor="middle")
+        drawing.text(WIDTH, y + 19, str(sums[name]), anchor="end")
+    return str(drawing)
 
 
 def curves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,181 +2,26 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""Which numbers may be 16 bits wide: autocast, loss scaling, master weights."""
+"""Which numbers of a training step may be 16 bits wide, and what each recipe costs and risks."""
 
 # --8<-- [start:setup]
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import get_device, get_memory_usage, time_call
+from flops_bytes.models import GPT2_SMALL, GPT2Block, fused
 from flops_bytes.trace import saved_tensors
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 # --8<-- [end:setup]
-
-
-# --8<-- [start:operations]
-REFERENCE = {  # PyTorch's autocast op reference, for CUDA
-    "linear": "bfloat16",
-    "attention": "bfloat16",
-    "gelu": "bfloat16",  # not listed: it keeps its input's type
-    "mean": "bfloat16",  # not listed either
-    "h_plus_h": "bfloat16",
-    "h_plus_x": "float32",  # of two types, the wider wins
-    "softmax": "float32",
-    "layer_norm": "float32",
-    "sum": "float32",
-    "cross_entropy": "float32",
-}
-# --8<-- [end:operations]
-
-
-# --8<-- [start:types]
-def output_types(device: str) -> dict[str, str]:
-    """Type of each operation's answer; x is fp32, h from a linear layer."""
-    x = torch.ones(16, 16, device=device)
-    q = x.view(1, 2, 8, 16)  # one sequence, two heads
-    ids = torch.zeros(16, dtype=torch.long, device=device)
-    with torch.autocast(device, dtype=BF16):
-        h = F.linear(x, x)
-        answers = {
-            "linear": h,
-            "attention": F.scaled_dot_product_attention(q, q, q),
-            "gelu": F.gelu(h),
-            "mean": h.mean(),
-            "h_plus_h": h + h,
-            "h_plus_x": h + x,
-            "softmax": F.softmax(h, dim=-1),
-            "layer_norm": F.layer_norm(h, (16,)),
-            "sum": h.sum(),
-            "cross_entropy": F.cross_entropy(h, ids),
-        }
-    return {name: str(y.dtype).removeprefix("torch.") for name, y in answers.items()}
-
-
-# --8<-- [end:types]
-
-
-# --8<-- [start:answers]
-measured_cpu_types = output_types("cpu")
-measured_gpu = torch.cuda.is_available()
-measured_cuda_types = output_types("cuda") if measured_gpu else dict.fromkeys(REFERENCE)
-measured_unlike = [op for op in REFERENCE if measured_cpu_types[op] != REFERENCE[op]]
-print("a CPU departs from CUDA's list in", measured_unlike)
-# --8<-- [end:answers]
-
-
-# --8<-- [start:casts]
-def use_twice(cache: bool) -> int:
-    """Uses an fp32 weight twice: bytes of its bf16 copies kept for backward."""
-    weight = nn.Parameter(torch.ones(256, 256))
-    x = torch.ones(8, 256, requires_grad=True)
-
-    def forward() -> torch.Tensor:
-        with torch.autocast("cpu", dtype=BF16, cache_enabled=cache):
-            return F.linear(F.linear(x, weight), weight)
-
-    kept = saved_tensors(forward, besides=[weight, x])
-    return sum(get_memory_usage(copy) for copy in kept if copy.shape == weight.shape)
-
-
-cast_bytes, uncached_bytes = use_twice(cache=True), use_twice(cache=False)
-cast_per_parameter = cast_bytes // 256**2
-print(f"casts: {cast_bytes:,} bytes with the cache, {uncached_bytes:,} without")
-assert cast_per_parameter == 2 and uncached_bytes == 2 * cast_bytes
-# --8<-- [end:casts]
-
-
-# --8<-- [start:underflow]
-FACTOR = 1e-4  # once in the forward pass, once in the loss: the gradient is 1e-8
-SCALE = 2**16  # where GradScaler starts
-
-
-def gradient_of(dtype: torch.dtype, scale: int = 1) -> float:
-    """Gradient of an fp32 weight in a product of dtype, with loss scaling."""
-    weight = nn.Parameter(torch.ones(1, 1))
-    with torch.autocast("cpu", dtype=dtype):
-        y = F.linear(torch.full((1, 1), FACTOR), weight)
-    loss = y.float().sum() * FACTOR
-    (scaled,) = torch.autograd.grad(loss * scale, weight)
-    return scaled.item() / scale
-
-
-small_gradient = {
-    "fp16": gradient_of(FP16),
-    "fp16_scaled": gradient_of(FP16, SCALE),
-    "bf16": gradient_of(BF16),
-}
-print(small_gradient)
-assert small_gradient["fp16"] == 0  # underflow: this weight learns nothing
-assert math.isclose(small_gradient["fp16_scaled"], 1e-8, rel_tol=2**-10)
-assert math.isclose(small_gradient["bf16"], 1e-8, rel_tol=2**-7)  # unscaled
-# --8<-- [end:underflow]
-
-
-# --8<-- [start:scaler]
-GRADIENT = 8.0
-weight = nn.Parameter(torch.ones(1, 1))
-optimizer = torch.optim.SGD([weight], lr=0.01)
-scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
-scales, scaled_weights = [], []
-for _ in range(6):
-    optimizer.zero_grad()
-    with torch.autocast("cpu", dtype=FP16):
-        y = F.linear(torch.full((1, 1), GRADIENT), weight)
-    scaler.scale(y.float().sum()).backward()
-    scaler.step(optimizer)  # unscales; skips if a gradient is inf or NaN
-    scaler.update()  # a skip halves the scale, 2,000 good steps double it
-    scales.append(scaler.get_scale())
-    scaled_weights.append(round(weight.item(), 2))
-skipped_steps = scaled_weights.count(1.0)
-print("scale: ", scales)
-print("weight:", scaled_weights)
-assert GRADIENT * scales[-1] <= torch.finfo(FP16).max < GRADIENT * scales[-1] * 2
-# --8<-- [end:scaler]
-
-
-# --8<-- [start:stall]
-STEPS, STEP_SIZE = 1000, 1e-3
-
-
-def walk(dtype: torch.dtype) -> torch.Tensor:
-    """A weight of 1, stored in dtype, after all steps of SGD in one direction."""
-    weight = nn.Parameter(torch.ones((), dtype=dtype))
-    optimizer = torch.optim.SGD([weight], lr=STEP_SIZE)
-    for _ in range(STEPS):
-        weight.grad = -torch.ones_like(weight)
-        optimizer.step()
-    return weight.detach()
-
-
-walked = {"bf16": walk(BF16).item(), "fp32_master": walk(FP32).to(BF16).item()}
-print(walked)
-assert walked == {"bf16": 1.0, "fp32_master": 2.0}
-# --8<-- [end:stall]
-
-
-# --8<-- [start:sums]
-COUNT, TERM = 1000, 1e-3  # micro-batches and the gradient of each: in all, 1
-
-weight = nn.Parameter(torch.ones((), dtype=BF16))
-buffers = {"bf16": torch.zeros((), dtype=BF16), "fp32": torch.zeros(())}
-for _ in range(COUNT):
-    (gradient,) = torch.autograd.grad(weight * TERM, weight)
-    for buffer in buffers.values():
-        buffer += gradient
-accumulated = {name: round(buffer.item(), 4) for name, buffer in buffers.items()}
-library_sum = torch.full((COUNT,), TERM, dtype=BF16).sum().item()
-print("gradients added up in", accumulated)
-print("torch.sum of the same bf16 numbers:", library_sum)
-assert accumulated["bf16"] == 0.5 and library_sum == 1
-# --8<-- [end:sums]
 
 
 # --8<-- [start:recipe]
@@ -264,6 +109,270 @@ assert state_bytes == counted_bytes
 # --8<-- [end:count]
 
 
+# --8<-- [start:sums]
+COUNT, TERM = 1000, 1e-3  # micro-batches and the gradient of each: in all, 1
+
+gradients = torch.full((COUNT,), TERM, dtype=BF16)
+buffers = {"bf16": torch.zeros((), dtype=BF16), "fp32": torch.zeros(())}
+for gradient in gradients:
+    for buffer in buffers.values():
+        buffer += gradient
+library_sum = gradients.sum().item()
+accumulated = {name: round(buffer.item(), 4) for name, buffer in buffers.items()}
+print("added up one by one in", accumulated)
+print("torch.sum of the bf16 gradients:", library_sum)
+# --8<-- [end:sums]
+assert accumulated["bf16"] == 0.5 and library_sum == 1
+
+
+# --8<-- [start:scores]
+SCORE = 20.0  # of a query and a key, before the softmax
+score_gap = torch.finfo(BF16).eps * 2 ** math.floor(math.log2(SCORE))
+score = torch.tensor(SCORE, dtype=BF16)
+assert score + score_gap / 2 == score  # anything nearer is rounded to it
+assert score + score_gap == SCORE + score_gap  # the next number
+probability_error_share = round(math.exp(score_gap / 2) - 1, 4)  # e^(s + x) = e^s e^x
+print(f"scores near {SCORE} are {score_gap} apart in bf16")
+print(f"rounding changes a probability by up to {probability_error_share:.1%}")
+# --8<-- [end:scores]
+
+
+# --8<-- [start:use]
+mlp = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+batch = torch.randn(8, 64)
+
+with torch.autocast("cpu", dtype=torch.bfloat16):  # on a GPU: "cuda"
+    y = mlp(batch)
+    loss = F.mse_loss(y, batch)
+loss.backward()  # outside: it repeats the types of the forward pass
+
+tensors = {"y": y, "loss": loss, "weight": mlp[0].weight, "grad": mlp[0].weight.grad}
+kept_types = {name: str(t.dtype).removeprefix("torch.") for name, t in tensors.items()}
+print(kept_types)
+# --8<-- [end:use]
+
+
+# --8<-- [start:types]
+def output_types(device: str) -> dict[str, str]:
+    """Type of each operation's answer; x is fp32, h from a linear layer."""
+    x = torch.ones(16, 16, device=device)
+    q = x.view(1, 2, 8, 16)  # one sequence, two heads
+    ids = torch.zeros(16, dtype=torch.long, device=device)
+    with torch.autocast(device, dtype=BF16):
+        h = F.linear(x, x)
+        answers = {
+            "linear": h,
+            "attention": F.scaled_dot_product_attention(q, q, q),
+            "gelu": F.gelu(h),
+            "mean": h.mean(),
+            "h_plus_h": h + h,
+            "h_plus_x": h + x,
+            "softmax": F.softmax(h, dim=-1),
+            "layer_norm": F.layer_norm(h, (16,)),
+            "sum": h.sum(),
+            "cross_entropy": F.cross_entropy(h, ids),
+        }
+    return {name: str(y.dtype).removeprefix("torch.") for name, y in answers.items()}
+
+
+# --8<-- [end:types]
+
+
+# --8<-- [start:operations]
+REFERENCE = {  # PyTorch's autocast op reference, for CUDA
+    "linear": "bfloat16",
+    "attention": "bfloat16",
+    "gelu": "bfloat16",  # not listed: it keeps its input's type
+    "mean": "bfloat16",  # not listed either
+    "h_plus_h": "bfloat16",
+    "h_plus_x": "float32",  # of two types, the wider wins
+    "softmax": "float32",
+    "layer_norm": "float32",
+    "sum": "float32",
+    "cross_entropy": "float32",
+}
+# --8<-- [end:operations]
+
+
+# --8<-- [start:answers]
+measured_cpu_types = output_types("cpu")
+measured_gpu = torch.cuda.is_available()
+measured_cuda_types = output_types("cuda") if measured_gpu else dict.fromkeys(REFERENCE)
+measured_unlike = [op for op in REFERENCE if measured_cpu_types[op] != REFERENCE[op]]
+print("a CPU departs from CUDA's list in", measured_unlike)
+# --8<-- [end:answers]
+
+
+# --8<-- [start:layer_casts]
+class Casts(TorchDispatchMode):
+    """Notes each tensor that is converted to another type."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cast: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by PyTorch in place of each operation."""
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and result.dtype != args[0].dtype:
+            self.cast.append(args[0])
+        return result
+
+
+LAYER_TOKENS = 48  # a size that no weight has
+layers = {
+    "fp32": GPT2Block(GPT2_SMALL, fused),
+    "autocast": GPT2Block(GPT2_SMALL, fused),
+    "bf16": GPT2Block(GPT2_SMALL, fused).to(BF16),
+}
+noted, per_feature = {}, {}
+for name, block in layers.items():
+    dtype = BF16 if name == "bf16" else FP32
+    x = torch.randn(1, LAYER_TOKENS, GPT2_SMALL.d_model, dtype=dtype, requires_grad=True)
+    with Casts() as casts, torch.autocast("cpu", dtype=BF16, enabled=name == "autocast"):
+        kept = saved_tensors(partial(block, x), besides=block.parameters())
+    of_tokens = [t for t in kept if LAYER_TOKENS in t.shape]  # not the cast weights
+    noted[name] = casts.cast
+    held = sum(t.untyped_storage().nbytes() for t in of_tokens)
+    per_feature[name] = held / (LAYER_TOKENS * GPT2_SMALL.d_model)
+weights = {parameter.data_ptr() for parameter in layers["autocast"].parameters()}
+of_weights = sum(t.data_ptr() in weights for t in noted["autocast"])
+casts_in_layer = {"all": len(noted["autocast"]), "of_parameters": of_weights}
+kept_per_feature = {name: round(kept, 2) for name, kept in per_feature.items()}
+print(casts_in_layer, kept_per_feature)
+# --8<-- [end:layer_casts]
+assert not noted["fp32"] and not noted["bf16"]
+
+
+# --8<-- [start:casts]
+def use_twice(cache: bool) -> int:
+    """Uses an fp32 weight twice: bytes of its bf16 copies kept for backward."""
+    weight = nn.Parameter(torch.ones(256, 256))
+    x = torch.ones(8, 256, requires_grad=True)
+
+    def forward() -> torch.Tensor:
+        with torch.autocast("cpu", dtype=BF16, cache_enabled=cache):
+            return F.linear(F.linear(x, weight), weight)
+
+    kept = saved_tensors(forward, besides=[weight, x])
+    return sum(get_memory_usage(copy) for copy in kept if copy.shape == weight.shape)
+
+
+cast_bytes, uncached_bytes = use_twice(cache=True), use_twice(cache=False)
+cast_per_parameter = cast_bytes // 256**2
+print(f"casts: {cast_bytes:,} bytes with the cache, {uncached_bytes:,} without")
+assert cast_per_parameter == 2 and uncached_bytes == 2 * cast_bytes
+# --8<-- [end:casts]
+
+
+# --8<-- [start:underflow]
+FACTOR = 1e-4  # once in the forward pass, once in the loss: the gradient is 1e-8
+SCALE = 2**16  # where GradScaler starts
+
+
+def gradient_of(dtype: torch.dtype, scale: int = 1) -> float:
+    """Gradient of an fp32 weight in a product of dtype, with loss scaling."""
+    weight = nn.Parameter(torch.ones(1, 1))
+    with torch.autocast("cpu", dtype=dtype):
+        y = F.linear(torch.full((1, 1), FACTOR), weight)
+    loss = y.float().sum() * FACTOR
+    (scaled,) = torch.autograd.grad(loss * scale, weight)
+    return scaled.item() / scale
+
+
+small_gradient = {
+    "fp16": gradient_of(FP16),
+    "fp16_scaled": gradient_of(FP16, SCALE),
+    "bf16": gradient_of(BF16),
+}
+print(small_gradient)
+assert small_gradient["fp16"] == 0  # underflow: this weight learns nothing
+assert math.isclose(small_gradient["fp16_scaled"], 1e-8, rel_tol=2**-10)
+assert math.isclose(small_gradient["bf16"], 1e-8, rel_tol=2**-7)  # unscaled
+# --8<-- [end:underflow]
+
+
+# --8<-- [start:loop]
+def scaled_step(
+    x: torch.Tensor,
+    weight: nn.Parameter,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+) -> None:
+    optimizer.zero_grad()
+    with torch.autocast(x.device.type, dtype=torch.float16):
+        loss = F.linear(x, weight).float().sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)  # unscales; skips if a gradient is inf or NaN
+    scaler.update()  # a skip halves the scale, 2,000 good steps double it
+
+
+# --8<-- [end:loop]
+
+
+# --8<-- [start:scaler]
+GRADIENT = 8.0
+weight = nn.Parameter(torch.ones(1, 1))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
+scales, scaled_weights = [], []
+for _ in range(6):
+    scaled_step(torch.full((1, 1), GRADIENT), weight, optimizer, scaler)
+    scales.append(scaler.get_scale())
+    scaled_weights.append(round(weight.item(), 2))
+skipped_steps = scaled_weights.count(1.0)
+print("scale: ", scales)
+print("weight:", scaled_weights)
+assert GRADIENT * scales[-1] <= torch.finfo(FP16).max < GRADIENT * scales[-1] * 2
+# --8<-- [end:scaler]
+
+
+# --8<-- [start:stall]
+STEPS, STEP_SIZE = 1000, 1e-3
+
+
+def walk(dtype: torch.dtype) -> torch.Tensor:
+    """A weight of 1, stored in dtype, after all steps of SGD in one direction."""
+    weight = nn.Parameter(torch.ones((), dtype=dtype))
+    optimizer = torch.optim.SGD([weight], lr=STEP_SIZE)
+    for _ in range(STEPS):
+        weight.grad = -torch.ones_like(weight)
+        optimizer.step()
+    return weight.detach()
+
+
+walked = {"bf16": walk(BF16).item(), "fp32_master": walk(FP32).to(BF16).item()}
+print(walked)
+assert walked == {"bf16": 1.0, "fp32_master": 2.0}
+# --8<-- [end:stall]
+
+
+# --8<-- [start:directions]
+SMALL_STEP, SMALL_STEPS = 2e-3, 10
+
+
+def move(change: float) -> float:
+    """Where equal changes take a bf16 weight of 1."""
+    weight = torch.ones((), dtype=BF16)
+    for _ in range(SMALL_STEPS):
+        weight += change
+    return weight.item()
+
+
+moved = {"up": move(SMALL_STEP), "down": move(-SMALL_STEP)}
+print(moved)
+# --8<-- [end:directions]
+
+
+# --8<-- [start:limits]
+one, eps = torch.ones((), dtype=BF16), torch.finfo(BF16).eps
+lost_up, lost_down = eps / 2, eps / 4  # the largest steps from 1 that are lost
+assert one + lost_up == one and one + 1.01 * lost_up > one
+assert one - lost_down == one and one - 1.01 * lost_down < one
+print(f"lost: +{lost_up:.4f} and less, -{lost_down:.4f} and less")
+# --8<-- [end:limits]
+
+
 # --8<-- [start:train]
 NUM_INPUTS, BATCH, TRAINING_STEPS, LEARNING_RATE = 64, 64, 400, 0.02
 REPORT = 20  # steps between two points of the curve
@@ -304,8 +413,8 @@ measured_curves = {
 torch.set_num_threads(measured_threads)
 
 measured_losses = {name: curve[-1] for name, curve in measured_curves.items()}
-for name, loss in measured_losses.items():
-    print(f"{name:13} {loss:.1e}")
+for name, last in measured_losses.items():
+    print(f"{name:13} {last:.1e}")
 measured_worst = max(measured_losses[name] for name in ("fp32", "autocast", "master"))
 for name in ("fp32_moments", "bf16"):  # weights that exist in bf16 alone
     assert measured_losses[name] > 100 * measured_worst
@@ -438,3 +547,17 @@ torch_bytes = {"fp32": state_of_torch(FP32), "bf16": state_of_torch(BF16)}
 print(torch_bytes)
 assert torch_bytes == {name: state_bytes[name] for name in torch_bytes}
 # --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+EIGHT_BILLION, CARD_BYTES = 8e9, 80e9
+configurations = {
+    "torchtitan": "autocast",  # its defaults: fp32 weights, bf16 in matmuls
+    "megatron": "master_fp32_gradients",  # --bf16
+    "torchtitan_bf16": "bf16",  # dtype = "bfloat16"
+}
+config_bytes = {c: state_bytes[r] * EIGHT_BILLION for c, r in configurations.items()}
+cards_needed = {c: math.ceil(held / CARD_BYTES) for c, held in config_bytes.items()}
+room_bytes = CARD_BYTES - config_bytes["torchtitan_bf16"]
+print(config_bytes, cards_needed)
+# --8<-- [end:exercise_4]

@@ -79,6 +79,11 @@ ANSWERS: dict[str, float] = {
     "mfu.against_bf16_share": 0.7 * 0.8 / (1 - 0.7 / 2),
     "mfu.against_fp8_share": 0.7 * 0.8 / (1 - 0.7 / 2) / 2,
     "mixed_precision.torch_bytes.bf16": 2 + 2 + 2 + 2,
+    "mixed_precision.config_bytes.torchtitan": 8e9 * (4 + 4 + 4 + 4),
+    "mixed_precision.config_bytes.megatron": 8e9 * (2 + 4 + 4 + 4 + 4),
+    "mixed_precision.config_bytes.torchtitan_bf16": 8e9 * (2 + 2 + 2 + 2),
+    "mixed_precision.cards_needed.megatron": math.ceil(8e9 * 18 / 80e9),
+    "mixed_precision.room_bytes": 80e9 - 8e9 * 8,
     "models_and_initialization.lecun_relu_scale": 2**-4,
     "models_and_initialization.two_std": math.sqrt(
         1 - 2 * 2 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2))

@@ -21,6 +21,7 @@ from figures import (
     how_numbers_are_made,
     inference,
     mfu,
+    mixed_precision,
     optimizers,
     roofline,
     timing,
@@ -499,6 +500,41 @@ def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum
             assert (cx, cy) == pytest.approx((start[0] + 3 * unit, start[1] - unit), abs=0.1)
             assert rx == pytest.approx(5 * ry, abs=0.1)
     assert len(ellipses) == 12 and not chart.dots(str(len(ways)))
+
+
+def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it() -> None:
+    made = {
+        "part_bytes": {
+            "bf16": {"weights": 2, "gradients": 2, "master": 0, "moments": 4},
+            "autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8},
+            "master": {"weights": 2, "gradients": 1, "master": 5, "moments": 9},
+        },
+        "cast_per_parameter": 2,
+    }
+    chart = Chart(mixed_precision.held(Values({f"mixed_precision.{key}": made[key] for key in made}), Words()))
+    left, scale = 250, (640 - 250 - 34) / 17  # autocast's 15 and the 2 of its copies, as many as the master's
+    rows = {name: chart.place(name)[1] for name in ("autocast", "master", "bf16")}
+    assert list(rows.values()) == sorted(rows.values()), "in the order of the page"
+    for name, y in rows.items():
+        start = 0
+        for part, label in zip(
+            ("weights", "gradients", "master", "moments"),
+            ("weights", "gradients", "master_weights", "moments"),
+            strict=True,
+        ):
+            size = made["part_bytes"][name][part]
+            bars = [bar for bar in chart.bars(chart.colours[label]) if bar[2] < y < bar[3]]
+            assert len(bars) == bool(size)
+            if bars:
+                assert (bars[0][0], bars[0][1] + 1) == pytest.approx(
+                    (left + start * scale, left + (start + size) * scale), abs=0.1
+                )
+            start += size
+        outlines = [bar for bar in chart.bars("muted") if bar[2] < y < bar[3]]
+        assert [bar[0] for bar in outlines] == (
+            [pytest.approx(left + 15 * scale, abs=0.1)] if name == "autocast" else []
+        )
+    assert {"15", "17", "8", "+ 2"} <= set(chart.texts)
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

@@ -52,7 +52,7 @@ MEANS: dict[str, dict[str, str]] = {
     "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
     "mfu#three": {"kernel": "kernel products"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
-    "mixed-precision#recipes": {"Sum": "state"},
+    "mixed-precision#whose": {"Sum": "state"},
     "named-dimensions#faster": {"Without names": "unnamed", "With names": "named"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
