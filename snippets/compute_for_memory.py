@@ -2,11 +2,12 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What it costs to keep less: activation checkpointing and gradient accumulation, in bytes, FLOPs and seconds."""
+"""What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
 # --8<-- [start:setup]
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.flops import forward_flops
+from flops_bytes.adapters import quantized_bytes
+from flops_bytes.flops import forward_flops, recompute_flops
+from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
 from flops_bytes.memory import activation_bytes, layer_bytes
 from flops_bytes.models import (
@@ -24,6 +27,7 @@ from flops_bytes.models import (
     Attend,
     GPT2Block,
     build,
+    chunked_backward,
     eager,
     flash,
     flash_each,
@@ -31,7 +35,9 @@ from flops_bytes.models import (
     gpt2,
     loss,
 )
+from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.sharding import sharded_bytes, wire_bytes
 from flops_bytes.trace import Trace, saved_bytes
 
 # --8<-- [end:setup]
@@ -189,6 +195,19 @@ hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.
 # --8<-- [end:repeated]
 
 
+# --8<-- [start:planned]
+def planned_ratio(n: str) -> float:
+    """Full checkpointing as the planner counts it: all layers again, to their ends, and the scores by the kernel."""
+    model = 3 * sum(forward_flops(SHAPES[n], *SIZES[n]).values())
+    again = sum(recompute_flops(SHAPES[n], *SIZES[n]).values())
+    return 1 + (again + repeated_flops(SHAPES[n], *SIZES[n], "none", flash)) / model
+
+
+planned_hfu_to_mfu_ratio = {n: planned_ratio(n) for n in SHAPES}
+early_stop_share = {n: 1 - hfu_to_mfu_ratio[n]["full"] / planned_hfu_to_mfu_ratio[n] for n in SHAPES}
+# --8<-- [end:planned]
+
+
 # --8<-- [start:check]
 def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs of forward and backward by PyTorch's counter."""
@@ -336,6 +355,178 @@ measured_peak_ratio = {
 # --8<-- [end:time_pieces]
 
 
+# --8<-- [start:chunks]
+def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int) -> Tensor:
+    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,)."""
+    parts = [part.detach().requires_grad_() for part in hidden.chunk(chunks)]
+    total = torch.zeros(())
+    for part, words in zip(parts, targets.chunk(chunks), strict=True):
+        logits = head(part).float()  # of this chunk alone
+        one = F.cross_entropy(logits, words, reduction="sum") / len(targets)
+        one.backward()  # adds to head.weight.grad, and lets the logits go
+        total += one.detach()
+    hidden.backward(torch.cat([part.grad for part in parts if part.grad is not None]))
+    return total
+
+
+# --8<-- [end:chunks]
+
+
+# --8<-- [start:same_chunks]
+vocabulary_head = nn.Linear(32, 500, bias=False)
+words = torch.arange(64) * 7 % 500
+found = []
+for chunks in (1, 8):
+    vocabulary_head.zero_grad()
+    features = torch.linspace(-1, 1, 64 * 32).view(64, 32).requires_grad_()
+    chunk_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
+    found.append((chunk_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
+chunks_agree = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(*found, strict=True))
+print("the same loss and gradients:", chunks_agree)
+assert chunks_agree
+# --8<-- [end:same_chunks]
+
+
+# --8<-- [start:in_backward]
+def update_in_backward(model: nn.Module) -> None:
+    """From now on, backward() changes each weight as soon as its gradient is there, and frees the gradient."""
+    optimizers = {weight: torch.optim.AdamW([weight]) for weight in model.parameters()}
+
+    def update(weight: Tensor) -> None:
+        optimizers[weight].step()
+        optimizers[weight].zero_grad()
+
+    for weight in model.parameters():
+        weight.register_post_accumulate_grad_hook(update)
+
+
+# --8<-- [end:in_backward]
+
+
+# --8<-- [start:same_update]
+usual, hooked = (nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
+hooked.load_state_dict(usual.state_dict())
+update_in_backward(hooked)
+inputs = torch.linspace(-1, 1, 32 * 64).view(32, 64)
+adamw = torch.optim.AdamW(usual.parameters())
+for _ in range(3):
+    usual(inputs).pow(2).mean().backward()
+    adamw.step()
+    adamw.zero_grad()
+    hooked(inputs).pow(2).mean().backward()
+same_update = all(map(torch.equal, usual.parameters(), hooked.parameters()))
+print("the same weights after three steps, bit for bit:", same_update)
+assert same_update and all(weight.grad is None for weight in hooked.parameters())
+# --8<-- [end:same_update]
+
+
+# --8<-- [start:step_peak]
+CASES = {"gpt2": (GPT2_SMALL, 1_024, 8), "llama": (LLAMA_3_8B, 8_192, 2)}  # T, b
+CHUNKS = 8
+
+
+def step_peak(
+    name: str,
+    strategy: str = "none",
+    attend: Attend = flash,
+    chunks: int = 1,
+    pieces: int = 1,
+    in_backward: bool = False,
+) -> int:
+    """Bytes of weights, moments and all that forward and backward make, at their peak.
+
+    Fused AdamW works in place: it takes no bytes, so it need not run here.
+    """
+    shape, T, b = CASES[name]
+    model: Any = make(shape, strategy, attend)
+    weights: list[Tensor] = list(model.parameters())
+    moments = [torch.zeros_like(weight) for weight in weights for _ in range(2)]
+    tokens = torch.zeros(b // pieces, T, dtype=torch.int64, device="meta")
+    targets = torch.zeros_like(tokens)
+    if in_backward:
+        for weight in weights:
+            if weight is not model.head.weight:  # to this one each chunk adds: it is changed at the end
+                weight.register_post_accumulate_grad_hook(lambda changed: setattr(changed, "grad", None))
+    with Trace() as trace:
+        for tensor in (*weights, *moments, tokens, targets):
+            trace.hold(tensor.untyped_storage())
+        for _ in range(min(pieces, 2)):  # each further piece is as the second
+            if chunks > 1:
+                chunked_backward(model, tokens, targets, chunks)
+            else:
+                loss(model, tokens, targets).backward()
+    return trace.peak_bytes
+
+
+# --8<-- [end:step_peak]
+
+
+# --8<-- [start:remedies]
+def climb(name: str) -> dict[str, int]:
+    """The peak of a step with each remedy, beside those before."""
+    pieces = CASES[name][2]  # of one sequence
+    return {
+        "eager": step_peak(name, attend=eager),
+        "fused": step_peak(name),
+        "chunked": step_peak(name, chunks=CHUNKS),
+        "accumulated": step_peak(name, chunks=CHUNKS, pieces=pieces),
+        "products": step_peak(name, "products", chunks=CHUNKS, pieces=pieces),
+        "full": step_peak(name, "full", chunks=CHUNKS, pieces=pieces),
+    }
+
+
+needs_bytes = {name: climb(name) for name in CASES}
+frees_bytes = {
+    name: {after: peaks[before] - peaks[after] for before, after in pairwise(peaks)}
+    for name, peaks in needs_bytes.items()
+}
+whole_needs_bytes = {name: step_peak(name, "full", chunks=CHUNKS) for name in CASES}  # all sequences at once
+logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab
+CARD_BYTES = int(GPUS["H100 SXM"].memory_bytes)  # as its datasheet counts
+for name, peaks in needs_bytes.items():
+    print(f"{name:6}" + ", ".join(f"{remedy} {size / 2**30:.2f} GiB" for remedy, size in peaks.items()))
+assert needs_bytes["llama"]["full"] < CARD_BYTES < needs_bytes["llama"]["products"]
+# --8<-- [end:remedies]
+
+
+# --8<-- [start:state]
+NUM_GPUS = 8
+state_bytes = {name: 8 * sum(parameters(shape).values()) for name, (shape, _, _) in CASES.items()}
+
+
+def sharded_peak(name: str) -> int:
+    """By formula: what one of eight GPUs holds, each with the step of the last row."""
+    shape, T, b = CASES[name]
+    at = peak_bytes(shape, T, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
+    return max(sum(lines.values()) for lines in sharded_bytes(shape, at, "bf16", NUM_GPUS, zero=3).values())
+
+
+def instead(name: str) -> dict[str, int]:
+    """The peak with each remedy for the state, beside all those for activations."""
+    numbers, least = state_bytes[name] // 8, needs_bytes[name]["full"]
+    moments = 4 * numbers
+    return {
+        "eight_bit": least - moments + quantized_bytes(2 * numbers, 8, 256),
+        "in_backward": step_peak(name, "full", chunks=CHUNKS, in_backward=True),  # all sequences at once
+        "host": least - moments,
+        "sharded": sharded_peak(name),
+    }
+
+
+state_needs_bytes = {name: instead(name) for name in CASES}
+state_frees_bytes = {
+    name: {remedy: needs_bytes[name]["full"] - size for remedy, size in peaks.items()}
+    for name, peaks in state_needs_bytes.items()
+}
+crossing_bytes = {name: size // 4 for name, size in state_bytes.items()}  # gradients down; weights, as many, up
+sent_bytes = {
+    name: int(wire_bytes(shape, "bf16", NUM_GPUS, zero=3, accumulation=b)) for name, (shape, _, b) in CASES.items()
+}
+for name, peaks in state_needs_bytes.items():
+    print(f"{name:6}" + ", ".join(f"{remedy} {size / 2**30:.2f} GiB" for remedy, size in peaks.items()))
+# --8<-- [end:state]
+
+
 # --8<-- [start:exercise_1]
 REPORTED_HFU_SHARE = 0.52
 reported_mfu_share = REPORTED_HFU_SHARE / CLAIMED_RATIO
@@ -396,3 +587,11 @@ rng_lost_equal = torch.equal(*noisy_gradients(preserve=False))
 print("random state restored:", rng_preserved_equal, " not restored:", rng_lost_equal)
 assert rng_preserved_equal and not rng_lost_equal
 # --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+master_state_bytes = 16 * sum(parameters(LLAMA_3_8B).values())  # 2 + 2 + 4 + 8
+fewest_cards = -(-master_state_bytes // CARD_BYTES)
+print(f"{master_state_bytes / 2**30:.1f} GiB, {fewest_cards} cards for the state alone")
+assert fewest_cards == 2
+# --8<-- [end:exercise_5]
