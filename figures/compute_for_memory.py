@@ -21,8 +21,8 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     As wide as a phone, so that it need not be scaled down there.
     """
     left, spine, width, pitch, top = 26, 9, 340, 60, 46
-    needs = (values["compute_for_memory.needs_bytes"] or {}).get("llama", {})
-    needs = needs | (values["compute_for_memory.state_needs_bytes"] or {}).get("llama", {})
+    needs = (values["step_peaks.needs_bytes"] or {}).get("llama", {})
+    needs = needs | (values["step_peaks.state_needs_bytes"] or {})
     card = values["compute_for_memory.CARD_BYTES"] or 0
     scale = (width - left) / max([card, *needs.values()], default=1) if needs else 0
     rows = (*RUNGS, *STATE)

@@ -7,7 +7,6 @@
 # --8<-- [start:setup]
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.adapters import quantized_bytes
 from flops_bytes.flops import forward_flops, recompute_flops
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
@@ -27,7 +25,6 @@ from flops_bytes.models import (
     Attend,
     GPT2Block,
     build,
-    chunked_backward,
     eager,
     flash,
     flash_each,
@@ -35,9 +32,7 @@ from flops_bytes.models import (
     gpt2,
     loss,
 )
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.sharding import sharded_bytes, wire_bytes
 from flops_bytes.trace import Trace, saved_bytes
 
 # --8<-- [end:setup]
@@ -373,6 +368,7 @@ def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int
 
 
 # --8<-- [start:same_chunks]
+logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab  # of GPT-2 small, all at once
 vocabulary_head = nn.Linear(32, 500, bias=False)
 words = torch.arange(64) * 7 % 500
 found = []
@@ -418,113 +414,6 @@ same_update = all(map(torch.equal, usual.parameters(), hooked.parameters()))
 print("the same weights after three steps, bit for bit:", same_update)
 assert same_update and all(weight.grad is None for weight in hooked.parameters())
 # --8<-- [end:same_update]
-
-
-# --8<-- [start:step_peak]
-CASES = {"gpt2": (GPT2_SMALL, 1_024, 8), "llama": (LLAMA_3_8B, 8_192, 2)}  # T, b
-CHUNKS = 8
-
-
-def step_peak(
-    name: str,
-    strategy: str = "none",
-    attend: Attend = flash,
-    chunks: int = 1,
-    pieces: int = 1,
-    in_backward: bool = False,
-) -> int:
-    """Bytes of weights, moments and all that forward and backward make, at their peak.
-
-    Fused AdamW works in place: it takes no bytes, so it need not run here.
-    """
-    shape, T, b = CASES[name]
-    model: Any = make(shape, strategy, attend)
-    weights: list[Tensor] = list(model.parameters())
-    moments = [torch.zeros_like(weight) for weight in weights for _ in range(2)]
-    tokens = torch.zeros(b // pieces, T, dtype=torch.int64, device="meta")
-    targets = torch.zeros_like(tokens)
-    if in_backward:
-        for weight in weights:
-            if weight is not model.head.weight:  # to this one each chunk adds: it is changed at the end
-                weight.register_post_accumulate_grad_hook(lambda changed: setattr(changed, "grad", None))
-    with Trace() as trace:
-        for tensor in (*weights, *moments, tokens, targets):
-            trace.hold(tensor.untyped_storage())
-        for _ in range(min(pieces, 2)):  # each further piece is as the second
-            if chunks > 1:
-                chunked_backward(model, tokens, targets, chunks)
-            else:
-                loss(model, tokens, targets).backward()
-    return trace.peak_bytes
-
-
-# --8<-- [end:step_peak]
-
-
-# --8<-- [start:remedies]
-def climb(name: str) -> dict[str, int]:
-    """The peak of a step with each remedy, beside those before."""
-    pieces = CASES[name][2]  # of one sequence
-    return {
-        "eager": step_peak(name, attend=eager),
-        "fused": step_peak(name),
-        "chunked": step_peak(name, chunks=CHUNKS),
-        "accumulated": step_peak(name, chunks=CHUNKS, pieces=pieces),
-        "products": step_peak(name, "products", chunks=CHUNKS, pieces=pieces),
-        "full": step_peak(name, "full", chunks=CHUNKS, pieces=pieces),
-    }
-
-
-needs_bytes = {name: climb(name) for name in CASES}
-frees_bytes = {
-    name: {after: peaks[before] - peaks[after] for before, after in pairwise(peaks)}
-    for name, peaks in needs_bytes.items()
-}
-whole_needs_bytes = {name: step_peak(name, "full", chunks=CHUNKS) for name in CASES}  # all sequences at once
-logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab
-CARD_BYTES = int(GPUS["H100 SXM"].memory_bytes)  # as its datasheet counts
-for name, peaks in needs_bytes.items():
-    print(f"{name:6}" + ", ".join(f"{remedy} {size / 2**30:.2f} GiB" for remedy, size in peaks.items()))
-assert needs_bytes["llama"]["full"] < CARD_BYTES < needs_bytes["llama"]["products"]
-# --8<-- [end:remedies]
-
-
-# --8<-- [start:state]
-NUM_GPUS = 8
-state_bytes = {name: 8 * sum(parameters(shape).values()) for name, (shape, _, _) in CASES.items()}
-
-
-def sharded_peak(name: str) -> int:
-    """By formula: what one of eight GPUs holds, each with the step of the last row."""
-    shape, T, b = CASES[name]
-    at = peak_bytes(shape, T, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
-    return max(sum(lines.values()) for lines in sharded_bytes(shape, at, "bf16", NUM_GPUS, zero=3).values())
-
-
-def instead(name: str) -> dict[str, int]:
-    """The peak with each remedy for the state, beside all those for activations."""
-    numbers, least = state_bytes[name] // 8, needs_bytes[name]["full"]
-    moments = 4 * numbers
-    return {
-        "eight_bit": least - moments + quantized_bytes(2 * numbers, 8, 256),
-        "in_backward": step_peak(name, "full", chunks=CHUNKS, in_backward=True),  # all sequences at once
-        "host": least - moments,
-        "sharded": sharded_peak(name),
-    }
-
-
-state_needs_bytes = {name: instead(name) for name in CASES}
-state_frees_bytes = {
-    name: {remedy: needs_bytes[name]["full"] - size for remedy, size in peaks.items()}
-    for name, peaks in state_needs_bytes.items()
-}
-crossing_bytes = {name: size // 4 for name, size in state_bytes.items()}  # gradients down; weights, as many, up
-sent_bytes = {
-    name: int(wire_bytes(shape, "bf16", NUM_GPUS, zero=3, accumulation=b)) for name, (shape, _, b) in CASES.items()
-}
-for name, peaks in state_needs_bytes.items():
-    print(f"{name:6}" + ", ".join(f"{remedy} {size / 2**30:.2f} GiB" for remedy, size in peaks.items()))
-# --8<-- [end:state]
 
 
 # --8<-- [start:exercise_1]
@@ -590,6 +479,7 @@ assert rng_preserved_equal and not rng_lost_equal
 
 
 # --8<-- [start:exercise_5]
+CARD_BYTES = int(GPUS["H100 SXM"].memory_bytes)  # as its datasheet counts
 master_state_bytes = 16 * sum(parameters(LLAMA_3_8B).values())  # 2 + 2 + 4 + 8
 fewest_cards = -(-master_state_bytes // CARD_BYTES)
 print(f"{master_state_bytes / 2**30:.1f} GiB, {fewest_cards} cards for the state alone")
