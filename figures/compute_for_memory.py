@@ -32,7 +32,6 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.line(spine, ends[0], spine, ends[-1], "stroke-muted")
     for index, (name, y) in enumerate(zip(rows, ends, strict=True)):
         colour = 0 if index < 4 else 1 if name in RUNGS else 2
-        drawing.circle(spine, y, 6, f"fill-{colour}")
         drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
         drawing.text(left, y + 5, labels[name])
         if name in needs:
@@ -40,6 +39,7 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(left, y + 12, needs[name] * scale, 10, f"fill-{colour}")
         if card and scale:
             drawing.line(left + card * scale, y + 9, left + card * scale, y + 25)
+        drawing.circle(spine, y, 6, f"fill-{colour}")
     return str(drawing)
 
 

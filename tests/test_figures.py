@@ -15,6 +15,7 @@ import pytest
 
 from figures import (
     activations,
+    compute_for_memory,
     full_ledger,
     how_far_off,
     how_numbers_are_made,
@@ -437,6 +438,30 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
     ):
         middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
         assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+
+
+def test_a_rung_has_its_question_above_it_and_the_bar_of_its_own_peak() -> None:
+    rungs = (*compute_for_memory.RUNGS, *compute_for_memory.STATE)
+    sizes = {name: (40 - index) * 2**30 for index, name in enumerate(rungs)}
+    state = {name: sizes.pop(name) for name in compute_for_memory.STATE}
+    made = {"step_peaks.needs_bytes": {"llama": sizes, "gpt2": {}}, "step_peaks.state_needs_bytes": state}
+    labels = Words(ask_fused="is it eager", ask_eight_bit="is it the state")
+    chart = Chart(compute_for_memory.ladder(Values(made | {"compute_for_memory.CARD_BYTES": 20 * 2**30}), labels))
+    heights = [chart.place(name)[1] for name in rungs]
+    assert heights == sorted(heights), "first what costs least"
+    assert chart.place("is it eager")[1] == chart.place("fused")[1] - 19
+    assert chart.place("is it the state")[1] == chart.place("eight_bit")[1] - 19
+    mark = {line.attrib["x1"] for line in chart.root.iter("line")} - {"9"}
+    edge = chart.place("fused")[0]
+    for name, y in zip(rungs, heights, strict=True):
+        size = (sizes | state)[name] / 2**30
+        assert chart.place(f"{size:g} GiB")[1] == y, "the number of a rung stands beside its name"
+        colour = "2" if name in state else "1" if name in ("products", "full") else "0"
+        ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20]
+        assert left == edge and right - left == pytest.approx((340 - edge) * size / 40, abs=0.1)
+        dots = [dot for dot in chart.dots(colour) if abs(dot[1] - y) < 10]
+        assert len(dots) == 1
+    assert [float(x) for x in mark] == [pytest.approx(edge + (340 - edge) / 2, abs=0.1)]
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:
