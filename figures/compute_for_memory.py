@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Scale
+from figures.axes import DASHES, Axes, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -20,7 +20,7 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
     As wide as a phone, so that it need not be scaled down there.
     """
-    left, spine, width, pitch, top = 26, 9, 340, 60, 46
+    left, spine, width, pitch, top = 26, 9, 340, 60, 54
     needs = (values["step_peaks.needs_bytes"] or {}).get("llama", {})
     needs = needs | (values["step_peaks.state_needs_bytes"] or {})
     card = values["compute_for_memory.CARD_BYTES"] or 0
@@ -29,7 +29,12 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing = Drawing(width, top + pitch * len(rows))
     drawing.text(width, 16, labels["peak"], "muted", anchor="end")
     ends = [top + pitch * index + 17 for index, _ in enumerate(rows)]
-    drawing.line(spine, ends[0], spine, ends[-1], "stroke-muted")
+    last = ends[len(RUNGS) - 1]
+    drawing.line(spine, ends[0], spine, last, "stroke-muted")
+    drawing.add("path", "stroke-muted", d=f"M{spine} {last} V{ends[-1]}", stroke_dasharray=DASHES)
+    if card and scale:
+        drawing.line(left + card * scale, 26, left + card * scale, 42)
+        drawing.text(left + card * scale + 8, 39, labels["card"], "muted")
     for index, (name, y) in enumerate(zip(rows, ends, strict=True)):
         colour = 0 if index < 4 else 1 if name in RUNGS else 2
         drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
