@@ -386,7 +386,9 @@ assert chunks_agree
 # --8<-- [start:in_backward]
 def update_in_backward(model: nn.Module) -> None:
     """From now on, backward() changes each weight as soon as its gradient is there, and frees the gradient."""
-    optimizers = {weight: torch.optim.AdamW([weight]) for weight in model.parameters()}
+    optimizers: dict[Tensor, torch.optim.AdamW] = {}
+    for weight in model.parameters():
+        optimizers[weight] = torch.optim.AdamW([weight])
 
     def update(weight: Tensor) -> None:
         optimizers[weight].step()

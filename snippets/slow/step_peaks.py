@@ -5,27 +5,22 @@
 """The peak of a training step at full size, counted without memory, beside the one that the formula predicts."""
 
 # --8<-- [start:setup]
-from typing import Any
-
-from flops_bytes.counter import counted_peak
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
-from flops_bytes.peak import peak_bytes
-
-# --8<-- [end:setup]
-# --8<-- [start:remedy_setup]
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from flops_bytes.adapters import quantized_bytes
-from flops_bytes.models import Attend, build, chunked_backward, eager, flash, loss
+from flops_bytes.counter import counted_peak
+from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, chunked_backward, eager, flash, loss
+from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import parameters
 from flops_bytes.sharding import sharded_bytes, wire_bytes
 from flops_bytes.trace import Trace
 
-# --8<-- [end:remedy_setup]
+# --8<-- [end:setup]
 
 
 # --8<-- [start:compare]
@@ -139,7 +134,7 @@ def remedied_peak(
 # --8<-- [start:remedies]
 def climb(name: str) -> dict[str, int]:
     """The peak of a step with each remedy, beside those before."""
-    alone = {"chunks": CHUNKS, "pieces": CASES[name][2]}  # each sequence
+    alone: dict[str, Any] = {"chunks": CHUNKS, "pieces": CASES[name][2]}  # each sequence
     return {
         "eager": remedied_peak(name, attend=eager),
         "fused": remedied_peak(name),
