@@ -1,14 +1,51 @@
-"""Figure of the chapter on trading computation for memory."""
+"""Figures of the chapter on trading computation for memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Scale
+from figures.axes import DASHES, Axes, Scale
+from figures.svg import Drawing
+from ledger.units import format_value
 
 STRATEGIES = ("eager", "eager_attention", "none", "products", "full")
+RUNGS = ("eager", "fused", "chunked", "accumulated", "products", "full")  # each beside those above
+STATE = ("eight_bit", "in_backward", "host", "sharded")  # each beside all of these
 GIB = 2**30
+
+
+def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What to try from top to bottom: a question, the remedy, and a bar of the peak beside the card's memory.
+
+    As wide as a phone, so that it need not be scaled down there.
+    """
+    left, spine, width, pitch, top = 26, 9, 340, 60, 54
+    needs = (values["step_peaks.needs_bytes"] or {}).get("llama", {})
+    needs = needs | (values["step_peaks.state_needs_bytes"] or {})
+    card = values["compute_for_memory.CARD_BYTES"] or 0
+    scale = (width - left) / max([card, *needs.values()], default=1) if needs else 0
+    rows = (*RUNGS, *STATE)
+    drawing = Drawing(width, top + pitch * len(rows))
+    drawing.text(width, 16, labels["peak"], "muted", anchor="end")
+    ends = [top + pitch * index + 17 for index, _ in enumerate(rows)]
+    last = ends[len(RUNGS) - 1]
+    drawing.line(spine, ends[0], spine, last, "stroke-muted")
+    drawing.add("path", "stroke-muted", d=f"M{spine} {last} V{ends[-1]}", stroke_dasharray=DASHES)
+    if card and scale:
+        drawing.line(left + card * scale, 26, left + card * scale, 42)
+        drawing.text(left + card * scale + 8, 39, labels["card"], "muted")
+    for index, (name, y) in enumerate(zip(rows, ends, strict=True)):
+        colour = 0 if index < 4 else 1 if name in RUNGS else 2
+        drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
+        drawing.text(left, y + 5, labels[name])
+        if name in needs:
+            drawing.text(width, y + 5, format_value(needs[name], "bytes", language=labels["language"]), anchor="end")
+            drawing.rect(left, y + 12, needs[name] * scale, 10, f"fill-{colour}")
+        if card and scale:
+            drawing.line(left + card * scale, y + 9, left + card * scale, y + 25)
+        drawing.circle(spine, y, 6, f"fill-{colour}")
+    return str(drawing)
 
 
 def trade(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What it costs to keep less: activation checkpointing and gradient accumulation, in bytes, FLOPs and seconds."""
+"""What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
 # --8<-- [start:setup]
 from dataclasses import replace
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.flops import forward_flops
+from flops_bytes.flops import forward_flops, recompute_flops
+from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
 from flops_bytes.memory import activation_bytes, layer_bytes
 from flops_bytes.models import (
@@ -189,6 +190,19 @@ hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.
 # --8<-- [end:repeated]
 
 
+# --8<-- [start:planned]
+def planned_ratio(n: str) -> float:
+    """Full checkpointing as the planner counts it: all layers again, to their ends, and the scores by the kernel."""
+    model = 3 * sum(forward_flops(SHAPES[n], *SIZES[n]).values())
+    again = sum(recompute_flops(SHAPES[n], *SIZES[n]).values())
+    return 1 + (again + repeated_flops(SHAPES[n], *SIZES[n], "none", flash)) / model
+
+
+planned_hfu_to_mfu_ratio = {n: planned_ratio(n) for n in SHAPES}
+early_stop_share = {n: 1 - hfu_to_mfu_ratio[n]["full"] / planned_hfu_to_mfu_ratio[n] for n in SHAPES}
+# --8<-- [end:planned]
+
+
 # --8<-- [start:check]
 def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs of forward and backward by PyTorch's counter."""
@@ -336,6 +350,74 @@ measured_peak_ratio = {
 # --8<-- [end:time_pieces]
 
 
+# --8<-- [start:chunks]
+def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int) -> Tensor:
+    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,)."""
+    parts = [part.detach().requires_grad_() for part in hidden.chunk(chunks)]
+    total = torch.zeros(())
+    for part, words in zip(parts, targets.chunk(chunks), strict=True):
+        logits = head(part).float()  # of this chunk alone
+        one = F.cross_entropy(logits, words, reduction="sum") / len(targets)
+        one.backward()  # adds to head.weight.grad, and lets the logits go
+        total += one.detach()
+    hidden.backward(torch.cat([part.grad for part in parts if part.grad is not None]))
+    return total
+
+
+# --8<-- [end:chunks]
+
+
+# --8<-- [start:same_chunks]
+logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab  # of GPT-2 small, all at once
+vocabulary_head = nn.Linear(32, 500, bias=False)
+words = torch.arange(64) * 7 % 500
+found = []
+for chunks in (1, 8):
+    vocabulary_head.zero_grad()
+    features = torch.linspace(-1, 1, 64 * 32).view(64, 32).requires_grad_()
+    chunk_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
+    found.append((chunk_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
+chunks_agree = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(*found, strict=True))
+print("the same loss and gradients:", chunks_agree)
+assert chunks_agree
+# --8<-- [end:same_chunks]
+
+
+# --8<-- [start:in_backward]
+def update_in_backward(model: nn.Module) -> None:
+    """From now on, backward() changes each weight as soon as its gradient is there, and frees the gradient."""
+    optimizers: dict[Tensor, torch.optim.AdamW] = {}
+    for weight in model.parameters():
+        optimizers[weight] = torch.optim.AdamW([weight])
+
+    def update(weight: Tensor) -> None:
+        optimizers[weight].step()
+        optimizers[weight].zero_grad()
+
+    for weight in model.parameters():
+        weight.register_post_accumulate_grad_hook(update)
+
+
+# --8<-- [end:in_backward]
+
+
+# --8<-- [start:same_update]
+usual, hooked = (nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
+hooked.load_state_dict(usual.state_dict())
+update_in_backward(hooked)
+inputs = torch.linspace(-1, 1, 32 * 64).view(32, 64)
+adamw = torch.optim.AdamW(usual.parameters())
+for _ in range(3):
+    usual(inputs).pow(2).mean().backward()
+    adamw.step()
+    adamw.zero_grad()
+    hooked(inputs).pow(2).mean().backward()
+same_update = all(map(torch.equal, usual.parameters(), hooked.parameters()))
+print("the same weights after three steps, bit for bit:", same_update)
+assert same_update and all(weight.grad is None for weight in hooked.parameters())
+# --8<-- [end:same_update]
+
+
 # --8<-- [start:exercise_1]
 REPORTED_HFU_SHARE = 0.52
 reported_mfu_share = REPORTED_HFU_SHARE / CLAIMED_RATIO
@@ -396,3 +478,12 @@ rng_lost_equal = torch.equal(*noisy_gradients(preserve=False))
 print("random state restored:", rng_preserved_equal, " not restored:", rng_lost_equal)
 assert rng_preserved_equal and not rng_lost_equal
 # --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+CARD_BYTES = int(GPUS["H100 SXM"].memory_bytes)  # as its datasheet counts
+master_state_bytes = 16 * sum(parameters(LLAMA_3_8B).values())  # 2 + 2 + 4 + 8
+fewest_cards = -(-master_state_bytes // CARD_BYTES)
+print(f"{master_state_bytes / 2**30:.1f} GiB, {fewest_cards} cards for the state alone")
+assert fewest_cards == 2
+# --8<-- [end:exercise_5]

@@ -15,6 +15,7 @@ import pytest
 
 from figures import (
     activations,
+    compute_for_memory,
     full_ledger,
     gpt2_parameters,
     how_far_off,
@@ -28,6 +29,7 @@ from figures import (
     two_questions,
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
+from flops_bytes.plan import plan
 from ledger.book import Book
 from ledger.site import quote, variants
 from ledger.site.chapter import Chapter
@@ -535,6 +537,46 @@ def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it()
             [pytest.approx(left + 15 * scale, abs=0.1)] if name == "autocast" else []
         )
     assert {"15", "17", "8", "+ 2"} <= set(chart.texts)
+
+
+def test_a_rung_has_its_question_above_it_and_the_bar_of_its_own_peak() -> None:
+    rungs = (*compute_for_memory.RUNGS, *compute_for_memory.STATE)
+    sizes = {name: (40 - index) * 2**30 for index, name in enumerate(rungs)}
+    state = {name: sizes.pop(name) for name in compute_for_memory.STATE}
+    made = {"step_peaks.needs_bytes": {"llama": sizes, "gpt2": {}}, "step_peaks.state_needs_bytes": state}
+    labels = Words(ask_fused="is it eager", ask_eight_bit="is it the state")
+    chart = Chart(compute_for_memory.ladder(Values(made | {"compute_for_memory.CARD_BYTES": 20 * 2**30}), labels))
+    heights = [chart.place(name)[1] for name in rungs]
+    assert heights == sorted(heights), "first what costs least"
+    assert chart.place("is it eager")[1] == chart.place("fused")[1] - 19
+    assert chart.place("is it the state")[1] == chart.place("eight_bit")[1] - 19
+    mark = {line.attrib["x1"] for line in chart.root.iter("line")} - {"9"}
+    edge = chart.place("fused")[0]
+    for name, y in zip(rungs, heights, strict=True):
+        size = (sizes | state)[name] / 2**30
+        assert chart.place(f"{size:g} GiB")[1] == y, "the number of a rung stands beside its name"
+        colour = "2" if name in state else "1" if name in ("products", "full") else "0"
+        ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20]
+        assert left == edge and right - left == pytest.approx((340 - edge) * size / 40, abs=0.1)
+        dots = [dot for dot in chart.dots(colour) if abs(dot[1] - y) < 10]
+        assert len(dots) == 1
+    assert [float(x) for x in mark] == [pytest.approx(edge + (340 - edge) / 2, abs=0.1)]
+
+
+def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
+    planned = {
+        "fused attention": "fused",
+        "loss in 8 chunks": "chunked",
+        "micro-batches of 1": "accumulated",
+        "full checkpointing": "full",
+    }
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "recipe": "bf16", "context": 8_192, "micro_batch": 2}
+    tried = [rung["try"] for rung in plan(**asked, attention="eager")["ladder"]]
+    assert [planned[name] for name in tried if name in planned] == list(planned.values())
+    rows = list(tables.blocks("en")["compute-for-memory#order"].options["rows"])
+    assert rows == list(compute_for_memory.RUNGS)
+    assert [row for row in rows if row in planned.values()] == list(planned.values())
+    assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

@@ -16,7 +16,6 @@ SAME = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float
 
 # Pairs whose texts, right as they are, hold words of each other's keys.
 CROSSED = {
-    "compute-for-memory#four-thirds": {("products", "full")},
     "formulas.parallel": {("stage_3", "gathered")},
     "formulas.training": {("checkpoint", "file")},
     "how_far_off.published": {("what", "spared")},
