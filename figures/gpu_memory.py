@@ -11,7 +11,7 @@ from ledger.units import format_value
 
 WIDTH = 640
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 
 def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -73,6 +73,24 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.rect(left, y, wanted * scale, height, "stroke-0")
         drawing.text(left + wanted * scale / 2, y + 25, f"{wanted // MIB} MiB", anchor="middle")
     return str(drawing)
+
+
+def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes in use over a training step of GPT-2, stacked by kind; the phases, and the highest of all, are marked."""
+    kinds = values["gpu_memory.gpt2_timeline_bytes"] or {}
+    pieces = values["gpu_memory.GPT2_BINS"] or {}
+    order = ("weights", "optimizer", "gradients", "activations")
+    axes = Axes(Scale(labels["order"], ticks={-1: ""}), Scale("GiB"))
+    bottom = [0.0] * sum(pieces.values())
+    for colour, kind in enumerate(order):
+        sizes = [size / GIB for size in kinds.get(kind, [])]
+        axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
+        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    if kinds:
+        forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
+        axes.axvline(forward - 0.5, labels["forward"], labels["backward"])
+        axes.axvline(backward - 0.5, "", labels["update"])
+    return str(axes)
 
 
 def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
