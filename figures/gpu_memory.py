@@ -76,11 +76,11 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes in use over a training step of GPT-2, stacked by kind; the phases, and the highest of all, are marked."""
+    """Bytes in use over a training step of GPT-2, stacked by kind; where phases end, and what the peak is made of."""
     kinds = values["gpu_memory.gpt2_timeline_bytes"] or {}
     pieces = values["gpu_memory.GPT2_BINS"] or {}
     order = ("weights", "optimizer", "gradients", "activations")
-    axes = Axes(Scale(labels["order"], ticks={-1: ""}), Scale("GiB"))
+    axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
     bottom = [0.0] * sum(pieces.values())
     for colour, kind in enumerate(order):
         sizes = [size / GIB for size in kinds.get(kind, [])]
@@ -90,6 +90,8 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
         axes.axvline(forward - 0.5, labels["forward"], labels["backward"])
         axes.axvline(backward - 0.5, "", labels["update"])
+        peak = max(range(len(bottom)), key=bottom.__getitem__)
+        axes.annotate(labels["logits"], peak + 0.5, bottom[peak], dy=12)
     return str(axes)
 
 

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from flops_bytes.counter import prepare
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_memory_usage
+from flops_bytes.memory import activation_bytes, logits_bytes
 from flops_bytes.models import GPT2_SMALL, loss
 from flops_bytes.trace import Trace
 
@@ -362,6 +363,12 @@ gpt2_at_bytes = {
 gpt2_total_bytes = {moment: sum(stack.values()) for moment, stack in gpt2_at_bytes.items()}
 for moment, total in gpt2_total_bytes.items():
     print(f"{moment:9}{total / 2**30:6.2f} GiB")
+
+kept = activation_bytes(GPT2_SMALL, GPT2_CONTEXT, GPT2_BATCH, 2, fused=True)
+logits = logits_bytes(GPT2_SMALL, GPT2_BATCH * GPT2_CONTEXT)
+gradients = logits["their_gradient"] + logits["logits_gradient"]
+step_total = gpt2_total_bytes["start"] + sum(kept.values()) + gradients + 4  # the loss
+assert gpt2_total_bytes["peak"] == step_total  # the formula of the page on activations
 # --8<-- [end:gpt2_timeline]
 
 
