@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from flops_bytes import memory
 from flops_bytes.counter import prepare
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_memory_usage
-from flops_bytes.memory import activation_bytes, logits_bytes
 from flops_bytes.models import GPT2_SMALL, loss
 from flops_bytes.trace import Trace
 
@@ -73,12 +73,8 @@ CAPACITIES = {  # GB by the label, GiB by PyTorch's messages
     "h100": {"label_gb": 80, "reported_gib": 79.11},
     "h200": {"label_gb": 141, "reported_gib": 139.81},
 }
-reported_bytes = {
-    card: round(size["reported_gib"] * 2**30) for card, size in CAPACITIES.items()
-}
-reported_to_label_ratio = {
-    card: reported_bytes[card] / (size["label_gb"] * 1e9) for card, size in CAPACITIES.items()
-}
+reported_bytes = {card: round(size["reported_gib"] * 2**30) for card, size in CAPACITIES.items()}
+reported_to_label_ratio = {card: reported_bytes[card] / (size["label_gb"] * 1e9) for card, size in CAPACITIES.items()}
 # --8<-- [end:capacities]
 
 
@@ -339,7 +335,7 @@ def trace_gpt2() -> tuple[list[Stack], dict[str, int]]:
 
 # --8<-- [start:gpt2_timeline]
 GPT2_BINS = {"forward": 16, "backward": 32, "update": 9, "zero_grad": 3}
-stacks, ends = trace_gpt2()
+stacks, gpt2_ends = trace_gpt2()
 
 
 def at_most(stacks: list[Stack]) -> Stack:
@@ -348,27 +344,31 @@ def at_most(stacks: list[Stack]) -> Stack:
 
 
 highest: list[Stack] = []  # of each piece of a phase
-for (start, end), pieces in zip(pairwise([0, *ends.values()]), GPT2_BINS.values(), strict=True):
+for (start, end), pieces in zip(pairwise([0, *gpt2_ends.values()]), GPT2_BINS.values(), strict=True):
     cuts = [start + n * (end - start) // pieces for n in range(pieces + 1)]
     highest += [at_most(stacks[a + 1 : b + 1]) for a, b in pairwise(cuts)]
 gpt2_timeline_bytes = {kind: [stack[kind] for stack in highest] for kind in stacks[0]}
 gpt2_at_bytes = {
     "start": stacks[0],
-    "forward": stacks[ends["forward"]],
+    "forward": stacks[gpt2_ends["forward"]],
     "peak": at_most(stacks),
-    "backward": stacks[ends["backward"]],
-    "update": at_most(stacks[ends["backward"] : ends["update"]]),
+    "backward": stacks[gpt2_ends["backward"]],
+    "update": at_most(stacks[gpt2_ends["backward"] : gpt2_ends["update"]]),
     "end": stacks[-1],
 }
 gpt2_total_bytes = {moment: sum(stack.values()) for moment, stack in gpt2_at_bytes.items()}
 for moment, total in gpt2_total_bytes.items():
     print(f"{moment:9}{total / 2**30:6.2f} GiB")
 
-kept = activation_bytes(GPT2_SMALL, GPT2_CONTEXT, GPT2_BATCH, 2, fused=True)
-logits = logits_bytes(GPT2_SMALL, GPT2_BATCH * GPT2_CONTEXT)
-gradients = logits["their_gradient"] + logits["logits_gradient"]
-step_total = gpt2_total_bytes["start"] + sum(kept.values()) + gradients + 4  # the loss
-assert gpt2_total_bytes["peak"] == step_total  # the formula of the page on activations
+
+def peak_above_state() -> int:
+    """What the page on activations adds up: kept, the logits' two gradients, the loss."""
+    kept = memory.activation_bytes(GPT2_SMALL, GPT2_CONTEXT, GPT2_BATCH, 2, fused=True)
+    logits = memory.logits_bytes(GPT2_SMALL, GPT2_BATCH * GPT2_CONTEXT)
+    return sum(kept.values()) + logits["their_gradient"] + logits["logits_gradient"] + 4
+
+
+assert gpt2_total_bytes["peak"] == gpt2_total_bytes["start"] + peak_above_state()
 # --8<-- [end:gpt2_timeline]
 
 

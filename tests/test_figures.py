@@ -400,7 +400,9 @@ def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() ->
     made["GPT2_BINS"] = {"forward": 1, "backward": 2, "update": 1, "zero_grad": 1}
     chart = Chart(gpu_memory.gpt2_timeline(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
     unit = (chart.place("0")[1] - chart.place("8")[1]) / 8
-    heights = {kind: [(b - t) / unit for _, _, t, b in chart.bars(chart.colours[kind])] for kind in made["gpt2_timeline_bytes"]}
+    heights = {
+        kind: [(b - t) / unit for _, _, t, b in chart.bars(chart.colours[kind])] for kind in made["gpt2_timeline_bytes"]
+    }
     assert heights["weights"] == pytest.approx([1] * 5, abs=0.02)
     assert heights["optimizer"] == pytest.approx([2] * 5, abs=0.02)
     assert heights["gradients"] == pytest.approx([1, 1], abs=0.02)
