@@ -81,7 +81,7 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     pieces = values["gpu_memory.GPT2_BINS"] or {}
     order = ("weights", "optimizer", "gradients", "activations")
     axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
-    bottom = [0.0] * sum(pieces.values())
+    bottom = [0.0] * len(kinds.get("weights", []))
     for colour, kind in enumerate(order):
         sizes = [size / GIB for size in kinds.get(kind, [])]
         axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
