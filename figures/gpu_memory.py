@@ -11,7 +11,7 @@ from ledger.units import format_value
 
 WIDTH = 640
 COUNTS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 
 def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -73,6 +73,26 @@ def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.rect(left, y, wanted * scale, height, "stroke-0")
         drawing.text(left + wanted * scale / 2, y + 25, f"{wanted // MIB} MiB", anchor="middle")
     return str(drawing)
+
+
+def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Bytes in use over a training step of GPT-2, stacked by kind; where phases end, and what the peak is made of."""
+    kinds = values["gpu_memory.gpt2_timeline_bytes"] or {}
+    pieces = values["gpu_memory.GPT2_BINS"] or {}
+    order = ("weights", "optimizer", "gradients", "activations")
+    axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
+    bottom = [0.0] * len(kinds.get("weights", []))
+    for colour, kind in enumerate(order):
+        sizes = [size / GIB for size in kinds.get(kind, [])]
+        axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
+        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    if kinds:
+        forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
+        axes.axvline(forward - 0.5, labels["forward"], labels["backward"])
+        axes.axvline(backward - 0.5, "", labels["update"])
+        peak = max(range(len(bottom)), key=bottom.__getitem__)
+        axes.annotate(labels["logits"], peak + 0.5, bottom[peak], dy=12)
+    return str(axes)
 
 
 def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

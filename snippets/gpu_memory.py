@@ -5,34 +5,98 @@
 """What tensors take on a GPU: requested, allocated, reserved, and over a step."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
+from weakref import ref
 
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from flops_bytes import memory
+from flops_bytes.counter import prepare
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_memory_usage
+from flops_bytes.models import GPT2_SMALL, loss
 from flops_bytes.trace import Trace
 
 MIB = 2**20
 # --8<-- [end:setup]
 
 
+# --8<-- [start:retry]
+def run(step: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
+    """A step; where it does not fit, the same with half of the batch."""
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        batch = batch[: len(batch) // 2]
+    return step(batch)  # after the except: the failed step's tensors are free now
+
+
+# --8<-- [end:retry]
+
+
+# --8<-- [start:held]
+born: list[ref[Tensor]] = []  # does not keep a tensor alive
+
+
+def fail() -> None:
+    activation = torch.zeros(8)
+    born.append(ref(activation))
+    raise torch.OutOfMemoryError
+
+
+try:
+    fail()
+except torch.OutOfMemoryError:
+    held_in_except = born[0]() is not None
+held_after_except = born[0]() is not None
+print("alive in the except:", held_in_except, "- after it:", held_after_except)
+assert held_in_except and not held_after_except
+# --8<-- [end:held]
+
+
+# --8<-- [start:capacities]
+CAPACITIES = {  # GB by the label, GiB by PyTorch's messages
+    "t4": {"label_gb": 16, "reported_gib": 14.56},
+    "a10g": {"label_gb": 24, "reported_gib": 22.20},
+    "rtx_4090": {"label_gb": 24, "reported_gib": 23.64},
+    "a100_40": {"label_gb": 40, "reported_gib": 39.50},
+    "l40s": {"label_gb": 48, "reported_gib": 44.42},
+    "a100_80": {"label_gb": 80, "reported_gib": 79.25},
+    "h100": {"label_gb": 80, "reported_gib": 79.11},
+    "h200": {"label_gb": 141, "reported_gib": 139.81},
+}
+reported_bytes = {card: round(size["reported_gib"] * 2**30) for card, size in CAPACITIES.items()}
+reported_to_label_ratio = {card: reported_bytes[card] / (size["label_gb"] * 1e9) for card, size in CAPACITIES.items()}
+# --8<-- [end:capacities]
+
+
 # --8<-- [start:where]
 x = torch.zeros(4, 8)  # in the CPU's memory, unless told otherwise
 moved = x.to(get_device())  # copied to the GPU, if there is one
 made = torch.zeros(4, 8, device=get_device())  # made there: no copy
-shape_only = torch.zeros(4, 8, device="meta")  # a shape without memory
+shape_only = torch.zeros(4, 8, device="meta")  # a shape without data
+print(x.device.type, shape_only.device, moved.device == made.device)
+# --8<-- [end:where]
 
-assert x.device.type == "cpu" and shape_only.is_meta
-assert moved.device == made.device  # say what you rely on
+
+# --8<-- [start:devices]
 assert torch.device("cuda") != torch.device("cuda:0")  # so compare two tensors
 assert x.to("cpu") is x  # already there: nothing is copied
-# --8<-- [end:where]
+try:
+    x + shape_only
+    raise AssertionError("two devices were expected to fail")
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+assert (torch.tensor(2.0) * shape_only).is_meta  # but a CPU's scalar goes with all
+# --8<-- [end:devices]
 
 
 # --8<-- [start:gpus]
@@ -69,6 +133,19 @@ def segment_size(block: int) -> int:
 
 
 # --8<-- [end:rules]
+
+
+# --8<-- [start:before_after]
+def allocated_by(make: Callable[[], object]) -> int:
+    """What the result of make() adds to the allocated bytes of the GPU."""
+    before = torch.cuda.memory_allocated()
+    _made = make()  # alive until the function returns
+    return torch.cuda.memory_allocated() - before
+
+
+if torch.cuda.is_available():
+    print(allocated_by(lambda: torch.empty(4, 8, device="cuda")), "bytes")
+# --8<-- [end:before_after]
 
 
 # --8<-- [start:luck]
@@ -184,6 +261,17 @@ for name, counts in requests.items():
 # --8<-- [end:requests]
 
 
+# --8<-- [start:peak]
+def peak_of(step: Callable[[], object]) -> int:
+    """The most bytes that a step needs on the GPU, with what was there before."""
+    torch.cuda.reset_peak_memory_stats()  # else the peak is that of the process
+    step()
+    return torch.cuda.max_memory_allocated()
+
+
+# --8<-- [end:peak]
+
+
 # --8<-- [start:fragment]
 NUM_TENSORS, TENSOR_BYTES, NEXT_BYTES = 10, 4 * MIB, 12 * MIB
 
@@ -202,6 +290,86 @@ try:
 except MemoryError as error:
     print(error)
 # --8<-- [end:fragment]
+
+
+# --8<-- [start:gpt2_step]
+GPT2_BATCH, GPT2_CONTEXT = 8, 1024
+Stack = dict[str, int]  # bytes in use, by kind
+
+
+def trace_gpt2() -> tuple[list[Stack], dict[str, int]]:
+    """The bytes in use after each change in a step of GPT-2 small, and where its phases end."""
+    model, weights, optimizer = prepare(GPT2_SMALL, "bf16", True, "none")
+    tokens = torch.zeros(GPT2_BATCH, GPT2_CONTEXT, dtype=torch.int64, device="meta")
+    arrived: Counter[int] = Counter()  # bytes of gradients, by the number of changes so far
+    ends: dict[str, int] = {}
+
+    def arrive(weight: Tensor) -> None:
+        arrived[len(trace.changes)] += get_memory_usage(weight)
+
+    with Trace() as trace:
+        for weight in weights:
+            weight.register_post_accumulate_grad_hook(arrive)
+        error = loss(model, tokens, tokens)
+        ends["forward"] = len(trace.changes)
+        error.backward()
+        ends["backward"] = len(trace.changes)
+        optimizer.step()
+        ends["update"] = len(trace.changes)
+        optimizer.zero_grad()
+        ends["zero_grad"] = len(trace.changes)
+
+    size = sum(map(get_memory_usage, weights))
+    held = {"weights": size, "optimizer": 2 * size, "gradients": 0, "activations": 0}
+    stacks = [dict(held)]
+    for n, (_, change) in enumerate(trace.changes, start=1):
+        held["activations" if n <= ends["update"] else "gradients"] += change
+        held["activations"] -= arrived[n]  # a gradient, once it belongs to its weight
+        held["gradients"] += arrived[n]
+        stacks.append(dict(held))
+    return stacks, ends
+
+
+# --8<-- [end:gpt2_step]
+
+
+# --8<-- [start:gpt2_timeline]
+GPT2_BINS = {"forward": 16, "backward": 32, "update": 9, "zero_grad": 3}
+stacks, gpt2_ends = trace_gpt2()
+
+
+def at_most(stacks: list[Stack]) -> Stack:
+    """The stack with the most bytes in all."""
+    return max(stacks, key=lambda stack: sum(stack.values()))
+
+
+highest: list[Stack] = []  # of each piece of a phase
+for (start, end), pieces in zip(pairwise([0, *gpt2_ends.values()]), GPT2_BINS.values(), strict=True):
+    cuts = [start + n * (end - start) // pieces for n in range(pieces + 1)]
+    highest += [at_most(stacks[a + 1 : b + 1]) for a, b in pairwise(cuts)]
+gpt2_timeline_bytes = {kind: [stack[kind] for stack in highest] for kind in stacks[0]}
+gpt2_at_bytes = {
+    "start": stacks[0],
+    "forward": stacks[gpt2_ends["forward"]],
+    "peak": at_most(stacks),
+    "backward": stacks[gpt2_ends["backward"]],
+    "update": at_most(stacks[gpt2_ends["backward"] : gpt2_ends["update"]]),
+    "end": stacks[-1],
+}
+gpt2_total_bytes = {moment: sum(stack.values()) for moment, stack in gpt2_at_bytes.items()}
+for moment, total in gpt2_total_bytes.items():
+    print(f"{moment:9}{total / 2**30:6.2f} GiB")
+
+
+def peak_above_state() -> int:
+    """What the page on activations adds up: kept, the logits' two gradients, the loss."""
+    kept = memory.activation_bytes(GPT2_SMALL, GPT2_CONTEXT, GPT2_BATCH, 2, fused=True)
+    logits = memory.logits_bytes(GPT2_SMALL, GPT2_BATCH * GPT2_CONTEXT)
+    return sum(kept.values()) + logits["their_gradient"] + logits["logits_gradient"] + 4
+
+
+assert gpt2_total_bytes["peak"] == gpt2_total_bytes["start"] + peak_above_state()
+# --8<-- [end:gpt2_timeline]
 
 
 # --8<-- [start:step]
@@ -373,6 +541,24 @@ for name, rate in PATHS_BYTES_PER_SECOND.items():
     print(f"{name:5}{rate / 1e9:7.1f} GB/s{MATRIX_BYTES / rate * 1e3:7.2f} ms")
 gpu_to_link_ratio = PATHS_BYTES_PER_SECOND["gpu"] / PATHS_BYTES_PER_SECOND["link"]
 # --8<-- [end:paths]
+
+
+# --8<-- [start:send]
+def send_pageable(batch: Tensor) -> Tensor:
+    return batch.to("cuda")  # the driver copies it to pinned memory, piece by piece
+
+
+def send_pinned_in_line(batch: Tensor) -> Tensor:
+    return batch.pin_memory().to("cuda", non_blocking=True)  # your loop copies it
+
+
+def send_pinned_ahead(dataset: Dataset[Tensor]) -> Iterator[Tensor]:
+    loader = DataLoader(dataset, batch_size=8, num_workers=4, pin_memory=True)
+    for batch in loader:  # a thread of the loader has copied it
+        yield batch.to("cuda", non_blocking=True)
+
+
+# --8<-- [end:send]
 
 
 # --8<-- [start:exercise_1]

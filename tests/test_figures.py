@@ -18,6 +18,7 @@ from figures import (
     compute_for_memory,
     full_ledger,
     gpt2_parameters,
+    gpu_memory,
     how_far_off,
     how_numbers_are_made,
     inference,
@@ -395,6 +396,31 @@ def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
             floor = top
     (dot,) = chart.dots("ink")
     assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
+
+
+def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() -> None:
+    kinds = {"weights": [1, 1, 1, 1, 1], "optimizer": [2, 2, 2, 2, 2], "gradients": [0, 0, 1, 1, 0]}
+    stacked = {kind: [size * 2**30 for size in sizes] for kind, sizes in kinds.items()}
+    made = {"gpt2_timeline_bytes": stacked | {"activations": [3 * 2**30, 4 * 2**30, 2**30, 0, 0]}}
+    made["GPT2_BINS"] = {"forward": 1, "backward": 2, "update": 1, "zero_grad": 1}
+    chart = Chart(gpu_memory.gpt2_timeline(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
+    unit = (chart.place("0")[1] - chart.place("8")[1]) / 8
+    heights = {
+        kind: [(b - t) / unit for _, _, t, b in chart.bars(chart.colours[kind])] for kind in made["gpt2_timeline_bytes"]
+    }
+    assert heights["weights"] == pytest.approx([1] * 5, abs=0.02)
+    assert heights["optimizer"] == pytest.approx([2] * 5, abs=0.02)
+    assert heights["gradients"] == pytest.approx([1, 1], abs=0.02)
+    assert heights["activations"] == pytest.approx([3, 4, 1], abs=0.02)
+    above = chart.bars(chart.colours["activations"])
+    assert [b for *_, b in above[:2]] == pytest.approx([chart.place("0")[1] - 5 - 3 * unit] * 2, abs=0.1)
+    assert above[2][3] == pytest.approx(chart.place("0")[1] - 5 - 4 * unit, abs=0.1)  # on a gradient
+    ends = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    sides = [right for _, right, *_ in chart.bars(chart.colours["weights"])]
+    assert ends == pytest.approx([sides[0], sides[2]], abs=0.1)  # after one piece, and after three
+    assert chart.place("forward")[0] < ends[0] < chart.place("backward")[0] < ends[1] < chart.place("update")[0]
+    assert above[1][1] < chart.place("logits")[0] and above[1][2] < chart.place("logits")[1] < above[1][2] + 20
+    assert not list(faults(chart))
 
 
 def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> None:

@@ -43,6 +43,7 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "gpt2-parameters#letters": {"N": "parameters", "W": "weight"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
+    "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
     "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
     "hardware#derive": {"SMs, $S$": "processors"},
     "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
