@@ -114,8 +114,9 @@ served_rates = {
 }
 served_first_ms = 1e3 * served.first_token_seconds
 eights = {"weights": "8bit", "cache": "8bit"}
-small_cache = next(row for row in served.formats if eights.items() <= row.items())
-served_small_cache = {"users": small_cache["users"], "all": small_cache["tokens_per_second"]}
+served_small_cache = next(
+    {"users": row["users"], "all": row["tokens_per_second"]} for row in served.formats if eights.items() <= row.items()
+)
 print(f"{served_users} users, {served_rates['each']:.0f} tokens/s for each")
 assert served.fits
 # --8<-- [end:serve]
