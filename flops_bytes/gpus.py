@@ -93,20 +93,23 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
 
 
 # --8<-- [start:third_party]
-# To plan with: cards of which we opened no sheet of their maker's. What no source gives is left out.
+# To plan with: cards of which we opened no sheet of their maker's, linked all the same where it is public; else who
+# printed the figures, which says so. What no source gives is left out.
 # fmt: off
 THIRD_PARTY: dict[str, Gpu] = {
     "A800 80GB SXM": Gpu((),  # an A100 whose links are slower, it says
         80e9, 2.039e12, dense(19.5, 156, 312, 312, 0), "https://aiwiki.ai/wiki/nvidia_a800"),
     "H800 SXM": Gpu((),  # an H100 whose links and float64 are slower, it says
         80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), "https://aiwiki.ai/wiki/nvidia_h800"),
-    "H20": Gpu((),  # float8 and memory from http://1cnz.cn/d/2353773.html; others give float8 no unit
-        96e9, 4.000e12, dense(44, 74, 148, 148, 296), "https://zangshuxian.com/new/674733024499207168"),
+    # NVIDIA has no public sheet of it: from Ant Group, which runs them; float32 and tf32 from
+    # https://zangshuxian.com/new/674733024499207168
+    "H20": Gpu((),
+        96e9, 4.000e12, dense(44, 74, 148, 148, 296), "https://lmsys.org/blog/2025-09-26-sglang-ant-group"),
     "L20": Gpu((),  # bfloat16 from volcengine/verl, verl/utils/flops_counter.py at 02cf355
         48e9, 0.864e12, dense(59.35, 0, 119.5, 119.5, 0), "https://www.topcpu.net/en/gpu-c/a40-pcie-vs-l20"),
-    "RTX 3090": Gpu((),  # its 142 in float16 add up in float16: half of them in float32
+    "RTX 3090": Gpu((),  # appendix A; its 142 in float16 add up in float16: half of them in float32
         24e9, 0.936e12, dense(35.6, 0, 71, 71, 0),
-        "https://holynerdvana.blogspot.com/2022/10/nvidia-geforce-rtx-3090-specifications.html"),
+        "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"),
     "RTX 4090 D": Gpu((),
         24e9, 1.008e12, dense(73.5, 73.5, 147.1, 147.1, 294.2), "https://hmc-tech.com/gpu/nvidia-geforce-rtx-4090-d"),
     "RTX PRO 6000": Gpu((),  # the Workstation Edition; bandwidth from hardware-corner.net
@@ -140,9 +143,10 @@ class Link(NamedTuple):
     cards: tuple[str, ...] = ()
 
 
-# NVLink, PCIe: https://alpha-one-index.github.io/ai-infra-index/specs/networking-interconnects.html and each card's
-# sheet; 800 series: https://blog.51cto.com/zhangxueliang/14287061; MI300X, seven links of 64 GB/s:
-# https://www.emergentmind.com/topics/amd-mi300x-gpu; B300: https://fibermall.com/blog/?p=17161
+# Half of what each card's sheet (SHEETS) says of both directions: NVLink 300, 600, 900 and 1,800 GB/s, PCIe 32, 64 and
+# 128 GB/s; MI300X: seven links of 128. H800, 400 for 900: DeepSeek-AI, arXiv 2505.09343, 4.1. A800, 400 for 600,
+# as its workstation card: https://www.nvidia.com/en-us/design-visualization/a800/. H20, 900: Ant Group, as above.
+# B300: https://www.nvidia.com/en-us/data-center/hgx/
 LINKS = {
     "NVLink 2": Link(150e9, ("V100 16GB SXM", "V100 32GB SXM")),
     "NVLink 3": Link(300e9, ("A100 40GB SXM", "A100 80GB SXM")),

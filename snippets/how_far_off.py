@@ -1,12 +1,13 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = []
+# dependencies = ["torch>=2.11"]
 # ///
-"""Published figures of training and serving, and what the planner says of the same: none is fitted."""
+"""One step that is planned too small, and published figures of training and serving beside what the planner says."""
 
 # --8<-- [start:setup]
 from typing import Any, NamedTuple
 
+from flops_bytes.counter import counted_peak
 from flops_bytes.memory import RECIPES, cache_bytes, state_bytes
 from flops_bytes.plan import plan
 from flops_bytes.shapes import SHAPES, parameters
@@ -14,13 +15,29 @@ from flops_bytes.shapes import SHAPES, parameters
 # --8<-- [end:setup]
 
 
+# --8<-- [start:tied]
+TIED: dict[str, Any] = {"model": "llama-3.2-1b", "recipe": "fp32", "attention": "eager", "checkpointing": "full"}
+TIED |= {"context": 4_096, "accumulation": 2}
+tied_memory = plan(gpu="H100 SXM", **TIED)["memory_bytes"]
+tied_planned_bytes = tied_memory["total"] - tied_memory["allowance"]
+small = SHAPES["llama-3.2-1b"]
+tied_counted_bytes = counted_peak(small, 4_096, 1, "fp32", False, "full", 1, accumulated=True, foreach=False)
+tied_short_bytes = tied_counted_bytes - tied_planned_bytes
+tied_short_share = tied_short_bytes / tied_counted_bytes
+head_gradient_bytes = 4 * small.vocab * small.d_model
+print(f"counted {tied_counted_bytes:,} B, planned {tied_short_share:.1%} less")
+print(f"missing {tied_short_bytes:,} B; the head's gradient has {head_gradient_bytes:,} B")
+assert small.tied and abs(tied_short_bytes / head_gradient_bytes - 1) < 0.01
+# --8<-- [end:tied]
+
+
 # --8<-- [start:sources]
 GITHUB = "https://github.com"
 SOURCES = {
     "llama3.1": f"{GITHUB}/meta-llama/llama-models/blob/1b28708/models/llama3_1/MODEL_CARD.md",
-    "llama2": "https://ai-papers.xuzou.cn/papers/llama2_2023",
+    "llama2": "https://arxiv.org/abs/2307.09288",
     "nanogpt": f"{GITHUB}/karpathy/nanoGPT/blob/0110f3c/README.md",
-    "llm.c": "https://www.luisquintanilla.me/feed/repro-gpt-2-llm-c-90-min-20-dollars-karpathy",
+    "llm.c": f"{GITHUB}/karpathy/llm.c/discussions/481",
     "mosaic": f"{GITHUB}/mosaicml/llm-foundry/blob/061f2c7/scripts/train/benchmarking/README.md",
     "torchtitan": f"{GITHUB}/pytorch/torchtitan/blob/31a17bf/benchmarks/llama3_h100_202412_torchtitan.md",
     "huggingface": f"{GITHUB}/huggingface/blog/blob/0551785/llama31.md",
@@ -136,7 +153,13 @@ MFU = [
         "share", "MPT 70B", "T = 2,048", 0.4257, used(2048, 64, 66523, shape=mpt(80, 8192, 64, 2048)), "mosaic", "42.57"
     ),
     Case(
-        "share", "Llama 3.1 8B", "fsdp", 0.33, used(8192, 8, 8 * 5762, model="llama-3-8b"), "torchtitan", "33% to 39%"
+        "share",
+        "Llama 3.1 8B",
+        "fsdp",
+        0.33,
+        used(8192, 128, 128 * 5605, model="llama-3-8b"),
+        "torchtitan",
+        "33% to 39%",  # the lower end is that of 128 GPUs, without compilation
     ),
     Case(
         "share",
@@ -218,6 +241,20 @@ BYTES = [
 # --8<-- [end:bytes]
 
 
+# --8<-- [start:left_out]
+A6000_BYTES = 30.3 * GIB  # torchtune's next row: "LoRA | 1x A6000 | 30.3 GiB"
+roomy_ratio = {kind: peak(**(TUNE | {"checkpointing": kind})) / A6000_BYTES for kind in ("none", "full")}
+counts = plan(**TUNE)["parameters"]
+in_four_bits = sum(counts[part] for part in ("qkv", "out", "mlp"))
+double_saves_bytes = int(in_four_bits * (32 / 64 - 8 / 64 - 32 / (64 * 256)) / 8)  # what QLoRA's paper spares
+qlora_over_bytes = int(peak(**TUNE, base="4bit") - 7.4 * GIB)
+print(f"LoRA on an A6000: {roomy_ratio['none']:.2f} of it without checkpointing, {roomy_ratio['full']:.2f} with")
+print(f"QLoRA: {qlora_over_bytes / GIB:.2f} GiB too many, {double_saves_bytes / GIB:.2f} by single quantization")
+assert roomy_ratio["none"] > 1.2 and roomy_ratio["full"] < 0.6
+assert 0.5 < double_saves_bytes / qlora_over_bytes < 0.6
+# --8<-- [end:left_out]
+
+
 # --8<-- [start:table]
 CASES = (*COUNTS, *MFU, *HOURS, *BYTES)
 
@@ -238,11 +275,16 @@ farthest_peak_share = max(
 farthest_share = max(abs(case["ratio"] - 1) for case in cases if case["kind"] == "share")
 TOLERANCE = 0.02
 within_tolerance_cases = sum(abs(case["ratio"] - 1) < TOLERANCE for case in cases)
+same_arithmetic = [case for case in cases if case["kind"] in ("parameters", "share", "gb") or case["part"] == "cache"]
+identity_cases = len(same_arithmetic)  # the publisher's own numbers, multiplied as the publisher did
+hours_and_peaks = [case for case in cases if case not in same_arithmetic]
+nearest_share = min(abs(case["ratio"] - 1) for case in hours_and_peaks)
 for case in cases:
     print(f"{case['ratio']:.4f}  {case['planned']:18,.6g}{case['published']:18,.6g}  {case['model']}, {case['part']}")
 print(f"{within_tolerance_cases} of {num_cases} within {TOLERANCE:.0%}")
 assert all(case["ratio"] == 1 for case in cases if case["kind"] == "parameters")
 assert farthest_share < 0.025
+assert all(abs(case["ratio"] - 1) > TOLERANCE for case in hours_and_peaks)
 # --8<-- [end:table]
 
 
@@ -277,6 +319,7 @@ titan_ratio = {  # the two peaks themselves: the planner does not have that sele
 # --8<-- [start:exercise_3]
 EAGER: dict[str, Any] = {"model": "llama-3-8b", "gpu": H100, "recipe": "bf16", "attention": "eager", "context": 4096}
 fused_bytes, composed_bytes = (peak(**EAGER, layers=layers) for layers in ("fused", "composed"))
+fused_to_composed_share = fused_bytes / composed_bytes
 softmax_bytes = 4 * 32 * 4096**2 * 32  # float32, H heads, T × T, L layers
 norms_bytes = 4 * 4096 * 4096 * (2 * 32 + 1)  # float32, T tokens, d features, norms
 print(

@@ -27,7 +27,13 @@ h200_missing_bytes = h200_needs_bytes - h200_has_bytes
 rungs = {rung["try"]: rung["fits"] for rung in whole.ladder}
 h200_first_that_fits = next(name for name, fits in rungs.items() if fits)
 print(f"{h200_missing_bytes / 2**30:.1f} GiB too many; {h200_first_that_fits} fits")
+H200_REPORTED_BYTES = int(139.81 * 2**30)  # by PyTorch, in vLLM's issue 34553
+REPORTED = {"gpu_memory": "139.81GiB", "gpu_peak": "989.4T"}
+roomier = ask(**LLAMA, **REPORTED, checkpointing="full")
+h200_spare_bytes = H200_REPORTED_BYTES - h200_needs_bytes
+print(f"by what PyTorch reports, {h200_spare_bytes / 2**30:.1f} GiB are left")
 assert not whole.fits and h200_first_that_fits == "8-bit AdamW"
+assert roomier.fits and roomier.headroom_bytes == h200_spare_bytes
 assert ask(**LLAMA, gpu="H200 SXM", checkpointing="full", recipe="autocast").fits
 # --8<-- [end:fits]
 
@@ -44,6 +50,7 @@ eight_needs_bytes = {
     "full": again.memory_bytes["total"],
 }
 eight_has_bytes = int(kept.gpu_bytes)
+allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
 work = again.flops_a_token["all"]
 recomputing_costs_share = work["again"] / (work["device"] - work["again"])
@@ -70,8 +77,15 @@ QLORA_CONTEXT = 1_024
 qlora = ask(**QLORA, context=QLORA_CONTEXT)
 qlora_needs_bytes = qlora.memory_bytes["total"]
 qlora_has_bytes = int(qlora.gpu_bytes)
-qlora_longest_tokens = qlora.longest_context
+in_four_bits = sum(qlora.parameters[part] for part in ("qkv", "out", "mlp"))
+planned_bits = 4 + 32 / 64  # a constant of 32 bits for each 64 weights
+double_bits = 4 + 8 / 64 + 32 / (64 * 256)  # double quantization, as in QLoRA's paper
+double_saves_bytes = int(in_four_bits * (planned_bits - double_bits) / 8)
+qlora_double_bytes = qlora_needs_bytes - double_saves_bytes
+L40S_REPORTED_BYTES = int(44.42 * 2**30)  # by PyTorch, in Step-Video-T2V's issue 8
 print(f"{qlora_needs_bytes / 2**30:.1f} of {qlora_has_bytes / 2**30:.1f} GiB")
+print(f"with double quantization {qlora_double_bytes / 2**30:.1f} GiB")
+assert qlora_double_bytes < L40S_REPORTED_BYTES < qlora_has_bytes < qlora_needs_bytes
 # --8<-- [end:qlora]
 
 
@@ -101,6 +115,9 @@ served_rates = {
     "all": served.tokens_per_second,
 }
 served_first_ms = 1e3 * served.first_token_seconds
+eights = {"weights": "8bit", "cache": "8bit"}
+small_cache = next(row for row in served.formats if eights.items() <= row.items())
+served_small_cache = {"users": small_cache["users"], "all": small_cache["tokens_per_second"]}
 print(f"{served_users} users, {served_rates['each']:.0f} tokens/s for each")
 assert served.fits
 # --8<-- [end:serve]
