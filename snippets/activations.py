@@ -123,6 +123,8 @@ for n, size in layer_total_bytes.items():
     print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and unit of width")
 rule_layer_bytes = 32 * 1_024 * 768  # by the rule: GPT-2 small, one layer, one sequence
 rule_model_bytes = 12 * 8 * rule_layer_bytes
+# Under autocast the inputs of both norms are float32, and each matrix behind one of Llama's has a cast of its own.
+autocast_per_feature = {n: bytes_per_feature[n] + 2 * 2 + (3 * 2 if n == "llama" else 0) for n in SHAPES}
 # --8<-- [end:layer]
 
 
@@ -186,6 +188,31 @@ eager_to_fused_ratio = length_bytes[LENGTHS[-1]] / layer_total_bytes["llama"]
 assert all(sum(parts.values()) == length_bytes[T] for T, parts in length_parts_bytes.items())
 print({T: f"{share:.0%}" for T, share in scores_share.items()})
 # --8<-- [end:lengths]
+
+
+# --8<-- [start:scores]
+def eager_in_fp32(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention as transformers writes it: the softmax is computed in float32, and cast."""
+    future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    scores = q @ k.mT * q.shape[3] ** -0.5 + future
+    attended: Tensor = scores.softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+    return attended
+
+
+def bytes_a_score(attend: Attend) -> int:
+    """What autograd keeps of the T × T tensors, a score."""
+    q, k, v = (meta(1, 12, 1_024, 64, dtype=torch.bfloat16).requires_grad_() for _ in range(3))
+    square = [t for t in saved_tensors(lambda: attend(q, k, v)) if t.shape[-2:] == (1_024, 1_024)]
+    return sum(t.nbytes for t in square) // (12 * 1_024**2)
+
+
+score_bytes = {  # on tensors without data, `fused` runs the math backend
+    "ours": bytes_a_score(eager),
+    "transformers": bytes_a_score(eager_in_fp32),
+    "math": bytes_a_score(fused),
+}
+print(score_bytes)
+# --8<-- [end:scores]
 
 
 # --8<-- [start:dropout]
@@ -272,12 +299,21 @@ def bytes_a_logit(loss: Callable[[Tensor], Tensor]) -> dict[str, int]:
     return {"kept_bytes": kept // logits, "peak_bytes": trace.peak_bytes // logits}
 
 
+def hold_logits(logits: Tensor) -> Tensor:
+    """As in a training loop with `logits, loss = model(x, y)`."""
+    held.append(logits)
+    return F.cross_entropy(logits.float(), labels)
+
+
 TOKENS, VOCABULARY = 1_024, 50_257
+held: list[Tensor] = []
 labels = meta(TOKENS, dtype=torch.int64)
 per_logit = {
     "float": bytes_a_logit(lambda logits: F.cross_entropy(logits.float(), labels)),
     "direct": bytes_a_logit(lambda logits: F.cross_entropy(logits, labels)),
+    "held": bytes_a_logit(hold_logits),
 }
+held.clear()
 # --8<-- [end:upcast]
 
 
@@ -459,15 +495,19 @@ fit_bytes = {
 }
 fit_sequences = (fit_bytes["card"] - fit_bytes["state"]) / (fit_bytes["activations"] + fit_bytes["logit_gradients"])
 assert int(fit_sequences) == batches["h100"]["gpt2_fused"]
+for card, fitting in batches.items():  # what fits has room for AdamW's update too: 10N as PyTorch runs it by default
+    widest = max(sum(parameters(PLANS[name][0]).values()) for name, fits in fitting.items() if fits)
+    assert 10 * widest < GPUS[CARDS[card]].memory_bytes
 # --8<-- [end:fits]
 
 
 # --8<-- [start:exercise_1]
 # GPT-2: 2HT² = (32d + 16)T; Llama 3 8B, with keys and values once a query head: 2HT² = (44d + 8)T
 crossing_len = {"gpt2": (32 * 768 + 16) / (2 * 12), "llama": (44 * 4_096 + 8) / (2 * 32)}
-for name, crossing in crossing_len.items():
-    shorter, longer = (layer_bytes(SHAPES[name], int(crossing) + more, fused=False) for more in (0, 1))
-    print(f"{name:6}{crossing:.1f} tokens")
+first_longer_len = {name: math.floor(crossing) + 1 for name, crossing in crossing_len.items()}
+for name, first in first_longer_len.items():
+    shorter, longer = (layer_bytes(SHAPES[name], T, fused=False) for T in (first - 1, first))
+    print(f"{name:6}{crossing_len[name]:.1f} tokens, so from {first:,} on")
     assert 2 * shorter["scores"] < sum(shorter.values())
     assert 2 * longer["scores"] > sum(longer.values())
 # --8<-- [end:exercise_1]

@@ -15,6 +15,9 @@ from playwright.sync_api import Browser, Page, expect
 
 import planner
 from figures import front
+from flops_bytes.gpus import GPUS
+from flops_bytes.peak import peak_bytes
+from flops_bytes.shapes import LLAMA_3_2_1B
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from planner.answer import answer
@@ -103,6 +106,8 @@ def test_what_it_sends_to_one_card_fits_there() -> None:
         ("llama-3.2-1b", None),
     ]
     assert all(fields["gpu"] == "RTX 4090" and answer(fields)["found"]["fits"] for fields in one_card)
+    moments = peak_bytes(LLAMA_3_2_1B, 2_048, 1, "bf16_master", True, "full", chunks=8, foreach=True)
+    assert max(sum(held.values()) for held in moments.values()) > GPUS["RTX 4090"].memory_bytes  # not as by default
 
 
 def test_other_peoples_checkpointing_is_planned_as_far_off_as_it_says() -> None:

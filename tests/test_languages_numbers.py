@@ -121,7 +121,7 @@ def formulas(chapter: Chapter) -> dict[str, set[str]]:
         if match.lastgroup == "math"
     ]
     for line, text in [*inline, *((line, "".join(lines)) for line, lines in chapter.formulas)]:
-        formula = re.sub(r"\\text\{[^}]*\}|\s|\$", "", text)
+        formula = re.sub(r"\\text\{[^}]*\}|\{,\}|\s|\$", "", text)  # Chinese writes 1024 without a comma
         if re.search(r"[\d^+/=-]|\\", formula):
             found.setdefault(under(chapter, line), set()).add(formula)
     return found
