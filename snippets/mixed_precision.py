@@ -369,7 +369,7 @@ one, eps = torch.ones((), dtype=BF16), torch.finfo(BF16).eps
 lost_up, lost_down = eps / 2, eps / 4  # the largest steps from 1 that are lost
 assert one + lost_up == one and one + 1.01 * lost_up > one
 assert one - lost_down == one and one - 1.01 * lost_down < one
-print(f"lost: +{lost_up:.4f} and less, -{lost_down:.4f} and less")
+print(f"lost: +{lost_up:.5f} and less, -{lost_down:.5f} and less")
 # --8<-- [end:limits]
 
 

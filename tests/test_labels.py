@@ -19,6 +19,11 @@ CROSSED = {
     "formulas.parallel": {("stage_3", "gathered")},
     "formulas.training": {("checkpoint", "file")},
     "how_far_off.published": {("what", "spared")},
+    "mixed-precision#recipes": {
+        ("master", "master_fp32_gradients"),
+        ("master_fp32_gradients", "bf16"),
+        ("fp32_moments", "bf16"),
+    },
     "tensor_operations.expressions": {("measured", "ratio")},
 }
 
