@@ -64,7 +64,7 @@ run = ask(**EIGHT, tokens=TOKENS, price=PRICE, mfu=MFU)
 days_for_tokens = run.days
 money_for_tokens = run.money
 money_about = round(money_for_tokens, -2)  # it stands on an assumed MFU and an assumed price
-checkpointed_mfu = MFU / (1 + recomputing_costs_share)  # what a run with this MFU has once it recomputes
+checkpointed_share = MFU / (1 + recomputing_costs_share)  # what a run with this MFU has once it recomputes
 implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu
 print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f}; MFU {implied_share:.1%}")
 # --8<-- [end:time]
