@@ -2,8 +2,8 @@
 
 A record of a device that is not at hand cannot be had again at will. Whoever names its snippet here says that the
 change leaves measurements as they were; what can be seen without the device is compared: every exact value, the names
-of all others, and the words that sections print. The record keeps its date, its device and what was measured there,
-and notes the change.
+of all others, the words that sections print, and the numbers where a section uses nothing measured. The record keeps
+its date, its device and what was measured there, and notes the change.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from ledger.book import Book, LedgerError, Problem
 from ledger.compare import leaves, moved
 from ledger.record import Record, Records, is_stale
 from ledger.run import Run, resolve, run
+from ledger.snippet import Snippet
 from ledger.units import Plain, is_device_value
 
 SILENT = "prints no more"  # what a note says of a section
 COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
+NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Change(NamedTuple):
@@ -98,7 +100,7 @@ def carry(
                 problems.append(Problem(path, 0, f"stands beside the one of {was!r}; remove one of them"))
                 continue
             try:
-                carried[path] = _carried(record, snippet.hash, fresh, *own, was=was)
+                carried[path] = _carried(record, snippet, fresh, *own, was=was)
             except ValueError as error:
                 problems += [Problem(path, 0, message) for message in str(error).splitlines()]
         if problems:
@@ -118,7 +120,7 @@ def _called(book: Book, was: str, name: str) -> dict[str, dict[str, Record]]:
 
 def _carried(
     record: Record,
-    new_hash: str,
+    snippet: Snippet,
     fresh: Run,
     renames: list[Change],
     roundings: list[Change],
@@ -146,6 +148,8 @@ def _carried(
         words = [set(WORD.findall(outputs[section])) for outputs in (printed, fresh.outputs)]
         if other := words[0] ^ words[1]:
             reasons.append(f"section {section!r} prints other words: {', '.join(sorted(other))}")
+        elif printed[section] != fresh.outputs[section] and not _measured_in(section, snippet, values, fresh.values):
+            reasons.append(f"section {section!r} prints other numbers, though it uses nothing that was measured")
     if reasons:
         raise ValueError("\n".join(f"cannot be carried: {reason}" for reason in reasons))
     note = {
@@ -156,7 +160,21 @@ def _carried(
         | {".".join(change.place): change.becomes for change in (*renames, *others)},
         "rounded": {".".join(change.place): change.becomes for change in roundings},
     }
-    return dataclasses.replace(record, hash=new_hash, values=values, outputs=printed, carried=[*record.carried, note])
+    return dataclasses.replace(
+        record, hash=snippet.hash, values=values, outputs=printed, carried=[*record.carried, note]
+    )
+
+
+def _measured_in(section: str, snippet: Snippet, there: dict[str, Plain], here: dict[str, Plain]) -> set[str]:
+    """The values that the section's code names and that the two devices measured otherwise."""
+    lines = snippet.sections[section]
+    code = "\n".join(snippet.source.splitlines()[lines.first_line - 1 : lines.last_line])
+    return {
+        name
+        for name in set(NAME.findall(code)) & here.keys()
+        if there.get(name) != here[name]
+        and any(is_device_value(list(place)) for place, _ in leaves([name], here[name]))
+    }
 
 
 def _take(name: str, becomes: str, values: dict[str, Plain], printed: dict[str, str], fresh: Run) -> None:

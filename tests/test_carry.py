@@ -25,6 +25,9 @@ measured_seconds = 0.5
 measured_on_gpu = {"a": 1}
 by_case = {"first": {"measured_ratio": 2.0}}
 measured_by_side = {"128": 1.0}
+# --8<-- [start:bytes]
+print(4 * 8, "bytes")
+# --8<-- [end:bytes]
 """
 STEEPEST = ("--counted", "good.steepest")  # which another machine gave otherwise
 RENAMED = {"renamed": {"steepest": "measured_steepest"}, "rounded": {}}
@@ -41,7 +44,7 @@ def path(small_book: Book) -> Path:
     data["device"] = {"id": "far-gpu", "kind": "cuda", "name": "Far GPU"}
     data["measured_at"] = "2026-01-01T00:00:00+00:00"
     data["hash"] = Snippet.read(snippet).hash
-    data["outputs"] = {"count": "steepest 3.0000002"}
+    data["outputs"] = {"count": "steepest 3.0000002", "bytes": "32 bytes"}
     shares = [{"share": 0.1234567, "measured_seconds": 0.001}, {"share": 0.5}]
     data["values"] = {
         "size_bytes": 32,
@@ -145,7 +148,7 @@ REFUSED: dict[str, tuple[tuple[str, str], tuple[str, ...], str]] = {
     "a section that prints no more": (
         ('print("steepest", steepest)', "pass"),
         (),
-        "sections that print: count there, none here",
+        "sections that print: bytes, count there, bytes here",
     ),
     "other words": (
         ('print("steepest"', 'print("slowest"'),
@@ -197,7 +200,7 @@ def test_a_section_that_prints_no_more_is_named(carry: Carry, path: Path) -> Non
     path.write_text(path.read_text().replace("3.0000002,", "3.0000001,"))
     assert carry('print("steepest", steepest)', "pass", "--silent", "good.count") == (0, "good: carried, far-gpu\n")
     record = Record.read(path)
-    assert record.outputs == {} and record.carried[-1]["renamed"] == {"count": "prints no more"}
+    assert record.outputs == {"bytes": "32 bytes"} and record.carried[-1]["renamed"] == {"count": "prints no more"}
 
 
 def test_a_section_that_printed_nothing_cannot_fall_silent(carry: Carry) -> None:
@@ -207,15 +210,21 @@ def test_a_section_that_printed_nothing_cannot_fall_silent(carry: Carry) -> None
 
 def test_an_exact_value_may_be_counted_anew_where_it_is_named(carry: Carry, path: Path) -> None:
     assert carry("4 * 8", "4 * 9")[0] == 1
-    code, said = carry("4 * 9", "4 * 7\nlogits_bytes = 5", "--counted", "good.size_bytes")
+    code, said = carry("size_bytes = 4 * 9", "logits_bytes = 5\nsize_bytes = 4 * 9", "--counted", "good.size_bytes")
     assert code == 1 and "logits_bytes" in said
     both = ("--counted", "good.size_bytes", "--counted", "good.logits_bytes", *STEEPEST)
-    assert carry("4 * 7", "2 * 14", *both) == (0, "good: carried, far-gpu\n")
+    code, said = carry("4 * 9", "7 * 4", *both)
+    assert code == 1 and "section 'bytes' prints other numbers, though it uses nothing that was measured" in said
+    assert carry("7 * 4", "2 * 14", *both, "--printed", "good.bytes") == (0, "good: carried, far-gpu\n")
     record = Record.read(path)
+    assert record.outputs == {"count": "steepest 3.0000002", "bytes": "28 bytes"}, (
+        "other numbers stand beside a measured one"
+    )
     assert (record.values["size_bytes"], record.values["logits_bytes"]) == (28, 5)
     assert record.values["measured_seconds"] == 0.002  # the device's own
     assert record.carried[-1]["renamed"] == {
-        name: "counted anew" for name in ("size_bytes", "logits_bytes", "steepest")
+        **{name: "counted anew" for name in ("size_bytes", "logits_bytes", "steepest")},
+        "bytes": "printed anew",
     }
 
 
@@ -233,7 +242,7 @@ def test_what_a_section_prints_may_be_taken_from_here(carry: Carry, path: Path) 
     code, said = carry('"the new"', '"another"', "--printed", "good.nosuch")
     assert code == 1 and "section 'nosuch' prints nothing here" in said
     assert carry('"another"', '"the other"', "--printed", "good.count", *STEEPEST)[0] == 0
-    assert Record.read(path).outputs == {"count": "the other steepest 3.0000001"}
+    assert Record.read(path).outputs["count"] == "the other steepest 3.0000001"
 
 
 def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
