@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.compare import leaves, moved
+from ledger.compare import leaves, misprinted, moved
 from ledger.record import Record, Records, is_stale
 from ledger.run import Run, resolve, run
 from ledger.snippet import Snippet
@@ -25,7 +25,6 @@ from ledger.units import Plain, is_device_value
 SILENT = "prints no more"  # what a note says of a section
 COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
-NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Change(NamedTuple):
@@ -61,7 +60,8 @@ def carry(
     was: str | None = None,
     time_limit: float | None = None,
 ) -> Iterator[str]:
-    """Carries the stale records of the named snippets, of one device or of all; yields a line for each.
+    """Carries the stale records of the named snippets, of one device or of all; yields a line for each. A record that
+    is not stale is taken up too where a value or a section of it is named.
 
     What sections printed that are `silent` now (`snippet.section`) goes, and so do values that are `gone`. Exact values
     that are `counted` anew (`snippet.value`), and what sections `printed` of these alone, are the fresh run's.
@@ -87,7 +87,8 @@ def carry(
         raise LedgerError([Problem(book.measurements / device, 0, f"there are: {', '.join(by_device) or 'none yet'}")])
     for snippet in resolve(book, names):
         found = {name: by_device[name].get(snippet.name) for name in by_device if device in (None, name)}
-        stale = {name: record for name, record in found.items() if record and (was or is_stale(record, snippet))}
+        is_named = was or any(change.snippet == snippet.name for change in others)
+        stale = {name: record for name, record in found.items() if record and (is_named or is_stale(record, snippet))}
         if not stale:
             yield f"{snippet.name}: no record is {f'called {was}' if was else 'stale'}"
             continue
@@ -148,8 +149,7 @@ def _carried(
         words = [set(WORD.findall(outputs[section])) for outputs in (printed, fresh.outputs)]
         if other := words[0] ^ words[1]:
             reasons.append(f"section {section!r} prints other words: {', '.join(sorted(other))}")
-        elif printed[section] != fresh.outputs[section] and not _measured_in(section, snippet, values, fresh.values):
-            reasons.append(f"section {section!r} prints other numbers, though it uses nothing that was measured")
+    reasons += misprinted(snippet, printed, values, fresh.outputs, fresh.values)
     if reasons:
         raise ValueError("\n".join(f"cannot be carried: {reason}" for reason in reasons))
     note = {
@@ -163,18 +163,6 @@ def _carried(
     return dataclasses.replace(
         record, hash=snippet.hash, values=values, outputs=printed, carried=[*record.carried, note]
     )
-
-
-def _measured_in(section: str, snippet: Snippet, there: dict[str, Plain], here: dict[str, Plain]) -> set[str]:
-    """The values that the section's code names and that the two devices measured otherwise."""
-    lines = snippet.sections[section]
-    code = "\n".join(snippet.source.splitlines()[lines.first_line - 1 : lines.last_line])
-    return {
-        name
-        for name in set(NAME.findall(code)) & here.keys()
-        if there.get(name) != here[name]
-        and any(is_device_value(list(place)) for place, _ in leaves([name], here[name]))
-    }
 
 
 def _take(name: str, becomes: str, values: dict[str, Plain], printed: dict[str, str], fresh: Run) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.record import LOCAL, Record, Records, timings
+from ledger.snippet import Snippet
 from ledger.units import Plain, format_value, is_device_value, unit_of_path
 
 MAX_DISAGREEMENTS = 10  # lines
+NAME = re.compile(r"[^\W\d]\w*")
 
 
 def compare(book: Book, device: str | None) -> Iterator[str]:
@@ -70,6 +73,26 @@ def moved(there: Plain, here: Plain) -> Iterator[str]:
         if path not in theirs or path not in ours or theirs[path] != ours[path]:
             texts = [repr(values[path]) if path in values else "nothing" for values in (theirs, ours)]
             yield f"{'.'.join(path)}: {texts[0]} there, {texts[1]} here"
+
+
+def misprinted(
+    snippet: Snippet, theirs: dict[str, str], there: dict[str, Plain], ours: dict[str, str], here: dict[str, Plain]
+) -> Iterator[str]:
+    """Lines of sections that print other numbers in two runs, there and here, and use nothing that is measured.
+
+    That is: their code names no value that the two devices measured otherwise.
+    """
+    measured = {
+        name
+        for name in here
+        if there.get(name) != here[name]
+        and any(is_device_value(list(place)) for place, _ in leaves([name], here[name]))
+    }
+    for section in sorted(theirs.keys() & ours.keys() & snippet.sections.keys()):
+        lines = snippet.sections[section]
+        code = "\n".join(snippet.source.splitlines()[lines.first_line - 1 : lines.last_line])
+        if theirs[section] != ours[section] and not measured & set(NAME.findall(code)):
+            yield f"section {section!r} prints other numbers, though it uses nothing that was measured"
 
 
 def _apart(ours: dict[str, Any], theirs: dict[str, Any]) -> float | None:

@@ -245,6 +245,14 @@ def test_what_a_section_prints_may_be_taken_from_here(carry: Carry, path: Path) 
     assert Record.read(path).outputs["count"] == "the other steepest 3.0000001"
 
 
+def test_what_a_record_of_this_very_code_prints_wrongly_may_be_taken_from_here(path: Path, small_book: Book) -> None:
+    path.write_text(path.read_text().replace("32 bytes", "40 bytes"))
+    arguments = ["--root", str(small_book.root), "carry", "good"]
+    assert main(arguments) == 0 and Record.read(path).outputs["bytes"] == "40 bytes", "nothing is stale"
+    assert main([*arguments, "--printed", "good.bytes", *STEEPEST]) == 0
+    assert Record.read(path).outputs["bytes"] == "32 bytes"
+
+
 def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
     assert carry('by_case = {"first": {"measured_ratio": 2.0}}\n', "", *STEEPEST)[0] == 1
     code, said = carry("4 * 8", "8 * 4", "--gone", "good.steepest")

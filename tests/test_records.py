@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ledger.book import Book, LedgerError
-from ledger.compare import moved
+from ledger.compare import misprinted, moved
 from ledger.record import Record, Records, is_stale
 from ledger.run import run
 from ledger.site import makeExtension
@@ -57,13 +57,14 @@ def is_run(book: Book, snippet: Snippet, slow_too: bool) -> bool:
 
 
 @pytest.mark.parametrize("name", BOOK.snippet_names())
-def test_a_fresh_run_gives_the_exact_values_of_every_fresh_record(name: str) -> None:
+def test_a_fresh_run_gives_the_exact_values_and_prints_of_every_fresh_record(name: str) -> None:
     snippet = Snippet.read(BOOK.snippet_file(name))
     if not is_run(BOOK, snippet, SLOW_TOO):
         pytest.skip("slow, and its record is of this code: make test SLOW=1")
-    now = run(snippet).values
+    now = run(snippet)
     for device, record in fresh_records(BOOK, snippet).items():
-        assert [*moved(record.values, now)] == [], device
+        assert [*moved(record.values, now.values)] == [], device
+        assert [*misprinted(snippet, record.outputs, record.values, now.outputs, now.values)] == [], device
 
 
 def test_a_slow_snippet_is_run_again_on_request_and_once_it_has_changed(small_book: Book) -> None:
