@@ -41,7 +41,7 @@ MEANS: dict[str, dict[str, str]] = {
     "data-loading#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
-    "gpt2-parameters#letters": {"N": "parameters", "W": "weight"},
+    "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
     "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
     "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
