@@ -57,6 +57,7 @@ MEANS: dict[str, dict[str, str]] = {
     "named-dimensions#faster": {"Without names": "unnamed", "With names": "named"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
+    "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {

@@ -224,7 +224,7 @@ class AdamW(Adam):
     options: ClassVar = {**Adam.options, "weight_decay": 0.01}
 
     def update(self, w: Tensor, g: Tensor, state: State, group: Options) -> None:
-        w.mul_(1 - group["lr"] * group["weight_decay"])  # past the gradient
+        w.mul_(1 - group["lr"] * group["weight_decay"])  # not through the gradient
         super().update(w, g, state, group)
 
 
@@ -232,19 +232,37 @@ class AdamW(Adam):
 
 
 # --8<-- [start:decay]
-def shrink(make: Make, weight_decay: float) -> float:
-    """A weight of 1 after 50 steps; the loss has no say: its gradient is zero."""
+def decayed(make: Make, weight_decay: float, gradient: float) -> float:
+    """A weight of 1 after 50 steps; the sign of its gradient alternates."""
     w = float64(1.0)
-    w.grad = torch.zeros_like(w)
     optimizer = make([w], lr=0.01, weight_decay=weight_decay)
-    for _ in range(50):
+    for step in range(50):
+        w.grad = torch.full_like(w, gradient * (-1) ** step)
         optimizer.step()
-    return round(w.item(), 4)
+    return w.item()
+
+
+def lost(make: Make, gradient: float) -> float:
+    """What of this the decay has taken away."""
+    without, with_decay = (decayed(make, decay, gradient) for decay in (0.0, 0.1))
+    return round(without - with_decay, 3)
+
+
+GRADIENTS = 1.0, 10.0
+lost_adam = [lost(torch.optim.Adam, gradient) for gradient in GRADIENTS]
+lost_adamw = [lost(torch.optim.AdamW, gradient) for gradient in GRADIENTS]
+print("gradient 1 and 10: λ = 0.1 takes", "Adam", lost_adam, "AdamW", lost_adamw)
+assert 9 < lost_adam[0] / lost_adam[1] < 11 and lost_adamw[0] == lost_adamw[1]
+
+
+def shrink(make: Make, weight_decay: float) -> float:
+    """A weight of 1 after 50 steps if the loss has no gradient."""
+    return round(decayed(make, weight_decay, gradient=0.0), 4)
 
 
 shrunk_adam = [shrink(torch.optim.Adam, decay) for decay in (0.1, 0.01)]
 shrunk_adamw = [shrink(torch.optim.AdamW, decay) for decay in (0.1, 0.01)]
-print("λ = 0.1 and 0.01:", "Adam", shrunk_adam, "AdamW", shrunk_adamw)
+print("no gradient, λ = 0.1 and 0.01: Adam", shrunk_adam, "AdamW", shrunk_adamw)
 assert shrunk_adam[0] == shrunk_adam[1]  # ten times the decay, the same weight
 assert shrunk_adamw == [round((1 - 0.01 * decay) ** 50, 4) for decay in (0.1, 0.01)]
 # --8<-- [end:decay]
