@@ -131,9 +131,9 @@ score_gap = torch.finfo(BF16).eps * 2 ** math.floor(math.log2(SCORE))
 score = torch.tensor(SCORE, dtype=BF16)
 assert score + score_gap / 2 == score  # anything nearer is rounded to it
 assert score + score_gap == SCORE + score_gap  # the next number
-probability_error_share = round(math.exp(score_gap / 2) - 1, 4)  # e^(s + x) = e^s e^x
+exponential_error_share = round(math.exp(score_gap / 2) - 1, 4)  # e^(s + x) = e^s e^x
 print(f"scores near {SCORE} are {score_gap} apart in bf16")
-print(f"rounding changes a probability by up to {probability_error_share:.1%}")
+print(f"rounding changes an exponential by up to {exponential_error_share:.1%}")
 # --8<-- [end:scores]
 
 
