@@ -69,6 +69,11 @@ def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
     )
 
 
+def _as_printed(case: Mapping[str, Any]) -> str:
+    """The format of a share that its source gives in whole per cents; nothing for others."""
+    return ":.0f%" if case["kind"] == "share" and round(case["published"], 6) == round(case["published"], 2) else ""
+
+
 def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """Each published figure, linked to its source, ours, and the ratio."""
     rows = [[labels[key] for key in ("what", "published", "planned", "ratio")]]
@@ -76,7 +81,8 @@ def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list
     for n, case in enumerate(values["how_far_off.cases"] or []):
         unit, style = PUBLISHED[case["kind"]]
         style = f":{style}" if style else ""
-        said, planned = (f"{{{{ how_far_off.cases.{n}.{name}_{unit}{style} }}}}" for name in ("published", "planned"))
+        styles = {"published": _as_printed(case) or style, "planned": style}
+        said, planned = (f"{{{{ how_far_off.cases.{n}.{name}_{unit}{styles[name]} }}}}" for name in styles)
         what = f"{labels[case['kind']]}{colon}{case['model']}{comma}{labels.get(case['part'], case['part'])}"
         ratio = f"{{{{ how_far_off.cases.{n}.ratio:.3f }}}}"
         rows.append([what, f"{said} {link('↗', case['source'])}", planned, ratio])

@@ -642,6 +642,14 @@ def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() 
     assert dot[1] > chart.bars(chart.colours["moments"])[0][3]  # in the row below
 
 
+def test_a_share_that_was_published_in_whole_per_cents_is_not_printed_with_more() -> None:
+    case = {"kind": "share", "model": "A", "part": "b", "source": "https://c.example"}
+    made = {"how_far_off.cases": [case | {"published": 0.33}, case | {"published": 0.3773}]}
+    whole, finer = how_far_off.published(Values(made), Words())[1:]
+    assert "published_share:.0f% }}" in whole[1] and "planned_share:percent }}" in whole[2]
+    assert "published_share:percent }}" in finer[1]
+
+
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
     made = {
         "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
