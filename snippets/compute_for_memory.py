@@ -5,6 +5,7 @@
 """What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
 # --8<-- [start:setup]
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -170,10 +171,10 @@ assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
 def repeated_flops(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs done twice, where a checkpoint stops at what backward needs."""
     forward = forward_flops(shape, T, b)
-    last = forward["mlp"] // (3 if shape.gated else 2)  # nobody needs its result
+    last = forward["mlp"] // (3 if shape.gated else 2)  # backward does not need its result
     by_checkpoint = {
         "none": 0,
-        "attention": forward["scores"],  # the second product is the last
+        "attention": forward["scores"],  # the second matmul is the last
         "products": forward["scores"] + forward["values"],
         "full": sum(forward.values()) - forward["head"] - last,
     }
@@ -187,6 +188,10 @@ def hfu_to_mfu(n: str, strategy: str, attend: Attend) -> float:
 
 
 hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
+checkpointed_to_none_ratio = {  # the same step, with fused attention, with checkpoints and without
+    n: {which: ratios[which] / ratios["none"] for which in ("products", "full")}
+    for n, ratios in hfu_to_mfu_ratio.items()
+}
 # --8<-- [end:repeated]
 
 
@@ -384,17 +389,16 @@ assert chunks_agree
 
 
 # --8<-- [start:in_backward]
-def update_in_backward(model: nn.Module) -> None:
-    """From now on, backward() changes each weight as soon as its gradient is there, and frees the gradient."""
+def update_in_backward(weights: Iterable[Tensor]) -> None:
+    """From now on, backward() changes each of these as soon as its gradient is there, and frees the gradient."""
     optimizers: dict[Tensor, torch.optim.AdamW] = {}
-    for weight in model.parameters():
-        optimizers[weight] = torch.optim.AdamW([weight])
 
     def update(weight: Tensor) -> None:
         optimizers[weight].step()
         optimizers[weight].zero_grad()
 
-    for weight in model.parameters():
+    for weight in weights:
+        optimizers[weight] = torch.optim.AdamW([weight])
         weight.register_post_accumulate_grad_hook(update)
 
 
@@ -404,7 +408,7 @@ def update_in_backward(model: nn.Module) -> None:
 # --8<-- [start:same_update]
 usual, hooked = (nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
 hooked.load_state_dict(usual.state_dict())
-update_in_backward(hooked)
+update_in_backward(hooked.parameters())
 inputs = torch.linspace(-1, 1, 32 * 64).view(32, 64)
 adamw = torch.optim.AdamW(usual.parameters())
 for _ in range(3):
