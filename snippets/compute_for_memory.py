@@ -357,15 +357,16 @@ measured_peak_ratio = {
 
 # --8<-- [start:chunks]
 def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int) -> Tensor:
-    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,)."""
+    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,), -100 where they do not count."""
     parts = [part.detach().requires_grad_() for part in hidden.chunk(chunks)]
-    total = torch.zeros(())
+    total, count = torch.zeros((), device=hidden.device), (targets != -100).sum()
     for part, words in zip(parts, targets.chunk(chunks), strict=True):
-        logits = head(part).float()  # of this chunk alone
-        one = F.cross_entropy(logits, words, reduction="sum") / len(targets)
+        one = F.cross_entropy(head(part).float(), words, reduction="sum") / count  # no name keeps the logits
         one.backward()  # adds to head.weight.grad, and lets the logits go
         total += one.detach()
-    hidden.backward(torch.cat([part.grad for part in parts if part.grad is not None]))
+    gradient = torch.cat([part.grad for part in parts if part.grad is not None])
+    del part, parts  # which hold the same gradients
+    hidden.backward(gradient)
     return total
 
 
@@ -376,12 +377,17 @@ def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int
 logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab  # of GPT-2 small, all at once
 vocabulary_head = nn.Linear(32, 500, bias=False)
 words = torch.arange(64) * 7 % 500
+words[:5] = -100  # padding
 found = []
-for chunks in (1, 8):
+for chunks in (0, 8):
     vocabulary_head.zero_grad()
     features = torch.linspace(-1, 1, 64 * 32).view(64, 32).requires_grad_()
-    chunk_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
-    found.append((chunk_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
+    if chunks:
+        found_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
+    else:  # all at once
+        found_loss = F.cross_entropy(vocabulary_head(features * 2).float(), words)
+        found_loss.backward()
+    found.append((found_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
 chunks_agree = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(*found, strict=True))
 print("the same loss and gradients:", chunks_agree)
 assert chunks_agree
@@ -390,7 +396,10 @@ assert chunks_agree
 
 # --8<-- [start:in_backward]
 def update_in_backward(weights: Iterable[Tensor]) -> None:
-    """From now on, backward() changes each of these as soon as its gradient is there, and frees the gradient."""
+    """From now on, backward() changes each of these as soon as its gradient is there, and frees the gradient.
+
+    Not for a weight whose gradient several calls of backward() make.
+    """
     optimizers: dict[Tensor, torch.optim.AdamW] = {}
 
     def update(weight: Tensor) -> None:
@@ -444,6 +453,25 @@ grouped = {f"of_{n}_bytes": grouped_bytes(n) for n in GROUPS}
 best_group = min(GROUPS, key=grouped_bytes)
 print({name: f"{size / 2**20:,.0f} MiB" for name, size in grouped.items()}, "best:", best_group)
 assert best_group == 1
+
+
+def whole_peak(layers: int) -> int:
+    """Bytes of a whole step above weights and moments at their peak, by trace, the loss in 8 chunks."""
+    model = build(GPT2_SMALL, flash, torch.bfloat16)
+    blocks = list(model.blocks)
+    groups = [nn.Sequential(*blocks[first : first + layers]) for first in range(0, len(blocks), layers)]
+    for group in groups:
+        group.forward = partial(again, group.forward)
+    model.blocks = nn.ModuleList(groups)
+    tokens = torch.zeros(8, 1_024, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        loss_in_chunks(model.hidden(tokens).flatten(0, 1), model.head, tokens.flatten(), 8)
+    return trace.peak_bytes
+
+
+whole_steps = {f"of_{n}_bytes": whole_peak(n) for n in GROUPS[:3]}
+print({name: f"{size / 2**20:,.0f} MiB" for name, size in whole_steps.items()}, "for the whole step")
+assert min(whole_steps, key=lambda name: whole_steps[name]) == "of_2_bytes"
 # --8<-- [end:exercise_2]
 
 
