@@ -459,7 +459,9 @@ def whole_peak(layers: int) -> int:
     """Bytes of a whole step above weights and moments at their peak, by trace, the loss in 8 chunks."""
     model = build(GPT2_SMALL, flash, torch.bfloat16)
     blocks = list(model.blocks)
-    groups: list[nn.Module] = [nn.Sequential(*blocks[first : first + layers]) for first in range(0, len(blocks), layers)]
+    groups: list[nn.Module] = [
+        nn.Sequential(*blocks[first : first + layers]) for first in range(0, len(blocks), layers)
+    ]
     for group in groups:
         group.forward = partial(again, group.forward)
     model.blocks = nn.ModuleList(groups)
