@@ -39,12 +39,12 @@ def ladder(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         colour = 0 if index < 4 else 1 if name in RUNGS else 2
         drawing.text(left, y - 14, labels.get(f"ask_{name}", ""), "muted")
         drawing.text(left, y + 5, labels[name])
+        drawing.circle(spine, y, 6, f"fill-{colour}")
         if name in needs:
             drawing.text(width, y + 5, format_value(needs[name], "bytes", language=labels["language"]), anchor="end")
             drawing.rect(left, y + 12, needs[name] * scale, 10, f"fill-{colour}")
         if card and scale:
             drawing.line(left + card * scale, y + 9, left + card * scale, y + 25)
-        drawing.circle(spine, y, 6, f"fill-{colour}")
     return str(drawing)
 
 

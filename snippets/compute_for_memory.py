@@ -5,6 +5,7 @@
 """What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
 # --8<-- [start:setup]
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -170,10 +171,10 @@ assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
 def repeated_flops(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs done twice, where a checkpoint stops at what backward needs."""
     forward = forward_flops(shape, T, b)
-    last = forward["mlp"] // (3 if shape.gated else 2)  # nobody needs its result
+    last = forward["mlp"] // (3 if shape.gated else 2)  # backward does not need its result
     by_checkpoint = {
         "none": 0,
-        "attention": forward["scores"],  # the second product is the last
+        "attention": forward["scores"],  # the second matmul is the last
         "products": forward["scores"] + forward["values"],
         "full": sum(forward.values()) - forward["head"] - last,
     }
@@ -187,6 +188,10 @@ def hfu_to_mfu(n: str, strategy: str, attend: Attend) -> float:
 
 
 hfu_to_mfu_ratio = {n: {which: hfu_to_mfu(n, *how) for which, how in STRATEGIES.items()} for n in SHAPES}
+checkpointed_to_none_ratio = {  # the same step, with fused attention, with checkpoints and without
+    n: {which: ratios[which] / ratios["none"] for which in ("products", "full")}
+    for n, ratios in hfu_to_mfu_ratio.items()
+}
 # --8<-- [end:repeated]
 
 
@@ -352,15 +357,16 @@ measured_peak_ratio = {
 
 # --8<-- [start:chunks]
 def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int) -> Tensor:
-    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,)."""
+    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,), -100 where they do not count."""
     parts = [part.detach().requires_grad_() for part in hidden.chunk(chunks)]
-    total = torch.zeros(())
+    total, count = torch.zeros((), device=hidden.device), (targets != -100).sum()
     for part, words in zip(parts, targets.chunk(chunks), strict=True):
-        logits = head(part).float()  # of this chunk alone
-        one = F.cross_entropy(logits, words, reduction="sum") / len(targets)
+        one = F.cross_entropy(head(part).float(), words, reduction="sum") / count  # no name keeps the logits
         one.backward()  # adds to head.weight.grad, and lets the logits go
         total += one.detach()
-    hidden.backward(torch.cat([part.grad for part in parts if part.grad is not None]))
+    gradient = torch.cat([part.grad for part in parts if part.grad is not None])
+    del part, parts  # which hold the same gradients
+    hidden.backward(gradient)
     return total
 
 
@@ -371,12 +377,17 @@ def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int
 logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab  # of GPT-2 small, all at once
 vocabulary_head = nn.Linear(32, 500, bias=False)
 words = torch.arange(64) * 7 % 500
+words[:5] = -100  # padding
 found = []
-for chunks in (1, 8):
+for chunks in (0, 8):
     vocabulary_head.zero_grad()
     features = torch.linspace(-1, 1, 64 * 32).view(64, 32).requires_grad_()
-    chunk_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
-    found.append((chunk_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
+    if chunks:
+        found_loss = loss_in_chunks(features * 2, vocabulary_head, words, chunks)
+    else:  # all at once
+        found_loss = F.cross_entropy(vocabulary_head(features * 2).float(), words)
+        found_loss.backward()
+    found.append((found_loss, features.grad, vocabulary_head.weight.grad.clone()))  # type: ignore[union-attr]
 chunks_agree = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(*found, strict=True))
 print("the same loss and gradients:", chunks_agree)
 assert chunks_agree
@@ -384,17 +395,19 @@ assert chunks_agree
 
 
 # --8<-- [start:in_backward]
-def update_in_backward(model: nn.Module) -> None:
-    """From now on, backward() changes each weight as soon as its gradient is there, and frees the gradient."""
+def update_in_backward(weights: Iterable[Tensor]) -> None:
+    """From now on, backward() changes each of these as soon as its gradient is there, and frees the gradient.
+
+    Not for a weight whose gradient several calls of backward() make.
+    """
     optimizers: dict[Tensor, torch.optim.AdamW] = {}
-    for weight in model.parameters():
-        optimizers[weight] = torch.optim.AdamW([weight])
 
     def update(weight: Tensor) -> None:
         optimizers[weight].step()
         optimizers[weight].zero_grad()
 
-    for weight in model.parameters():
+    for weight in weights:
+        optimizers[weight] = torch.optim.AdamW([weight])
         weight.register_post_accumulate_grad_hook(update)
 
 
@@ -404,7 +417,7 @@ def update_in_backward(model: nn.Module) -> None:
 # --8<-- [start:same_update]
 usual, hooked = (nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
 hooked.load_state_dict(usual.state_dict())
-update_in_backward(hooked)
+update_in_backward(hooked.parameters())
 inputs = torch.linspace(-1, 1, 32 * 64).view(32, 64)
 adamw = torch.optim.AdamW(usual.parameters())
 for _ in range(3):
@@ -440,6 +453,27 @@ grouped = {f"of_{n}_bytes": grouped_bytes(n) for n in GROUPS}
 best_group = min(GROUPS, key=grouped_bytes)
 print({name: f"{size / 2**20:,.0f} MiB" for name, size in grouped.items()}, "best:", best_group)
 assert best_group == 1
+
+
+def whole_peak(layers: int) -> int:
+    """Bytes of a whole step above weights and moments at their peak, by trace, the loss in 8 chunks."""
+    model = build(GPT2_SMALL, flash, torch.bfloat16)
+    blocks = list(model.blocks)
+    groups: list[nn.Module] = [
+        nn.Sequential(*blocks[first : first + layers]) for first in range(0, len(blocks), layers)
+    ]
+    for group in groups:
+        group.forward = partial(again, group.forward)
+    model.blocks = nn.ModuleList(groups)
+    tokens = torch.zeros(8, 1_024, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        loss_in_chunks(model.hidden(tokens).flatten(0, 1), model.head, tokens.flatten(), 8)
+    return trace.peak_bytes
+
+
+whole_steps = {f"of_{n}_bytes": whole_peak(n) for n in GROUPS[:3]}
+print({name: f"{size / 2**20:,.0f} MiB" for name, size in whole_steps.items()}, "for the whole step")
+assert min(whole_steps, key=lambda name: whole_steps[name]) == "of_2_bytes"
 # --8<-- [end:exercise_2]
 
 
