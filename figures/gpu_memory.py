@@ -120,15 +120,13 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each case: what is requested, allocated and reserved, by the model and on the device."""
-    columns = ("shape", "requested", "allocated", "reserved", "measured_allocated", "measured_reserved")
+    """For each case: what is requested, allocated and reserved, by the allocator's rules."""
+    columns = ("shape", "requested", "allocated", "reserved")
     rows = [[labels[column] for column in columns]]
     cases, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
     for name in sorted(cases, key=lambda name: int(counts[name]["requested_bytes"])):
         number, *shape = cases[name]
         sizes = " × ".join(map(str, shape)) or labels["scalar"]
-        quotes = [f"requests.{name}.{count}" for count in COUNTS]
-        quotes += [f"measured_requests.{name}.{count}" for count in COUNTS[1:]]
-        cells = [f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes]
+        cells = [f"{{{{ gpu_memory.requests.{name}.{count}:full }}}}" for count in COUNTS]
         rows.append([sizes if number == 1 else f"{number} × ({sizes})", *cells])
     return rows
