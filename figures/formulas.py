@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("rounded", r"100 \cdot 512 \cdot \lceil r / 512 \rceil",
             "gpu-memory.md#luck", "gpu_memory:measure",
             "requests.vectors.allocated_bytes", "measured_requests.vectors.allocated_bytes"),
-        Formula("peak", r"(L + 4)\,A + (L + 1)\,W",
+        Formula("peak", r"(L + 4)\,A_\text{layer} + (L + 1)\,W_\text{layer}",
             "gpu-memory.md#timeline", "gpu_memory:history",
             "peak_bytes", "measured_peaks.allocated_bytes"),
         Formula("pages", r"k\,(w + p - 1)",

@@ -120,15 +120,24 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each case: what is requested, allocated and reserved, by the model and on the device."""
-    columns = ("shape", "requested", "allocated", "reserved", "measured_allocated", "measured_reserved")
-    rows = [[labels[column] for column in columns]]
-    cases, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
-    for name in sorted(cases, key=lambda name: int(counts[name]["requested_bytes"])):
-        number, *shape = cases[name]
+    """For each case: what is requested, allocated and reserved, by the allocator's rules."""
+    return cases(values, labels, "requests", {"requested": COUNTS[0], "allocated": COUNTS[1], "reserved": COUNTS[2]})
+
+
+def measured_requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """For each case: what is allocated and reserved on the device."""
+    return cases(values, labels, "measured_requests", {"measured_allocated": COUNTS[1], "measured_reserved": COUNTS[2]})
+
+
+def cases(
+    values: Mapping[str, Any], labels: Mapping[str, str], quoted: str, columns: Mapping[str, str]
+) -> list[list[str]]:
+    """A row for each case, by the bytes that it requests; of each column the count."""
+    rows = [[labels["shape"], *(labels[column] for column in columns)]]
+    shapes, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
+    for name in sorted(shapes, key=lambda name: int(counts[name]["requested_bytes"])):
+        number, *shape = shapes[name]
         sizes = " × ".join(map(str, shape)) or labels["scalar"]
-        quotes = [f"requests.{name}.{count}" for count in COUNTS]
-        quotes += [f"measured_requests.{name}.{count}" for count in COUNTS[1:]]
-        cells = [f"{{{{ gpu_memory.{quote}:full }}}}" for quote in quotes]
+        cells = [f"{{{{ gpu_memory.{quoted}.{name}.{count}:full }}}}" for count in columns.values()]
         rows.append([sizes if number == 1 else f"{number} × ({sizes})", *cells])
     return rows

@@ -43,6 +43,10 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
+    "gpu_memory.measured_requests": {
+        "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
+        "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
+    },
     "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
     "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
     "hardware#derive": {"SMs, $S$": "processors"},
