@@ -217,6 +217,7 @@ def test_processes_are_told_apart() -> None:
     assert four["processes"] == "3721648, 1374765, 1374763, 1374764" and dict(four["rows"])["process"] == "1.6 GiB"
     own = only(REAL["2.1, container"])
     assert own["processes"] == "" and "process" not in dict(own["rows"])
+    assert dict(only(REAL["2.5, graphs"])["rows"]).items() >= {"own": "819.6 MiB", "other": "18.3 MiB"}.items()
     # As a container's GPU with a second process was reported in 2024, 2.1.
     two = only("""Tried to allocate 448.00 MiB. GPU 1 has a total capacty of 79.10 GiB of which 364.31 MiB is free.
     Process
@@ -279,6 +280,14 @@ def test_the_new_name_is_said_to_fail_in_one_version() -> None:
         assert "2.9.1" in said and "PYTORCH_CUDA_ALLOC_CONF" in said and "2.9.1" not in others
         chapter = (ROOT / "docs" / language / "gpu-memory.md").read_text(encoding="utf-8")
         assert "PYTORCH_ALLOC_CONF=expandable_segments:True" in chapter and "2.9.1" in chapter
+
+
+def test_the_chapters_message_is_answered_as_the_chapter_does() -> None:
+    """Fragments: the process that it names is the failing one itself, and half a GiB of it lies beside PyTorch's."""
+    chapter = (ROOT / "docs" / "en" / "gpu-memory.md").read_text(encoding="utf-8")
+    found = only(chapter[: chapter.index("## ")])
+    assert (found["first"], found["causes"], found["processes"]) == ("idle", [["idle", "40.7 GiB"]], "")
+    assert dict(found["rows"])["own"] == "512.0 MiB"
 
 
 @pytest.mark.parametrize("text", ["", "out of memory", NEWEST[60:], "CUDA error: out of memory", MAC])
