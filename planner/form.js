@@ -13,15 +13,20 @@ function start() {
   for (const form of document.querySelectorAll("form.planner:not([data-started])")) new Planner(form);
 }
 
-/* An out-of-memory message, number by number. */
+/* Out-of-memory messages, number by number: of each its causes, that of most bytes first. */
 function explain(form) {
   const words = JSON.parse(form.dataset.words), place = form.querySelector(".planner-answer");
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", (event) => {
-    const text = event.target.value, found = decode(text);
-    if (!found) return place.replaceChildren(...(text.trim() ? [element("p", {}, words.none)] : []));
-    const rows = found.get("rows").map(([name, size]) => element("tr", {}, element("td", {}, size), element("td", {}, words.rows[name])));
-    place.replaceChildren(element("p", { class: "planner-first" }, words.first[found.get("first")]), element("table", {}, element("tbody", {}, ...rows)));
+    const text = event.target.value, told = decode(text), refused = /MPS backend/.test(text) ? words.mps : words.none;
+    if (!told.length) return place.replaceChildren(...(text.trim() ? [element("p", {}, refused)] : []));
+    place.replaceChildren(...told.flatMap((one) => {
+      const fill = (template) => template.replace(/\{(\w+)\}/g, (_, name) => one.get(name));
+      const row = ([name, size]) => element("tr", {}, element("td", {}, size), element("td", {}, fill(words.parts[name])));
+      const table = (name) => [element("p", {}, words[name]), element("table", {}, element("tbody", {}, ...one.get(name).map(row)))];
+      const title = told.length > 1 ? [element("p", { class: "planner-title" }, `GPU ${one.get("gpu")}`)] : [];
+      return [...title, element("p", { class: "planner-first" }, fill(words.first[one.get("first")])), ...table("causes"), ...table("rows")];
+    }));
   });
 }
 

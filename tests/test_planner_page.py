@@ -333,14 +333,22 @@ def test_without_scripts_there_are_worked_examples(browser: Browser, address: st
 
 @pytest.mark.parametrize(("path", "text"), [("plan/", "Try first: nvidia-smi"), ("zh/plan/", "先试：nvidia-smi")])
 def test_an_out_of_memory_message_is_explained(phone: Page, address: str, path: str, text: str) -> None:
-    from tests.test_planner_memory import SHARED
+    from tests.test_planner_memory import FULL, MAC, SHARED
 
     phone.goto(address + path)
     phone.locator("#planner-message").fill(SHARED)
     expect(phone.locator(".planner-first")).to_contain_text(text)
-    expect(phone.locator(".planner-memory tr")).to_have_count(7)
-    phone.locator("#planner-message").fill("a segmentation fault")
-    expect(phone.locator(".planner-memory tr")).to_have_count(0)
+    causes, parts = (phone.locator(".planner-memory table").nth(n).locator("tr") for n in (0, 1))
+    expect(causes).to_have_text([re.compile("20.1 GiB.*3652628"), re.compile("57.8 MiB")])
+    expect(parts).to_have_count(9)
+    expect(phone.locator(".planner-memory .planner-title")).to_have_count(0)
+    phone.locator("#planner-message").fill(f"{FULL}\n{SHARED}\n{FULL}")
+    expect(phone.locator(".planner-memory .planner-title")).to_have_text(["GPU 1", "GPU 3"])
+    expect(phone.locator(".planner-memory .planner-first").last).to_contain_text(text)
+    for other, answer in (("a segmentation fault", "Tried to allocate"), (MAC, "MPS")):
+        phone.locator("#planner-message").fill(other)
+        expect(phone.locator(".planner-memory .planner-answer")).to_contain_text(answer)
+        expect(phone.locator(".planner-memory tr")).to_have_count(0)
 
 
 def test_who_has_no_form_before_him_does_not_load_the_planner(page: Page, address: str) -> None:
