@@ -89,7 +89,7 @@ NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its
     r"([^\d\.,+-]*)((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?([^\d\.,]*)", re.ASCII
 )
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
-FULL_WIDTH |= {0x3000: " ", 0xFFE5: "¥", 0xFFE1: "£"}
+FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
 EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
 EXAMPLES |= {"money": "2.5, $2.5, ¥18"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
