@@ -88,7 +88,7 @@ SIZES = [
 ]
 ENDS = ["", "", "", "k", "M", "B", "T", "GB", "GiB", " GiB", "MB", "mib", "e3", "E-2", "%", "元"]
 ENDS += ["％", "万亿", "亿", " usd"]
-BEFORE = ["$", "¥", "￥", "€", "US$ ", "₹", "-", "−", "e"]
+SIGNS = ["$", "¥", "￥", "€", "US$ "]
 
 
 def number(drawn: random.Random, kind: str) -> str:
@@ -100,9 +100,11 @@ def number(drawn: random.Random, kind: str) -> str:
     if drawn.random() < 0.1:
         whole_part, point, rest = text.partition(".")
         text = (f"{int(whole_part):,}" if whole_part.isdigit() else whole_part) + point + rest
-        text = text[1:] if drawn.random() < 0.2 else text  # which leaves commas at wrong places
-    if (kind == "money" and drawn.random() < 0.5) or drawn.random() < 0.01:
-        text = drawn.choice(BEFORE) + text
+        text = text[1:] if drawn.random() < 0.1 else text  # which leaves commas at wrong places
+    if kind == "money" and drawn.random() < 0.5:
+        text = drawn.choice(SIGNS) + text
+    if drawn.random() < 0.01:
+        text = drawn.choice([*SIGNS, "₹", "-", "−", "e"]) + text
     if drawn.random() < 0.1:
         text = text.translate({ord("0") + digit: 0xFF10 + digit for digit in range(10)})  # as Chinese keyboards may
     return text + (
