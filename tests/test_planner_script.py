@@ -243,6 +243,7 @@ def test_flops_are_written_with_a_power_of_ten() -> None:
         numbers = {"flops": found["training_flops"], "flops_token": found["flops_a_token"][pairs]["model"]}
         for name, number in numbers.items():
             digits, exponent = shown[name].split(" × 10")
+            assert set(exponent) <= set("⁰¹²³⁴⁵⁶⁷⁸⁹")
             exponent = exponent.translate({ord(raised): str(n) for n, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
             assert float(f"{digits}e{exponent}") == pytest.approx(number, rel=0.005)
     assert answer(asked | {"tokens": ""})["shown"]["flops"] is None
