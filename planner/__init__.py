@@ -33,7 +33,7 @@ COMMENT = re.compile(r"^\s*/\*.*?\*/\n|(?<=[;{},)]) // .*?$", re.DOTALL | re.MUL
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
-FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "2.5"}
+FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "$2.5"}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "zero", "price", "tokens", "tokens_in")
 SHOWN += ("speed", "speed_in", "weights", "users", "latency")
@@ -41,7 +41,7 @@ FOLDED: tuple[str, ...] = ("days", "accumulation", "chunks", "optimizer", "lora"
 FOLDED += ("link", "offload", "bytes_a_token", "pairs", "cache", "prompt", "allowance")
 # Words of which the script has no need, for they stand in the form:
 IN_PLACE = ("form", "task", "tasks", "more", "all_options", "without_scripts", "placeholders", "choices", "memory")
-WANTED = {"planner.answer": ["answer", "recomputing"], "planner.out_of_memory": ["decode"]}
+WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"], "planner.out_of_memory": ["decode"]}
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone:
 DIGITS = ("gpus", "context", "micro_batch", "lora", "chunks", "accumulation", "users", "prompt")

@@ -11,6 +11,8 @@ from flops_bytes.plan import plan
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 
 RANK = "16"  # of adapters, if nobody says
+INSTEAD = {"tokens": "days", "days": "tokens"}  # of two fields that say the same, what is typed last stands
+RAISED = {48 + n: digit for n, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 
 
 def asked(fields: dict[str, str]) -> dict[str, Any]:
@@ -50,12 +52,33 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     return options
 
 
+def completed(told: dict[str, str], first: dict[str, str]) -> dict[str, str]:
+    """Fields from an address: what says no model asks about the example, what says no GPU about the example's."""
+    if "model" in told:
+        return {"gpu": first["gpu"]} | told
+    instead = [INSTEAD[name] for name in told if name in INSTEAD]
+    return {name: text for name, text in first.items() if name not in instead} | told
+
+
+def replaced(fields: dict[str, str], typed: str) -> str | None:
+    """The field that is emptied since another has just been filled in."""
+    other = INSTEAD.get(typed)
+    return other if other and fields.get(typed, "").strip() and fields.get(other, "").strip() else None
+
+
+def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
+    """Fields that are filled in and change nothing."""
+    stage = fields.get("zero", "").strip()
+    alone = options.get("task") != "serve" and options.get("zero") is None
+    return ["zero"] if alone and stage not in ("", "0") else []
+
+
 def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same."""
     options = asked(fields)
     found = plan(**options)
-    numbers = shown_serving(found) if options.get("task") == "serve" else shown(found)
-    return {"found": found, "shown": numbers, "command": command(options)}
+    numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
+    return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 
 def recomputing(fields: dict[str, str]) -> dict[str, str]:
@@ -74,9 +97,15 @@ def command(options: dict[str, Any]) -> str:
     given = {name: str(value) for name, value in options.items() if value is not None and value != "train"}
     if "config" in given:
         given["config"] = "config.json"
-    quoted = {name: f'"{text}"' if " " in text else text for name, text in given.items()}
-    words = [f"--{name.replace('_', '-')} {text}" for name, text in quoted.items()]
+    words = [f"--{name.replace('_', '-')} {quotes(text)}" for name, text in given.items()]
     return " ".join(["flops-bytes plan", *words])
+
+
+def quotes(text: str) -> str:
+    """As a shell has to be told it."""
+    if "$" in text:
+        return f"'{text}'"
+    return f'"{text}"' if " " in text else text
 
 
 def gib(size: float) -> str:
@@ -88,6 +117,17 @@ def significant(number: float) -> str:
     if number >= 100:
         return f"{number:,.0f}"
     return f"{number:.3g}"
+
+
+def scientific(number: float) -> str:
+    """Three digits, and a power of ten if there are more before the point."""
+    digits, _, exponent = f"{number:.3g}".partition("e+")
+    return f"{digits} × 10{str(int(exponent)).translate(RAISED)}" if exponent else digits
+
+
+def paid(found: dict[str, Any], money: float | None) -> str | None:
+    """Money, with the sign of its currency if the price has one."""
+    return f"{found['currency'] or ''}{significant(money)}" if money else None
 
 
 def decimal(size: float) -> str:
@@ -121,7 +161,7 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def shown(found: dict[str, Any]) -> dict[str, Any]:
+def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     """The numbers of an answer as text, but for words, which each language has of its own."""
     return shown_of_both(found) | {
         "trained": f"{found['parameters']['trained']:,}",
@@ -135,7 +175,9 @@ def shown(found: dict[str, Any]) -> dict[str, Any]:
         "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
         "time": duration(86_400 * found["days"]) if found["days"] else None,
         "gpu_hours": significant(found["gpu_hours"]) if found["gpu_hours"] else None,
-        "money": significant(found["money"]) if found["money"] else None,
+        "money": paid(found, found["money"]),
+        "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
+        "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
         "checkpoint": gib(found["checkpoint_bytes"]),
         "weights": gib(found["checkpoint_weights_bytes"]),
         "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
@@ -178,7 +220,7 @@ def shown_serving(found: dict[str, Any]) -> dict[str, Any]:
         "alone": significant(found["alone_per_second"]),
         "all": significant(found["tokens_per_second"]),
         "first": duration(found["first_token_seconds"]),
-        "money": significant(found["money_a_million"]) if found["money_a_million"] else None,
+        "money": paid(found, found["money_a_million"]),
         "formats": [
             {
                 "weights": row["weights"],

@@ -40,7 +40,11 @@ class Planner {
     form.dataset.started = "";
     form.removeAttribute("hidden");
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("input", () => this.show(true));
+    form.addEventListener("input", ({ target }) => {
+      const other = this.form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
+      if (other) other.value = "";
+      this.show(true);
+    });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     setTimeout(() => this.show(false)); // the page is drawn first
@@ -62,9 +66,10 @@ class Planner {
   restore() {
     const query = new URLSearchParams(location.search);
     if (!this.controls.some(({ name }) => query.has(name))) return;
+    const asked = completed(new Map(query), new Map(Object.entries(this.first)));
     for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = radio.value === (query.get("task") === "serve" ? "serve" : "train");
     for (const control of this.controls.filter((each) => each.type !== "radio" && this.asked(each))) {
-      const value = (query.get(control.name) ?? DEFAULTS[control.name] ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
+      const value = (asked.get(control.name) ?? DEFAULTS[control.name] ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
       if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
       control.value = value;
     }
@@ -94,7 +99,7 @@ class Planner {
     let text = "", later = () => {};
     try {
       const fields = new Map(Object.entries(this.state())), said = answer(fields);
-      this.fill(said.get("found"), said.get("shown"), said.get("command"));
+      this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
       if (!this.serving) later = () => this.place && this.recompute(recomputing(fields));
     } catch (error) {
       text = this.refused(error);
@@ -143,8 +148,9 @@ class Planner {
     });
   }
 
-  fill(found, shown, command) {
+  fill(found, shown, command, ignored) {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
+    if (values.money && !found.get("currency")) values.money += words.currency;
     const told = this.serving ? words.serving : words, fact = (name) => this.write(told.facts[name], values);
     const facts = this.serving ? (fits ? ["each", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
@@ -156,7 +162,7 @@ class Planner {
     this.strip.replaceChildren(
       element("p", { class: `planner-verdict ${fits && !late ? "fits" : "misses"}` }, this.write(!fits ? words.misses : late ? told.late : told.fits, values)),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...facts.filter(Boolean).map((name) => element("span", {}, fact(name)))),
+      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map(fact), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });

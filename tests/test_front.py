@@ -87,7 +87,7 @@ def test_what_it_says_of_its_form_is_what_its_form_answers() -> None:
         assert told[f"plan.eight_micro_batch.{kind}"] == plan["largest_micro_batch"]
     assert told["plan.TOKENS"] == found["tokens"]
     assert told["plan.LLAMA.context"] == int(planner.FIRST["context"])
-    assert told["plan.PRICE"] == float(planner.FIRST["price"])
+    assert planner.FIRST["price"] == f"${told['plan.PRICE']}"
     assert (planner.FIRST["model"], planner.FIRST["gpu"], planner.FIRST["gpus"]) == ("llama-3-8b", "H100 SXM", "8")
     assert (planner.FIRST["checkpointing"], planner.FIRST["zero"], planner.FIRST["micro_batch"]) == ("full", "3", "1")
     assert found["mfu"] == told["plan.MFU"] == told["how_far_off.ASSUMED_MFU"] and found["mfu_is_assumed"]

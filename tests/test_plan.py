@@ -31,6 +31,8 @@ SMALL = {"model": "gpt2", "gpu": "H100 SXM"}
 SERVING: dict[str, Any] = {"task": "serve"}
 LARGE = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 
+SHAPED = "layers=2 d_model=64 heads=32 kv_heads=8 head_dim=32 d_ff=128 vocab=5000"
+
 REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "empty": ({"tokens": ""}, "--tokens: '' is not a number above 0; write"),
     "an empty word": ({"gpu": " "}, "--gpu: it is empty; give it a value"),
@@ -40,22 +42,34 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "the same as a float": ({"days": 1e308}, "--days: '1e+308' does not lie between"),
     "infinite": ({"days": float("inf")}, "--days: 'inf' is not a number"),
     "not a number": ({"price": float("nan")}, "--price: 'nan' is not a number"),
-    "text": ({"micro_batch": "many"}, "--micro-batch: 'many' is not a number above 0; write 8"),
+    "negative money": ({"price": "-$2"}, "--price: '-$2' is not a number above 0; write it like 2.5, $2.5, ¥18"),
+    "minus as it is printed": ({"price": "−2"}, "--price: '−2' is not a number above 0"),
+    "another currency": ({"price": "₹200"}, "--price: '₹200' is not a number above 0; write it like 2.5, $2.5"),
+    "a currency alone": ({"price": "$"}, "--price: '$' is not a number above 0"),
+    "a currency of tokens": ({"tokens": "$8"}, "--tokens: '$8' is not a number above 0"),
+    "per cent of money": ({"price": "5%"}, "--price: the unit of '5%' is missing or not known; write it like 2.5"),
+    "text": ({"micro_batch": "many"}, "--micro-batch: 'many' is not a number above 0; write it like 8"),
     "yes": ({"gpus": True}, "--gpus: 'True' is not a number"),
-    "a comma": ({"price": "1,5"}, "--price: in '1,5' the comma can part decimals or thousands; write 1.5 or 1500"),
-    "commas": ({"tokens": "1,000,000"}, "write 1.5 or 1500, without it"),
+    "a comma": ({"price": "1,5"}, "--price: in '1,5' the comma can part decimals or thousands; write 1.5 or 1,500"),
+    "groups of four": ({"tokens": "1,0000"}, "--tokens: in '1,0000' the comma can part"),
+    "a comma after nothing": ({"tokens": "0,500"}, "--tokens: in '0,500' the comma can part"),
+    "the commas of another country": ({"tokens": "12,34,567"}, "--tokens: in '12,34,567' the comma can part"),
+    "a comma at the end": ({"tokens": "15,"}, "--tokens: in '15,' the comma can part"),
     "a full-width comma": ({"price": "1，5"}, "the comma can part"),
-    "a power": ({"tokens": "10²"}, "--tokens: '10²' is not a number"),
+    "a power": ({"tokens": "10²"}, "--tokens: the unit of '10²' is missing or not known; write it like 8"),
     "half a GPU": ({"gpus": "1.5"}, "--gpus: '1.5' is not a whole number"),
-    "thousands or 1024s": ({"context": "8k"}, "--context: '8k' can be thousands or 1024s; write it out"),
+    "a context in trillions": ({"context": "8T"}, "--context: the unit of '8T' is missing or not known; write it like"),
+    "half a token": ({"context": "0.5"}, "--context: '0.5' does not lie between 1 and 1e18"),
+    "no micro-batch": ({"micro_batch": 0}, "--micro-batch: '0' does not lie between 1 and 1e18; write it like 8"),
+    "no days": ({"days": "0"}, "--days: '0' does not lie between 0.000001 and"),
     "gigabytes or gibibytes": (
         {"allowance": "1G"},
-        "--allowance: the unit of '1G' is missing or not known; write 80GB",
+        "--allowance: the unit of '1G' is missing or not known; write it like 80GB",
     ),
     "no unit": ({"allowance": "80"}, "--allowance: the unit of '80' is missing"),
     "gigabits": ({"allowance": "8Gb"}, "--allowance: the unit of '8Gb'"),
-    "per cent": ({"mfu": 40}, "--mfu: '40' is more than the whole; a share lies between 0 and 1, write 0.4"),
-    "per cent in words": ({"mfu": "40%"}, "--mfu: '40%' is not a number above 0; write 0.4 for 40 %"),
+    "per cent": ({"mfu": 40}, "--mfu: '40' is more than the whole; a share lies between 0 and 1, write it like 40%"),
+    "too many per cent": ({"mfu": "140%"}, "--mfu: '140%' is more than the whole; a share lies"),
     "more than the peak": ({"mfu": 0.9, "checkpointing": "full"}, "times their peak; check it"),
     "faster than the peak": ({"step_seconds": 1e-6}, "--step-seconds: the GPUs would do"),
     "an unknown GPU": ({"gpu": "B400"}, "--gpu: 'B400' is not a row of the table of peaks; choose V100"),
@@ -65,6 +79,16 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "no model": ({"model": None}, "--model: give one of --model, --config, --shape, not none"),
     "a field that is none": ({"model": None, "shape": "depth=2"}, "--shape: 'depth' is not a field; fields are layers"),
     "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give layers, d_model"),
+    "heads that do not share": (
+        {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=7")},
+        "--shape: 7 key-value heads do not share 32 heads evenly; give a number that divides 32",
+    ),
+    "more key-value heads than heads": (
+        {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=64")},
+        "--shape: 64 key-value heads do not share 32 heads evenly",
+    ),
+    "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
+    "a comma in a shape": ({"model": None, "shape": SHAPED + " experts=1,5"}, "--shape: experts=1,5; give layers"),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
     "a type without units": ({"gpu": "T4"}, "--recipe: T4 multiplies no bfloat16; choose --recipe fp32"),
     "a type without units on a TPU": ({"gpu": "TPU v5e", "recipe": "fp32"}, "no float32; choose --recipe bf16-master"),
@@ -106,10 +130,30 @@ def test_what_cannot_be_meant_is_refused_with_the_mend(asked: dict[str, Any], se
 
 WRITTEN: dict[str, list[tuple[Any, Any]]] = {
     "tokens": [("15T", 15 * 10**12), ("70b", 70 * 10**9), ("１５Ｔ", 15 * 10**12), ("1.5e3", 1500), (2.0, 2)],
-    "price": [("2.5", 2.5), (".5", 0.5), ("２．５", 2.5), (3, 3.0)],
-    "allowance": [("80GB", 80 * 10**9), ("80 GiB", 80 * 2**30), ("512mib", 2**29), (7, 7)],
+    "context": [("128k", 131_072), ("128K", 131_072), ("1M", 2**20), ("8,192", 8_192), ("12.8万", 128_000)],
+    "prompt": [("2k", 2_048)],  # as contexts are
+    "mfu": [("40%", 0.4), ("40 %", 0.4), ("４０％", 0.4), ("38.3%", 0.383), ("100%", 1.0), ("0.4", 0.4)],
+    "price": [("2.5", 2.5), (".5", 0.5), ("２．５", 2.5), (3, 3.0), ("$2.5", 2.5), ("¥18", 18.0), ("￥１８", 18.0)],
+    "allowance": [
+        ("80GB", 80 * 10**9),
+        ("80 GiB", 80 * 2**30),
+        ("512mib", 2**29),
+        (7, 7),
+        ("1,000MB", 10**9),
+        ("5kB", 5000),
+    ],
     "recipe": [("bf16_master", "bf16-master")],
 }
+WRITTEN["tokens"] += [("15,000,000,000", 15 * 10**9), ("１５，０００", 15_000), ("1,234.5k", 1_234_500)]
+WRITTEN["tokens"] += [("15万亿", 15 * 10**12), ("1.5 万亿", 15 * 10**11), ("70亿", 7 * 10**9), ("3千亿", 3 * 10**11)]
+WRITTEN["tokens"] += [
+    ("1.5e12", 15 * 10**11),
+    ("7B", 7 * 10**9),
+    ("128k", 128_000),
+    ("128K", 128_000),
+]  # as data is counted
+WRITTEN["price"] += [("€2", 2.0), ("£1.5", 1.5), ("$1,250.50", 1250.5), ("US$ 2.5", 2.5), ("2.5 usd", 2.5)]
+WRITTEN["price"] += [("18元", 18.0), ("$2k", 2e3), ("2.5$", 2.5)]
 
 
 LONG = "[" * 100_000
@@ -161,6 +205,33 @@ def test_numbers_are_read_as_people_write_them() -> None:
     for name, pairs in WRITTEN.items():
         for written, number in pairs:
             assert read(name, written) == number, written
+
+
+SIGNS = {"$2.5": "$", "¥18": "¥", "￥18": "¥", "18元": "¥", "€2": "€", "2 EUR": "€", "2.5": None, 2.5: None}
+
+
+@pytest.mark.parametrize("price", SIGNS)
+def test_the_currency_of_the_price_is_that_of_the_answer(price: Any) -> None:
+    number = read("price", price)
+    for task, money in (({"tokens": "1B"}, "money"), (SERVING, "money_a_million")):
+        found, without = plan(**SMALL, **task, price=price), plan(**SMALL, **task, price=number)
+        assert (found["currency"], without["currency"]) == (SIGNS[price], None)
+        assert found[money] == without[money] > 0
+    assert plan(**SMALL)["currency"] is None
+
+
+def test_a_shape_says_yes_and_no_and_thousands() -> None:
+    tied, untied = (plan(gpu="L4", shape=f"{SHAPED} tied={word}") for word in ("yes", "no"))
+    assert tied["parameters"]["head"] == 0 < untied["parameters"]["head"]
+    for word, same in {"True": tied, "1": tied, "YES": tied, "false": untied, "0": untied}.items():
+        assert plan(gpu="L4", shape=f"{SHAPED} tied={word}") == same
+    with_commas = SHAPED.replace("vocab=5000", "vocab=5,000").replace(" ", ", ")
+    assert plan(gpu="L4", shape=with_commas) == untied
+
+
+def test_key_value_heads_of_a_configuration_share_its_heads() -> None:
+    with pytest.raises(ValueError, match="--config: 3 key-value heads do not share 4 heads evenly"):
+        plan(config=CONFIG | {"num_key_value_heads": 3}, gpu="L4")
 
 
 CONFIG = {
@@ -383,6 +454,10 @@ def test_speed_time_and_money_tell_each_other() -> None:
     assert found["tokens_per_second"] == pytest.approx(8 * 989.4e12 * 0.5 / flops)
     assert found["days"] == pytest.approx(1e12 / found["tokens_per_second"] / 86_400)
     assert found["money"] == pytest.approx(2 * 8 * 24 * found["days"])
+    assert found["training_flops"] == pytest.approx(flops * 1e12)
+    causal = plan(**LARGE, mfu=0.5, tokens="1T", pairs="causal")
+    assert causal["training_flops"] == pytest.approx(1e12 * causal["flops_a_token"]["causal"]["model"])
+    assert plan(**LARGE)["training_flops"] is None
     for told in ("tokens_per_second", "step_seconds"):
         assert plan(**LARGE, **{told: found[told]})["mfu"] == pytest.approx(0.5)
     assert plan(**LARGE, mfu=0.5, days=found["days"])["tokens"] == pytest.approx(10**12)
@@ -510,6 +585,21 @@ def test_the_command_line_answers_serving() -> None:
     done = flops_bytes("plan", *words(TWO))
     assert done.returncode == 0, done.stderr
     assert f"users that fit                  {plan(**TWO)['users_that_fit']}\n" in done.stdout
+
+
+def test_the_command_line_writes_money_in_its_currency() -> None:
+    asked = LARGE | {"gpus": 64, "tokens": "15万亿", "mfu": "40%"}
+    for price, text in (("¥18", "costs ¥{:,.0f}\n"), ("18", "costs {:,.0f} in the currency of the price\n")):
+        done = flops_bytes("plan", *words(asked | {"price": price}))
+        assert text.format(plan(**asked, price=18)["money"]) in done.stdout, done.stderr
+        assert f"FLOPs of the training           {plan(**asked)['training_flops']:.4g}\n" in done.stdout
+    done = flops_bytes("plan", *words(TWO | {"price": "€2"}))
+    assert f"at least €{plan(**TWO, price=2)['money_a_million']:,.3g}\n" in done.stdout
+
+
+def test_help_says_what_a_k_is() -> None:
+    told = " ".join(flops_bytes("plan", "--help").stdout.split())
+    assert "128k: 131,072" in told and "here 128k is 128,000" in told
 
 
 def test_a_mistake_on_the_command_line_is_one_sentence() -> None:

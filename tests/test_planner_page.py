@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from planner import words
 from tests.conftest import ROOT
-from tests.test_plan import REFUSED
+from tests.test_plan import REFUSED, SHAPED
 
 EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))
 
@@ -58,8 +58,8 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {".planner-facts": f"micro-batch up to {EXAMPLES['eight_micro_batch']['none']}"},
     ),
     "how many days for 100B tokens, how much money?": (
-        {"tokens": "100B", "price": "2.5"},
-        {".planner-facts": f"{EXAMPLES['days_for_tokens']:.1f} days{EXAMPLES['money_for_tokens']:,.0f} to pay"},
+        {"tokens": "100B", "price": "$2.5"},
+        {".planner-facts": f"{EXAMPLES['days_for_tokens']:.1f} dayscosts ${EXAMPLES['money_for_tokens']:,.0f}"},
     ),
     "what does full checkpointing free and cost?": (
         {},
@@ -230,11 +230,20 @@ def test_an_address_may_hold_anything(page: Page, address: str) -> None:
         expect(page.locator(".planner-verdict")).to_contain_text(text)
 
 
+SEVEN = SHAPED.replace("kv_heads=8", "kv_heads=7")
 ERRORS = [  # as it was asked before: each was taken, or refused without a name
     ({"tokens": "1,5"}, "tokens", "Train on: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
     ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
     ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每 GPU 小时的价格：'1e308' 不在"),
-    ({"context": "8k"}, "context", "Context, tokens: '8k' can be thousands", "上下文（词元）：'8k' 可能是 1000"),
+    ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "上下文（词元）：'8q' 缺单位"),
+    (
+        {"price": "₹200"},
+        "price",
+        "Price of a GPU-hour: '₹200' is not a number",
+        "每 GPU 小时的价格：'₹200' 不是大于 0 的数",
+    ),
+    ({"model": "shape", "shape": SEVEN}, "shape", "Shape: 7 key-value heads do not share 32", "形状：7 个键值头分不匀"),
+    ({"model": "shape", "shape": f"{SHAPED} tied=32"}, "shape", "Shape: tied=32; write yes", "形状：tied=32；请填 yes"),
     ({"gpu": "T4"}, "recipe", "Weights and state: T4 multiplies no bfloat16", "权重与状态的精度：T4 没有 bfloat16"),
     ({"model": "config", "config": "{"}, "config", "config.json: this is not JSON", "config.json：这不是 JSON"),
     (
@@ -259,6 +268,26 @@ def test_an_error_names_the_field_in_the_pages_language(page: Page, address: str
         expect(field).to_have_attribute("aria-describedby", "planner-error")
         put(page, **dict(reversed(before.items())))  # a field is there while it is chosen
         expect(page.locator("[aria-invalid]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_money_days_and_what_is_ignored_are_said(page: Page, address: str, language: str) -> None:
+    page.goto(address + language + "plan/?days=14")
+    facts, limits = page.locator(".planner-facts"), page.locator(".planner-answer section").nth(1)
+    told = words("zh" if language else "en")
+    expect(facts).to_contain_text("14 天" if language else "14 days")
+    put(page, tokens="15万亿", price="¥18", speed="40%")
+    expect(page.locator("#planner-days")).to_have_value("")
+    expect(facts).to_contain_text("花费 ¥" if language else "costs ¥")
+    put(page, price="18")
+    expect(facts).to_contain_text(told["currency"].strip())
+    expect(limits).to_contain_text("8.69 × 10²³")
+    put(page, days="3")
+    expect(page.locator("#planner-tokens")).to_have_value("")
+    expect(facts).to_contain_text("3 天" if language else "3 days")
+    expect(facts).not_to_contain_text(told["ignored"]["zero"])
+    put(page, gpus="1")
+    expect(facts).to_contain_text(told["ignored"]["zero"])
 
 
 def test_every_error_of_the_planner_has_its_chinese() -> None:

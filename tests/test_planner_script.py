@@ -18,8 +18,9 @@ from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS
 from flops_bytes.shapes import SHAPES
 from planner import engine
-from planner.answer import answer, recomputing
+from planner.answer import answer, completed, recomputing, replaced
 from planner.translate import TranslationError, translate
+from tests.test_plan import SHAPED
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost; a key of
 # digits in quotes, since an object of JavaScript would put it first.
@@ -78,13 +79,16 @@ def answered(fields: dict[str, str]) -> Any:
         return str(error)
 
 
-NUMBERS = [name for name, option in OPTIONS.items() if option.kind in ("count", "length", "bytes", "number", "share")]
+KINDS = ("count", "length", "bytes", "money", "number", "share")
+NUMBERS = [name for name, option in OPTIONS.items() if option.kind in KINDS]
 SIZES = [
     name
     for name in NUMBERS
     if name in ("gpus", "micro_batch", "accumulation", "chunks", "allowance", "tokens", "price")
 ]
 ENDS = ["", "", "", "k", "M", "B", "T", "GB", "GiB", " GiB", "MB", "mib", "e3", "E-2", "%", "元"]
+ENDS += ["％", "万亿", "亿", " usd"]
+SIGNS = ["$", "¥", "￥", "€", "US$ "]
 
 
 def number(drawn: random.Random, kind: str) -> str:
@@ -93,6 +97,14 @@ def number(drawn: random.Random, kind: str) -> str:
     value = 10 ** drawn.uniform(low, 0.0 if kind == "share" else 18.0)
     whole = kind in ("count", "length") and drawn.random() < 0.95
     text = str(int(value)) if whole else repr(value) if drawn.random() < 0.5 else f"{value:.{drawn.randint(0, 6)}f}"
+    if drawn.random() < 0.1:
+        whole_part, point, rest = text.partition(".")
+        text = (f"{int(whole_part):,}" if whole_part.isdigit() else whole_part) + point + rest
+        text = text[1:] if drawn.random() < 0.1 else text  # which leaves commas at wrong places
+    if kind == "money" and drawn.random() < 0.5:
+        text = drawn.choice(SIGNS) + text
+    if drawn.random() < 0.01:
+        text = drawn.choice([*SIGNS, "₹", "-", "−", "e"]) + text
     if drawn.random() < 0.1:
         text = text.translate({ord("0") + digit: 0xFF10 + digit for digit in range(10)})  # as Chinese keyboards may
     return text + (
@@ -158,8 +170,11 @@ def draw(drawn: random.Random) -> dict[str, str]:
     if drawn.random() < 0.1:
         fields |= {"model": "shape"}
         sizes = {name: int(10 ** drawn.uniform(0, 9.1)) for name in ("layers", "d_model", "heads", "kv_heads")}
-        sizes |= {name: int(10 ** drawn.uniform(0, 6)) for name in ("head_dim", "d_ff", "vocab", "experts", "tied")}
-        fields["shape"] = " ".join(f"{name}={size}" for name, size in sizes.items())
+        sizes |= {name: int(10 ** drawn.uniform(0, 6)) for name in ("head_dim", "d_ff", "vocab", "experts")}
+        if drawn.random() < 0.9:
+            sizes["heads"] = min(sizes["kv_heads"] * drawn.choice([1, 4, 8]), 10**9)
+        fields["shape"] = " ".join(f"{name}={size:{drawn.choice(['', ','])}}" for name, size in sizes.items())
+        fields["shape"] += f" tied={drawn.choice(['yes', 'No', 'TRUE', '0', '1', '32', '', 'ja'])}"
     if drawn.random() < 0.1:
         fields |= {"gpu": "other", "gpu_memory": number(drawn, "bytes"), "gpu_peak": number(drawn, "number")}
     return fields
@@ -189,6 +204,97 @@ def test_the_page_answers_what_plan_py_answers(script: MiniRacer, monkeypatch: p
     assert sum(found.get("wire") is not None for found in answered_texts) > 120
     large = [text for text in ours if isinstance(text, list) and len(text[0]["found"]["memory_bytes"]["total"]) > 17]
     assert len(large) > 30  # beyond 2 ** 53, where a Number would drop digits
+
+
+WRITTEN = [
+    *({"tokens": text} for text in ("15,000,000,000", "１５，０００", "15万亿", "70亿", "128k", "1.5e12")),
+    *({"tokens": text} for text in ("1,5", "0,500", "15,")),
+    *({"context": text} for text in ("128k", "128K", "8,192", "1万", "8T", "8q")),
+    *({"speed": text} for text in ("40%", "４０％", "38.3%", "140%", "40")),
+    *({"price": text} for text in ("$2.5", "¥18", "￥18", "18元", "€2", "US$ 2.5", "₹200", "-2", "2.5")),
+    *({"model": "shape", "shape": f"{SHAPED} tied={word}"} for word in ("yes", "no", "True", "1", "32", "ja")),
+    {"model": "shape", "shape": SHAPED.replace("kv_heads=8", "kv_heads=7")},
+    {"model": "shape", "shape": SHAPED.replace("vocab=5000", "vocab=5,000").replace(" ", ", ")},
+    *({"gpus": gpus, "zero": zero} for gpus in ("1", "2", "") for zero in ("0", "1", "3", "")),
+]
+
+
+def test_what_people_type_means_the_same_on_the_page(script: MiniRacer) -> None:
+    first = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "tokens": "1B", "price": "2"}
+    forms = [first | fields for fields in WRITTEN]
+    forms += [first | {"task": "serve", "price": price} for price in ("¥18", "2")]
+    ours = [answered(fields) for fields in forms]
+    theirs = json.loads(str(script.call("ask", json.dumps(forms))))
+    assert [pair for pair in zip(forms, ours, theirs, strict=True) if not same(*pair[1:])] == []
+    assert sum(isinstance(text, list) for text in ours) == 39
+
+
+def test_money_has_the_sign_of_its_price() -> None:
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "tokens": "100B", "zero": "3"}
+    told = {price: answer(asked | {"price": price})["shown"]["money"] for price in ("2", "¥2", "$2")}
+    assert told["¥2"] == f"¥{told['2']}" and told["$2"] == f"${told['2']}" and told["2"][0].isdigit()
+    assert "--price '$2'" in answer(asked | {"price": "$2"})["command"]  # a shell would put something else there
+
+
+def test_flops_are_written_with_a_power_of_ten() -> None:
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "tokens": "15T"}
+    for pairs in ("all", "causal"):
+        found, shown = (answer(asked | {"pairs": pairs})[part] for part in ("found", "shown"))
+        numbers = {"flops": found["training_flops"], "flops_token": found["flops_a_token"][pairs]["model"]}
+        for name, number in numbers.items():
+            digits, exponent = shown[name].split(" × 10")
+            assert set(exponent) <= set("⁰¹²³⁴⁵⁶⁷⁸⁹")
+            exponent = exponent.translate({ord(raised): str(n) for n, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")})
+            assert float(f"{digits}e{exponent}") == pytest.approx(number, rel=0.005)
+    assert answer(asked | {"tokens": ""})["shown"]["flops"] is None
+
+
+def test_a_stage_that_one_gpu_ignores_is_named() -> None:
+    asked = {"model": "gpt2", "gpu": "H100 SXM"}
+    told = {(gpus, zero): answer(asked | {"gpus": gpus, "zero": zero})["ignored"] for gpus in "12" for zero in "0123"}
+    assert told == {(gpus, zero): ["zero"] if gpus == "1" and zero != "0" else [] for gpus, zero in told}
+    assert answer(asked | {"task": "serve", "gpus": "1", "zero": "3"})["ignored"] == []
+    for language in ("en", "zh"):
+        assert "ZeRO" in planner.words(language)["ignored"]["zero"]
+
+
+ADDRESSES: list[tuple[dict[str, str], dict[str, str | None]]] = [  # what an address says, and what is asked then
+    ({"days": "14"}, {"model": "llama-3-8b", "days": "14", "tokens": None, "gpus": "8"}),
+    ({"gpus": "16"}, {"model": "llama-3-8b", "gpus": "16", "tokens": "100B"}),
+    ({"tokens": "1T"}, {"model": "llama-3-8b", "tokens": "1T", "context": "8192"}),
+    ({"model": "gpt2"}, {"model": "gpt2", "gpu": "H100 SXM", "gpus": None, "context": None}),
+    ({"model": "gpt2", "gpu": "L4"}, {"model": "gpt2", "gpu": "L4", "price": None}),
+]
+
+
+@pytest.mark.parametrize(("told", "expected"), ADDRESSES)
+def test_an_address_may_say_less_than_all(
+    script: MiniRacer, told: dict[str, str], expected: dict[str, str | None]
+) -> None:
+    found = completed(told, planner.FIRST)
+    assert {name: found.get(name) for name in expected} == expected
+    assert answer(found)["found"]["step_seconds"] > 0
+    maps = ",".join(f"new Map(Object.entries({json.dumps(fields)}))" for fields in (told, planner.FIRST))
+    assert json.loads(str(script.eval(f"JSON.stringify(tell(completed({maps})))"))) == found
+
+
+REPLACED = [
+    ({"tokens": "1T", "days": "1"}, "days", "tokens"),
+    ({"tokens": "1T", "days": "1"}, "tokens", "days"),
+    ({"tokens": "1T", "days": " "}, "days", None),
+    ({"tokens": "", "days": "1"}, "days", None),
+    ({"tokens": "1T", "days": "1"}, "price", None),
+    ({"tokens": "1T"}, "tokens", None),
+]
+
+
+@pytest.mark.parametrize(("fields", "typed", "emptied"), REPLACED)
+def test_of_two_lengths_the_one_typed_last_stands(
+    script: MiniRacer, fields: dict[str, str], typed: str, emptied: str | None
+) -> None:
+    assert replaced(fields, typed) == emptied
+    call = f"replaced(new Map(Object.entries({json.dumps(fields)})), {json.dumps(typed)})"
+    assert json.loads(str(script.eval(f"JSON.stringify({call})"))) == emptied
 
 
 def test_numbers_are_written_as_python_writes_them(script: MiniRacer) -> None:

@@ -11,7 +11,7 @@ from flops_bytes.plan.table import serving_table, training_table
 from flops_bytes.shapes import short
 
 EXAMPLES = """\
-flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price 2.5
+flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
 flops-bytes plan --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
 
 The exit status is 0 if it fits, and in serving is in time; 3 if not; 2 if the question has a mistake."""

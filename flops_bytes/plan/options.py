@@ -40,7 +40,9 @@ OPTIONS = {
     "gpus": Option("count", 1, "GPUs, each with sequences of its own; in serving they share each layer"),
     "link": Option(tuple(LINKS), None, "what GPUs send over; the card's own up to 8 of them, 400 Gb/s beyond"),
     "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
-    "context": Option("length", 1_024, "tokens of a sequence; in serving those that each user has, prompt and answer"),
+    "context": Option(
+        "length", 1_024, "tokens of a sequence, in serving those of each user: prompt and answer; 128k: 131,072"
+    ),
     "micro_batch": Option("count", 1, "sequences that a GPU takes at once"),
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
@@ -54,16 +56,16 @@ OPTIONS = {
     "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
     "allowance": Option("bytes", "1GB", "for the CUDA context, libraries and the allocator's gaps: an assumption"),
-    "tokens": Option("count", None, "to train on, such as 15T"),
+    "tokens": Option("count", None, "to train on, such as 15T, 15,000,000,000 or 15万亿; here 128k is 128,000"),
     "text": Option("bytes", None, "instead: bytes of text to train on, such as 60TB"),
     "language": Option(tuple(BYTES_A_TOKEN[256]), "en", "of the text"),
     "bytes_a_token": Option("number", None, "of the text, by your tokenizer; if not given, as this book measured"),
     "days": Option("number", None, "instead: how long it trains"),
-    "mfu": Option("share", None, "share of the peak; 0.4, an assumption, if nothing says it"),
+    "mfu": Option("share", None, "share of the peak, 40% or 0.4; which is assumed if nothing says it"),
     "tokens_per_second": Option("number", None, "instead of --mfu: of all GPUs together"),
     "step_seconds": Option("number", None, "instead of --mfu: of a step of all GPUs"),
     "pairs": Option(("all", "causal"), "all", "attention's FLOPs: as papers count, or what the mask leaves"),
-    "price": Option("number", None, "of a GPU for an hour, in your currency"),
+    "price": Option("money", None, "of a GPU for an hour; '$2.5' (in quotes) or ¥18 says the currency"),
     "weights": Option(("16bit", "8bit", "4bit"), "16bit", "served; 4bit: a scale of 16 bits for each 32 of them"),
     "cache": Option(("16bit", "8bit"), "16bit", "keys and values that are kept"),
     "users": Option("count", None, "served at once; as many as fit and are in time, if not given"),
@@ -74,12 +76,23 @@ OPTIONS = {
 }
 SHARED = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "allowance", "price")
 SERVED = ("gpu_bandwidth", "weights", "cache", "users", "latency", "prompt")
-SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15}
-BYTES = {"": 1, "B": 1} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
+HANZI = {"千": 10**3, "万": 10**4, "百万": 10**6, "千万": 10**7, "亿": 10**8, "十亿": 10**9, "百亿": 10**10}
+HANZI |= {"千亿": 10**11, "万亿": 10**12}
+SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15} | HANZI
+WINDOWS = {"": 1, "k": 2**10, "m": 2**20} | HANZI  # of a context
+BYTES = {"": 1, "B": 1, "kB": 10**3} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
 BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
-NUMBER = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?) ?([A-Za-z]*)", re.ASCII)
-FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)} | {0x3000: " "}  # as Chinese keyboards write ASCII
-EXAMPLES = {"bytes": "80GB or 80GiB", "count": "8, 70B or 15T", "length": "8192", "share": "0.4 for 40 %"}
+CURRENCIES = {"$": "$", "US$": "$", "USD": "$", "美元": "$", "¥": "¥", "CNY": "¥", "RMB": "¥", "元": "¥"}
+CURRENCIES |= {"€": "€", "EUR": "€", "欧元": "€", "£": "£", "GBP": "£"}
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
+NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its unit
+    r"([^\d\.,+-]*)((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?([^\d\.,]*)", re.ASCII
+)
+FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
+FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
+EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
+EXAMPLES |= {"money": "2.5, $2.5, ¥18"}
+YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
 
@@ -115,31 +128,47 @@ def read(name: str, value: Any) -> Any:
         if text.replace("_", "-") not in kind:
             raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
         return text.replace("_", "-")
-    mend = f"write {EXAMPLES.get(kind, '2.5')}"
-    if "," in text:
-        comma = f"in {quoted(text)} the comma can part decimals or thousands"
-        raise ValueError(f"{flag}: {comma}; write 1.5 or 1500, without it")
+    mend = f"write it like {EXAMPLES.get(kind, '2.5')}"
     match = NUMBER.fullmatch(text)
+    if not match and "," in text:
+        comma = f"in {quoted(text)} the comma can part decimals or thousands"
+        raise ValueError(f"{flag}: {comma}; write 1.5 or 1,500")
     if not match or isinstance(value, bool):
         raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
-    unit = match[2].upper().replace("IB", "iB") if match[2].islower() else match[2]
-    scale = BYTES.get(unit) if kind == "bytes" else SCALES.get(match[2].lower())
-    if kind == "length" and match[2]:
-        raise ValueError(f"{flag}: {quoted(text)} can be thousands or 1024s; write it out, such as 8192")
-    if kind == "share" and (match[2] or Decimal(match[1]) > 1):
-        raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
-    if scale is None or (kind == "bytes" and not match[2] and isinstance(value, str)):
+    before, unit, power = match[1].strip(), match[4].strip(), int(match[3] or "0")
+    if kind == "money" and currency(text):
+        before, unit = "", unit if before else ""
+    if before:
+        raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
+    if kind == "share" and unit == "%":
+        unit, power = "", power - 2
+    if kind == "bytes":
+        unit = unit.upper().replace("IB", "iB") if unit.islower() else unit
+        scale = BYTES.get(unit) if unit or not isinstance(value, str) else None
+    else:
+        scale = {"length": WINDOWS, "share": {"": 1}}.get(kind, SCALES).get(unit.lower())
+    if scale is None:
         raise ValueError(f"{flag}: the unit of {quoted(text)} is missing or not known; {mend}")
-    number = Decimal(match[1]) * scale
-    if not Decimal(SMALLEST) <= number <= Decimal(LARGEST):
-        raise ValueError(f"{flag}: {quoted(text)} does not lie between {SMALLEST} and {LARGEST}; {mend}")
+    number = Decimal(f"{match[2].replace(',', '')}e{power}") * scale
+    if kind == "share" and number > 1:
+        raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
+    whole = kind in ("count", "length", "bytes")
+    low = "1" if whole else SMALLEST
+    if not Decimal(low) <= number <= Decimal(LARGEST):
+        raise ValueError(f"{flag}: {quoted(text)} does not lie between {low} and {LARGEST}; {mend}")
     if kind in ("count", "length") and number % 1:
         raise ValueError(f"{flag}: {quoted(text)} is not a whole number; {mend}")
-    return int(number) if kind in ("count", "length", "bytes") else float(number)
+    return int(number) if whole else float(number)
+
+
+def currency(price: Any) -> str | None:
+    """The sign of the currency that a price is written in; None if it has none."""
+    match = NUMBER.fullmatch(str(price).translate(FULL_WIDTH).strip())
+    return CURRENCIES.get((match[1].strip() or match[4].strip()).upper()) if match else None
 
 
 EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
-EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": 2.5}  # if nothing is asked
+EXAMPLE |= {"checkpointing": "full", "tokens": "15T", "price": "$2.5"}  # if nothing is asked
 SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
 LENGTHS = ("tokens", "text", "days")
 
@@ -151,6 +180,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: value for name, value in asked.items() if value is not None}
     given = {name: option.default for name, option in OPTIONS.items()} | told
     a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
+    a["currency"] = currency(given["price"])
     for name in told:
         if not belongs(name, a["task"]):
             other = "train" if a["task"] == "serve" else "serve"
@@ -177,6 +207,11 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
 def read_shape(asked: Mapping[str, Any]) -> Decoder:
     """The one model that was asked for, which has to have as many positions as the context has tokens."""
     shape = named_shape(asked)
+    if shape.heads % shape.kv_heads:
+        flag, uneven = "config" if asked["config"] else "shape", f"do not share {shape.heads} heads evenly"
+        raise ValueError(
+            f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
+        )
     if 0 < shape.positions < asked["context"]:
         raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
     return shape
@@ -197,14 +232,21 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
 
     types = {field.name: field.type for field in fields(Decoder)}
     needed = tuple(types)[:7]
-    told = dict(part.partition("=")[::2] for part in asked["shape"].split())
+    told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
+    sizes: dict[str, Any] = {}
     for key in (*told, *needed):
         value, low = told.get(key, ""), 1 if key in needed else 0
         if key not in types:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
-        if not (value.isascii() and value.isdigit() and low <= int(value[:20]) < 10**9):
+        if types[key] is bool:
+            if value.lower() not in YES:
+                raise ValueError(f"--shape: {key}={short(value)}; write yes or no")
+            sizes[key] = YES[value.lower()]
+            continue
+        digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
             raise ValueError(f"--shape: {key}={short(value)}; give {', '.join(needed)} whole numbers, such as {key}=32")
-    sizes: dict[str, Any] = {key: bool(int(text)) if types[key] is bool else int(text) for key, text in told.items()}
+        sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
         raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")

@@ -108,6 +108,7 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
         "tokens_per_second": rate,
         "first_token_seconds": prefill_seconds(whole, a["prompt"] or a["context"], server),
         "money_a_million": 1e6 * gpus * a["price"] / (3_600 * rate) if a["price"] else None,
+        "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, a["context"], seconds),
         "estimated": [name for name, is_so in estimated.items() if is_so],
     }

@@ -17,6 +17,12 @@ def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
     yield "it has", f"{gib(found['gpu_bytes'])}: {verdict.format(gib(abs(found['headroom_bytes'])))}"
 
 
+def pay(found: dict[str, Any], money: float, digits: str) -> str:
+    """Money, in the currency of the price."""
+    sign = found["currency"]
+    return f"{sign or ''}{money:{digits}}{'' if sign else ' in the currency of the price'}"
+
+
 # --8<-- [end:setup]
 
 
@@ -45,9 +51,10 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         measured = f"{text['language']}, measured with {text['vocab']:,} tokens" if text["vocab"] else "as given"
         yield "text", f"{text['bytes']:,} B at {text['bytes_a_token']:.4g} bytes a token ({measured})"
     if found["tokens"]:
-        price = f", {found['money']:,.0f} to pay" if found["money"] else ""
+        price = f", costs {pay(found, found['money'], ',.0f')}" if found["money"] else ""
         days = f"{found['days']:,.4g} days, {found['gpu_hours']:,.4g} GPU-hours"
         yield "training", f"{found['tokens']:,} tokens, {days}{price}"
+        yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     alone = gib(found["checkpoint_weights_bytes"])
     yield "checkpoint", f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
     for rung in [] if found["fits"] else found["ladder"]:
@@ -79,7 +86,7 @@ def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tokens/s, at most", f"{found['each_per_second']:,.4g} for each, {found['tokens_per_second']:,.4g} for all"
     yield "first token, at least", f"{found['first_token_seconds']:.4g} s"
     if found["money_a_million"]:
-        yield "a million tokens", f"{found['money_a_million']:,.3g} to pay, at least"
+        yield "a million tokens", f"at least {pay(found, found['money_a_million'], ',.3g')}"
     for row in found["formats"]:
         size = f"{gib(row['weights_bytes'])}, {row['users']:,} users"
         rates = f"{row['alone_per_second']:,.4g} tokens/s for one alone, {row['tokens_per_second']:,.4g} for all"
