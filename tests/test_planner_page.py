@@ -64,8 +64,8 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     "what does full checkpointing free and cost?": (
         {},
         {
-            ".planner-answer section:nth-of-type(2)": f"frees {gib(EXAMPLES['recomputing_frees_bytes'])}, a step takes"
-            f" {100 * EXAMPLES['recomputing_costs_share']:.0f} % longer"
+            ".planner-answer section:nth-of-type(2)": f"frees {gib(EXAMPLES['recomputing_frees_bytes'])}, adds"
+            f" {100 * EXAMPLES['recomputing_costs_share']:.0f} % to the FLOPs of a step"
         },
     ),
     "what MFU is 12,000 tokens/s a GPU?": (
