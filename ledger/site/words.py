@@ -47,7 +47,7 @@ WORDS: dict[str, dict[str, Any]] = {
         "provenance": "这些数字从何而来",
         "repeat": "重新测量：",
         "local": "本机，{name}",
-        "columns": ["代码", "设备", "测量时间", "软件版本", "最大离散程度"],
+        "columns": ["代码", "设备", "测量时间", "软件版本", "最大波动幅度"],
         "line": "第 {line} 行",
         "trials": "{spread}（{trials} 次）",
         "exact": "在所有设备上相同",
