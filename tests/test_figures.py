@@ -401,7 +401,7 @@ def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
 def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() -> None:
     kinds = {"weights": [1, 1, 1, 1, 1], "optimizer": [2, 2, 2, 2, 2], "gradients": [0, 0, 1, 1, 0]}
     stacked = {kind: [size * 2**30 for size in sizes] for kind, sizes in kinds.items()}
-    made = {"gpt2_timeline_bytes": stacked | {"activations": [3 * 2**30, 4 * 2**30, 2**30, 0, 0]}}
+    made: dict[str, Any] = {"gpt2_timeline_bytes": stacked | {"activations": [3 * 2**30, 4 * 2**30, 2**30, 0, 0]}}
     made["GPT2_BINS"] = {"forward": 1, "backward": 2, "update": 1, "zero_grad": 1}
     chart = Chart(gpu_memory.gpt2_timeline(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
     unit = (chart.place("0")[1] - chart.place("8")[1]) / 8
@@ -531,7 +531,7 @@ def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum
 
 
 def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it() -> None:
-    made = {
+    made: dict[str, Any] = {
         "part_bytes": {
             "bf16": {"weights": 2, "gradients": 2, "master": 0, "moments": 4},
             "autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8},
