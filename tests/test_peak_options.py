@@ -16,12 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_function
-from torch._functorch.partitioners import get_default_op_list, min_cut_rematerialization_partition
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from flops_bytes import models
 from flops_bytes.adapters import token_flops
+from flops_bytes.check.count import CompiledLoss, FusedLoss, dropped, policies
 from flops_bytes.counter import prepare, update_fused
 from flops_bytes.memory import layer_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
@@ -37,49 +38,8 @@ WIDE = {"llama, tied": replace(SHAPES["llama"], tied=True, d_model=1024, d_ff=40
 T, BATCH = 1024, 8
 
 
-class CompiledLoss(torch.autograd.Function):
-    """Cross entropy as torch.compile makes it: it keeps the logits as they are, and two numbers a row."""
-
-    @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        rows = logits.new_empty(2, len(logits), dtype=torch.float32)
-        context.save_for_backward(logits, targets, rows)
-        return rows.sum()
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return torch.empty_like(context.saved_tensors[0]), None
-
-
-class LigerLoss(torch.autograd.Function):
-    """Liger's fused linear cross entropy: all gradients in the forward pass, chunk by chunk."""
-
-    @staticmethod
-    def forward(context: Any, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        features, losses = torch.zeros_like(hidden), torch.zeros(len(hidden), device=hidden.device)
-        of_weight = torch.zeros_like(weight) if weight.requires_grad else None
-        increase = -(-weight.shape[0] // hidden.shape[1])
-        size = 1 << (-(-len(hidden) // increase) - 1).bit_length()
-        for first in range(0, len(hidden), size):
-            piece = hidden[first : first + size]
-            logits = piece @ weight.t()  # which its kernel turns into their gradient, in place
-            if logits.dtype == hidden.dtype:
-                torch.mm(logits, weight, out=features[first : first + size])
-            else:  # under autocast
-                features[first : first + size] = logits @ weight
-                piece = piece.to(logits.dtype)  # to be multiplied into the weight's gradient, in place
-            del logits
-        context.save_for_backward(features, of_weight)
-        return losses.sum()
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        features, of_weight = context.saved_tensors
-        return features, of_weight, None
-
-
 def fused_loss(model: Any, tokens: Tensor, targets: Tensor) -> Tensor:
-    made: Callable[..., Tensor] = LigerLoss.apply
+    made: Callable[..., Tensor] = FusedLoss.apply
     return made(model.hidden(tokens).flatten(0, 1), model.head.weight, targets.flatten())
 
 
@@ -96,26 +56,6 @@ def go_backward(model: Any, loss: str, tokens: Tensor, targets: Tensor) -> None:
         del logits
     else:
         models.loss(model, tokens, targets).backward()
-
-
-def policies() -> Any:
-    """As torchtitan's SelectiveAC: every second mm is made again, all else that PyTorch counts as dear is kept."""
-    dear = {getattr(operation, "default", None) for operation in get_default_op_list().compute_intensive_ops}
-    counts = {True: 0, False: 0}
-
-    def policy(context: Any, operation: Any, *inputs: Any, **named: Any) -> CheckpointPolicy:
-        if operation is torch.ops.aten.mm.default:
-            counts[context.is_recompute] += 1
-            if counts[context.is_recompute] % 2 == 0:
-                return CheckpointPolicy.PREFER_RECOMPUTE
-        return CheckpointPolicy.MUST_SAVE if operation in dear else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return create_selective_checkpoint_contexts(policy)
-
-
-def dropped(x: Tensor) -> Tensor:
-    """As a GPU drops: with a mask of bytes."""
-    return torch.native_dropout(x, 0.1, True)[0]
 
 
 class DroppingBlock(models.GPT2Block):
