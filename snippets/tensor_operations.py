@@ -164,11 +164,9 @@ old = h  # a second name for the same tensor
 
 h += 1  # h.add_(1): written over the old numbers
 print("h += 1       h", h.tolist(), " old", old.tolist())
-assert same_storage(h, old)
 
 h = h + 1  # a new tensor, which takes the name h
 print("h = h + 1    h", h.tolist(), " old", old.tolist())
-assert not same_storage(h, old)
 # --8<-- [end:in_place]
 
 
@@ -297,15 +295,16 @@ predictions = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0]])  # 5 × 1
 targets = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])  # 5
 
 wrong, right = predictions - targets, predictions[:, 0] - targets
-wrong_loss, right_loss = wrong.pow(2).mean().item(), right.pow(2).mean().item()
-print("predictions       ", tuple(wrong.shape), "loss", wrong_loss)
-print("predictions[:, 0] ", tuple(right.shape), "  loss", right_loss)
-assert wrong_loss == 4 and right_loss == 0
-differences, column, vector = wrong.tolist(), predictions[:, 0].tolist(), targets.tolist()
+print("predictions       ", tuple(wrong.shape), "loss", wrong.pow(2).mean().item())
+print("predictions[:, 0] ", tuple(right.shape), "  loss", right.pow(2).mean().item())
 # --8<-- [end:silent]
 
 
 # --8<-- [start:trap]
+wrong_loss, right_loss = wrong.pow(2).mean().item(), right.pow(2).mean().item()
+differences, column, vector = wrong.tolist(), predictions[:, 0].tolist(), targets.tolist()
+assert wrong_loss == 4 and right_loss == 0
+
 NUM_VALUES = 8 * 8192  # a value for each token of 8 sequences
 pair = {"column": meta(NUM_VALUES, 1), "vector": meta(NUM_VALUES)}
 trap_inputs_bytes = sum(map(get_memory_usage, pair.values()))
@@ -435,11 +434,8 @@ NUM_POSITIONS, D_HEAD = 5, 4
 
 everything = torch.ones(NUM_POSITIONS, NUM_POSITIONS, dtype=torch.bool)
 tril, triu = everything.tril(), everything.triu()
-tril_mask, triu_mask = tril.int().tolist(), triu.int().tolist()
 print(tril.int())
 print(triu.int())
-hidden_keys = everything.triu(diagonal=1)  # True: may not be seen
-assert hidden_keys.equal(~tril) and triu.equal(tril.T)
 # --8<-- [end:masks]
 
 
@@ -464,12 +460,16 @@ def who_notices(may_see: torch.Tensor) -> list[bool]:
 noticed_with_tril, noticed_with_triu = who_notices(tril), who_notices(triu)
 print("tril:", noticed_with_tril)
 print("triu:", noticed_with_triu)
-assert noticed_with_tril == [False] * (NUM_POSITIONS - 1) + [True]
-assert noticed_with_triu == [True] * NUM_POSITIONS
 # --8<-- [end:attend]
 
 
 # --8<-- [start:mask_bytes]
+tril_mask, triu_mask = tril.int().tolist(), triu.int().tolist()
+hidden_keys = everything.triu(diagonal=1)  # True: may not be seen
+assert hidden_keys.equal(~tril) and triu.equal(tril.T)
+assert noticed_with_tril == [False] * (NUM_POSITIONS - 1) + [True]
+assert noticed_with_triu == [True] * NUM_POSITIONS
+
 mask = torch.ones(CONTEXT, CONTEXT, dtype=torch.bool, device="meta").tril()
 hidden = mask.bfloat16().repeat(SEQUENCES, HEADS, 1, 1)
 bool_mask_bytes = get_memory_usage(mask)
