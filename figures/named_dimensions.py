@@ -19,7 +19,7 @@ def positions(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         ("before", (("batch", "BATCH"), ("tokens", "SEQ_LEN"), ("features", "D_MODEL"))),
         ("after", (("batch", "BATCH"), ("tokens", "SEQ_LEN"), ("heads", "NUM_HEADS"), ("head_features", "D_HEAD"))),
     )
-    width, height, left, gap = 116, 44, 86, 142
+    width, height, left, gap = 136, 44, 56, 142
     drawing = Drawing(WIDTH, 2 * gap - 44)
     for line, (when, dimensions) in enumerate(rows):
         top = line * gap + 4
@@ -30,7 +30,7 @@ def positions(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.add(
                 "rect", "fill-1" if position == -2 else "faint", fill_opacity=0.4 if position == -2 else 1, **box
             )
-            drawing.text(x + width / 2, top + 19, labels[label], anchor="middle", size=13)
+            drawing.text(x + width / 2, top + 19, labels[label], anchor="middle")
             drawing.text(x + width / 2, top + 37, str(size[name] or ""), anchor="middle")
             drawing.text(x + width / 2, top + height + 20, f"−{-position}", "muted", anchor="middle")
     features = left + 2 * (width + 12)

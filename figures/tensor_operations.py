@@ -32,7 +32,7 @@ def alive(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.add("rect", css, fill_opacity=0.4, **box)
                 middle = x + (cell - 8) / 2
                 drawing.add(
-                    "text", "ink", name, x=middle, y=y + 18, text_anchor="middle", font_size=13, font_family="monospace"
+                    "text", "ink", name, x=middle, y=y + 18, text_anchor="middle", font_size=14, font_family="monospace"
                 )
             drawing.text(x + (cell - 8) / 2, base + 18, f"{labels['step']} {step + 1}", "muted", anchor="middle")
         drawing.line(left, base, left + len(steps) * cell - 8, base)

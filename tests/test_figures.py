@@ -24,10 +24,12 @@ from figures import (
     inference,
     mfu,
     mixed_precision,
+    named_dimensions,
     number_formats,
     optimizers,
     roofline,
     storage_and_strides,
+    tensor_operations,
     timing,
     two_questions,
 )
@@ -539,6 +541,64 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         line, head = chart.lines(colour)
         assert left < line[0][0] < right and line[0][1] == bottom
         assert line[-1][0] == head[-1][0] == pytest.approx(first + (int(offset) - 9) * step), "the cell at the offset"
+    assert not list(faults(chart))
+
+
+def test_what_lives_after_an_operation_is_stacked_by_name_in_the_order_of_the_expressions() -> None:
+    made = {
+        "tensor_operations.expressions": [{"code": "e * f + g"}, {"code": "not drawn"}, {"code": "e + f"}],
+        "tensor_operations.ALIVE": {"e + f": [["sum"]], "e * f + g": [["first"], ["kept", "second"]]},
+    }
+    chart = Chart(tensor_operations.alive(Values(made), Words()))
+    assert chart.place("e * f + g")[0] < chart.place("e + f")[0] and "not drawn" not in chart.texts
+    boxes = {
+        colour: [
+            [
+                word
+                for word in ("first", "kept", "second", "sum")
+                if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+            ]
+            for left, right, top, bottom in chart.bars(colour)
+        ]
+        for colour in ("0", "1")
+    }
+    assert boxes == {"0": [["first"], ["kept"]], "1": [["second"], ["sum"]]}, "the peak's last has a colour of its own"
+    assert chart.place("second")[1] < chart.place("kept")[1] == chart.place("first")[1]
+    assert not list(faults(chart))
+
+
+def test_the_differences_that_were_meant_lie_on_the_diagonal() -> None:
+    made = {"column": [30.0, 50.0], "vector": [1.0, 2.0], "differences": [[29.0, 28.0], [49.0, -48.0]]}
+    values = Values({f"tensor_operations.{name}": value for name, value in made.items()})
+    chart = Chart(tensor_operations.trap(values, Words()))
+    assert chart.place("1")[0] == chart.place("29")[0] == chart.place("49")[0] < chart.place("2")[0]
+    assert chart.place("50")[1] == chart.place("49")[1] == chart.place("−48")[1] > chart.place("30")[1]
+    inside = {
+        colour: [
+            word
+            for left, right, top, bottom in chart.bars(colour)
+            for word in ("29", "28", "49", "−48")
+            if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+        ]
+        for colour in ("0", "1")
+    }
+    assert inside == {"0": ["29", "−48"], "1": ["28", "49"]}
+    assert not list(faults(chart))
+
+
+def test_minus_two_is_marked_over_another_dimension_after_the_split() -> None:
+    sizes = {"BATCH": 11, "SEQ_LEN": 12, "D_MODEL": 13, "NUM_HEADS": 14, "D_HEAD": 15}
+    values = Values({f"named_dimensions.{name}": size for name, size in sizes.items()})
+    chart = Chart(named_dimensions.positions(values, Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    marked = [
+        [word for word, x, y in texts if left < x < right and top < y < bottom]
+        for left, right, top, bottom in chart.bars("1")
+    ]
+    assert marked == [["tokens", "12"], ["heads", "14"]]
+    for (left, right, *_, bottom), under in zip(chart.bars("1"), ("−2", "−2"), strict=True):
+        assert [word for word, x, y in texts if left < x < right and bottom < y < bottom + 30] == [under]
+    assert {"11", "13", "15", "head_features", "before", "after"} <= set(chart.texts)
     assert not list(faults(chart))
 
 
