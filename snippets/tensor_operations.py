@@ -141,14 +141,21 @@ def taken_on_cpu(code: str, tensors: dict[str, torch.Tensor]) -> int:
 
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # the profiler says no more than we ask
-INSIDE = ["a + b", "F.mse_loss(a, b)", "F.binary_cross_entropy_with_logits(a, b)", "a.logsumexp(-1)", "a.sort().values"]
-small = {name: torch.rand(1024, 1024) for name in "ab"}
+INSIDE = [
+    "a + b",
+    "a + h",
+    "F.mse_loss(a, b)",
+    "F.binary_cross_entropy_with_logits(a, b)",
+    "a.logsumexp(-1)",
+    "a.sort().values",
+]
+small = {"a": torch.rand(1024, 1024), "b": torch.rand(1024, 1024), "h": torch.rand(1024, 1024).bfloat16()}
 small_bytes = get_memory_usage(small["a"])
 inside: list[dict[str, Any]] = [
     {
         "code": code,
         "result_bytes": get_memory_usage(evaluate(code, small)),
-        "traced_bytes": allocated_bytes(count(code, {name: meta(1024, 1024) for name in "ab"})),
+        "traced_bytes": allocated_bytes(count(code, {name: t.to("meta") for name, t in small.items()})),
         "taken_bytes": small_bytes * round(taken_on_cpu(code, small) / small_bytes),  # to whole matrices
     }
     for code in INSIDE
