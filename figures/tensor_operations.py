@@ -45,7 +45,7 @@ def trap(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     predictions = values["tensor_operations.column"] or []
     targets = values["tensor_operations.vector"] or []
     cell, left, top = 46, 150, 74
-    drawing = Drawing(WIDTH, top + len(rows) * cell + 8)
+    drawing = Drawing(WIDTH, top + max(len(rows) * cell, 92) + 8)
     drawing.text(left + len(targets) * cell / 2, 16, labels["targets"], "muted", anchor="middle")
     drawing.text(left - cell - 14, top + len(rows) * cell / 2 + 5, labels["predictions"], "muted", anchor="end")
 
