@@ -32,14 +32,23 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 marked = (start, end) == (inputs[0], outputs[0])
                 drawing.line(left, start, right, end, f"stroke-{colour}" if marked else "stroke-muted")
         for row, y in enumerate(inputs):
-            drawing.circle(left, y, 13, f"fill-{colour}" if row == 0 and name != "input" else "faint")
+            _node(drawing, left, y, colour if row == 0 and name != "input" else None)
             drawing.text(left, y + 5, "dx" if back else "x", anchor="middle")
         for row, y in enumerate(outputs):
-            drawing.circle(right, y, 13, f"fill-{colour}" if row == 0 and name != "forward" else "faint")
+            _node(drawing, right, y, colour if row == 0 and name != "forward" else None)
             drawing.text(right, y + 5, "y" if name == "forward" else "dy", anchor="middle")
         drawing.text(216 * index + 96, 200, rule, anchor="middle")
         drawing.text(216 * index + 96, 224, labels["count"], "muted", anchor="middle")
     return str(drawing)
+
+
+def _node(drawing: Drawing, x: float, y: float, colour: int | None) -> None:
+    """A disc for a number; a light one of its colour if the marked edge reads it."""
+    drawing.circle(x, y, 13, "paper")  # covers the ends of the edges
+    if colour is None:
+        drawing.circle(x, y, 13, "faint")
+    else:
+        drawing.add("circle", f"fill-{colour}", cx=x, cy=y, r=13, fill_opacity=0.35)
 
 
 def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -82,10 +91,10 @@ def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(columns[0], y + 5, down, anchor="middle")
         if level:
             drawing.text(columns[1], y + 5, up, anchor="middle")
-            _arrow(drawing, [(columns[0], y - 32), (columns[0], y - 10)])  # out of a box
+            _arrow(drawing, [(columns[0], y - 28), (columns[0], y - 10)])  # out of a box
             if level == 2:
-                _arrow(drawing, [(columns[1], y - 10), (columns[1], y - 32)])
-            _arrow(drawing, [(columns[1] + 14, y), (columns[2], y), (columns[2], y - 32)])
+                _arrow(drawing, [(columns[1], y - 10), (columns[1], y - 28)])
+            _arrow(drawing, [(columns[1] + 14, y), (columns[2], y), (columns[2], y - 28)])
         if level < 2:
             _arrow(drawing, [(columns[0], y + 8), (columns[0], y + 20)])  # into a box
     _arrow(drawing, [(columns[1], 92 + pitch), (columns[1], 72 + pitch + 8)])
