@@ -525,7 +525,7 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         "storage_bytes": 48,
     }
     made = {f"storage_and_strides.{name}": value for name, value in made.items()}
-    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held")))
+    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held", separator=", ")))
     assert "16" in chart.texts and "17" not in chart.texts and "held, 48 B" in chart.texts
     first, step = chart.place("9")[0], chart.place("10")[0] - chart.place("9")[0]
     texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
