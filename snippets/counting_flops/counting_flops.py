@@ -178,6 +178,69 @@ assert len({product.held_bytes for product in measured_products.values()}) == 3
 # --8<-- [end:precision]
 
 
+# --8<-- [start:sheet]
+H100 = GPUS["H100 SXM"]  # dense peaks, by its datasheet
+DTYPE_SIZES = {"float32": 4, "tf32": 4, "bfloat16": 2}  # TF32 is fp32 in memory
+
+
+def at_peak(dtype: str, size: int) -> dict[str, float]:
+    """The matmul from above on an H100: its matrices, the peak, and the least time."""
+    peak = H100.peak_flop_per_second[dtype]
+    return {
+        "held_bytes": size * (M * N + N * P + M * P),
+        "peak_flop_per_second": peak,
+        "least_seconds": product_flops / peak,
+    }
+
+
+AT_PEAK = {dtype: at_peak(dtype, size) for dtype, size in DTYPE_SIZES.items()}
+for dtype, found in AT_PEAK.items():
+    print(f"{dtype:9} {product_flops:,} FLOPs, at least {found['least_seconds']:.5f} s")
+# --8<-- [end:sheet]
+
+
+# --8<-- [start:units]
+TENSOR_TYPES = {  # the GPU, and its 16-bit type: V100 has no bfloat16
+    "V100 32GB SXM": "float16",
+    "A100 80GB SXM": "bfloat16",
+    "H100 SXM": "bfloat16",
+    "B200": "bfloat16",
+}
+
+
+def units(name: str, dtype: str) -> dict[str, float]:
+    """Peaks of the tensor cores and of all other units, and how they compare."""
+    peaks = GPUS[name].peak_flop_per_second
+    return {
+        "tensor_flop_per_second": peaks[dtype],
+        "other_flop_per_second": peaks["float32"],
+        "peaks_ratio": peaks[dtype] / peaks["float32"],
+    }
+
+
+UNITS = {name: units(name, dtype) for name, dtype in TENSOR_TYPES.items()}
+print({name: round(found["peaks_ratio"], 1) for name, found in UNITS.items()})
+# --8<-- [end:units]
+
+
+# --8<-- [start:published]
+PUBLISHED = {  # of a training step of a BERT layer: Ivanov et al., table 1
+    "matmuls": {"flops_share": 0.9980, "time_share": 0.610},
+    "norms": {"flops_share": 0.0017, "time_share": 0.255},
+    "element_wise": {"flops_share": 0.0003, "time_share": 0.135},
+}
+
+
+def time_per_flop(kind: str) -> float:
+    """A kind's share of the time over its share of the FLOPs."""
+    return PUBLISHED[kind]["time_share"] / PUBLISHED[kind]["flops_share"]
+
+
+per_flop_ratio = {k: time_per_flop(k) / time_per_flop("matmuls") for k in PUBLISHED}
+print({kind: round(ratio) for kind, ratio in per_flop_ratio.items()})
+# --8<-- [end:published]
+
+
 # --8<-- [start:crossing]
 BF16_SIZE = 2  # bytes
 
