@@ -16,6 +16,7 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    counting_flops,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -657,6 +658,25 @@ def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
     assert rows == list(compute_for_memory.RUNGS)
     assert [row for row in rows if row in planned.values()] == list(planned.values())
     assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
+
+
+def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time() -> None:
+    made = {
+        "matmuls": {"flops_share": 0.6, "time_share": 0.2},
+        "norms": {"flops_share": 0.3, "time_share": 0.3},
+        "element_wise": {"flops_share": 0.1, "time_share": 0.5},
+    }
+    chart = Chart(counting_flops.shares(Values({"counting_flops.PUBLISHED": made}), Words()))
+    left, full = 70, 640 - 74
+    starts = {"flops": 0.0, "time": 0.0}
+    for kind, shares in made.items():
+        flops, time = chart.bars(chart.colours[kind])
+        for row, bar in (("flops", flops), ("time", time)):
+            start, share = starts[row], shares[f"{row}_share"]
+            assert bar[2] < chart.place(row)[1] < bar[3]
+            assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
+            starts[row] += share
+    assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

@@ -352,3 +352,15 @@ order_ratio = left_first_flops / right_first_flops
 print(f"(AA)u {left_first_flops:,}, A(Au) {right_first_flops:,}: {order_ratio}")
 assert order_ratio == (LARGE + 1) / 2
 # --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_5]
+thin, flat = torch.empty(10, 2, device="meta"), torch.empty(2, 10, device="meta")
+wide = torch.empty(10, 60, device="meta")
+small_first_flops = count_flops(lambda: (thin @ flat) @ wide)
+large_first_flops = count_flops(lambda: thin @ (flat @ wide))
+print((thin @ flat).numel(), (flat @ wide).numel(), "elements on the way")
+print(small_first_flops, large_first_flops, "FLOPs")
+assert small_first_flops == 2 * 10 * 10 * (2 + 60)
+assert large_first_flops == 2 * 2 * 60 * (10 + 10)
+# --8<-- [end:exercise_5]
