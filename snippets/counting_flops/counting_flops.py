@@ -179,7 +179,6 @@ assert len({product.held_bytes for product in measured_products.values()}) == 3
 
 
 # --8<-- [start:sheet]
-H100 = GPUS["H100 SXM"]  # dense peaks, by its datasheet
 HELD_AS = {  # TF32 is fp32 in memory
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -191,7 +190,7 @@ def at_peak(name: str, dtype: torch.dtype) -> dict[str, float]:
     """The matmul from above on an H100: counted, its matrices weighed, its least time."""
     left, right = torch.empty_like(x, dtype=dtype), torch.empty_like(w, dtype=dtype)
     flops = count_flops(lambda: left @ right)
-    peak = H100.peak_flop_per_second[name]
+    peak = GPUS["H100 SXM"].peak_flop_per_second[name]  # dense, by its datasheet
     return {
         "counted_flops": flops,
         "held_bytes": dtype.itemsize * (M * N + N * P + M * P),
