@@ -16,6 +16,7 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    counting_flops,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -71,6 +72,9 @@ class Words(dict[str, str]):
         return "en" if key == "language" else key
 
 
+RING = re.compile(r"M([-\d.]+) ([-\d.]+)a([\d.]+) ")  # of several in a path, where each begins, and its radius
+
+
 class Chart:
     """A drawing as its reader sees it: shapes by colour, texts by place, the legend apart from the rest."""
 
@@ -89,7 +93,10 @@ class Chart:
 
     def dots(self, colour: str) -> list[Place]:
         circles = [shape for shape in self.shapes if shape.tag == "circle" and _colour(shape) == colour]
-        return [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        rings = [tuple(map(float, ring)) for path in paths for ring in RING.findall(path)]
+        found = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        return found + [(left + radius, y) for left, y, radius in rings]
 
     def lines(self, colour: str) -> list[list[Place]]:
         paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
@@ -618,17 +625,17 @@ def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() 
         for colour in ("0", "1", "2", "muted")
     }
     assert boxes == {
-        "0": [["H = X W₁", "1 MFLOPs"], ["Y = H W₂", "2 MFLOPs"]],
-        "1": [["dW₁ = Xᵀ dH", "5 MFLOPs"], ["dW₂ = Hᵀ dY", "3 MFLOPs"]],
-        "2": [["dH = dY W₂ᵀ", "4 MFLOPs"]],
-        "muted": [["dX = dH W₁ᵀ", "skipped"]],
+        "0": [["X₂ = X₁ W₁", "1 MFLOPs"], ["Y = X₂ W₂", "2 MFLOPs"]],
+        "1": [["dW₁ = X₁ᵀ dX₂", "5 MFLOPs"], ["dW₂ = X₂ᵀ dY", "3 MFLOPs"]],
+        "2": [["dX₂ = dY W₂ᵀ", "4 MFLOPs"]],
+        "muted": [["dX₁ = dX₂ W₁ᵀ", "skipped"]],
     }
     dashed = [box for box in chart.root.iter("rect") if box.get("stroke-dasharray")]
     assert [box.get("class") for box in dashed] == ["stroke-muted"]
     columns = {_word(text): float(text.attrib["x"]) for text in chart.root.iter("text")}
-    assert columns["weight"] == columns["dW₁ = Xᵀ dH"] > columns["input"] == columns["dH = dY W₂ᵀ"]
+    assert columns["weight"] == columns["dW₁ = X₁ᵀ dX₂"] > columns["input"] == columns["dX₂ = dY W₂ᵀ"]
     heights = {word: y for word, _, y in texts}
-    assert heights["X"] < heights["H = X W₁"] < heights["H"] == heights["dH"] < heights["Y = H W₂"] < heights["Y"]
+    assert heights["X₁"] < heights["X₂ = X₁ W₁"] < heights["X₂"] == heights["dX₂"] < heights["Y = X₂ W₂"] < heights["Y"]
     assert not list(faults(chart))
 
 
@@ -769,6 +776,25 @@ def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
     assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
 
 
+def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time() -> None:
+    made = {
+        "matmuls": {"flops_share": 0.6, "time_share": 0.2},
+        "norms": {"flops_share": 0.3, "time_share": 0.3},
+        "element_wise": {"flops_share": 0.1, "time_share": 0.5},
+    }
+    chart = Chart(counting_flops.shares(Values({"counting_flops.PUBLISHED": made}), Words()))
+    left, full = 70, 640 - 74
+    starts = {"flops": 0.0, "time": 0.0}
+    for kind, shares in made.items():
+        flops, time = chart.bars(chart.colours[kind])
+        for row, bar in (("flops", flops), ("time", time)):
+            start, share = starts[row], shares[f"{row}_share"]
+            assert bar[2] < chart.place(row)[1] < bar[3]
+            assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
+            starts[row] += share
+    assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
+
+
 def test_a_threshold_lies_where_its_flops_do() -> None:
     made = {"compute_flops": {"small": 1e22, "gpt_4": 1e25}, "thresholds": {"eu": {"flops": 1e24}}}
     chart = Chart(two_questions.one_scale(Values({f"two_questions.{key}": made[key] for key in made}), Words()))
@@ -821,6 +847,14 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
         assert above[1] < chart.place(row)[1] - 5 < below[1]
 
 
+def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
+    group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
+    group |= {"low_ratio": 0.5, "high_ratio": 0.75}
+    made = Values({"how_far_off.far": [group, {**group, "high_ratio": 0.5}]})
+    _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
+    assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
+
+
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
     made = {
         "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
@@ -848,25 +882,6 @@ def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     by_line = dict(zip(header, fp32, strict=True))
     assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
     assert by_line["norms"] == "—" and last[0] == "adamw"
-
-
-def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> None:
-    theirs = [
-        {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
-        {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
-    ]
-    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_transformers.step_cases": theirs}
-    chart = Chart(how_far_off.ratios(Values(made), Words()))
-    for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
-        dots = chart.dots(chart.colours[ratio])
-        rows = ["ours", "llama", "mixtral"][-len(expected) :]
-        assert len(dots) == len(expected)
-        for (x, y), number, row in zip(dots, expected, rows, strict=True):
-            low, high = chart.place("0.75")[0], chart.place("1.00")[0]
-            assert x == pytest.approx(low + (number - 0.75) / 0.25 * (high - low), abs=1.5)
-            others = [name for name in ("ours", *how_far_off.MODELS) if name != row]
-            here = abs(chart.place(row)[1] - 5 - y)
-            assert all(here < abs(chart.place(other)[1] - 5 - y) for other in others)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
