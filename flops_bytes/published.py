@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan import plan
+from flops_bytes.plan.evidence import kind
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 
 EXTRACTED = "# Written by `flops-bytes published`, from the files above and by the planner. No hand types what follows."
@@ -412,12 +413,39 @@ def summary(compared: Iterable[Compared], kind: str = "memory") -> dict[str, Any
     }
 
 
+def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
+    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
+    ratios: dict[str, list[float]] = {}
+    for each in compared:
+        if each.reading.kind == "memory" and each.said:
+            found = ratios.setdefault(kind(read_options(next(asked(each.reading.settings)))), [])
+            found.append(1 + distance(each.reading, each.said))
+    return {name: (len(found), *spread(sorted(found))) for name, found in sorted(ratios.items())}
+
+
+def spread(ratios: list[float]) -> tuple[str, str, str, str]:
+    """The lowest, the highest, and the ends of the middle nine tenths."""
+    out = len(ratios) // 20  # on each side
+    low, high, start, end = (f"{ratios[place]:.2f}" for place in (0, -1, out, -1 - out))
+    return low, high, start, end
+
+
+def write_evidence(compared: Iterable[Compared]) -> None:
+    """Writes it where the planner's answer looks for it: into this checkout's library."""
+    path = Path(__file__).parent / "plan" / "evidence.py"
+    above = path.read_text(encoding="utf-8").partition("]] = {")[0]
+    rows = (f"    {json.dumps(name)}: {json.dumps(found)},\n" for name, found in evidence(compared).items())
+    rows = (row.replace("[", "(").replace("]", ")") for row in rows)
+    path.write_text(f"{above}]] = {{\n{''.join(rows)}}}\n", encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     """Prints every reading beside what the planner says; the exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(prog="flops-bytes published", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
     parser.add_argument("--extract", type=Path, metavar="CLONES", help="read the sources anew from CLONES/owner/name")
     parser.add_argument("--first", action="store_true", help="keep what the planner says of what it was not asked yet")
+    parser.add_argument("--evidence", action="store_true", help="write what an answer of the planner says of itself")
     options = parser.parse_args(arguments)
     try:
         paths = sorted(options.folder.glob("*.toml"))
@@ -429,6 +457,8 @@ def main(arguments: list[str]) -> int:
         if options.first:
             for path in paths:
                 keep_first(path, compared)
+        if options.evidence:
+            write_evidence(compared)
     except (OSError, ValueError) as error:
         print(f"flops-bytes published: {error}", file=sys.stderr)
         return 2

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
+from flops_bytes.plan.evidence import kind
+from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read, read_options
 from flops_bytes.plan.serving import ENGINES_REACH
 
 RANK = "16"  # of adapters, if nobody says
@@ -94,7 +95,8 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     options = asked(fields)
     found = plan(**options)
     numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
-    numbers |= {"gpus": f"{read('gpus', options.get('gpus', '1')):,}", "gpu": options.get("gpu")}
+    told = read_options(options)
+    numbers |= {"gpus": f"{told['gpus']:,}", "gpu": told["gpu"], "kind": kind(told)}
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 

@@ -202,15 +202,15 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...words.evidence[values.kind])), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
       const rows = this.rows(told, values, group), name = group === "memory" ? title : told.groups[group];
-      if (rows.length) tables.splice(group === "memory" ? 1 : 0, 0, this.table(rows));
+      if (rows.length) tables.splice(group === "memory" ? 2 : 0, 0, this.table(rows));
       return element("section", { "data-group": group }, element("p", { class: "planner-title" }, name), ...tables);
-    }), this.notes(found, command));
+    }), this.notes(told, found, command));
   }
 
   bar(found, values) {
@@ -238,9 +238,8 @@ class Planner {
 
   /* What a group holds beside its first table; a detail is of time if it is of no other. */
   rows(told, values, group) {
-    const others = () => Object.keys(told.details).filter((name) => !OF_MEMORY.includes(name) && !OF_SCALE.includes(name));
-    const rows = [];
-    for (const name of { memory: OF_MEMORY, scale: OF_SCALE }[group] ?? others()) {
+    const rows = [], groups = { memory: OF_MEMORY, scale: OF_SCALE };
+    for (const name of groups[group] ?? Object.keys(told.details).filter((name) => !Object.values(groups).flat().includes(name))) {
       const same = (name === "active" || name === "trained") && values[name] === values.parameters;
       if (same || values[name] == null || !told.details[name]) continue;
       const [text, template, chapter] = told.details[name];
@@ -280,10 +279,10 @@ class Planner {
   }
 
   note(text) { return element("p", { class: "planner-note" }, text); }
-  notes(found, command) {
+  notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     return element("section", {},
-      names ? this.note(this.write((this.serving ? this.words.serving : this.words).estimated, { names })) : null,
+      names ? this.note(this.write(told.estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), element("pre", {}, element("code", { tabindex: "0" }, command)));
   }
 }

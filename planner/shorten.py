@@ -16,6 +16,7 @@ STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
 BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = ", re.MULTILINE)
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
 SHORTER = ((r"\bconst\b", "let"), (r" ?\btrue\b", "!0"), (r" ?\bfalse\b", "!1"))
+FIRST = re.compile(r"\{let (\w+);\1=")  # what is bound alone, and then given a value
 SAID = re.compile(r"\$(?:unknown|refuse|raise|no)\(")
 MORE = re.compile(r"\n[$\w]")  # than one statement: a line that is not indented
 CAPITALS = string.ascii_uppercase
@@ -26,6 +27,7 @@ def shortened(runtime: str, translated: str) -> str:
     """A program of translated code and what it needs."""
     statements = [*reached(silent(runtime), translated), *STATEMENT.split(translated)]
     text = TITLE.sub("$record(0,", joined(statements)).replace("undefined", "void 0")
+    text = FIRST.sub(r"{let \1=", text)
     count = Counter(NAME.findall(text))  # which has them in the order of their first places, near to each other
     often = [name for name, _ in count.most_common(len(CAPITALS))]
     names = dict(zip([*often, *(name for name in count if name not in often)], NAMES, strict=False))

@@ -1,0 +1,214 @@
+"""What other programs estimate of the runs that others published: each is asked with the command that stands beside it.
+
+`python -m flops_bytes.estimators measurements CLONES` runs them anew and writes measurements/estimators.toml. CLONES holds
+their repositories as <owner>/<name>; the `python` that is found first has the packages that are named there.
+"""
+
+# --8<-- [start:setup]
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flops_bytes.plan.options import named_shape, read_options
+from flops_bytes.published import GIB, Compared, asked, compare, read_all
+from flops_bytes.shapes import Decoder, parameters
+
+WRITTEN = "# Written by `python -m flops_bytes.estimators`. No hand types what follows."
+UNITS = {"gib": GIB, "bytes": 1}
+MIXED = ("bf16-master", "autocast")  # recipes with weights, gradients and moments in float32
+CARDS = {"A100 80GB SXM": "a100-sxm-80gb", "H100 SXM": "h100-sxm-80gb"}  # as llm-analysis calls them
+# --8<-- [end:setup]
+
+
+# --8<-- [start:ask]
+def ask_accelerate(shape: Decoder, told: Mapping[str, Any]) -> str | None:
+    if told["gpus"] > 1 or told["recipe"] not in MIXED or not shape.gated:
+        return None
+    kind = "Qwen2Config" if shape.qkv_biases else "LlamaConfig"
+    return f"""python - <<'END'
+from accelerate import init_empty_weights
+from accelerate.commands.estimate import estimate_training_usage
+from accelerate.utils import calculate_maximum_sizes, convert_bytes
+from transformers import AutoModel, {kind}
+config = {kind}(
+    num_hidden_layers={shape.layers}, hidden_size={shape.d_model}, num_attention_heads={shape.heads},
+    num_key_value_heads={shape.kv_heads}, intermediate_size={shape.d_ff}, vocab_size={shape.vocab},
+)
+with init_empty_weights():
+    model = AutoModel.from_config(config)
+total_size, largest_layer = calculate_maximum_sizes(model)
+print(convert_bytes(max(estimate_training_usage(total_size, "float16").values())))
+END"""
+
+
+def ask_deepspeed(shape: Decoder, told: Mapping[str, Any]) -> str | None:
+    gpus = told["gpus"]
+    if told["recipe"] not in MIXED or (gpus > 1 and told["zero"] != "3"):
+        return None
+    name = "estimate_zero3_model_states_mem_needs_all_cold"
+    sizes = f"total_params={sum(parameters(shape).values())}, largest_layer_params={shape.vocab * shape.d_model}"
+    cards = f"num_gpus_per_node={min(gpus, 8)}, num_nodes={max(gpus // 8, 1)}"
+    return f"python -c 'from deepspeed.runtime.zero.stage3 import {name}; {name}({sizes}, {cards})'"
+
+
+def ask_eleuther(shape: Decoder, told: Mapping[str, Any]) -> str | None:
+    if told["recipe"] not in MIXED or told["checkpointing"] not in ("none", "full"):
+        return None
+    sizes = f"--num-layers={shape.layers} --hidden-size={shape.d_model} --num-attention-heads={shape.heads}"
+    sizes += f" --kv-size-ratio={shape.kv_heads / shape.heads:g} --ffn-expansion-factor={shape.d_ff / shape.d_model:g}"
+    sizes += f" --num-mlp-linears={2 + shape.gated} --vocab-size={shape.vocab}"
+    batch = f"--sequence-length={told['context']} --batch-size-per-gpu={told['micro_batch']}"
+    cards = f"--num-gpus={told['gpus']} --zero-stage={told['zero']}"
+    again = " --checkpoint-activations" if told["checkpointing"] == "full" else ""
+    return f"python calc/calc_transformer_mem.py {sizes} {batch} {cards}{again}"
+
+
+def ask_llm_analysis(shape: Decoder, told: Mapping[str, Any]) -> str | None:
+    again = {"none": 0, "full": 4}.get(told["checkpointing"])
+    if told["recipe"] not in (*MIXED, "bf16") or again is None or told["gpu"] not in CARDS:
+        return None
+    gated = str(bool(shape.gated)).lower()
+    model = f"""{{"name": "asked", "num_layers": {shape.layers}, "n_head": {shape.heads}, "hidden_dim": {shape.d_model}, \
+"vocab_size": {shape.vocab}, "max_seq_len": {told["context"]}, "num_key_value_heads": {shape.kv_heads}, \
+"ffn_embed_dim": {shape.d_ff}, "mlp_gated_linear_units": {gated}}}"""
+    state = " --master_weights_dtype_bytes=2 --other_op_bytes=2" if told["recipe"] == "bf16" else ""
+    return f"""echo '{model}' > asked.json
+python -m llm_analysis.analysis train --model_name=asked.json --gpu_name={CARDS[told["gpu"]]} \
+--total_num_gpus={told["gpus"]} --ds_zero={told["zero"]} --batch_size_per_gpu={told["micro_batch"]} \
+--seq_len={told["context"]} --activation_recomputation={again}{state}"""
+
+
+def ask_simumax(shape: Decoder, told: Mapping[str, Any]) -> str | None:
+    again = told["checkpointing"] == "full"
+    if told["gpus"] > 1 or told["recipe"] != "bf16-master" or told["checkpointing"] not in ("none", "full"):
+        return None
+    recompute = f', recompute_granularity="full_block", recompute_layer_num={shape.layers}' if again else ""
+    return f"""PYTHONPATH=. python - <<'END'
+from simumax.core.config import ModelConfig, StrategyConfig, SystemConfig
+from simumax.core.perf_llm import PerfLLM
+from simumax.utils import get_simu_system_config
+perf = PerfLLM()
+perf.configure(
+    strategy_config=StrategyConfig(
+        seq_len={told["context"]}, micro_batch_size={told["micro_batch"]}, micro_batch_num={told["accumulation"]},
+        dtype="bf16", world_size=1, tp_size=1, pp_size=1, ep_size=1, etp_size=1, zero_state=0,
+        enable_recompute={again}{recompute},
+    ),
+    model_config=ModelConfig(
+        model_type="dense", model_name="asked", hidden_size={shape.d_model}, head_num={shape.heads},
+        kv_head_num={shape.kv_heads}, head_size={shape.head_dim}, intermediate_size={shape.d_ff},
+        layer_num={shape.layers}, vocab_size={shape.vocab}, use_swiglu={bool(shape.gated)},
+    ),
+    system_config=SystemConfig.init_from_config_file(get_simu_system_config("a100_pcie")),
+)
+perf.run_estimate()
+print(perf.analysis_mem())
+END"""
+
+
+ASK: dict[str, Callable[[Decoder, Mapping[str, Any]], str | None]] = {
+    "accelerate": ask_accelerate,
+    "deepspeed": ask_deepspeed,
+    "eleuther": ask_eleuther,
+    "llm-analysis": ask_llm_analysis,
+    "simumax": ask_simumax,
+}
+
+
+def commands(name: str, settings: Mapping[str, Any]) -> list[str]:
+    """What asks an estimator about a run, once for each thing that it can be; nothing, if it cannot be expressed."""
+    found = []
+    for question in asked(settings):
+        told = read_options(question)
+        if told["lora"] or told["optimizer"] != "adamw" or told["offload"] == "yes":
+            return []
+        found.append(ASK[name](named_shape(told), told))
+    return [] if None in found else sorted({command for command in found if command})
+
+
+# --8<-- [end:ask]
+
+
+# --8<-- [start:read]
+class Said(NamedTuple):
+    """An estimator's command, what it printed, and the rows of sources that it is about: source, table, row."""
+
+    estimator: str
+    command: str
+    literal: str
+    rows: list[tuple[str, str, int]]
+
+
+def read_said(path: Path) -> tuple[dict[str, Any], list[Said]]:
+    """The estimators, and all that they said."""
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
+    runs = [Said(**(each | {"rows": [tuple(row) for row in each["rows"]]})) for each in found.get("runs", [])]
+    return found["estimators"], runs
+
+
+def estimates(path: Path, compared: Iterable[Compared]) -> Iterator[tuple[str, Compared, tuple[float, float]]]:
+    """Of each estimator and each reading that it expresses, the lowest and the highest that it says."""
+    estimators, runs = read_said(path)
+    found: dict[tuple[str, tuple[str, str, int]], list[float]] = {}
+    for run in runs:
+        (unit,) = re.compile(estimators[run.estimator]["prints"]).groupindex
+        for row in run.rows:
+            found.setdefault((run.estimator, row), []).append(float(run.literal) * UNITS[unit])
+    for each in compared:
+        reading = each.reading
+        for name in estimators:
+            said = found.get((name, (reading.source, reading.table, reading.row)))
+            if said:
+                gpus = reading.about.get("summed_gpus", 1)
+                low = 1e9 / GIB if reading.what == "memory_g" else 1  # whether a G is 1e9 bytes or 2**30
+                yield name, each, (gpus * min(said) * low, gpus * max(said))
+
+
+# --8<-- [end:read]
+
+
+# --8<-- [start:run]
+def run(path: Path, clones: Path) -> int:
+    """Asks every estimator about every reading that it expresses, and writes what it prints; how many commands."""
+    text = path.read_text(encoding="utf-8").partition(WRITTEN)[0].rstrip()
+    estimators = tomllib.loads(text)["estimators"]
+    lines = [text, "", WRITTEN]
+    count = 0
+    for name, rows in wanted(path.with_name("published"), estimators).items():
+        for command, about in rows.items():
+            folder = clones / estimators[name].get("repository", "")
+            if commit := estimators[name].get("commit"):
+                subprocess.run(["git", "-C", str(folder), "checkout", "-q", commit], check=True)
+            done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
+            printed = re.search(estimators[name]["prints"], done.stdout, re.MULTILINE)
+            if not printed:
+                raise ValueError(f"{name}: {command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            told = ", ".join(f'["{source}", "{table}", {row}]' for source, table, row in about)
+            lines += ["", "[[runs]]", f'estimator = "{name}"', f"command = '''\n{command}'''"]
+            lines += [f'literal = "{printed[1]}"', f"rows = [{told}]"]
+            count += 1
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return count
+
+
+def wanted(published: Path, estimators: Iterable[str]) -> dict[str, dict[str, list[tuple[str, str, int]]]]:
+    """Of each estimator the commands that ask about the readings that the planner can be asked, and whose rows."""
+    found: dict[str, dict[str, list[tuple[str, str, int]]]] = {name: {} for name in estimators}
+    for each in compare(reading for reading in read_all(published) if reading.kind == "memory"):
+        row = (each.reading.source, each.reading.table, each.reading.row)
+        for name in estimators if each.said else ():
+            for command in commands(name, each.reading.settings):
+                rows = found[name].setdefault(command, [])
+                rows += [row] if row not in rows else []
+    return found
+
+
+# --8<-- [end:run]
+
+
+if __name__ == "__main__":
+    print(run(Path(sys.argv[1]) / "estimators.toml", Path(sys.argv[2])), "commands")
