@@ -1,10 +1,11 @@
 """What other programs estimate of the runs that others published: each is asked with the command that stands beside it.
 
-`python -m flops_bytes.estimators measurements CLONES` runs them anew and writes measurements/estimators.toml. CLONES holds
-their repositories as <owner>/<name>; the `python` that is found first has the packages that are named there.
+`python -m flops_bytes.estimators measurements CLONES` runs them anew and writes measurements/estimators.toml. CLONES
+holds their repositories as <owner>/<name>; the `python` that is found first has the packages that are named there.
 """
 
 # --8<-- [start:setup]
+import json
 import re
 import subprocess
 import sys
@@ -71,12 +72,11 @@ def ask_llm_analysis(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     again = {"none": 0, "full": 4}.get(told["checkpointing"])
     if told["recipe"] not in (*MIXED, "bf16") or again is None or told["gpu"] not in CARDS:
         return None
-    gated = str(bool(shape.gated)).lower()
-    model = f"""{{"name": "asked", "num_layers": {shape.layers}, "n_head": {shape.heads}, "hidden_dim": {shape.d_model}, \
-"vocab_size": {shape.vocab}, "max_seq_len": {told["context"]}, "num_key_value_heads": {shape.kv_heads}, \
-"ffn_embed_dim": {shape.d_ff}, "mlp_gated_linear_units": {gated}}}"""
+    model = {"name": "asked", "num_layers": shape.layers, "n_head": shape.heads, "hidden_dim": shape.d_model}
+    model |= {"vocab_size": shape.vocab, "max_seq_len": told["context"], "num_key_value_heads": shape.kv_heads}
+    model |= {"ffn_embed_dim": shape.d_ff, "mlp_gated_linear_units": bool(shape.gated)}
     state = " --master_weights_dtype_bytes=2 --other_op_bytes=2" if told["recipe"] == "bf16" else ""
-    return f"""echo '{model}' > asked.json
+    return f"""echo '{json.dumps(model)}' > asked.json
 python -m llm_analysis.analysis train --model_name=asked.json --gpu_name={CARDS[told["gpu"]]} \
 --total_num_gpus={told["gpus"]} --ds_zero={told["zero"]} --batch_size_per_gpu={told["micro_batch"]} \
 --seq_len={told["context"]} --activation_recomputation={again}{state}"""

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.evidence import kind
+from flops_bytes.plan.evidence import kind_of
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 
 EXTRACTED = "# Written by `flops-bytes published`, from the files above and by the planner. No hand types what follows."
@@ -418,7 +418,7 @@ def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str
     ratios: dict[str, list[float]] = {}
     for each in compared:
         if each.reading.kind == "memory" and each.said:
-            found = ratios.setdefault(kind(read_options(next(asked(each.reading.settings)))), [])
+            found = ratios.setdefault(kind_of(read_options(next(asked(each.reading.settings)))), [])
             found.append(1 + distance(each.reading, each.said))
     return {name: (len(found), *spread(sorted(found))) for name, found in sorted(ratios.items())}
 

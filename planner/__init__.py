@@ -22,8 +22,8 @@ from markdown.postprocessors import Postprocessor
 
 from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
-from flops_bytes.plan.evidence import EVIDENCE
 from flops_bytes.plan import options as plan_options
+from flops_bytes.plan.evidence import EVIDENCE
 from ledger.site.tight import tight
 from planner.answer import answer
 from planner.shorten import plainer, shortened

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def kind(told: Mapping[str, Any]) -> str:
-    """The kind of a run, by its options alone: what is trained, and whether it is sharded; nothing, if few publish it."""
+def kind_of(told: Mapping[str, Any]) -> str:
+    """The kind of a run, by its options: what is trained, and whether it is sharded; none for what few publish."""
     trained = "full" if not told["lora"] else "lora" if told["base"] == "as-recipe" else "qlora"
     sharded = "-sharded" if told["gpus"] > 1 and told["zero"] != "0" else ""
     usual = told["attention"] == "fused" and told["optimizer"] == "adamw" and told["offload"] == "no"

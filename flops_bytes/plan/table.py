@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flops_bytes.gpus import REACHED
-from flops_bytes.plan.evidence import EVIDENCE, kind
+from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.serving import ENGINES_REACH
 
@@ -29,15 +29,16 @@ def room(found: dict[str, Any], asked: dict[str, Any], what: str) -> Iterator[tu
     )
     if found.get("tight"):
         yield "  but only just", f"beside tensors, a process can hold up to {gib(found['beside_tensors_bytes'])}"
-    yield "  published readings", published(kind(read_options(asked)))
+    yield "  published readings", published(kind_of(read_options(asked)))
 
 
 def published(kind: str) -> str:
     """How far off the planner was, for runs of a kind that others published."""
     if kind not in EVIDENCE:
-        return f"none of this kind ({kind})"
+        return "none of this kind"
     readings, low, high, start, end = EVIDENCE[kind]
-    return f"{readings} of this kind ({kind}): planned over published {low} to {high}, the middle nine of ten {start} to {end}"
+    within = f"{low} to {high}, the middle nine of ten {start} to {end}"
+    return f"{readings} of this kind ({kind}): planned over published {within}"
 
 
 def pay(found: dict[str, Any], money: float, digits: str) -> str:
