@@ -139,7 +139,7 @@ class Said(NamedTuple):
 
     estimator: str
     command: str
-    literal: str
+    literals: list[str]  # first of tensors, then with what the allocator reserves, if it prints that too
     rows: list[tuple[str, str, int]]
 
 
@@ -153,19 +153,19 @@ def read_said(path: Path) -> tuple[dict[str, Any], list[Said]]:
 def estimates(path: Path, compared: Iterable[Compared]) -> Iterator[tuple[str, Compared, tuple[float, float]]]:
     """Of each estimator and each reading that it expresses, the lowest and the highest that it says."""
     estimators, runs = read_said(path)
-    found: dict[tuple[str, tuple[str, str, int]], list[float]] = {}
-    for run in runs:
-        (unit,) = re.compile(estimators[run.estimator]["prints"]).groupindex
-        for row in run.rows:
-            found.setdefault((run.estimator, row), []).append(float(run.literal) * UNITS[unit])
     for each in compared:
         reading = each.reading
+        row, gpus = (reading.source, reading.table, reading.row), reading.about.get("summed_gpus", 1)
         for name in estimators:
-            said = found.get((name, (reading.source, reading.table, reading.row)))
+            (unit,) = re.compile(estimators[name]["prints"]).groupindex
+            told = [run.literals for run in runs if run.estimator == name and row in run.rows]
+            if not reading.what.startswith("memory"):  # which meter it was is known
+                place = 0 if reading.what.startswith(("allocated", "active")) else -1
+                told = [[literals[place]] for literals in told]
+            said = [gpus * float(literal) * UNITS[unit] for literals in told for literal in literals]
             if said:
-                gpus = reading.about.get("summed_gpus", 1)
                 low = 1e9 / GIB if reading.what == "memory_g" else 1  # whether a G is 1e9 bytes or 2**30
-                yield name, each, (gpus * min(said) * low, gpus * max(said))
+                yield name, each, (min(said) * low, max(said))
 
 
 # --8<-- [end:read]
@@ -184,12 +184,12 @@ def run(path: Path, clones: Path) -> int:
             if commit := estimators[name].get("commit"):
                 subprocess.run(["git", "-C", str(folder), "checkout", "-q", commit], check=True)
             done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
-            printed = re.search(estimators[name]["prints"], done.stdout, re.MULTILINE)
+            printed = re.findall(estimators[name]["prints"], done.stdout, re.MULTILINE)
             if not printed:
                 raise ValueError(f"{name}: {command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
             told = ", ".join(f'["{source}", "{table}", {row}]' for source, table, row in about)
             lines += ["", "[[runs]]", f'estimator = "{name}"', f"command = '''\n{command}'''"]
-            lines += [f'literal = "{printed[1]}"', f"rows = [{told}]"]
+            lines += [f"literals = {json.dumps(printed)}", f"rows = [{told}]"]
             count += 1
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return count
