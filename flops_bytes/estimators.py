@@ -1,7 +1,7 @@
 """What other programs estimate of the runs that others published: each is asked with the command that stands beside it.
 
-`python -m flops_bytes.estimators measurements CLONES` runs them anew and writes measurements/estimators.toml. CLONES
-holds their repositories as <owner>/<name>; the `python` that is found first has the packages that are named there.
+`python -m flops_bytes.estimators measurements CLONES` runs what is new and writes measurements/estimators.toml; with
+`--anew`, all. CLONES holds the repositories as <owner>/<name>; the `python` that is found first has the packages.
 """
 
 # --8<-- [start:setup]
@@ -172,27 +172,36 @@ def estimates(path: Path, compared: Iterable[Compared]) -> Iterator[tuple[str, C
 
 
 # --8<-- [start:run]
-def run(path: Path, clones: Path) -> int:
-    """Asks every estimator about every reading that it expresses, and writes what it prints; how many commands."""
+def run(path: Path, clones: Path, anew: bool) -> int:
+    """Asks every estimator about every reading that it expresses, and writes what it prints; how many were run.
+
+    Unless `anew`, what a command printed before stands.
+    """
     text = path.read_text(encoding="utf-8").partition(WRITTEN)[0].rstrip()
-    estimators = tomllib.loads(text)["estimators"]
-    lines = [text, "", WRITTEN]
-    count = 0
+    estimators, before = read_said(path)
+    printed = {} if anew else {each.command.strip(): each.literals for each in before}
+    lines, count = [text, "", WRITTEN], 0
     for name, rows in wanted(path.with_name("published"), estimators).items():
         for command, about in rows.items():
-            folder = clones / estimators[name].get("repository", "")
-            if commit := estimators[name].get("commit"):
-                subprocess.run(["git", "-C", str(folder), "checkout", "-q", commit], check=True)
-            done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
-            printed = re.findall(estimators[name]["prints"], done.stdout, re.MULTILINE)
-            if not printed:
-                raise ValueError(f"{name}: {command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            if command not in printed:
+                printed[command] = ask(estimators[name], command, clones)
+                count += 1
             told = ", ".join(f'["{source}", "{table}", {row}]' for source, table, row in about)
-            lines += ["", "[[runs]]", f'estimator = "{name}"', f"command = '''\n{command}'''"]
-            lines += [f"literals = {json.dumps(printed)}", f"rows = [{told}]"]
-            count += 1
+            lines += ["", "[[runs]]", f'estimator = "{name}"', f"command = '''\n{command}\n'''"]
+            lines += [f"literals = {json.dumps(printed[command])}", f"rows = [{told}]"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return count
+
+
+def ask(estimator: Mapping[str, Any], command: str, clones: Path) -> list[str]:
+    """What an estimator prints, run in its repository at its commit. Raises ValueError if it is nothing."""
+    folder = clones / estimator.get("repository", "")
+    if commit := estimator.get("commit"):
+        subprocess.run(["git", "-C", str(folder), "checkout", "-q", commit], check=True)
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
+    if printed := re.findall(estimator["prints"], done.stdout, re.MULTILINE):
+        return printed
+    raise ValueError(f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def wanted(published: Path, estimators: Iterable[str]) -> dict[str, dict[str, list[tuple[str, str, int]]]]:
@@ -211,4 +220,5 @@ def wanted(published: Path, estimators: Iterable[str]) -> dict[str, dict[str, li
 
 
 if __name__ == "__main__":
-    print(run(Path(sys.argv[1]) / "estimators.toml", Path(sys.argv[2])), "commands")
+    folder, clones, *rest = sys.argv[1:]
+    print(run(Path(folder) / "estimators.toml", Path(clones), "--anew" in rest), "commands were run")

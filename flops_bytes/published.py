@@ -472,7 +472,7 @@ def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str
     for each in compared:
         if each.reading.kind == "memory" and each.said:
             found = ratios.setdefault(kind_of(read_options(next(asked(each.reading.settings)))), [])
-            found.append(1 + distance(each.reading, each.said))
+            found.append(today(each))
     return {name: (len(found), *spread(sorted(found))) for name, found in sorted(ratios.items())}
 
 

@@ -12,7 +12,7 @@ from flops_bytes.plan import plan
 from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
-from flops_bytes.published import Compared, compare, distance, evidence, read_all, spread
+from flops_bytes.published import Compared, compare, evidence, read_all, spread, today
 from planner import form, words
 from planner.answer import answer
 from tests.conftest import ROOT
@@ -65,7 +65,7 @@ def test_sharded_readings_are_those_of_several_cards_that_split_something() -> N
 
 
 def test_the_lowest_and_the_highest_are_those_of_the_readings() -> None:
-    ratios = [1 + distance(each.reading, each.said) for each in of_memory() if each.said]
+    ratios = [today(each) for each in of_memory() if each.said]
     assert min(float(low) for _, low, *_ in EVIDENCE.values()) == round(min(ratios), 2)
     assert max(float(high) for _, _, high, *_ in EVIDENCE.values()) == round(max(ratios), 2)
 
