@@ -1,7 +1,8 @@
 """What other programs estimate of the runs that others published: each is asked with the command that stands beside it.
 
-`python -m flops_bytes.estimators measurements CLONES` runs what is new and writes measurements/estimators.toml; with
-`--anew`, all. CLONES holds the repositories as <owner>/<name>; the `python` that is found first has the packages.
+`python -m flops_bytes.estimators measurements/published CLONES` runs what is new, with `--anew` everything, and writes
+what was printed into measurements/published/estimators. CLONES holds the programs' repositories as <owner>/<name>; the
+`python` that is found first has their packages.
 """
 
 # --8<-- [start:setup]
@@ -12,10 +13,10 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.published import GIB, Compared, asked, compare, read_all
+from flops_bytes.published import GIB, Compared, Reading, asked, compare, read_all
 from flops_bytes.shapes import Decoder, parameters
 
 WRITTEN = "# Written by `python -m flops_bytes.estimators`. No hand types what follows."
@@ -134,63 +135,66 @@ def commands(name: str, settings: Mapping[str, Any]) -> list[str]:
 
 
 # --8<-- [start:read]
-class Said(NamedTuple):
-    """An estimator's command, what it printed, and the rows of sources that it is about: source, table, row."""
+def read_said(folder: Path) -> dict[str, dict[str, Any]]:
+    """The estimators by name. Of each, `runs`: a command, what it printed, and of which sources, tables and rows it is.
 
-    estimator: str
-    command: str
-    literals: list[str]  # first of tensors, then with what the allocator reserves, if it prints that too
-    rows: list[tuple[str, str, int]]
-
-
-def read_said(path: Path) -> tuple[dict[str, Any], list[Said]]:
-    """The estimators, and all that they said."""
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
-    runs = [Said(**(each | {"rows": [tuple(row) for row in each["rows"]]})) for each in found.get("runs", [])]
-    return found["estimators"], runs
+    Of what is printed, tensors come first, then what the allocator reserves, if that is printed too.
+    """
+    return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
-def estimates(path: Path, compared: Iterable[Compared]) -> Iterator[tuple[str, Compared, tuple[float, float]]]:
+def estimates(folder: Path, compared: Iterable[Compared]) -> Iterator[tuple[str, Compared, tuple[float, float]]]:
     """Of each estimator and each reading that it expresses, the lowest and the highest that it says."""
-    estimators, runs = read_said(path)
+    estimators = read_said(folder)
     for each in compared:
-        reading = each.reading
-        row, gpus = (reading.source, reading.table, reading.row), reading.about.get("summed_gpus", 1)
-        for name in estimators:
-            (unit,) = re.compile(estimators[name]["prints"]).groupindex
-            told = [run.literals for run in runs if run.estimator == name and row in run.rows]
+        reading, gpus = each.reading, each.reading.about.get("summed_gpus", 1)
+        for name, estimator in estimators.items():
+            (unit,) = re.compile(estimator["prints"]).groupindex
+            told = [run["printed"] for run in estimator["runs"] if row_of(reading) in run["rows"]]
             if not reading.what.startswith("memory"):  # which meter it was is known
                 place = 0 if reading.what.startswith(("allocated", "active")) else -1
-                told = [[literals[place]] for literals in told]
-            said = [gpus * float(literal) * UNITS[unit] for literals in told for literal in literals]
+                told = [[printed[place]] for printed in told]
+            said = [gpus * float(literal) * UNITS[unit] for printed in told for literal in printed]
             if said:
                 low = 1e9 / GIB if reading.what == "memory_g" else 1  # whether a G is 1e9 bytes or 2**30
                 yield name, each, (min(said) * low, max(said))
+
+
+def row_of(reading: Reading) -> list[str | int]:
+    return [reading.source, reading.table, reading.row]
 
 
 # --8<-- [end:read]
 
 
 # --8<-- [start:run]
-def run(path: Path, clones: Path, anew: bool) -> int:
-    """Asks every estimator about every reading that it expresses, and writes what it prints; how many were run.
+def run(path: Path, readings: Iterable[Reading], clones: Path, anew: bool) -> int:
+    """Asks an estimator about every reading that it expresses, and writes what it prints; how many commands were run.
 
     Unless `anew`, what a command printed before stands.
     """
     text = path.read_text(encoding="utf-8").partition(WRITTEN)[0].rstrip()
-    estimators, before = read_said(path)
-    printed = {} if anew else {each.command.strip(): each.literals for each in before}
-    lines, count = [text, "", WRITTEN], 0
-    for name, rows in wanted(path.with_name("published"), estimators).items():
-        for command, about in rows.items():
-            if command not in printed:
-                printed[command] = ask(estimators[name], command, clones)
-                count += 1
-            told = ", ".join(f'["{source}", "{table}", {row}]' for source, table, row in about)
-            lines += ["", "[[runs]]", f'estimator = "{name}"', f"command = '''\n{command}\n'''"]
-            lines += [f"literals = {json.dumps(printed[command])}", f"rows = [{told}]"]
+    estimator, count = tomllib.loads(text), 0
+    before = tomllib.loads(path.read_text(encoding="utf-8")).get("runs", [])
+    kept = {} if anew else {run["command"].strip(): run["printed"] for run in before}
+    lines = [text, "", WRITTEN]
+    for command, rows in wanted(path.stem, readings).items():
+        count += command not in kept
+        printed = kept.get(command) or ask(estimator, command, clones)
+        lines += ["", "[[runs]]", f"command = '''\n{command}\n'''"]
+        lines += [f"printed = {json.dumps(printed)}", f"rows = {json.dumps(rows)}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return count
+
+
+def wanted(name: str, readings: Iterable[Reading]) -> dict[str, list[list[str | int]]]:
+    """The commands that ask an estimator about readings, and of which rows each is."""
+    found: dict[str, list[list[str | int]]] = {}
+    for reading in readings:
+        for command in commands(name, reading.settings):
+            rows = found.setdefault(command, [])
+            rows += [row_of(reading)] if row_of(reading) not in rows else []
+    return found
 
 
 def ask(estimator: Mapping[str, Any], command: str, clones: Path) -> list[str]:
@@ -200,25 +204,22 @@ def ask(estimator: Mapping[str, Any], command: str, clones: Path) -> list[str]:
         subprocess.run(["git", "-C", str(folder), "checkout", "-q", commit], check=True)
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True)
     if printed := re.findall(estimator["prints"], done.stdout, re.MULTILINE):
-        return printed
+        return list(printed)
     raise ValueError(f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def wanted(published: Path, estimators: Iterable[str]) -> dict[str, dict[str, list[tuple[str, str, int]]]]:
-    """Of each estimator the commands that ask about the readings that the planner can be asked, and whose rows."""
-    found: dict[str, dict[str, list[tuple[str, str, int]]]] = {name: {} for name in estimators}
-    for each in compare(reading for reading in read_all(published) if reading.kind == "memory"):
-        row = (each.reading.source, each.reading.table, each.reading.row)
-        for name in estimators if each.said else ():
-            for command in commands(name, each.reading.settings):
-                rows = found[name].setdefault(command, [])
-                rows += [row] if row not in rows else []
-    return found
+def main(arguments: list[str]) -> None:
+    """Asks every estimator about the readings that the planner can be asked."""
+    folder, clones = map(Path, arguments[:2])
+    readings = [
+        each.reading for each in compare(each for each in read_all(folder) if each.kind == "memory") if each.said
+    ]
+    for path in sorted((folder / "estimators").glob("*.toml")):
+        print(f"{path.stem}: {run(path, readings, clones, '--anew' in arguments)} commands were run")
 
 
 # --8<-- [end:run]
 
 
 if __name__ == "__main__":
-    folder, clones, *rest = sys.argv[1:]
-    print(run(Path(folder) / "estimators.toml", Path(clones), "--anew" in rest), "commands were run")
+    main(sys.argv[1:])

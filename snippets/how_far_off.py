@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["measurements/published/*.toml"]
+# data = ["measurements/published/*.toml", "measurements/published/estimators/*.toml"]
 # ///
 """How far off the planner is: beside memory, speeds and hours that others published, and what composed layers keep."""
 
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from flops_bytes.estimators import estimates, read_said
 from flops_bytes.plan.options import SPEEDS
 from flops_bytes.published import A_GPU, Compared, Reading, compare, read_all, read_head
 from flops_bytes.published import asked as asked_of
@@ -326,3 +327,43 @@ print(
 )
 print(f"{impossible_speeds} more would be above the peak", *speeds_of, sep="\n")
 # --8<-- [end:time]
+
+
+# --8<-- [start:estimators]
+ESTIMATORS = FOLDER / "estimators"
+ALIKE = ("llm-analysis", "deepspeed", "eleuther")  # which express readings of more than one source in common
+Asked = dict[tuple[str, str, int, str], tuple[Compared, float]]  # a reading, and what an estimator says over it
+
+
+def of_them(ratios: Iterable[float]) -> dict[str, float]:
+    """Over readings, not over sources: some estimators express those of one source alone."""
+    off = [abs(ratio - 1) for ratio in ratios]
+    return {"median_error_share": statistics.median(off), "within_share": sum(each <= NEAR for each in off) / len(off)}
+
+
+estimated: dict[str, Asked] = {}
+for tool, each, said in estimates(ESTIMATORS, asked):
+    key = (each.reading.source, each.reading.table, each.reading.row, each.reading.what)
+    estimated.setdefault(tool, {})[key] = each, of_interval(said, each.reading.value)
+estimators: dict[str, dict[str, Any]] = {}
+for tool, head in read_said(ESTIMATORS).items():
+    of_tool = [each for each, _ in estimated[tool].values()]
+    ratios = sorted(ratio for _, ratio in estimated[tool].values())
+    estimators[tool] = {"name": head["name"], "readings": len(of_tool), "sources": len(by_source(of_tool))}
+    estimators[tool] |= of_them(ratios) | {"low_ratio": ratios[0], "high_ratio": ratios[-1]}
+    estimators[tool] |= {"planned": of_them(map(today, of_tool)), "planned_first": of_them(map(at_first, of_tool))}
+    print(tool, estimators[tool])
+
+
+def in_common(tools: Iterable[str]) -> dict[str, Any]:
+    """The same readings for several estimators, and for the planner."""
+    keys = sorted(set.intersection(*(set(estimated[tool]) for tool in tools)))
+    found: dict[str, Any] = {"readings": len(keys), "sources": len({source for source, *_ in keys})}
+    errors = {tool: of_them(estimated[tool][key][1] for key in keys)["median_error_share"] for tool in tools}
+    planned = of_them(today(estimated[ALIKE[0]][key][0]) for key in keys)["median_error_share"]
+    return found | {"median_error_share": errors | {"planned": planned}}
+
+
+in_common_of = {"three": in_common(ALIKE), "all": in_common(estimators)}
+print(in_common_of)
+# --8<-- [end:estimators]
