@@ -68,6 +68,9 @@ class Words(dict[str, str]):
         return "en" if key == "language" else key
 
 
+RING = re.compile(r"M([-\d.]+) ([-\d.]+)a([\d.]+) ")  # of several in a path, where each begins, and its radius
+
+
 class Chart:
     """A drawing as its reader sees it: shapes by colour, texts by place, the legend apart from the rest."""
 
@@ -86,7 +89,10 @@ class Chart:
 
     def dots(self, colour: str) -> list[Place]:
         circles = [shape for shape in self.shapes if shape.tag == "circle" and _colour(shape) == colour]
-        return [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        rings = [tuple(map(float, ring)) for path in paths for ring in RING.findall(path)]
+        found = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        return found + [(left + radius, y) for left, y, radius in rings]
 
     def lines(self, colour: str) -> list[list[Place]]:
         paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
@@ -711,6 +717,15 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
         assert above[1] < chart.place(row)[1] - 5 < below[1]
 
 
+def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
+    group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
+    made = Values({"how_far_off.far": [group, {**group, "readings": 1}]})
+    _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
+    assert [several[0], several[3]] == ["far", "测法：预留。"] and several[1] == "{{ how_far_off.far.0.readings }}"
+    ends = [f"{{{{ how_far_off.far.0.{end}_ratio:.2f }}}}" for end in ("low", "high")]
+    assert several[2] == " 到 ".join(ends) and one[2] == "{{ how_far_off.far.1.low_ratio:.2f }}"
+
+
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
     made = {
         "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
@@ -738,25 +753,6 @@ def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     by_line = dict(zip(header, fp32, strict=True))
     assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
     assert by_line["norms"] == "—" and last[0] == "adamw"
-
-
-def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> None:
-    theirs = [
-        {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
-        {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
-    ]
-    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_transformers.step_cases": theirs}
-    chart = Chart(how_far_off.ratios(Values(made), Words()))
-    for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
-        dots = chart.dots(chart.colours[ratio])
-        rows = ["ours", "llama", "mixtral"][-len(expected) :]
-        assert len(dots) == len(expected)
-        for (x, y), number, row in zip(dots, expected, rows, strict=True):
-            low, high = chart.place("0.75")[0], chart.place("1.00")[0]
-            assert x == pytest.approx(low + (number - 0.75) / 0.25 * (high - low), abs=1.5)
-            others = [name for name in ("ours", *how_far_off.MODELS) if name != row]
-            here = abs(chart.place(row)[1] - 5 - y)
-            assert all(here < abs(chart.place(other)[1] - 5 - y) for other in others)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
