@@ -466,21 +466,30 @@ def contained(compared: Iterable[Compared]) -> dict[str, Any]:
     }
 
 
-def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
-    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
-    ratios: dict[str, list[float]] = {}
+def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
+    """The readings of memory that can be planned, by the kind of run."""
+    found: dict[str, list[Compared]] = {}
     for each in compared:
         if each.reading.kind == "memory" and each.said:
-            found = ratios.setdefault(kind_of(read_options(next(asked(each.reading.settings)))), [])
-            found.append(today(each))
-    return {name: (len(found), *spread(sorted(found))) for name, found in sorted(ratios.items())}
+            kind = kind_of(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
+            found.setdefault(kind, []).append(each)
+    return dict(sorted(found.items()))
 
 
-def spread(ratios: list[float]) -> tuple[str, str, str, str]:
-    """The lowest, the highest, and the ends of the middle nine tenths."""
+def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
+    """Of the ratios the lowest, the highest, and the ends of the middle nine tenths."""
+    ratios = sorted(map(today, compared))
     out = len(ratios) // 20  # on each side
-    low, high, start, end = (f"{ratios[place]:.2f}" for place in (0, -1, out, -1 - out))
-    return low, high, start, end
+    return ratios[0], ratios[-1], ratios[out], ratios[-1 - out]
+
+
+def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
+    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
+    found = {}
+    for kind, each in by_kind(compared).items():
+        low, high, start, end = (f"{ratio:.2f}" for ratio in spread(each))
+        found[kind] = (len(each), low, high, start, end)
+    return found
 
 
 def write_evidence(compared: Iterable[Compared]) -> None:

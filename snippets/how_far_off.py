@@ -16,7 +16,7 @@ from flops_bytes.shapes import SHAPES, parameters
 # --8<-- [start:setup_published]
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from flops_bytes.estimators import estimates, read_said
@@ -27,13 +27,16 @@ from flops_bytes.published import (
     Compared,
     Reading,
     at_first,
+    by_kind,
     by_source,
     compare,
     contained,
     errors,
     far_groups,
+    nearest_ratio,
     read_all,
     read_head,
+    spread,
     today,
 )
 from flops_bytes.published import asked as asked_of
@@ -180,27 +183,16 @@ for name, found in (("first", first), ("today", now)):
 
 
 # --8<-- [start:kinds]
-def kind(settings: Mapping[str, Any]) -> str:
-    """What is trained, and whether it is split over cards; of a setting that is not said, the first that it can be."""
-    told = next(asked_of(settings))
-    trained = "full" if not told.get("lora") else "qlora" if told.get("base", "as-recipe") != "as-recipe" else "lora"
-    is_sharded = int(told.get("gpus", 1)) > 1 and int(told.get("zero", 0)) > 0
-    return f"{trained}-sharded" if is_sharded else trained
-
-
-def spread(compared: list[Compared]) -> dict[str, float]:
-    """Where the middle nine of ten ratios lie; the share of the plan to leave free, for nine of ten to fit."""
-    ratios = sorted(map(today, compared))
-    out = len(ratios) // 20  # on each side
-    over = sorted(1 / each - 1 for each in ratios)
-    room = over[min(int(COVERED * len(over)), len(over) - 1)]
-    return {"start_ratio": ratios[out], "end_ratio": ratios[-1 - out], "room_share": max(room, 0)}
+def room(compared: Iterable[Compared]) -> float:
+    """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
+    over = sorted(1 / today(each) - 1 for each in compared)
+    return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
 
 
 kinds = {}
-for name in ("full", "full-sharded", "lora", "lora-sharded", "qlora", "qlora-sharded"):
-    of_kind = [each for each in asked if kind(each.reading.settings) == name]
-    kinds[name] = errors(of_kind) | spread(of_kind)
+for name, of_kind in by_kind(asked).items():
+    _, _, start, end = spread(of_kind)
+    kinds[name] = errors(of_kind) | {"start_ratio": start, "end_ratio": end, "room_share": room(of_kind)}
     print(f"{name:14} {kinds[name]}")
 # --8<-- [end:kinds]
 
@@ -329,7 +321,7 @@ def of_them(ratios: Iterable[float]) -> dict[str, float]:
 estimated: dict[str, Asked] = {}
 for tool, each, said in estimates(ESTIMATORS, asked):
     key = (each.reading.source, each.reading.table, each.reading.row, each.reading.what)
-    estimated.setdefault(tool, {})[key] = each, of_interval(said, each.reading.value)
+    estimated.setdefault(tool, {})[key] = each, nearest_ratio(said, each.reading.value)
 estimators: dict[str, dict[str, Any]] = {}
 for tool, head in read_said(ESTIMATORS).items():
     of_tool = [each for each, _ in estimated[tool].values()]

@@ -71,8 +71,13 @@ def test_the_lowest_and_the_highest_are_those_of_the_readings() -> None:
 
 
 def test_the_middle_nine_tenths_leave_out_a_twentieth_on_each_side() -> None:
-    assert spread([place / 100 for place in range(50, 110)]) == ("0.50", "1.09", "0.53", "1.06")
-    assert spread([0.9, 1.0]) == ("0.90", "1.00", "0.90", "1.00")
+    def made_up(ratio: float) -> Compared:
+        reading = of_memory()[0].reading
+        return Compared(reading, (ratio * reading.value, ratio * reading.value), "")
+
+    ratios = [place / 100 for place in range(109, 49, -1)]
+    assert spread(map(made_up, ratios)) == pytest.approx((0.50, 1.09, 0.53, 1.06))
+    assert spread(map(made_up, [1.0, 0.9])) == pytest.approx((0.90, 1.00, 0.90, 1.00))
 
 
 def test_the_command_says_it_below_the_verdict() -> None:
