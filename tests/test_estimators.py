@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.estimators import ASK, GIB, UNITS, WRITTEN, commands, estimates, read_said, run, wanted
-from flops_bytes.published import Compared, Reading
+from flops_bytes.estimators import ASK, UNITS, WRITTEN, commands, estimates, read_said, run, wanted
+from flops_bytes.published import GIB, Compared, Reading
 from tests.conftest import ROOT
 from tests.test_plan_evidence import of_memory
 
@@ -46,18 +46,18 @@ def test_what_was_printed_is_what_two_of_them_compute() -> None:
     """By their own formulas, from the words of their commands."""
     for told in SAID["deepspeed"]["runs"]:
         words = {word: int(value) for word, value in re.findall(r"(\w+)=(\d+)", told["command"])}
-        gpus = words["num_gpus_per_node"] * words["num_nodes"]
-        size = 4 * words["largest_layer_params"] + int(18 * words["total_params"] / gpus)
+        cards = words["num_gpus_per_node"] * words["num_nodes"]
+        size = 4 * words["largest_layer_params"] + int(18 * words["total_params"] / cards)
         assert told["printed"] == [f"{size / GIB:.2f}"]
     for told in SAID["eleuther"]["runs"]:
         word = {name: float(value) for name, value in re.findall(r"--([\w-]+)=([\d.]+)", told["command"])}
         h, L, s, gpus = (word[name] for name in ("hidden-size", "num-layers", "sequence-length", "num-gpus"))
         attention, mlp = 2 * (1 + word["kv-size-ratio"]), word["num-mlp-linears"] * word["ffn-expansion-factor"]
         parameters = 2 * word["vocab-size"] * h + h * s + 8 * h * L + 2 * h + (attention + mlp) * L * h * h
-        size = 18 * parameters / gpus + s * word["batch-size-per-gpu"] * h * L * 34
+        activations = s * word["batch-size-per-gpu"] * h * L * 34
         assert "--checkpoint-activations" in told["command"]
         buffers = 2 * 1.5e9 if gpus > 1 else 0
-        assert told["printed"] == [f"{(size + buffers) / GIB:.2f}"]
+        assert told["printed"] == [f"{(18 * parameters / gpus + activations + buffers) / GIB:.2f}"]
 
 
 @pytest.mark.parametrize(
