@@ -73,11 +73,10 @@ def sources(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
 
 def far(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """What is known of the readings that are far off, the largest group first."""
-    rows = [[labels[key] for key in ("source", "readings", "ratios", "why")]]
-    for n, group in enumerate(values["how_far_off.far"] or []):
-        quote = f"how_far_off.far.{n}"
-        low, high = (f"{{{{ {quote}.{end}_ratio:.2f }}}}" for end in ("low", "high"))
-        ratios = low if group["readings"] == 1 else f"{low}{labels['to']}{high}"
+    rows = [[labels[key] for key in ("of", "readings", "ratios", "why")]]
+    for group in values["how_far_off.far"] or []:
+        low, high = (f"{group[f'{end}_ratio']:.2f}" for end in ("low", "high"))
+        ratios = low if low == high else f"{low}{labels['to']}{high}"
         said = labels[group["why"]] + group[labels["language"]]
-        rows.append([group["source"].rpartition("/")[2], f"{{{{ {quote}.readings }}}}", ratios, said])
+        rows.append([group["source"].rpartition("/")[2], str(group["readings"]), ratios, said])
     return rows

@@ -47,8 +47,8 @@ class Drawing:
         self.add("circle", css, cx=x, cy=y, r=r)
 
     def rings(self, places: Iterable[tuple[float, float]], r: float, css: str) -> None:
-        """Circles in one path, two half circles each."""
-        path = "".join(f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0" for x, y in places)
+        """Circles in one path, two half circles each, at whole pixels."""
+        path = "".join(f"M{x - r:.0f} {y:.0f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0" for x, y in places)
         self.add("path", css, d=path)
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:

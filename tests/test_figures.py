@@ -719,11 +719,10 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
 
 def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
     group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
-    made = Values({"how_far_off.far": [group, {**group, "readings": 1}]})
+    group |= {"low_ratio": 0.5, "high_ratio": 0.75}
+    made = Values({"how_far_off.far": [group, {**group, "high_ratio": 0.5}]})
     _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
-    assert [several[0], several[3]] == ["far", "测法：预留。"] and several[1] == "{{ how_far_off.far.0.readings }}"
-    ends = [f"{{{{ how_far_off.far.0.{end}_ratio:.2f }}}}" for end in ("low", "high")]
-    assert several[2] == " 到 ".join(ends) and one[2] == "{{ how_far_off.far.1.low_ratio:.2f }}"
+    assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:

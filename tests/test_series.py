@@ -52,7 +52,10 @@ MEANS: dict[str, dict[str, str]] = {
     "hardware#derive": {"SMs, $S$": "processors"},
     "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
     "hardware#half-a-minute": {"Rate / all busy": "at clock share"},
-    "how-far-off#room": {"Smallest ratio": "low ratio", "Largest": "high ratio"},
+    "how-far-off#room": {
+        "Smallest ratio": "low ratio", "Largest": "high ratio", "Nine of ten from": "start ratio", "to": "end ratio",
+        "All weights, one card": "full", "All weights, sharded": "full sharded",
+    },
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
