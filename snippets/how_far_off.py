@@ -191,7 +191,7 @@ def room(compared: Iterable[Compared]) -> float:
 
 kinds = {}
 for name, of_kind in by_kind(asked).items():
-    _, _, start, end = spread(of_kind)
+    *_, start, end = spread(of_kind)
     kinds[name] = errors(of_kind) | {"start_ratio": start, "end_ratio": end, "room_share": room(of_kind)}
     print(f"{name:14} {kinds[name]}")
 # --8<-- [end:kinds]
