@@ -19,6 +19,7 @@ from figures import (
     full_ledger,
     gpt2_parameters,
     gpu_memory,
+    gradients,
     how_far_off,
     how_numbers_are_made,
     inference,
@@ -530,7 +531,7 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         "storage_bytes": 48,
     }
     made = {f"storage_and_strides.{name}": value for name, value in made.items()}
-    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held")))
+    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held", separator=", ")))
     assert "16" in chart.texts and "17" not in chart.texts and "held, 48 B" in chart.texts
     first, step = chart.place("9")[0], chart.place("10")[0] - chart.place("9")[0]
     texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
@@ -546,6 +547,55 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         assert left < line[0][0] < right and line[0][1] == bottom
         assert line[-1][0] == head[-1][0] == pytest.approx(first + (int(offset) - 9) * step), "the cell at the offset"
     assert not list(faults(chart))
+
+
+def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() -> None:
+    made = {
+        "gradients.forward_products_flops": {"hidden": 1e6, "outputs": 2e6},
+        "gradients.backward_products_flops": {"w2": 3e6, "hidden": 4e6, "w1": 5e6},
+    }
+    chart = Chart(gradients.passes(Values(made), Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    boxes = {
+        colour: [
+            [word for word, x, y in texts if left < x < right and top < y < bottom]
+            for left, right, top, bottom in sorted(set(chart.bars(colour)), key=lambda box: box[2])
+        ]
+        for colour in ("0", "1", "2", "muted")
+    }
+    assert boxes == {
+        "0": [["H = X W₁", "1 MFLOPs"], ["Y = H W₂", "2 MFLOPs"]],
+        "1": [["dW₁ = Xᵀ dH", "5 MFLOPs"], ["dW₂ = Hᵀ dY", "3 MFLOPs"]],
+        "2": [["dH = dY W₂ᵀ", "4 MFLOPs"]],
+        "muted": [["dX = dH W₁ᵀ", "skipped"]],
+    }
+    dashed = [box for box in chart.root.iter("rect") if box.get("stroke-dasharray")]
+    assert [box.get("class") for box in dashed] == ["stroke-muted"]
+    columns = {_word(text): float(text.attrib["x"]) for text in chart.root.iter("text")}
+    assert columns["weight"] == columns["dW₁ = Xᵀ dH"] > columns["input"] == columns["dH = dY W₂ᵀ"]
+    heights = {word: y for word, _, y in texts}
+    assert heights["X"] < heights["H = X W₁"] < heights["H"] == heights["dH"] < heights["Y = H W₂"] < heights["Y"]
+    assert not list(faults(chart))
+
+
+def test_trained_layers_have_the_boxes_of_their_matmuls_and_the_ratio_beside_them() -> None:
+    first: dict[str, Any] = {"weight_products": [True, False], "input_products": [False, True], "to_forward_ratio": 0.5}
+    last: dict[str, Any] = {
+        "weight_products": [False, True],
+        "input_products": [False, False],
+        "to_forward_ratio": 0.25,
+    }
+    chart = Chart(
+        gradients.frozen(Values({"gradients.freeze": {"first": first, "last": last}}), Words(layer="layer #"))
+    )
+    rows = {name: chart.place(name)[1] - 5 for name in ("first", "last")}
+    middles = {word: float(text.attrib["y"]) - 5 for word, text in chart.texts.items()}
+    assert middles["0.500×"] == rows["first"] and middles["0.250×"] == rows["last"]
+    for colour, kind in (("1", "weight"), ("2", "input")):
+        found = [((left + right) / 2, (top + bottom) / 2) for left, right, top, bottom in chart.bars(colour)]
+        for name, case in (("first", first), ("last", last)):
+            layers = [round((x - 165) // 76) for x, y in found if abs(y - rows[name]) < 10]
+            assert layers == [layer for layer, made in enumerate(case[f"{kind}_products"]) if made], (name, kind)
 
 
 def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum() -> None:

@@ -79,7 +79,6 @@ MEANS: dict[str, dict[str, str]] = {
     "tensor-operations#operations": {"Counted": "allocated", "GPU, allocator": "measured"},
     "tokens#speed": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
     "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
-    "gradients.products": {"hidden": "forward hidden", "hidden_grad": "backward hidden"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
