@@ -80,6 +80,9 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
+    if steps := found["published_mfu"]:
+        reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
+        yield "  published steps like it", reached
     for row in found["by_mfu"]:
         runs = "; ".join(f"{run['run']}: {run['percent']} %" for run in row["runs"])
         costs = spent(found, row) if row["tokens"] else f"{row['tokens_per_second']:,.0f} tokens/s"

@@ -18,16 +18,18 @@ from flops_bytes.plan.options import (
     read_network,
     read_shape,
     read_text,
+    row_name,
 )
-from flops_bytes.plan.runs import BATCHES, RUNS
+from flops_bytes.plan.runs import BATCHES, RUNS, nearest, steps_like
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 
 # --8<-- [end:setup]
 
-ASSUMED_MFU = 0.4  # of a step that computes nothing again and waits for nothing: about what published runs reach
-BOOKED_MFU = (0.3, 0.4, 0.5)
+ASSUMED_MFU = 0.4  # with recomputation or without: the median of either among published steps on H100s, less than
+# that on A100s, and about what the hours of whole runs there leave of it
+BOOKED_MFU = (0.3, 0.5)  # of whole runs, and of what no published step is like
 
 
 # --8<-- [start:memory]
@@ -167,7 +169,6 @@ class Timing(NamedTuple):
     """What a step's time is made of."""
 
     setup: Setup
-    flops: dict[str, float]  # of a token, as work() tells them
     backward: float  # the share of these in the backward pass
     at_the_peak: float  # tokens a second at an MFU of 1
     network: dict[str, Any] | None
@@ -184,9 +185,12 @@ def communication(timing: Timing, matmuls: float) -> Overlap:
 
 
 def matmul_seconds(timing: Timing, mfu: float) -> float:
-    """Of a step's matmuls. An assumed MFU is that of a step that computes nothing again: the same kernels do more."""
-    slower = timing.flops["device"] / (timing.flops["device"] - timing.flops["again"])
-    return timing.step_tokens / (mfu * timing.at_the_peak) * slower
+    """Of a step's matmuls, those that are computed again among them.
+
+    Published steps that compute again reach as high an MFU as the others, for their matmuls are larger. With the same
+    micro-batch they would not: what that costs, a ladder's row and the FLOPs say.
+    """
+    return timing.step_tokens / (mfu * timing.at_the_peak)
 
 
 def assumed_seconds(timing: Timing, mfu: float) -> float:
@@ -227,11 +231,26 @@ def cost(a: dict[str, Any], tokens: int | None, tokens_per_second: float) -> dic
     }
 
 
-def booked(a: dict[str, Any], timing: Timing, tokens: int | None, mfu: float) -> dict[str, Any]:
-    """What a training takes if a step without recomputation would reach an MFU, and published runs about there."""
-    tokens_per_second = timing.step_tokens / assumed_seconds(timing, mfu)
-    runs = [{"run": run.name, "percent": run.percent} for run in RUNS if run.booked == mfu]
-    return {"mfu": mfu, "tokens_per_second": tokens_per_second, "runs": runs} | cost(a, tokens, tokens_per_second)
+def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
+    """What published steps of this kind reached, eight of ten of them; None of adapters, of which no MFU was found."""
+    if a["lora"]:
+        return None
+    gpu = row_name(a["gpu"]) if a["gpu"] else ""
+    cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
+    return {"cards": cards, "readings": steps.readings, "low": steps.low, "high": steps.high}
+
+
+def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
+    """What a training takes at a low, the assumed and a high MFU of its kind, and published runs nearest to each."""
+    low, high = BOOKED_MFU
+    if steps := published_mfu(a):
+        low, high = min(low, steps["low"]), steps["high"]
+    shares, rows = (low, ASSUMED_MFU, high), []
+    for mfu in shares:
+        speed = timing.step_tokens / assumed_seconds(timing, mfu)
+        runs = [{"run": run.name, "percent": run.percent} for run in RUNS if nearest(run.mfu, shares) == mfu]
+        rows.append({"mfu": mfu, "tokens_per_second": speed, "runs": runs} | cost(a, tokens, speed))
+    return rows
 
 
 def large_batch(step_tokens: int) -> dict[str, Any] | None:
@@ -358,7 +377,6 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     forward = sum(forward_flops(shape, setup.context, causal=a["pairs"] == "causal").values()) / setup.context
     timing = Timing(
         setup=setup,
-        flops=flops,
         backward=1 - forward / flops["device"],
         at_the_peak=1 / training_seconds(flops["model"], setup.gpus, peaks[dtype], mfu=1),
         network=read_network(a),
@@ -427,7 +445,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "recipe_format": recipe_format(recipe),
         "matmul_format": multiplied_in,
         "recipe_hfu": of_peak,
-        "by_mfu": [] if told else [booked(a, timing, to_train_on, share) for share in BOOKED_MFU],
+        "published_mfu": published_mfu(a),
+        "by_mfu": [] if told else booked(a, timing, to_train_on),
         "wire": wire(timing, step_seconds, matmuls),
         "text": text,
         "training_flops": flops["model"] * tokens if tokens else None,
