@@ -50,6 +50,8 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
     yield from room(found, f"a GPU, at {found['peaks_at']}")
+    if paged := found["paged_bytes"]:
+        yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():

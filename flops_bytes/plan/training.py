@@ -56,6 +56,7 @@ class Setup(NamedTuple):
     lora_on: str
     base: str  # of these, the frozen weights
     eight_bit: bool
+    paged: bool  # moments, which wait in the host's memory where the card has no room
     foreach: bool  # AdamW, not fused
     offload: bool
     allowance_bytes: int
@@ -75,7 +76,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
             checkpointing=setup.checkpointing,
             chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
-            foreach=setup.foreach and not setup.eight_bit and not setup.offload,
+            foreach=setup.foreach and not setup.eight_bit and not setup.paged and not setup.offload,
             counts=setup.counts,
             composed=setup.composed,
             dropout=setup.dropout,
@@ -93,8 +94,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
     if setup.eight_bit:
-        two = moments_bytes(setup.trained)
-        at = {moment: lines | {"optimizer": two} for moment, lines in at.items()}
+        at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
     at = sharded_bytes(
         setup.shape,
         at,
@@ -105,15 +105,24 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
-    away = {"master": 0, "optimizer": 0} if setup.offload else {}
+    away = {"optimizer": 0} if setup.paged else {}
+    away |= {"master": 0, "optimizer": 0} if setup.offload else {}
     at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
 
 
-def moments_bytes(trained: int) -> int:
-    """Bytes of two moments in 8 bits, in blocks as bitsandbytes has them since 0.44."""
-    return quantized_bytes(2 * trained, 8, 256)
+def moments_bytes(setup: Setup) -> int:
+    """Bytes of AdamW's two moments; in 8 bits, in blocks as bitsandbytes has them since 0.44.
+
+    Its paged moments are in float32 if not in 8 bits. Transformers leaves those of embeddings in float32.
+    """
+    if not setup.eight_bit:
+        each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
+        return each.optimizer * setup.trained
+    counts, theirs = setup.counts, setup.composed and not setup.rank
+    wide = counts["embedding"] + counts["positions"] if theirs else 0
+    return 8 * wide + quantized_bytes(2 * (setup.trained - wide), 8, 256)
 
 
 def needed_bytes(setup: Setup) -> int:
@@ -282,7 +291,8 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
     for stage in range(setup.zero + 1, 4 if setup.gpus > 1 else 0):
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
+    if not setup.paged:
+        rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
     rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
@@ -314,9 +324,11 @@ def recipe_format(recipe: str) -> str:
 
 
 def card_format(peaks: dict[str, float], recipe: str, frozen: bool) -> str:
-    """The recipe's format; but frozen 16-bit weights have what the card has units for: on a T4, QLoRA is in float16."""
+    """The recipe's format; but 16 bits beside a float32 master, or frozen, are those that the card has units for:
+    float16 on a V100 or T4, with the loss scaled."""
     dtype = recipe_format(recipe)
-    cast = frozen and recipe in ("bf16", "bf16_master") and dtype not in peaks and "float16" in peaks
+    either = recipe == "bf16_master" or (frozen and recipe == "bf16")
+    cast = either and dtype not in peaks and "float16" in peaks
     return "float16" if cast else dtype
 
 
@@ -356,7 +368,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         chunks=a["chunks"],
         rank=a["lora"] or 0,
         base=a["base"],
-        eight_bit=a["optimizer"] == "adamw-8bit",
+        eight_bit=a["optimizer"][-4:] == "8bit",
+        paged=a["optimizer"][:5] == "paged",
         foreach=a["update"] == "foreach",
         offload=a["offload"] == "yes",
         allowance_bytes=a["allowance"],
@@ -410,17 +423,18 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     beside_bytes = max(a["allowance"], int(BESIDE_TENSORS_SHARE * gpu.memory_bytes))
     active, total = parameters(shape, active=True), sum(counts.values())
     each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = moments_bytes(trained) if setup.eight_bit else each.optimizer * trained
+    optimizer_bytes = moments_bytes(setup)
     estimated = {
         "sharding": setup.gpus > 1,
         "8-bit state": setup.eight_bit,
-        "offload": setup.offload,
+        "offload": setup.offload or setup.paged,
         "experts": shape.experts > 1,
         "queries' biases or norms": shape.qkv_biases or shape.head_norms,
     }
     return {
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},
+        "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
         "peaks_at": moment,
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
