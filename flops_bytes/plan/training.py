@@ -105,9 +105,11 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
-    away = {"optimizer": 0} if setup.paged else {}
-    away |= {"master": 0, "optimizer": 0} if setup.offload else {}
-    at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
+    instead = {"optimizer": 0} if setup.paged else {}
+    instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
+    if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
+        instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
+    at = {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
 
