@@ -192,6 +192,7 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     return shown_of_both(found) | {
         "trained": f"{found['parameters']['trained']:,}",
         "micro_batch": f"{found['largest_micro_batch']:,}",
+        "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),
@@ -221,7 +222,6 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
                 "time": duration(86_400 * row["days"]) if row["days"] else None,
                 "gpu_hours": significant(row["gpu_hours"]) if row["gpu_hours"] else None,
                 "money": paid(found, row["money"]),
-                "runs": row["runs"],
             }
             for row in found["by_mfu"]
         ],

@@ -1,7 +1,5 @@
 /* The planner's form: asks answer() at every key, shows what it says, keeps what was asked in the address. */
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
-const OF_MEMORY = ["card", "micro_batch", "context", "fewest", "stages", "token_cache", "user_cache", "fit"];
-const OF_SCALE = ["money", "gpu_hours", "parameters", "active", "trained", "flops_token", "flops", "checkpoint", "text", "text_vocab"];
 const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chosen from, what is listed first stands
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 function start() {
@@ -207,7 +205,7 @@ class Planner {
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
-      const rows = this.rows(told, values, group), name = group === "memory" ? title : told.groups[group];
+      const rows = this.rows(told.details[group], values), name = group === "memory" ? title : told.groups[group];
       if (rows.length) tables.splice(group === "memory" ? 1 : 0, 0, this.table(rows));
       return element("section", { "data-group": group }, element("p", { class: "planner-title" }, name), ...tables);
     }), this.notes(found, command));
@@ -236,14 +234,12 @@ class Planner {
     return this.table([...rows, [element("b", {}, this.words.total), shown.get("total")]]);
   }
 
-  /* What a group holds beside its first table; a detail is of time if it is of no other. */
-  rows(told, values, group) {
-    const others = () => Object.keys(told.details).filter((name) => !OF_MEMORY.includes(name) && !OF_SCALE.includes(name));
+  /* What a group holds beside its first table. */
+  rows(details, values) {
     const rows = [];
-    for (const name of { memory: OF_MEMORY, scale: OF_SCALE }[group] ?? others()) {
+    for (const [name, [text, template, chapter]] of Object.entries(details)) {
       const same = (name === "active" || name === "trained") && values[name] === values.parameters;
-      if (same || values[name] == null || !told.details[name]) continue;
-      const [text, template, chapter] = told.details[name];
+      if (same || values[name] == null) continue;
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
       else rows.push([this.to(text, chapter), this.write(template, values)]);
     }
@@ -252,10 +248,10 @@ class Planner {
 
   byMfu({ by_mfu }, currency) {
     if (!by_mfu?.length) return [];
-    const { title, head, share, speed, run } = this.words.by_mfu;
+    const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
-      const values = Object.fromEntries(row), runs = values.runs.map((each) => this.write(run, Object.fromEntries(each)));
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? "", runs.join("; ")];
+      const values = Object.fromEntries(row);
+      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? ""];
     });
     return [this.note(title), this.table(rows, head)];
   }

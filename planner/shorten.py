@@ -16,6 +16,19 @@ STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
 BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = ", re.MULTILINE)
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
 SHORTER = ((r"\bconst\b", "let"), (r" ?\btrue\b", "!0"), (r" ?\bfalse\b", "!1"))
+# Of errors that no field of the form can raise, for planner.answer asks only for what belongs to what is chosen:
+UNSEEN = (
+    "not an option; options are",
+    "it belongs to --task",
+    "one GPU has none to share with",
+    "what is trained cannot be frozen",
+    "there are no adapters",
+    "no whole layers are checkpointed",
+    "tells the speed; give one",
+    "is not planned here; leave it out",
+    "give it instead of --gpu, not beside it",
+    "give one of --model, --config, --shape",
+)
 SAID = re.compile(r"\$(?:unknown|refuse|raise|no)\(")
 MORE = re.compile(r"\n[$\w]")  # than one statement: a line that is not indented
 CAPITALS = string.ascii_uppercase
@@ -24,6 +37,7 @@ NAMES = (*CAPITALS, *(one + other for one in CAPITALS for other in string.ascii_
 
 def shortened(runtime: str, translated: str) -> str:
     """A program of translated code and what it needs."""
+    translated = without_unseen(translated)
     statements = [*reached(silent(runtime), translated), *STATEMENT.split(translated)]
     text = TITLE.sub("$record(0,", joined(statements)).replace("undefined", "void 0")
     count = Counter(NAME.findall(text))  # which has them in the order of their first places, near to each other
@@ -64,6 +78,15 @@ def reached(runtime: str, translated: str) -> list[str]:
 
 def bound(statement: str) -> list[str]:
     return [one or other for one, other in BOUND.findall(statement)]
+
+
+def without_unseen(translated: str) -> str:
+    """Without the texts of errors that no form can raise."""
+    for part in UNSEEN:
+        inside = rf'(?:\$f`[^`]*{re.escape(part)}[^`]*`|"[^"]*{re.escape(part)}[^"]*")'
+        translated, found = re.subn(rf"\$no\({inside}\)", "$no()", translated)
+        assert found == 1, part
+    return translated
 
 
 def silent(runtime: str) -> str:

@@ -13,7 +13,8 @@ import pytest
 from flops_bytes.gpus import COLLECTIVES, GPUS, LINKS, REACHED
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, nearest
+from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, runs_nearest
+from flops_bytes.plan.table import training_table
 from flops_bytes.plan.training import ASSUMED_MFU
 from flops_bytes.published import read_all
 from flops_bytes.shapes import parameters
@@ -206,8 +207,11 @@ def test_three_mfus_stand_side_by_side_with_runs_that_had_them() -> None:
         told = plan(**asked, mfu=row["mfu"])
         for name in ("days", "gpu_hours", "money", "tokens_per_second", "tokens"):
             assert row[name] == pytest.approx(told[name])
-        runs = [{"run": run.name, "percent": run.percent} for run in RUNS if nearest(run.mfu, shares) == row["mfu"]]
-        assert row["runs"] == runs != []
+    lines = dict(training_table(found))
+    for mfu in shares:
+        runs = "; ".join(f"{run.name}: {run.percent} %" for run in runs_nearest(mfu, shares))
+        assert runs and lines[f"at an MFU of {mfu:.0%}"].endswith(f" ({runs})")
+    assert sum(len(runs_nearest(mfu, shares)) for mfu in shares) == len(RUNS)
     middle = found["by_mfu"][1]
     assert (found["days"], found["money"]) == (middle["days"], middle["money"])
     in_a_fortnight = plan(**EIGHT, days=14)["by_mfu"]

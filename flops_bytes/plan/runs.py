@@ -1,5 +1,6 @@
 """What others have published of their runs: the MFU that a step reached, the tokens of the largest steps."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -26,6 +27,13 @@ RUNS = (
     Run("PaLM 540B, 6,144 × TPU v4", "46.2", 0.462, "https://arxiv.org/abs/2204.02311, table 3"),
     Run("MPT 70B, 64 × A100", "53.3", 0.533, f"{MOSAIC}/README.md"),
 )
+
+
+def runs_nearest(mfu: float, shares: Sequence[float]) -> list[Run]:
+    """Those whose MFU is nearer to one share than to any other."""
+    return [run for run in RUNS if min(shares, key=lambda share: abs(share - run.mfu)) == mfu]
+
+
 # --8<-- [end:runs]
 
 
@@ -54,10 +62,6 @@ def steps_like(gpu: str, again: bool) -> tuple[str, Steps]:
     card = ALIKE.get(gpu[:4], gpu[:4])
     card = card if card in STEPS else "A100, H100"
     return card, STEPS[card]["again" if again else "kept"]
-
-
-def nearest(mfu: float, shares: tuple[float, ...]) -> float:
-    return min(shares, key=lambda share: abs(share - mfu))
 
 
 # --8<-- [end:steps]

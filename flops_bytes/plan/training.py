@@ -20,7 +20,7 @@ from flops_bytes.plan.options import (
     read_text,
     row_name,
 )
-from flops_bytes.plan.runs import BATCHES, RUNS, nearest, steps_like
+from flops_bytes.plan.runs import BATCHES, steps_like
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
@@ -252,16 +252,12 @@ def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
-    """What a training takes at a low, the assumed and a high MFU of its kind, and published runs nearest to each."""
+    """What a training takes at a low, the assumed and a high MFU of its kind."""
     low, high = BOOKED_MFU
     if steps := published_mfu(a):
         low, high = min(low, steps["low"]), steps["high"]
-    shares, rows = (low, ASSUMED_MFU, high), []
-    for mfu in shares:
-        speed = timing.step_tokens / assumed_seconds(timing, mfu)
-        runs = [{"run": run.name, "percent": run.percent} for run in RUNS if nearest(run.mfu, shares) == mfu]
-        rows.append({"mfu": mfu, "tokens_per_second": speed, "runs": runs} | cost(a, tokens, speed))
-    return rows
+    speeds = {mfu: timing.step_tokens / assumed_seconds(timing, mfu) for mfu in (low, ASSUMED_MFU, high)}
+    return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds.items()]
 
 
 def large_batch(step_tokens: int) -> dict[str, Any] | None:
