@@ -256,8 +256,8 @@ def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[s
     low, high = BOOKED_MFU
     if steps := published_mfu(a):
         low, high = min(low, steps["low"]), steps["high"]
-    speeds = {mfu: timing.step_tokens / assumed_seconds(timing, mfu) for mfu in (low, ASSUMED_MFU, high)}
-    return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds.items()]
+    speeds = [(mfu, timing.step_tokens / assumed_seconds(timing, mfu)) for mfu in (low, ASSUMED_MFU, high)]
+    return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds]
 
 
 def large_batch(step_tokens: int) -> dict[str, Any] | None:
