@@ -362,8 +362,8 @@ def test_both_languages_have_the_same_words() -> None:
 
 def test_each_line_leads_to_a_page_that_is_there(site: Path) -> None:
     told = words("en")
-    targets = [entry[-1] for part in ("lines", "details", "rungs") for entry in told[part].values()]
-    targets += [entry[-1] for entry in told["serving"]["details"].values()]
+    details = [*told["details"].values(), *told["serving"]["details"].values()]
+    targets = [entry[-1] for group in (told["lines"], told["rungs"], *details) for entry in group.values()]
     for target in [*targets, told["recomputing"][-1], told["serving"]["note"][-1]]:
         path, _, anchor = target.partition("#")
         page = (site / path / "index.html").read_text(encoding="utf-8")
