@@ -80,6 +80,17 @@ DIGITS: tuple[str, ...] = (
 DECIMALS = ("days", "latency", "bytes_a_token")
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
 
+# The kind of a run by its command, the first that is found in it: what flops_bytes.plan.evidence.kind_of says of it.
+KINDS = {
+    "": "--task serve|--attention eager|--offload yes|--optimizer (?!adamw( |$))",
+    "qlora-sharded": "--base .*--zero [123]|--zero [123].*--base ",
+    "lora-sharded": "--lora .*--zero [123]|--zero [123].*--lora ",
+    "full-sharded": "--zero [123]",
+    "qlora": "--base ",
+    "lora": "--lora ",
+    "full": "",
+}
+
 
 class PlannerExtension(Extension):
     def __init__(self, **options: Any) -> None:
@@ -182,11 +193,11 @@ def form(kind: str, language: str) -> str:
     )
 
 
-def evidence(told: dict[str, Any]) -> dict[str, list[str]]:
-    """Of each kind of run, how far off the planner was for those that others published; and where that stands."""
+def evidence(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Of each kind of run, how far off the planner was for those that others published; where that stands; of whom."""
     words = told["evidence"]
     some = {kind: words["some"].format(*EVIDENCE[kind], kind=words["kinds"][kind]) for kind in EVIDENCE}
-    return {kind: [some.get(kind, words["none"]), words["chapter"]] for kind in ("", *words["kinds"])}
+    return [(some.get(kind, words["none"]), words["chapter"], pattern) for kind, pattern in KINDS.items()]
 
 
 def opening(told: dict[str, Any]) -> tuple[str, str]:
@@ -210,7 +221,7 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    text, chapter = evidence(told)[shown["kind"]]
+    text, chapter = next(each[:2] for each in evidence(told) if re.search(each[2], said["command"]))
     note = f'<p class="planner-note"><a href="../{chapter}">{text}</a></p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
 

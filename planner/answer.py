@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.evidence import kind_of
-from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read, read_options
+from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
 
 RANK = "16"  # of adapters, if nobody says
@@ -95,8 +94,7 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     options = asked(fields)
     found = plan(**options)
     numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
-    told = read_options(options)
-    numbers |= {"gpus": f"{told['gpus']:,}", "gpu": told["gpu"], "kind": kind_of(told)}
+    numbers |= {"gpus": f"{read('gpus', options.get('gpus', '1')):,}", "gpu": options.get("gpu")}
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 

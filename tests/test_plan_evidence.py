@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -13,12 +17,13 @@ from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
 from flops_bytes.published import Compared, compare, evidence, read_all, spread, today
-from planner import form, words
-from planner.answer import answer
+from planner import KINDS, form, words
+from planner import evidence as evidence_of_page
+from planner.answer import asked, command
 from tests.conftest import ROOT
 
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM"}
-KINDS: list[tuple[str, dict[str, Any]]] = [
+CASES: list[tuple[str, dict[str, Any]]] = [
     ("full", {}),
     ("full", {"gpus": 8, "zero": 0}),
     ("full-sharded", {"gpus": 8, "zero": 1}),
@@ -39,7 +44,7 @@ def of_memory() -> list[Compared]:
     return list(compare(each for each in read_all(ROOT / "measurements" / "published") if each.kind == "memory"))
 
 
-@pytest.mark.parametrize("kind,options", KINDS)
+@pytest.mark.parametrize("kind,options", CASES)
 def test_a_kind_follows_from_the_options(kind: str, options: dict[str, Any]) -> None:
     assert kind_of(read_options(QUESTION | options)) == kind
 
@@ -52,12 +57,17 @@ def test_what_the_answer_says_is_what_is_published_and_planned_today() -> None:
 def test_every_reading_that_is_planned_is_of_a_kind_that_has_a_name() -> None:
     assert sum(readings for readings, *_ in EVIDENCE.values()) == sum(bool(each.said) for each in of_memory())
     for language in ("en", "zh"):
-        assert set(EVIDENCE) <= set(words(language)["evidence"]["kinds"]) == {kind for kind, _ in KINDS} - {""}
+        assert set(EVIDENCE) <= set(words(language)["evidence"]["kinds"]) == {kind for kind, _ in CASES} - {""}
 
 
 def test_sharded_readings_are_those_of_several_cards_that_split_something() -> None:
+    def first(settings: Mapping[str, Any], name: str, usual: int) -> str:
+        value = settings.get(name, usual)
+        return str(value[0] if isinstance(value, list) else value)
+
     planned = [each.reading for each in of_memory() if each.said]
-    sharded = [each for each in planned if str(each.settings.get("zero", 0)) != "0" and each.settings["gpus"] != 1]
+    split = [each for each in planned if first(each.settings, "zero", 0) != "0"]
+    sharded = [each for each in split if first(each.settings, "gpus", 1) != "1"]
     counts = {kind: readings for kind, (readings, *_) in EVIDENCE.items()}
     assert sum(readings for kind, readings in counts.items() if "sharded" in kind) == len(sharded)
     unquantized = [each for each in planned if each.settings.get("lora") and "base" not in each.settings]
@@ -93,21 +103,37 @@ def test_the_command_says_it_below_the_verdict() -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_has_a_sentence_for_each_kind(language: str) -> None:
-    text, told = form("full", language), words(language)["evidence"]
+    told, said = words(language)["evidence"], dict(zip(KINDS, evidence_of_page(words(language)), strict=True))
     for kind, (readings, *ratios) in EVIDENCE.items():
         sentence = told["some"].format(readings, *ratios, kind=told["kinds"][kind])
-        assert f'"{kind}":["{sentence}","how-far-off/#room"]' in text
+        assert said[kind][:2] == (sentence, "how-far-off/#room")
         assert all(str(number) in sentence for number in (readings, *ratios))
-    assert f'"":["{told["none"]}","how-far-off/#room"]' in text
-    first = told["some"].format(*EVIDENCE["full-sharded"], kind=told["kinds"]["full-sharded"])
-    assert text.count(f'<a href="../how-far-off/#room">{first}</a>') == 1  # before the script has run
+    assert said[""][0] == told["none"] and [kind for kind in KINDS if said[kind][0] == told["none"]] == [""]
+    text = form("full", language)
+    assert text.count(f'<a href="../how-far-off/#room">{said["full-sharded"][0]}</a>') == 1  # before the script has run
 
 
-def test_the_answer_names_the_kind_of_its_question() -> None:
-    fields = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "1"}
-    assert answer(fields)["shown"]["kind"] == "full"
-    assert answer(fields | {"trained": "qlora-double", "gpus": "4", "zero": "3"})["shown"]["kind"] == "qlora-sharded"
-    assert answer(fields | {"task": "serve"})["shown"]["kind"] == ""
+def test_the_page_finds_the_kind_in_the_command() -> None:
+    draw, found = random.Random(20261123), Counter[str]()
+    choices = {
+        "task": ["train", "serve"],
+        "trained": ["lora", "all", "qlora", "qlora-double"],
+        "gpus": ["8", "1"],
+        "zero": ["3", "0", "1", "2", ""],
+        "attention": ["fused", "eager", ""],
+        "optimizer": list(words("en")["choices"]["optimizer"]),
+        "offload": ["no", "yes"],
+        "lora": ["", "64"],
+        "lora_on": ["all", "attention"],
+    }
+    for _ in range(2_000):
+        fields = {"model": "llama-3-8b", "gpu": "H100 SXM"}
+        fields |= {name: draw.choice([*[texts[0]] * 3, *texts]) for name, texts in choices.items()}
+        options = asked(fields)
+        kind = next(kind for kind, pattern in KINDS.items() if re.search(pattern, command(options)))
+        assert kind == kind_of(read_options(options)), fields
+        found[kind] += 1
+    assert set(found) == set(KINDS) and min(found.values()) > 20
 
 
 def test_it_is_written_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
