@@ -162,8 +162,8 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()
     put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
+    page.wait_for_function("location.search.includes('gpus=96')")  # once it is answered
     verdict = page.locator(".planner-verdict").inner_text()
-    page.wait_for_function("location.search.includes('gpus=96')")
 
     def same() -> None:
         expect(page.locator("#planner-gpus")).to_have_value("96")
