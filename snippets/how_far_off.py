@@ -24,6 +24,7 @@ from flops_bytes.plan.options import SPEEDS
 from flops_bytes.published import (
     A_GPU,
     NEAR,
+    WHY,
     Compared,
     Reading,
     at_first,
@@ -244,21 +245,18 @@ for reason in reasons[:12]:
 
 
 # --8<-- [start:far]
-far = []
-for source, why, found in far_groups(peaks, heads):
-    assert why  # the tests hold that each has its sentence
-    off = errors(found)
+far: list[dict[str, Any]] = []
+for origin, known, group in far_groups(peaks, heads):
+    assert known  # the tests hold that each has its sentence
+    off = errors(group)
     far.append(
-        {"source": next(each["name"] for each in sources if each["file"] == source)}
-        | {name: why[name] for name in ("why", "en", "zh")}
-        | {"readings": len(found), "low_ratio": off["low_ratio"], "high_ratio": off["high_ratio"]}
+        {"source": next(each["name"] for each in sources if each["file"] == origin)}
+        | {key: known[key] for key in ("why", "en", "zh")}
+        | {"readings": len(group), "low_ratio": off["low_ratio"], "high_ratio": off["high_ratio"]}
     )
-far.sort(key=lambda group: -group["readings"])
-far_readings = sum(group["readings"] for group in far)
-far_by_why = {
-    why: sum(group["readings"] for group in far if group["why"] == why)
-    for why in ("lacking", "meter", "source", "unexplained")
-}
+far.sort(key=lambda each: -each["readings"])
+far_readings = sum(each["readings"] for each in far)
+far_by_why = {why: sum(each["readings"] for each in far if each["why"] == why) for why in WHY}
 print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
 # --8<-- [end:far]
 
