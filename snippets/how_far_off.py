@@ -264,9 +264,8 @@ print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
 # --8<-- [start:time]
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
-_answer = plan(**QUESTION)
-assert _answer["assumed_mfu"] == ASSUMED_MFU
-days_at = {f"{100 * row['mfu']:.0f}": row["days"] for row in _answer["by_mfu"]}
+assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
+days_at = {str(percent): plan(**QUESTION, mfu=percent / 100)["days"] for percent in (30, 40, 50)}
 
 
 def share_of_peak(reading: Reading) -> float | None:
