@@ -1,6 +1,8 @@
 """The planner's scripts as they are sent: what of the runtime is reached, by short names, without comments and spaces.
 
 What an error says to whoever writes Python that is translated is left out as well; what the page says is not.
+It is our own because of the two minifiers with wheels for Python one (tdewolff-minify 2.24.12) changed what the planner
+answers, and the other (minify-html 0.18.1) keeps the long names.
 """
 
 from __future__ import annotations

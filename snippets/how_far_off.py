@@ -16,17 +16,31 @@ from flops_bytes.shapes import SHAPES, parameters
 # --8<-- [start:setup_published]
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from flops_bytes.plan.options import SPEEDS
-from flops_bytes.published import A_GPU, Compared, Reading, compare, read_all, read_head
+from flops_bytes.published import (
+    A_GPU,
+    NEAR,
+    WHY,
+    Compared,
+    Reading,
+    at_first,
+    by_source,
+    compare,
+    contained,
+    errors,
+    far_groups,
+    read_all,
+    read_head,
+    today,
+)
 from flops_bytes.published import asked as asked_of
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-NEAR_PERCENT = 15  # off by no more counts as near
-NEAR = NEAR_PERCENT / 100
+NEAR_PERCENT = round(100 * NEAR)  # off by no more counts as near
 COVERED = 0.9  # the share of readings that the room left free is to cover
 # --8<-- [end:setup_published]
 
@@ -148,57 +162,6 @@ assert composed_bytes - fused_bytes == softmax_bytes + norms_bytes
 # --8<-- [end:exercise_3]
 
 
-# --8<-- [start:ratio]
-def of_interval(said: tuple[float, float], value: float) -> float:
-    """Planned over published; where settings are not said, the nearest of what the planner says of all they can be."""
-    low, high = said
-    return low / value if low > value else min(high / value, 1)
-
-
-def today(each: Compared) -> float:
-    """The ratio with the planner as it is now."""
-    assert each.said
-    return of_interval(each.said, each.reading.value)
-
-
-def at_first(each: Compared) -> float:
-    """The ratio when the planner was asked for the first time."""
-    assert each.reading.first
-    return of_interval(each.reading.first, each.reading.value)
-
-
-# --8<-- [end:ratio]
-
-
-# --8<-- [start:summary]
-def by_source(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
-    found: dict[str, list[Compared]] = {}
-    for each in compared:
-        found.setdefault(each.reading.source, []).append(each)
-    return found
-
-
-def errors(compared: Iterable[Compared], ratio: Callable[[Compared], float]) -> dict[str, Any]:
-    """The median error over sources, since a source has one reading and another hundreds; and the share near."""
-    groups = by_source(compared)
-    ratios = {source: [ratio(each) for each in found] for source, found in groups.items()}
-    every = sorted(each for found in ratios.values() for each in found)
-    medians = [statistics.median(abs(each - 1) for each in found) for found in ratios.values()]
-    return {
-        "readings": len(every),
-        "sources": len(ratios),
-        "median_error_share": statistics.median(medians),
-        "within_share": sum(abs(each - 1) <= NEAR for each in every) / len(every),
-        "too_small": sum(each < 1 - NEAR for each in every),
-        "too_large": sum(each > 1 + NEAR for each in every),
-        "low_ratio": every[0],
-        "high_ratio": every[-1],
-    }
-
-
-# --8<-- [end:summary]
-
-
 # --8<-- [start:all]
 compared = list(compare(read_all(FOLDER)))
 heads = {path.stem: read_head(path) for path in FOLDER.glob("*.toml")}
@@ -208,7 +171,8 @@ seen_first = [each for each in asked if each.reading.first]
 memory_readings, memory_sources = len(peaks), len(by_source(peaks))
 asked_readings, asked_sources = len(asked), len(by_source(asked))
 not_asked_readings = memory_readings - asked_readings
-now, first = errors(asked, today), errors(seen_first, at_first)
+now, first = errors(asked), errors(seen_first, at_first)
+intervals = contained(asked)  # where a source leaves settings open
 print(f"{asked_readings} of {memory_readings} readings, {asked_sources} of {memory_sources} sources can be asked")
 for name, found in (("first", first), ("today", now)):
     print(f"{name}: median error over sources {found['median_error_share']:.1%}, near {found['within_share']:.0%}")
@@ -217,23 +181,27 @@ for name, found in (("first", first), ("today", now)):
 
 # --8<-- [start:kinds]
 def kind(settings: Mapping[str, Any]) -> str:
-    """What is trained; a setting that is not said may be either, and is then the last of what it can be."""
-    if str(settings.get("base", "as-recipe")) != "as-recipe":
-        return "qlora"
-    return "lora" if settings.get("lora") else "full"
+    """What is trained, and whether it is split over cards; of a setting that is not said, the first that it can be."""
+    told = next(asked_of(settings))
+    trained = "full" if not told.get("lora") else "qlora" if told.get("base", "as-recipe") != "as-recipe" else "lora"
+    is_sharded = int(told.get("gpus", 1)) > 1 and int(told.get("zero", 0)) > 0
+    return f"{trained}-sharded" if is_sharded else trained
 
 
-def room(compared: Iterable[Compared]) -> float:
-    """The share of the plan that has to be left free beside it, for so many of the readings to fit."""
-    over = sorted(1 / today(each) - 1 for each in compared)
-    return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
+def spread(compared: list[Compared]) -> dict[str, float]:
+    """Where the middle nine of ten ratios lie; the share of the plan to leave free, for nine of ten to fit."""
+    ratios = sorted(map(today, compared))
+    out = len(ratios) // 20  # on each side
+    over = sorted(1 / each - 1 for each in ratios)
+    room = over[min(int(COVERED * len(over)), len(over) - 1)]
+    return {"start_ratio": ratios[out], "end_ratio": ratios[-1 - out], "room_share": max(room, 0)}
 
 
 kinds = {}
-for name in ("full", "lora", "qlora"):
+for name in ("full", "full-sharded", "lora", "lora-sharded", "qlora", "qlora-sharded"):
     of_kind = [each for each in asked if kind(each.reading.settings) == name]
-    kinds[name] = errors(of_kind, today) | {"room_share": room(of_kind)}
-    print(f"{name:6} {kinds[name]}")
+    kinds[name] = errors(of_kind) | spread(of_kind)
+    print(f"{name:14} {kinds[name]}")
 # --8<-- [end:kinds]
 
 
@@ -249,11 +217,12 @@ def describe(source: str, found: list[Compared]) -> dict[str, Any]:
     else:
         name, link = head["repository"], f"https://github.com/{head['repository']}/tree/{head['commit']}"
     told = [each for each in found if each.said]
-    known = {"name": name, "link": link, "at": head.get("commit", "")[:7] or head["when"], "card": head["card"]}
+    known = {"file": source, "name": name, "link": link}
+    known |= {"at": head.get("commit", "")[:7] or head["when"], "card": head["card"]}
     known |= {"readings": len(found), "asked": len(told)}
     known |= {"meters": sorted({METERS[each.reading.what.split("_")[0]] for each in found})}
     if told:
-        error = errors(told, today)
+        error = errors(told)
         known |= {"error_share": error["median_error_share"], "within_share": error["within_share"]}
         known |= {"low_ratio": error["low_ratio"], "high_ratio": error["high_ratio"]}
         known |= {"today_ratios": [round(today(each), 4) for each in told]}
@@ -282,7 +251,21 @@ for reason in reasons[:12]:
 # --8<-- [end:missing]
 
 
-far_readings = sum(abs(today(each) - 1) > NEAR for each in asked)
+# --8<-- [start:far]
+far: list[dict[str, Any]] = []
+for origin, known, group in far_groups(peaks, heads):
+    assert known  # the tests hold that each has its sentence
+    off = errors(group)
+    far.append(
+        {"source": next(each["name"] for each in sources if each["file"] == origin)}
+        | {key: known[key] for key in ("why", "en", "zh")}
+        | {"readings": len(group), "low_ratio": off["low_ratio"], "high_ratio": off["high_ratio"]}
+    )
+far.sort(key=lambda each: -each["readings"])
+far_readings = sum(each["readings"] for each in far)
+far_by_why = {why: sum(each["readings"] for each in far if each["why"] == why) for why in WHY}
+print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
+# --8<-- [end:far]
 
 
 # --8<-- [start:time]
