@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from flops_bytes.adapters import CONSTANTS, adapter_parameters, frozen_weights_bytes, matrix_adapters
 from flops_bytes.memory import RECIPES, Recipe, layer_bytes, softmax_bytes, state_bytes
-from flops_bytes.shapes import Decoder, parameters, saves_last
+from flops_bytes.shapes import Decoder, matmuls, parameters, repeated, saves_last
 
 
 # --8<-- [start:step]
@@ -225,7 +225,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else scores_bytes(step, stream, more) + left,
         made_scores=made_scores + product,
-        remade=before + remade if step.again else 0,
+        remade=before + waits_in_cache(step) + remade if step.again else 0,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -426,25 +426,41 @@ def mask_bytes(step: Step) -> int:
 def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     """The same on the way forward. This book's code has names for its mask, and for queries, keys and values as they
     came; its Llama for what these are made of, and for queries and keys before autocast casts them, its GPT-2 not."""
-    shape, names, tokens = step.shape, 0, step.batch * step.seq_len
-    gpt2 = shape.positions > 0
+    shape, names, llama = step.shape, 0, step.shape.positions == 0
+    normed = step.row * shape.d_model
     if not step.composed:
-        names = mask_bytes(step) + step.row * projected(shape)
-        names -= step.row * shape.d_model if gpt2 and not kept else 0
-        names += turned_copies(step)
-        names += step.recipe.weights * tokens * shape.d_model if step.cast and not gpt2 else 0
+        names = mask_bytes(step) + step.row * projected(shape) + turned_copies(step)
+        names -= 0 if kept or llama else normed
+    if step.cast and llama:
+        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model
+        names -= 0 if kept else 3 * normed + (0 if step.composed else 2 * step.row * shape.heads * shape.head_dim)
     adapters = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if kept else 0
     return before_scores(step, more) + adapters + made_at_scores(step, kept) + names
 
 
 def named_bytes(step: Step, whole: int) -> int:
     """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
-    keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and a product of adapters."""
-    left = dropped_width(step)
-    if step.fused or not (step.composed and step.dropout and left != step.width):
+    keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
+    adapter make, or the last but one."""
+    left, shape = dropped_width(step), step.shape
+    if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
         return 0
-    added = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
-    return whole + left * scores_of(step) + step.recipe.weights * step.batch * step.seq_len * step.shape.d_model + added
+    products = 0 if step.again else shape.d_model
+    if step.rank:
+        products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
+    tokens = step.batch * step.seq_len
+    return whole + left * scores_of(step) + step.recipe.weights * tokens * shape.d_model + step.row * products
+
+
+def waits_in_cache(step: Step) -> int:
+    """What checkpointing per operation has kept of a layer's matmuls behind its scores, but for left_of_layer()."""
+    if step.checkpointing != "per-op":
+        return 0
+    behind = [each for each in matmuls(step.shape) if each.part != "qkv"]
+    again = [each for each in repeated(step.shape) if each.part != "qkv"]
+    features = sum(each.outputs for each in behind) - sum(each.outputs for each in again)
+    last = saves_last(step.shape) and not (step.dropout and step.shape.norm_shift)
+    return step.row * (features - step.shape.d_model * last)
 
 
 def before_remade(step: Step, stream: int) -> int:
@@ -602,7 +618,7 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
     mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
-    in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down)
+    in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
     return most([end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp])
 
 
@@ -610,10 +626,11 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: 
     """The last layer goes forward; some of its copies are made later."""
     before = step.shape.layers - 1
     own = 0 if step.again else kept.copies.layer - later  # a frozen weight is cast each time
+    named_input = kept.stream if step.composed and kept.first and not step.again else 0  # the first layer's
     return held(
         gradients=earlier(step, weights),
         copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask,
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + named_input,
         layer=layer,
     )
 
