@@ -710,7 +710,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
 
 
 def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
-    """The last layer goes backward and all others wait; or, if that holds more, the norm above it."""
+    """The last layer goes backward and all others wait; or, if that holds more, the one below it does, or the norm
+    above it."""
     layers = step.shape.layers
     # of the layer below the last the input alone may have been kept, and the gradients of the last be larger
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
