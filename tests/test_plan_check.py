@@ -60,6 +60,24 @@ INSIDE: dict[str, dict[str, Any]] = {  # which PyTorch's tracker is not asked
     | {"checkpointing": "full", "attention": "eager", "dropout": 0.1},
 }
 
+NO_MLP = "layers=2 d_model=256 heads=8 kv_heads=4 head_dim=32 d_ff=512 vocab=1000"
+GPT = "layers=2 d_model=256 heads=8 kv_heads=8 head_dim=32 d_ff=512 vocab=1000 positions=512"
+GPT = f"{GPT} tied=1 gated=0 biases=1 norm_shift=1"
+SCORES: dict[str, Any] = {"attention": "eager", "context": 512, "micro_batch": 2, "dropout": 0.1, "shape": NO_MLP}
+INSIDE |= {
+    "dropout's gradient in float32": SCORES
+    | {"recipe": "autocast", "layers": "composed", "lora": 8, "lora_on": "attention"},
+    "a name for probabilities": SCORES | {"recipe": "autocast", "layers": "composed", "lora": 8},
+    "scores on their way forward": SCORES | {"recipe": "autocast"},
+    "queries that are turned in float32": SCORES
+    | {"recipe": "autocast", "layers": "composed", "checkpointing": "selective", "dropout": 0},
+    "a packed matrix that keeps nothing": SCORES
+    | {"recipe": "bf16", "checkpointing": "full", "lora": 8, "lora_on": "attention", "base": "4bit"},
+    "what an operation's checkpoint has kept": SCORES
+    | {"shape": GPT, "recipe": "autocast", "checkpointing": "per-op"},
+    "a layer that is made again has no gradients yet": SCORES | {"recipe": "bf16", "checkpointing": "full"},
+}
+
 
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
