@@ -760,7 +760,9 @@ def at_update(step: Step, weights: Weights) -> dict[str, int]:
     """
     shape, recipe = step.shape, step.trained
     behind = 0 if shape.tied else weights.head
-    last = max(behind, weights.down - behind, 2 * weights.head - weights.total)  # the head, an MLP, or the embedding
+    table = 2 * shape.positions * shape.d_model  # of positions, behind the embedding
+    # the head, an MLP, the embedding, or that table
+    last = max(behind, weights.down - behind, weights.head + max(weights.head, table) - weights.total)
     waits = 0 if step.foreach or not recipe.master else last
     return held(
         gradients=(recipe.master or recipe.gradients) * weights.total + recipe.gradients * waits,

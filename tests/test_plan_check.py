@@ -56,6 +56,7 @@ INSIDE: dict[str, dict[str, Any]] = {  # which PyTorch's tracker is not asked
         **{"shape": ONE_HEAD, "recipe": "bf16", "layers": "composed", "loss": "fused", "context": 186},
         **{"accumulation": 3},
     },
+    "a table of positions with master weights": {"shape": ONE_HEAD, "recipe": "bf16-master", "context": 64},
     "the logits' name": {"shape": NARROW, "recipe": "autocast", "layers": "composed", "context": 64}
     | {"checkpointing": "full", "attention": "eager", "dropout": 0.1},
 }
@@ -70,7 +71,8 @@ INSIDE |= {
     "a name for probabilities": SCORES | {"recipe": "autocast", "layers": "composed", "lora": 8},
     "scores on their way forward": SCORES | {"recipe": "autocast"},
     "queries that are turned in float32": SCORES
-    | {"recipe": "autocast", "layers": "composed", "checkpointing": "selective", "dropout": 0},
+    | {"recipe": "autocast", "layers": "composed", "checkpointing": "selective", "dropout": 0}
+    | {"lora": 8, "lora_on": "query-value", "base": "4bit"},
     "a packed matrix that keeps nothing": SCORES
     | {"recipe": "bf16", "checkpointing": "full", "lora": 8, "lora_on": "attention", "base": "4bit"},
     "what an operation's checkpoint has kept": SCORES
