@@ -529,9 +529,11 @@ def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
     "float32-held" and "shifted" have copied all but each sequence's last before, and of the latter's a name still holds
-    the model's own. "as-logits" has three of these, in their own width.
+    the model's own. "as-logits" has three of these, in their own width. Of one sequence alone these need no copy.
     """
     wide = {"compiled": step.width, "fused": step.width, "as-logits": 3 * step.width, "shifted": 12 + step.width % 4}
+    if step.batch == 1:
+        wide |= {"as-logits": 2 * step.width, "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
     return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)

@@ -56,6 +56,8 @@ INSIDE: dict[str, dict[str, Any]] = {  # which PyTorch's tracker is not asked
         **{"shape": ONE_HEAD, "recipe": "bf16", "layers": "composed", "loss": "fused", "context": 186},
         **{"accumulation": 3},
     },
+    "one sequence, of which no copy is made": {"shape": ONE_HEAD, "recipe": "bf16", "loss": "shifted", "context": 512}
+    | {"checkpointing": "per-op", "layers": "composed"},
     "a table of positions with master weights": {"shape": ONE_HEAD, "recipe": "bf16-master", "context": 64},
     "the logits' name": {"shape": NARROW, "recipe": "autocast", "layers": "composed", "context": 64}
     | {"checkpointing": "full", "attention": "eager", "dropout": 0.1},
