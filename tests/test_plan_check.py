@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+import torch
+from torch.profiler import ProfilerActivity, profile
+
 from flops_bytes import peak
 from flops_bytes.check import __main__ as command
 from flops_bytes.check import draw as drawing
 from flops_bytes.check.__main__ import Checked, check, main
+from flops_bytes.check.count import Counter, Tracker
+from flops_bytes.models import build, chunked_backward
 from flops_bytes.plan.options import OPTIONS
+from flops_bytes.shapes import Decoder
 from tests.conftest import ROOT
 
 SMALL = "layers=2 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=4000"
@@ -87,6 +93,28 @@ INSIDE |= {
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
     found = check(asked)
     assert found.is_right, command.line(found)
+
+
+def test_with_chunks_the_counter_and_not_the_tracker_is_as_the_allocator() -> None:
+    model = build(Decoder(2, 64, 2, 2, 32, 128, 300), dtype=torch.float32, device="cpu")
+    tokens = torch.zeros(2, 100, dtype=torch.int64)
+    counter, tracker, live, most = Counter(), Tracker(), 0, 0
+    for trace in (counter, tracker):
+        model.zero_grad()
+        for tensor in (*model.parameters(), tokens):
+            counter.hold(tensor.untyped_storage()) if trace is counter else tracker.track_external(tensor)
+        with trace:
+            chunked_backward(model, tokens, tokens, 5)
+    model.zero_grad()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        chunked_backward(model, tokens, tokens, 5)
+    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        live += event.nbytes()
+        most = max(most, live)
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), tokens))
+    assert counter.peak_bytes - held == most
+    assert tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"] - held > most
 
 
 def test_a_wrong_formula_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
