@@ -65,7 +65,8 @@ class Kept(NamedTuple):
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
-    mask: int  # of dropout behind the embedding
+    mask: int  # of dropout behind the embedding, and of eager attention, where something is made again with it
+    causal: int  # of eager attention as transformers makes it for all layers, until the last has gone forward
     first: int  # what the first layer keeps less, since nothing below it is trained
     copies: Weights  # that are made of weights, in bytes
     cast: int  # that autocast makes of a chunk
@@ -202,6 +203,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
     copied = 4 * tokens * shape.d_model if step.composed and not shape.norm_shift else 0
     mask = tokens * shape.d_model if step.dropout and shape.norm_shift else 0
+    causal = step.recipe.weights * tokens * step.seq_len if step.composed and not step.fused else 0
+    mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
     # the last norm's input and what it makes of it, the head's input
     both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * tokens * (1 + shape.norm_shift)
@@ -231,6 +234,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         stream=stream,
         hidden=hidden,
         mask=mask,
+        causal=causal if step.checkpointing == "none" else 0,
         first=first,
         copies=copies,
         cast=step.row * shape.d_model // step.chunks if step.cast and hidden else 0,
@@ -632,7 +636,7 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: 
     return held(
         gradients=earlier(step, weights),
         copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + named_input,
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + named_input,
         layer=layer,
     )
 

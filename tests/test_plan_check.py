@@ -11,6 +11,8 @@ import pytest
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+from transformers import MistralConfig
+from transformers.masking_utils import create_causal_mask
 
 from flops_bytes import peak
 from flops_bytes.check import __main__ as command
@@ -69,6 +71,13 @@ INSIDE: dict[str, dict[str, Any]] = {  # which PyTorch's tracker is not asked
     | {"checkpointing": "full", "attention": "eager", "dropout": 0.1},
 }
 
+TWO_HEADS: dict[str, Any] = {"attention": "eager", "layers": "composed", "recipe": "bf16", "context": 700}
+TWO_HEADS |= {"shape": "layers=2 d_model=64 heads=2 kv_heads=2 head_dim=32 d_ff=128 vocab=300", "micro_batch": 2}
+INSIDE |= {
+    "transformers' mask, kept to make layers again": TWO_HEADS | {"checkpointing": "full"},
+    "transformers' mask, until the last layer ends": TWO_HEADS
+    | {"recipe": "autocast", "dropout": 0.1, "lora": 4, "loss": "fused"},
+}
 NO_MLP = "layers=2 d_model=256 heads=8 kv_heads=4 head_dim=32 d_ff=512 vocab=1000"
 GPT = "layers=2 d_model=256 heads=8 kv_heads=8 head_dim=32 d_ff=512 vocab=1000 positions=512"
 GPT = f"{GPT} tied=1 gated=0 biases=1 norm_shift=1"
@@ -93,6 +102,15 @@ INSIDE |= {
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
     found = check(asked)
     assert found.is_right, command.line(found)
+
+
+def test_transformers_makes_one_mask_of_its_weights_width_for_all_layers() -> None:
+    told = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    config = MistralConfig(**told, attn_implementation="eager", sliding_window=None)
+    for dtype in (torch.float32, torch.bfloat16):
+        embedded = torch.zeros(3, 50, 64, dtype=dtype)
+        mask = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
+        assert mask.dtype == dtype and mask.untyped_storage().nbytes() == dtype.itemsize * 3 * 50 * 50
 
 
 def test_with_chunks_the_counter_and_not_the_tracker_is_as_the_allocator() -> None:
