@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-
 import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import MistralConfig
@@ -92,8 +91,7 @@ INSIDE |= {
     | {"lora": 8, "lora_on": "query-value", "base": "4bit"},
     "a packed matrix that keeps nothing": SCORES
     | {"recipe": "bf16", "checkpointing": "full", "lora": 8, "lora_on": "attention", "base": "4bit"},
-    "what an operation's checkpoint has kept": SCORES
-    | {"shape": GPT, "recipe": "autocast", "checkpointing": "per-op"},
+    "what an operation's checkpoint has kept": SCORES | {"shape": GPT, "recipe": "autocast", "checkpointing": "per-op"},
     "a layer that is made again has no gradients yet": SCORES | {"recipe": "bf16", "checkpointing": "full"},
 }
 
