@@ -104,10 +104,10 @@ def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
 
 def test_transformers_makes_one_mask_of_its_weights_width_for_all_layers() -> None:
     told = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
-    config = MistralConfig(**told, attn_implementation="eager", sliding_window=None)
+    config: Any = MistralConfig.from_dict({**told, "attn_implementation": "eager", "sliding_window": None})
     for dtype in (torch.float32, torch.bfloat16):
         embedded = torch.zeros(3, 50, 64, dtype=dtype)
-        mask = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
+        mask: Any = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
         assert mask.dtype == dtype and mask.untyped_storage().nbytes() == dtype.itemsize * 3 * 50 * 50
 
 
