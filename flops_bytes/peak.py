@@ -209,7 +209,9 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     # the last norm's input and what it makes of it, the head's input
     both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * tokens * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
-    made_scores, remade = (0 if step.fused else made_scores_bytes(step, more, kept) for kept in (not step.again, True))
+    spelled_out = not (step.fused or step.composed)
+    made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
     named = named_bytes(step, whole)
     # "per-op" keeps the product of which scores are made
@@ -226,7 +228,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         whole=whole,
         ends=ends,
         in_mlp=mlp_bytes(step, stream, more) + left,
-        in_scores=0 if step.fused else scores_bytes(step, stream, more) + left,
+        in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         made_scores=made_scores + product,
         remade=before + waits_in_cache(step) + remade if step.again else 0,
         named=before + named if named else 0,
@@ -358,7 +360,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     """The same at its scores, where attention is eager: these, their softmax and their gradients.
 
     Dropout's mask has another two moments: its own product goes backward, with the gradients of its result and of the
-    values beside it, and it goes backward itself. Attention that is made again has first to be there as a whole.
+    values beside it, and it goes backward itself.
     """
     shape, made, numbers = step.shape, softmax_width(step), scores_of(step)
     wide, scores = shape.heads * shape.head_dim, 3 * made * numbers
@@ -366,8 +368,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     if step.inside == "selective":  # queries, keys and values once kept, once made
-        again = made_at_scores(step, kept=True) + mask_bytes(step)  # as large as its result is that one's gradient
-        scores = max(scores, again + turned_copies(step)) + one_layer(step, step.inside)["qkv"] + turned_bytes(step)
+        scores += one_layer(step, step.inside)["qkv"] + turned_bytes(step)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
@@ -399,47 +400,31 @@ def dropped_width(step: Step) -> int:
     return step.width if step.shape.norm_shift else step.recipe.weights
 
 
-def masked_width(step: Step) -> int:
-    """Of a score beside its mask, which transformers has in its weights' type, this book's code in its queries'."""
-    return step.width if step.shape.positions and not step.composed else step.recipe.weights
-
-
-def made_at_scores(step: Step, kept: bool) -> int:
-    """The same on the way forward, where that holds most: at softmax, at dropout, or at the product behind, with its
-    result. What is not `kept` goes on the way, but for what has a name: the scores in this book's code."""
-    made, left, masked = softmax_width(step), dropped_width(step), masked_width(step)
-    named = 0 if step.composed else masked
-    probabilities = left if step.dropout else made
-    cast = step.width if step.width != probabilities else 0
-    behind = made + (1 + left if step.dropout else 0) if kept else probabilities
-    other = left if step.composed and left != made else 0
-    before = 0 if other and not kept else made
-    numbers, result = scores_of(step), step.row * step.shape.heads * step.shape.head_dim
-    return max(
-        numbers * (masked + made * (1 if made == masked else 2)),
-        numbers * (named + before + other + (left + 1 if step.dropout else 0)),
-        numbers * (named + behind + cast) + result,
-    )
-
-
-def mask_bytes(step: Step) -> int:
-    """Of this book's own, which has a name until attention has ended."""
-    return 0 if step.composed else masked_width(step) * step.seq_len**2
-
-
 def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
-    """The same on the way forward. This book's code has names for its mask, and for queries, keys and values as they
-    came; its Llama for what these are made of, and for queries and keys before autocast casts them, its GPT-2 not."""
-    shape, names, llama = step.shape, 0, step.shape.positions == 0
-    normed = step.row * shape.d_model
-    if not step.composed:
-        names = mask_bytes(step) + step.row * projected(shape) + turned_copies(step)
-        names -= 0 if kept or llama else normed
-    if step.cast and llama:
-        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model
-        names -= 0 if kept else 3 * normed + (0 if step.composed else 2 * step.row * shape.heads * shape.head_dim)
-    adapters = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if kept else 0
-    return before_scores(step, more) + adapters + made_at_scores(step, kept) + names
+    """The same on the way forward, in this book's code: transformers' holds less there than on the way back.
+
+    Most is held at softmax, at dropout, or at the product behind, with its result; what is not `kept` goes on the way,
+    but for what has a name: scores, mask, queries, keys and values as they came; in Llama what these are made of, and
+    queries and keys before autocast casts them.
+    """
+    shape, made, gpt2 = step.shape, softmax_width(step), step.shape.positions > 0
+    masked = step.width if gpt2 else step.recipe.weights  # as its queries are
+    normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
+    dropout = 1 + made if step.dropout else 0
+    cast = step.width if step.width != made else 0
+    numbers = max(made if made != masked else 0, dropout)
+    names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
+    if kept:
+        numbers = max(numbers, dropout + cast)
+        names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
+    elif gpt2:
+        names -= normed
+    if step.cast and not gpt2 and step.inside == "none":
+        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model - (
+            0 if kept else 3 * normed + 2 * result
+        )
+    names += result if kept or not dropout else 0
+    return before_scores(step, more) + (masked + made + numbers) * scores_of(step) + names
 
 
 def named_bytes(step: Step, whole: int) -> int:
