@@ -145,11 +145,12 @@ class Allocator:
         self._blocks: dict[int, Block] = {}  # by address: taken, free, or without memory
         self._free: dict[Pool, list[tuple[int, int]]] = {}  # (size, address): the best fit comes first
         self._unmapped: dict[Pool, list[int]] = {}  # addresses
-        self._place = place or self._above
+        self._growing: set[int] = set()  # segments
+        self.place = place or self._above
         self._next = SEGMENT_STEP_BYTES
 
     def allocate(self, size: int, stream: int = 0) -> int:
-        """The address of a block for `size` bytes, more than 0. Raises ValueError; OutOfMemory, if there is a capacity."""
+        """The address of a block for `size` bytes, above 0. Raises ValueError; OutOfMemory with a capacity."""
         if size <= 0:
             raise ValueError(f"{size} bytes: an empty tensor asks for nothing")
         wanted = self.settings.block_bytes(size)
@@ -165,11 +166,20 @@ class Allocator:
         self._take(self._drop(block), size)
         return True
 
-    def foresee(self, size: int, stream: int = 0) -> int | None:
-        """The address that a request would get now; None if it would need memory from CUDA."""
+    def foresee(self, size: int, stream: int = 0) -> tuple[int, int] | None:
+        """The address that a request would get now, and the bytes that are free there; None: CUDA would be asked."""
         wanted = self.settings.block_bytes(size)
         block = self._best(Pool(wanted <= SMALL_BYTES, stream), wanted)
-        return block.address if block else None
+        return (block.address, block.size) if block else None
+
+    def free_at(self, address: int) -> int:
+        """The bytes of the free block that begins there; 0 if none does."""
+        block = self._blocks.get(address)
+        return block.size if block and block.mapped and not block.taken else 0
+
+    def empty_segments(self) -> set[int]:
+        """The segments that hold nothing, but for those that grow."""
+        return {at for at, size in self.segments.items() if self.free_at(at) == size} - self._growing
 
     def free(self, address: int) -> None:
         """Gives back the block that lies there. Raises KeyError if none is taken there."""
@@ -183,14 +193,11 @@ class Allocator:
 
     def empty_cache(self) -> list[int]:
         """Gives back to CUDA all segments that hold nothing: their addresses. Those that can grow give back pages."""
-        free = [block for block in self._blocks.values() if not block.taken and block.mapped]
-        if self.settings.expandable_segments:
-            for block in free:
-                self._unmap(block)
-            return []
-        whole = [block.segment for block in free if block.size == self.segments[block.segment]]
+        whole = sorted(self.empty_segments())
         for segment in whole:
             self.release(segment)
+        for block in [x for x in self._blocks.values() if x.segment in self._growing and x.mapped and not x.taken]:
+            self._unmap(block)
         return whole
 
     def add_segment(self, address: int, size: int, pool: Pool, taken: Mapping[int, tuple[int, int]]) -> None:
@@ -309,7 +316,7 @@ class Allocator:
                 raise OutOfMemory(f"{size} bytes beside {self.reserved_bytes} reserved, of {self.capacity_bytes}")
         if self.settings.expandable_segments:
             return self._grow(pool, wanted)
-        return self._segment(self._place(size), size, pool)
+        return self._segment(self.place(size), size, pool)
 
     def _has_room(self, size: int) -> bool:
         return self.capacity_bytes is None or self.reserved_bytes + size <= self.capacity_bytes
@@ -352,8 +359,9 @@ class Allocator:
         """A block at the lowest addresses that have room, to which pages are added as needed, in no list."""
         first = next(filter(None, (self._room(at, wanted) for at in self._unmapped.get(pool, []))), None)
         if first is None:
-            address = self._place(ADDRESS_BYTES)
+            address = self.place(ADDRESS_BYTES)
             self.segments[address] = 0
+            self._growing.add(address)
             self._keep(first := Block(pool, address, address, ADDRESS_BYTES, mapped=False))
         block = first if first.mapped else self._map(first, wanted)
         while block.size < wanted:
@@ -404,6 +412,7 @@ class Allocator:
         self._keep(block)
         if block.size == ADDRESS_BYTES:
             self._drop(block)
+            self._growing.remove(block.segment)
             del self.segments[block.segment]
 
     # --8<-- [end:expandable]
@@ -421,8 +430,8 @@ def reserved(
 ) -> Allocator:
     """An allocator through which a step's storages went: peak_reserved_bytes and peak_allocated_bytes are its peaks.
 
-    changes: in order, a storage and the bytes that it took or, negative, gave back, as `flops_bytes.trace.Trace.changes`
-    has them. A storage that is resized gets a new block before its old one is freed, as on CUDA.
+    changes: in order, a storage and the bytes that it took or, negative, gave back: flops_bytes.trace.Trace.changes.
+    A storage that is resized gets a new block before its old one is freed, as on CUDA.
     Raises OutOfMemory with a capacity; ValueError for a storage that gives back more than it has.
     """
     allocator = Allocator(settings, capacity_bytes=capacity_bytes)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.allocator import LARGE_SEGMENT_BYTES, MIB, SMALL_SEGMENT_BYTES, Settings
 
-LARGEST_FILE_BYTES = 256 * MIB  # which take a minute or two to read
+LARGEST_FILE_BYTES = 256 * MIB  # which take minutes to read
 MOST_BYTES = 2**63  # addresses and sizes are below
 INFINITE = float("inf")
 BEFORE, NO_LINE = "before the first event", "no line of Python, as in the backward pass"
@@ -143,7 +143,7 @@ class Frame(NamedTuple):
     function: str
 
 
-Frames = tuple[Frame, ...]  # the innermost first
+Frames = tuple[Frame, ...]  # of Python, the innermost first
 
 
 class Event(NamedTuple):
@@ -210,7 +210,7 @@ def read(path: Path) -> Snapshot:
 
 
 def as_snapshot(found: object, most: int) -> Snapshot:
-    """Checks a snapshot's form. `most`: events, blocks and frames that it can have. Raises NotPlain where it has not."""
+    """Checks a snapshot's form; it has at most so many events, blocks and frames together. Raises NotPlain."""
     if isinstance(found, list):  # of torch.cuda.memory_snapshot()
         found = {"segments": found}
     if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
@@ -245,7 +245,8 @@ class _Reader:
 
     def __init__(self, most: int) -> None:
         self.left = most
-        self.known: dict[int, tuple[object, Frames]] = {}  # a list of frames that many events share is read once
+        self.known: dict[int, tuple[object, Frames]] = {}  # a list of frames that many events share is read once,
+        self.lines: dict[int, tuple[object, Frame]] = {}  # and so is a frame
 
     def items(self, found: object, what: str) -> Sequence[Any]:
         if not isinstance(found, (list, tuple)):
@@ -264,18 +265,27 @@ class _Reader:
     def frames(self, found: dict[str, Any]) -> Frames:
         told = found.get("frames") or ()
         if id(told) not in self.known:
-            lines = [each for each in self.items(told, "frames") if isinstance(each, dict)]
-            read = tuple(Frame(str(x.get("filename")), _line(x.get("line")), str(x.get("name"))) for x in lines)
+            lines = (self.frame(each) for each in self.items(told, "frames"))
+            read = tuple(line for line in lines if line.file.endswith(".py"))
             self.known[id(told)] = told, read  # `told` stays, so its id is its own
         return self.known[id(told)][1]
+
+    def frame(self, found: object) -> Frame:
+        if id(found) not in self.lines:
+            told = found if isinstance(found, dict) else {}
+            line = told.get("line")
+            name, number = str(told.get("filename")), line if type(line) is int else 0
+            self.lines[id(found)] = found, Frame(name, number, str(told.get("name")))
+        return self.lines[id(found)][1]
 
     def event(self, found: object) -> Event:
         if not isinstance(found, dict) or not isinstance(found.get("action"), str):
             raise NotPlain("an event without an action")
         action = found["action"]
         where = "addr" if "addr" in found else "device_free"
-        sizes = [self.number(found, name, 0 if action in ACTIONS else None) for name in (where, "size")]
-        return Event(action, *sizes, self.number(found, "stream", 0), self.frames(found))
+        missing = 0 if action in ACTIONS else None
+        address, size = self.number(found, where, missing), self.number(found, "size", missing)
+        return Event(action, address, size, self.number(found, "stream", 0), self.frames(found))
 
     def segment(self, found: object) -> Segment:
         if not isinstance(found, dict):
@@ -310,10 +320,6 @@ class _Reader:
 ACTIONS = {"snapshot", "user_defined", "oom"}  # need no address, or no size
 
 
-def _line(found: object) -> int:
-    return found if type(found) is int else 0
-
-
 # --8<-- [end:read]
 
 
@@ -341,6 +347,9 @@ class Peak(NamedTuple):
 
     size: int
     event: int
+
+
+NO_PEAK = Peak(0, 0)
 
 
 class Gap(NamedTuple):
@@ -372,8 +381,8 @@ class Device:
     segments: list[Life] = field(default_factory=list)  # those that do not grow
     pages: list[tuple[int, bool, int]] = field(default_factory=list)  # of those that do: event, small, bytes more
     errors: list[tuple[int, int]] = field(default_factory=list)  # out of memory: event, bytes wanted
-    peak_allocated: Peak = Peak(0, 0)
-    peak_reserved: Peak = Peak(0, 0)
+    peak_allocated: Peak = NO_PEAK
+    peak_reserved: Peak = NO_PEAK
     misfits: int = 0  # events that contradict those before: recording was interrupted
 
     def live(self, event: int) -> list[Life]:
@@ -567,7 +576,7 @@ def line_of(frames: Frames | None, skip: Iterable[str] = ("torch",)) -> str:
         return BEFORE
     for frame in frames:
         folders = frame.file.replace("\\", "/").split("/")
-        if frame.file.endswith(".py") and not any(name in folders[:-1] for name in skip):
+        if not any(name in folders[:-1] for name in skip):
             return f"{'/'.join(folders[-2:])}:{frame.line} {frame.function}"
     return NO_LINE
 
