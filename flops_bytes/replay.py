@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class History(NamedTuple):
-    """What a device's allocator held before the first step, and the steps: of one stream, without segments that grow."""
+    """What a device's allocator held before the first step, and the steps; of one stream, no segment grows."""
 
     segments: dict[int, tuple[int, bool]]  # by address: bytes, of the small pool
     blocks: dict[int, tuple[int, int]]  # by address: bytes requested; bytes had, 0 where nothing says it
@@ -40,7 +40,7 @@ class History(NamedTuple):
 
 
 def history(snapshot: Snapshot, number: int = 0) -> History:
-    """A device's history. Raises ValueError if it has several streams, segments that grow, or events that do not fit."""
+    """A device's history. Raises ValueError if it has several streams, or segments that grow."""
     blocks, segments, pages = before(snapshot, number)
     events = snapshot.traces[number] if number < len(snapshot.traces) else ()
     steps = tuple(Step(each.action, each.address, each.size) for each in events if each.action in CODES)
@@ -64,7 +64,9 @@ class Replayed(NamedTuple):
 
     addresses: int
     right: int
-    ties: int  # of the wrong ones: the right block was as large as the one that the rules chose
+    first_wrong: (
+        str  # "tie": the right block was as large as the one that the rules chose; "other"; "" if all are right
+    )
     new_segments: int  # that PyTorch asked of CUDA
     new_right: int  # that the rules ask for at the same request, as large
     given_back: int  # times that segments went back to CUDA
@@ -86,14 +88,14 @@ def begun(found: History) -> Allocator:
 def one_ahead(found: History) -> Replayed:
     """Each step foreseen from the true steps before it. Raises ValueError where PyTorch took what was not free."""
     truth = _Truth(found)
-    wrong = ties = 0
+    wrong, first = 0, ""
     for step in found.steps:
         if step.action == "alloc":
             said, is_free = truth.allocator.foresee(step.size), truth.allocator.free_at(step.address)
-            wrong += not said or said[0] != step.address
-            ties += bool(said) and said[0] != step.address and said[1] == is_free
+            if not said or said[0] != step.address:
+                wrong, first = wrong + 1, first or ("tie" if said and said[1] == is_free else "other")
         truth.follow(step)
-    return truth.counted(wrong, ties, truth.allocator)
+    return truth.counted(wrong, first, truth.allocator)
 
 
 def closed_loop(found: History, addresses: bool) -> Replayed:
@@ -115,7 +117,7 @@ def closed_loop(found: History, addresses: bool) -> Replayed:
     ours.place = place
     here = {at: at for at in found.blocks}  # ours by PyTorch's
     where = {at: at for at in found.segments}
-    wrong = ties = news = 0
+    wrong, first, news = 0, "", 0
     for step in found.steps:
         match step.action:
             case "segment_alloc":
@@ -126,13 +128,13 @@ def closed_loop(found: History, addresses: bool) -> Replayed:
                 said, is_free = ours.foresee(step.size), truth.allocator.free_at(step.address)
                 here[step.address] = at = ours.allocate(step.size)
                 if at != where[start] + step.address - start:
-                    wrong, ties = wrong + 1, ties + (bool(said) and said[1] == is_free)
+                    wrong, first = wrong + 1, first or ("tie" if said and said[1] == is_free else "other")
             case "free_completed":
                 ours.free(here.pop(step.address))
             case "segment_free":
                 ours.release(where.pop(step.address))
         truth.follow(step)
-    return truth.counted(wrong, ties, ours)
+    return truth.counted(wrong, first, ours)
 
 
 class _Truth:
@@ -170,13 +172,16 @@ class _Truth:
 
     def gone(self) -> None:
         if self.going is not None:
-            self.given_back, self.given_back_right = self.given_back + 1, self.given_back_right + (self.going == self.empty)
+            self.given_back, self.given_back_right = (
+                self.given_back + 1,
+                self.given_back_right + (self.going == self.empty),
+            )
             self.going = None
 
     def segment_of(self, address: int) -> int:
         return self.starts[bisect_right(self.starts, address) - 1]
 
-    def counted(self, wrong: int, ties: int, allocator: Allocator) -> Replayed:
+    def counted(self, wrong: int, first: str, allocator: Allocator) -> Replayed:
         self.gone()
         requests, new = (
             sum(step.action == action for step in self.found.steps) for action in ("alloc", "segment_alloc")
@@ -184,7 +189,7 @@ class _Truth:
         return Replayed(
             requests,
             requests - wrong,
-            ties,
+            first,
             new,
             self.new_right,
             self.given_back,
@@ -206,7 +211,7 @@ def packed(found: History) -> dict[str, Any]:
     """
     sizes = sorted({step.size for step in found.steps if step.action == "alloc"})
     live, starts = sorted(found.blocks), sorted(found.segments)
-    number = {at: index for index, at in enumerate(starts)}
+    number, segments = {at: index for index, at in enumerate(starts)}, len(starts) - 1
     numbers, of_segment, distance = [], [], []
     for action, address, size in found.steps:
         match action:
@@ -221,7 +226,7 @@ def packed(found: History) -> dict[str, Any]:
                 numbers.append(behind)
                 live.pop(len(live) - 1 - behind)
             case "segment_alloc":
-                number[address] = len(number)
+                number[address] = segments = segments + 1
                 numbers.append(address // MIN_BLOCK_BYTES)
                 numbers.append(size)
                 insort(starts, address)
@@ -266,7 +271,7 @@ def unpacked(told: dict[str, Any]) -> History:
 
 
 def read_histories(path: Path) -> dict[str, History]:
-    """The histories of a file, by the path of the snapshot in its repository. Raises ValueError with the file's name."""
+    """The histories of a file, by the snapshot's path in its repository. Raises ValueError with the file's name."""
     return {name: unpacked(told) for name, told in read_file(path)["histories"].items()}
 
 
