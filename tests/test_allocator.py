@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_with_four_divisions_it_is_rounded_up_between_powers_of_two(size: int, b
         ({"max_split_size_bytes": 64 * MIB, "expandable_segments": True}, "not stated"),
     ],
 )
-def test_what_pytorch_refuses_is_refused(settings: dict[str, int], why: str) -> None:
+def test_what_pytorch_refuses_is_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Settings(**settings)
 
