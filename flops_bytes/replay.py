@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.allocator import MIN_BLOCK_BYTES, Allocator, Pool, segment_bytes
-from flops_bytes.snapshot import Snapshot, as_snapshot, before, is_small, plain
+from flops_bytes.snapshot import NotPlain, Snapshot, as_snapshot, before, is_small, plain
 
 NEEDED = ("repository", "commit", "licence", "card", "paths")
 CODES = {"alloc": "a", "free_completed": "f", "segment_alloc": "s", "segment_free": "r"}
@@ -287,11 +287,19 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def derive(path: Path, clone: Path) -> Iterator[tuple[str, History]]:
-    """Reads a source's snapshots from a clone, at its commit and paths, and writes their histories; each of them."""
+    """Reads a source's snapshots from a clone, at its commit and paths, and writes their histories; each of them.
+
+    Raises ValueError if the clone has no such file at that commit.
+    """
     told = {key: read_file(path)[key] for key in NEEDED} | {"sha256": {}, "histories": {}}
     for name in told["paths"]:
         shown = ["git", "-C", str(clone), "show", f"{told['commit']}:{name}"]
-        data = subprocess.run(shown, capture_output=True, check=True).stdout
+        done = subprocess.run(shown, capture_output=True)
+        if done.returncode:
+            raise ValueError(
+                f"{clone}: no {name} at {told['commit'][:7]}: {done.stderr.decode(errors='replace').strip()}"
+            )
+        data = done.stdout
         found = history(as_snapshot(plain(data), len(data)))
         told["sha256"][name] = hashlib.sha256(data).hexdigest()
         told["histories"][name] = packed(found)
@@ -304,8 +312,12 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         print(main.__doc__, file=sys.stderr)
         return 2
-    for name, found in derive(*map(Path, arguments)):
-        print(name, *one_ahead(found))
+    try:
+        for name, found in derive(*map(Path, arguments)):
+            print(name, *one_ahead(found))
+    except (ValueError, NotPlain) as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import pickle
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,17 @@ from typing import Any
 import pytest
 
 from flops_bytes.allocator import MIB, Allocator, OutOfMemory, Pool, Settings, reserved, segment_bytes
-from flops_bytes.replay import Replayed, closed_loop, history, one_ahead, packed, read_file, read_histories, unpacked
+from flops_bytes.replay import (
+    Replayed,
+    closed_loop,
+    history,
+    main,
+    one_ahead,
+    packed,
+    read_file,
+    read_histories,
+    unpacked,
+)
 from flops_bytes.snapshot import as_snapshot
 from tests.conftest import ROOT
 
@@ -231,3 +244,35 @@ def test_several_streams_and_segments_that_grow_are_refused() -> None:
     for found, why in ((streams, "streams"), (grows, "grow")):
         with pytest.raises(ValueError, match=why):
             history(as_snapshot(found, 1000))
+
+
+def test_histories_are_derived_from_a_clone_at_the_commit_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone, path = tmp_path / "clone", tmp_path / "snapshots-made-up.json.gz"
+    clone.mkdir()
+    steps = [("segment_alloc", 0, 20 * MIB), ("alloc", 0, 5 * MIB), ("alloc", 5 * MIB, 6 * MIB)]
+    steps += [("free_completed", 0, 5 * MIB), ("alloc", 0, 4 * MIB), ("free_completed", 0, 4 * MIB)]
+    steps += [("free_completed", 5 * MIB, 6 * MIB), ("segment_free", 0, 20 * MIB), ("segment_alloc", 0, 30 * MIB)]
+    steps += [("alloc", 0, 30 * MIB)]
+    events = [{"action": action, "addr": 64 * MIB + at, "size": size, "stream": 0} for action, at, size in steps]
+    blocks = [{"size": 30 * MIB, "state": "active_allocated"}]
+    last = {"address": 64 * MIB, "total_size": 30 * MIB, "segment_type": "large", "blocks": blocks}
+    (clone / "a.pickle").write_bytes(pickle.dumps({"segments": [last], "device_traces": [events]}))
+    git = ["git", "-C", str(clone), "-c", "user.name=Some Body", "-c", "user.email=some@body"]
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "A snapshot"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    source = {"repository": "some/body", "commit": commit, "licence": "MIT", "card": "not named", "paths": ["a.pickle"]}
+    path.write_bytes(gzip.compress(json.dumps(source).encode()))
+    assert main([str(path), str(clone)]) == 0
+    assert capsys.readouterr().out == f"a.pickle 4 4  2 2 1 1 {30 * MIB} {30 * MIB}\n"
+    (found,) = read_histories(path).values()
+    assert [(step.action, step.address - 64 * MIB, step.size) for step in found.steps] == steps
+    path.write_bytes(gzip.compress(json.dumps({**source, "paths": ["b.pickle"]}).encode()))
+    assert main([str(path), str(clone)]) == 2 and "no b.pickle at" in capsys.readouterr().err
+    path.write_bytes(gzip.compress(json.dumps({**source, "commit": None, "card": 1}).encode()))
+    assert main([str(path)]) == 2 and "FILE CLONE" in capsys.readouterr().err
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="snapshots-made-up"):
+        read_file(path)
