@@ -227,13 +227,13 @@ def _settings(told: object) -> Settings:
     if not isinstance(told, dict):
         return Settings()
     divisions, limit = told.get("roundup_power2_divisions"), told.get("max_split_size")
-    each = set(divisions.values()) if isinstance(divisions, dict) else {0}
+    each = {x for x in divisions.values() if type(x) is int} if isinstance(divisions, dict) else set()
     one = each.pop() if len(each) == 1 else 0
     expandable = told.get("expandable_segments") is True
     try:
         return Settings(
-            one if isinstance(one, int) else 0,
-            limit if isinstance(limit, int) and limit > 0 and not expandable else None,
+            one,
+            limit if type(limit) is int and limit > 0 and not expandable else None,
             expandable,
         )
     except ValueError:
@@ -259,7 +259,8 @@ class _Reader:
     def number(self, found: object, name: str, missing: int | None = None) -> int:
         value = found.get(name, missing) if isinstance(found, dict) else None
         if type(value) is not int or not 0 <= value < MOST_BYTES:
-            raise NotPlain(f"{name}: {str(value)[:40]!r} is no number of bytes, and no address")
+            said = value if type(value) is int else type(value).__name__
+            raise NotPlain(f"{name}: {said} is no number of bytes, and no address")
         return value
 
     def frames(self, found: dict[str, Any]) -> Frames:
@@ -274,8 +275,8 @@ class _Reader:
         if id(found) not in self.lines:
             told = found if isinstance(found, dict) else {}
             line = told.get("line")
-            name, number = str(told.get("filename")), line if type(line) is int else 0
-            self.lines[id(found)] = found, Frame(name, number, str(told.get("name")))
+            number = line if type(line) is int else 0
+            self.lines[id(found)] = found, Frame(_text(told.get("filename")), number, _text(told.get("name")))
         return self.lines[id(found)][1]
 
     def event(self, found: object) -> Event:
@@ -294,12 +295,12 @@ class _Reader:
         here = address
         for block in self.items(found.get("blocks", []), "blocks"):
             size = self.number(block, "size")
-            at, state = self.number(block, "address", here), str(block.get("state"))
+            at, state = self.number(block, "address", here), _text(block.get("state"))
             if at < here:
                 raise NotPlain(f"blocks lie over each other at {at}")
             if state.startswith("active"):
                 requested = min(self.number(block, "requested_size", size), size)
-                frames = self.frames(block) or self.frames((block.get("history") or [{}])[0])
+                frames = self.frames(block) or self.frames(_first(block.get("history")))
                 blocks.append(Found(at, size, requested, state == "active_allocated", frames))
             here = at + size
         size = self.number(found, "total_size")
@@ -315,6 +316,18 @@ class _Reader:
             expandable,
             tuple(blocks),
         )
+
+
+def _text(found: object) -> str:
+    """A text without what steers a terminal. Of all else only that it is none: lists in lists would have no end."""
+    if type(found) is not str:
+        return "?"
+    return found if found.isprintable() else "".join(each if each.isprintable() else "?" for each in found)
+
+
+def _first(found: object) -> dict[str, Any]:
+    """Of a list of dicts the first."""
+    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
 
 ACTIONS = {"snapshot", "user_defined", "oom"}  # need no address, or no size

@@ -109,6 +109,11 @@ def test_emptying_the_cache_gives_back_what_holds_nothing() -> None:
         allocator.free(address)
     assert allocator.empty_cache() == [whole] and allocator.reserved_bytes == 20 * MIB
     assert [block.taken for block in allocator.blocks(kept)] == [True, False]
+    behind = allocator.allocate(5 * MIB)
+    allocator.free(kept)
+    assert allocator.empty_cache() == [], "its first block is free, but not another one"
+    assert allocator.allocate(5 * MIB) == kept
+    allocator.free(behind)
     with pytest.raises(KeyError):
         allocator.release(kept)
     with pytest.raises(KeyError):
@@ -254,11 +259,12 @@ def test_histories_are_derived_from_a_clone_at_the_commit_that_is_named(
     steps = [("segment_alloc", 0, 20 * MIB), ("alloc", 0, 5 * MIB), ("alloc", 5 * MIB, 6 * MIB)]
     steps += [("free_completed", 0, 5 * MIB), ("alloc", 0, 4 * MIB), ("free_completed", 0, 4 * MIB)]
     steps += [("free_completed", 5 * MIB, 6 * MIB), ("segment_free", 0, 20 * MIB), ("segment_alloc", 0, 30 * MIB)]
-    steps += [("alloc", 0, 30 * MIB)]
+    steps += [("alloc", 0, 30 * MIB), ("segment_alloc", 64 * MIB, 40 * MIB), ("alloc", 64 * MIB, 40 * MIB)]
     events = [{"action": action, "addr": 64 * MIB + at, "size": size, "stream": 0} for action, at, size in steps]
     blocks = [{"size": 30 * MIB, "state": "active_allocated"}]
     last = {"address": 64 * MIB, "total_size": 30 * MIB, "segment_type": "large", "blocks": blocks}
-    (clone / "a.pickle").write_bytes(pickle.dumps({"segments": [last], "device_traces": [events]}))
+    other = {**last, "address": 128 * MIB, "total_size": 40 * MIB, "blocks": [{**blocks[0], "size": 40 * MIB}]}
+    (clone / "a.pickle").write_bytes(pickle.dumps({"segments": [last, other], "device_traces": [events]}))
     git = ["git", "-C", str(clone), "-c", "user.name=Some Body", "-c", "user.email=some@body"]
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "A snapshot"]):
         subprocess.run([*git, *arguments], check=True)
@@ -266,7 +272,7 @@ def test_histories_are_derived_from_a_clone_at_the_commit_that_is_named(
     source = {"repository": "some/body", "commit": commit, "licence": "MIT", "card": "not named", "paths": ["a.pickle"]}
     path.write_bytes(gzip.compress(json.dumps(source).encode()))
     assert main([str(path), str(clone)]) == 0
-    assert capsys.readouterr().out == f"a.pickle 4 4  2 2 1 1 {30 * MIB} {30 * MIB}\n"
+    assert capsys.readouterr().out == f"a.pickle 5 5  3 3 1 1 {70 * MIB} {70 * MIB}\n"
     (found,) = read_histories(path).values()
     assert [(step.action, step.address - 64 * MIB, step.size) for step in found.steps] == steps
     path.write_bytes(gzip.compress(json.dumps({**source, "paths": ["b.pickle"]}).encode()))

@@ -215,6 +215,8 @@ def test_frames_of_torch_and_of_packages_that_are_named_are_looked_past() -> Non
     assert line_of(read) == "me/model.py:5 forward"
     assert line_of(read, ("torch", "me")) == "no line of Python, as in the backward pass" == line_of(())
     assert line_of(None) == "before the first event"
+    steers = event("alloc", 0, 1) | {"frames": [frame(1, "a/b\x1b[2J.py", "f\n")]}
+    assert line_of(made({"segments": [], "device_traces": [[steers]]}).traces[0][0].frames) == "a/b?[2J.py:1 f?"
 
 
 def test_the_command_prints_a_report(tmp_path: Path) -> None:
@@ -267,7 +269,19 @@ def many() -> bytes:
     return pickle.dumps({"segments": [], "device_traces": [trace] * 1000})
 
 
+def laughs() -> list[Any]:
+    """A list that is short in a file, and as a text longer than any memory."""
+    told: list[Any] = ["ha"]
+    for _ in range(60):
+        told = [told, told]
+    return told
+
+
 HOSTILE = {
+    "a size of lists in lists": (
+        pickle.dumps({"segments": [{**segment(0), "total_size": laughs()}]}),
+        "list is no number",
+    ),
     "a class": (pickle.dumps({"segments": [Evil()]}), "asks for a class"),
     "a class by name": (b"cos\nsystem\n.", "asks for a class"),
     "a memo of gigabytes": (b"\x80\x04Nr\xff\xff\xff\x7f.", "no list of segments"),
@@ -342,3 +356,14 @@ def test_every_byte_that_is_changed_ends_well() -> None:
 
 def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
     assert read(write(tmp_path / "step.pickle")) == made()
+
+
+def test_what_is_no_text_no_history_and_no_setting_is_left_out() -> None:
+    names = {"filename": laughs(), "line": laughs(), "name": laughs()}
+    odd = {**STEP, "allocator_settings": {"roundup_power2_divisions": {"1": []}, "max_split_size": "7"}}
+    for told in ([frame(7)], 7, [7], {"0": 1}, [], laughs()):
+        odd["segments"] = [segment(0, block(4 * MIB, "active_allocated", history=told, frames=[names]))]
+        assert report(made(odd), 0)["by_line"]
+        odd["segments"] = [segment(0, block(4 * MIB, "active_allocated", history=told), block(16 * MIB, laughs()))]  # type: ignore[arg-type]
+        assert made(odd).settings == Settings() and len(made(odd).segments[0].blocks) == 1
+    assert Settings(4) == made({"segments": [], "allocator_settings": {"roundup_power2_divisions": {"1": 4}}}).settings
