@@ -189,9 +189,12 @@ class Axes:
         self._enter(label, marker, colour, False, x, y)
 
         def mark() -> None:
-            for place in self._places(x, y):
-                if place:
-                    self._dot(*place, marker, size, colour)
+            places = [place for place in self._places(x, y) if place]
+            if marker == "ring":  # all in one path, since there can be hundreds
+                self.drawing.rings(places, size, f"stroke-{colour}")
+                return
+            for place in places:
+                self._dot(*place, marker, size, colour)
 
         self._marks.append(mark)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from figures.axes import Axes, Log, Scale
@@ -11,8 +12,6 @@ from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH = 640
-FORWARD = (("hidden", "hidden"), ("outputs", "outputs"))  # label, key of the value; in the order they are made
-BACKWARD = (("w2_grad", "w2"), ("hidden_grad", "hidden"), ("w1_grad", "w1"))
 CASES = ("all", "last_two", "first_two", "last", "first")
 
 
@@ -21,8 +20,8 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing = Drawing(WIDTH, 236)
     panels = (  # title, what one edge does, colour, and whether the arrow points back
         ("forward", "y += x·w", 0, False),
-        ("weight", "∂w += x·g", 1, False),
-        ("input", "∂x += g·w", 2, True),
+        ("weight", "dw += x·dy", 1, False),
+        ("input", "dx += dy·w", 2, True),
     )
     for index, (name, rule, colour, back) in enumerate(panels):
         left, right = 216 * index + 34, 216 * index + 158
@@ -33,64 +32,107 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 marked = (start, end) == (inputs[0], outputs[0])
                 drawing.line(left, start, right, end, f"stroke-{colour}" if marked else "stroke-muted")
         for row, y in enumerate(inputs):
-            drawing.circle(left, y, 13, f"fill-{colour}" if row == 0 and name != "input" else "faint")
-            drawing.text(left, y + 5, "∂x" if back else "x", anchor="middle")
+            _node(drawing, left, y, colour if row == 0 and name != "input" else None)
+            drawing.text(left, y + 5, "dx" if back else "x", anchor="middle")
         for row, y in enumerate(outputs):
-            drawing.circle(right, y, 13, f"fill-{colour}" if row == 0 and name != "forward" else "faint")
-            drawing.text(right, y + 5, "y" if name == "forward" else "g", anchor="middle")
+            _node(drawing, right, y, colour if row == 0 and name != "forward" else None)
+            drawing.text(right, y + 5, "y" if name == "forward" else "dy", anchor="middle")
         drawing.text(216 * index + 96, 200, rule, anchor="middle")
         drawing.text(216 * index + 96, 224, labels["count"], "muted", anchor="middle")
     return str(drawing)
 
 
-def products(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The products of both passes as bars of their FLOPs, the one never made as an outline."""
+def _node(drawing: Drawing, x: float, y: float, colour: int | None) -> None:
+    """A disc for a number; a light one of its colour if the marked edge reads it."""
+    drawing.circle(x, y, 13, "paper")  # covers the ends of the edges
+    if colour is None:
+        drawing.circle(x, y, 13, "faint")
+    else:
+        drawing.add("circle", f"fill-{colour}", cx=x, cy=y, r=13, fill_opacity=0.35)
+
+
+def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Two layers: forward downwards, backward upwards again, a box for each matmul; the one never computed is dashed.
+
+    As wide as a phone, so that it need not be scaled down there.
+    """
     forward = values["gradients.forward_products_flops"] or {}
     backward = values["gradients.backward_products_flops"] or {}
-    missing = values["gradients.missing_flops"] or 0
-    scale = WIDTH / max(sum(backward.values()) + missing, 1)
+    columns, width, pitch = (56, 170, 284), 108, 96
+    drawing = Drawing(340, 326)
+    drawing.text(columns[0], 16, labels["forward"], anchor="middle")
+    drawing.text((columns[1] + columns[2]) / 2, 16, labels["backward"], anchor="middle")
+    drawing.text(columns[1], 38, labels["input"], "muted", anchor="middle")
+    drawing.text(columns[2], 38, labels["weight"], "muted", anchor="middle")
 
-    drawing = Drawing(WIDTH, 168)
-    _row(drawing, 0, labels["forward"], [(labels[name], forward.get(key, 0)) for name, key in FORWARD], scale, 0)
-    made = [(labels[name], backward.get(key, 0)) for name, key in BACKWARD]
-    end = _row(drawing, 86, labels["backward"], made, scale, 1)
-    box: dict[str, Any] = {"x": end + 1, "y": 86 + 26, "width": missing * scale - 2, "height": 22}
-    drawing.add("rect", "stroke-ink", stroke_dasharray="5 4", **box)
-    drawing.text(end + missing * scale / 2, 86 + 66, labels["missing"], "muted", anchor="middle")
+    boxes = (  # column, layer, formula, FLOPs
+        (0, 0, "X₂ = X₁ W₁", forward.get("hidden")),
+        (0, 1, "Y = X₂ W₂", forward.get("outputs")),
+        (1, 0, "dX₁ = dX₂ W₁ᵀ", None),
+        (1, 1, "dX₂ = dY W₂ᵀ", backward.get("hidden")),
+        (2, 0, "dW₁ = X₁ᵀ dX₂", backward.get("w1")),
+        (2, 1, "dW₂ = X₂ᵀ dY", backward.get("w2")),
+    )
+    for column, layer, formula, flops in boxes:
+        x, y = columns[column] - width / 2, 92 + pitch * layer
+        frame: dict[str, Any] = {"x": x, "y": y, "width": width, "height": 48, "rx": 4}
+        skipped, colour = (column, layer) == (1, 0), (0, 2, 1)[column]
+        if skipped:
+            drawing.add("rect", "stroke-muted", stroke_dasharray="5 4", **frame)
+        else:
+            drawing.add("rect", f"fill-{colour}", fill_opacity=0.3, **frame)
+            drawing.add("rect", f"stroke-{colour}", **frame)
+        drawing.text(columns[column], y + 20, formula, "muted" if skipped else "ink", anchor="middle")
+        under = labels["skipped"] if skipped else format_value(flops, "flops", language=labels["language"])
+        drawing.text(columns[column], y + 40, under, "muted", anchor="middle")
+
+    for level, (down, up) in enumerate((("X₁", "dX₁"), ("X₂", "dX₂"), ("Y", "dY"))):
+        y = 72 + pitch * level
+        drawing.text(columns[0], y + 5, down, anchor="middle")
+        if level:
+            drawing.text(columns[1], y + 5, up, anchor="middle")
+            _arrow(drawing, [(columns[0], y - 28), (columns[0], y - 10)])  # out of a box
+            if level == 2:
+                _arrow(drawing, [(columns[1], y - 10), (columns[1], y - 28)])
+            _arrow(drawing, [(columns[1] + 14, y), (columns[2], y), (columns[2], y - 28)])
+        if level < 2:
+            _arrow(drawing, [(columns[0], y + 8), (columns[0], y + 20)])  # into a box
+    _arrow(drawing, [(columns[1], 92 + pitch), (columns[1], 72 + pitch + 8)])
+    bottom = 72 + 2 * pitch
+    end = bottom + 40
+    middle = (columns[0] + columns[1]) / 2
+    drawing.line(columns[0], bottom + 8, columns[0], end)
+    drawing.line(columns[0], end, middle - 30, end)
+    drawing.text(middle, end + 5, labels["loss"], anchor="middle")
+    drawing.line(middle + 30, end, columns[1], end)
+    _arrow(drawing, [(columns[1], end), (columns[1], bottom + 8)])
     return str(drawing)
 
 
-def _row(drawing: Drawing, y: float, title: str, parts: list[tuple[str, float]], scale: float, colour: int) -> float:
-    """A title and below it a bar of parts, each with its name; returns where the bar ends."""
-    drawing.text(0, y + 16, title)
-    x = 0.0
-    for name, amount in parts:
-        width = amount * scale
-        drawing.rect(x, y + 26, max(width - 1.5, 0), 22, f"fill-{colour}")
-        drawing.text(x + width / 2, y + 66, name, "muted", anchor="middle")
-        x += width
-    return x
+def _arrow(drawing: Drawing, points: Sequence[tuple[float, float]]) -> None:
+    """A line through the points with a head at its end, which lies above or below the point before it."""
+    for (x1, y1), (x2, y2) in pairwise(points):
+        drawing.line(x1, y1, x2, y2)
+    (x, y), before = points[-1], points[-2][1]
+    back = -6 if before < y else 6
+    drawing.path(f"M{x - 4} {y + back} L{x} {y} L{x + 4} {y + back}")
 
 
 def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Backward over forward against the number of layers: counted as a curve, timed as dots, and the limit."""
+    """FLOPs of the backward over the forward pass against the number of layers, and the limit."""
     depths = values["gradients.DEPTHS"] or [1, 2]
     counted = values["gradients.depth_ratio"] or {}
-    timed = values["gradients.measured_deep_comparison"] or {}
     powers = [number for number in depths if math.log2(number).is_integer()]
     axes = Axes(Log(labels["layers"], ticks=powers), Scale())
     axes.axhline(2, dashed=False)
     curve = [2 ** (step / 8) for step in range(int(8 * math.log2(max(depths))) + 1)]
     axes.plot(curve, [2 - 1 / number for number in curve])
-    axes.scatter(depths, [counted.get(str(number)) for number in depths], label=labels["counted"])
-    if timed:
-        ratios = [row["measured_time_ratio"] for row in timed.values()]
-        axes.scatter([int(number) for number in timed], ratios, 1, labels["timed"], marker="s", size=5)
+    axes.scatter(depths, [counted.get(str(number)) for number in depths])
     return str(axes)
 
 
 def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """For each way to freeze four layers: which of the two products each layer makes backward, and the sum."""
+    """For each way to freeze four layers: which of its two matmuls each layer computes backward, and the sum."""
     freeze = values["gradients.freeze"] or {}
     cases = [name for name in CASES if name in freeze]
     left, cell, top, row = 168, 76, 30, 52
@@ -106,7 +148,7 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(0, y + 22, labels[name])
         for layer in range(layers):
             x = left + cell * layer
-            for offset, kind, colour in ((0, "weight_products", 0), (34, "input_products", 1)):
+            for offset, kind, colour in ((0, "weight_products", 1), (34, "input_products", 2)):
                 if case[kind][layer]:
                     drawing.rect(x + offset, y + 4, 30, 26, f"fill-{colour}", rx=2)
                 else:
@@ -114,8 +156,8 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         ratio = format_value(case["to_forward_ratio"], "ratio", language=labels["language"])
         drawing.text(WIDTH, y + 22, ratio, anchor="end")
     y = top + row * len(cases) + 4
-    drawing.rect(left, y, 14, 14, "fill-0")
+    drawing.rect(left, y, 14, 14, "fill-1")
     drawing.text(left + 22, y + 13, labels["weight_product"])
-    drawing.rect(left + 230, y, 14, 14, "fill-1")
+    drawing.rect(left + 230, y, 14, 14, "fill-2")
     drawing.text(left + 252, y + 13, labels["input_product"])
     return str(drawing)

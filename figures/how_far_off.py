@@ -5,38 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.axes import Axes, Log, Names, Scale
+from figures.axes import Axes, Log, Names
 from ledger.text import link
 
-MODELS = ("llama", "qwen2", "qwen3", "mixtral")
-
-
-def ratios(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Planned over counted of each step, a row for our modules and one for each of transformers' models."""
-    ours, theirs = values["plan_check.step_cases"] or [], values["plan_transformers.step_cases"] or []
-    rows = {"ours": ours} | {model: [case for case in theirs if case["model"] == model] for model in MODELS}
-    axes = Axes(Scale(labels["axis"], ticks=(0.75, 0.8, 0.85, 0.9, 0.95, 1)), Names([labels[name] for name in rows]))
-    for colour, ratio in enumerate(("planned_ratio", "composed_ratio")):
-        points = _beside_each_other(list(rows.values()), ratio, 0.16 * (2 * colour - 1))
-        axes.scatter([x for x, _ in points], [y for _, y in points], colour, labels[ratio], size=3)
-    return str(axes)
-
-
-def _beside_each_other(
-    rows: Sequence[Sequence[Mapping[str, Any]]], ratio: str, shift: float
-) -> list[tuple[float, float]]:
-    """Each case that has the ratio, at its row, the cases of a row a little apart."""
-    return [
-        (case[ratio], row + shift + 0.02 * (number % 8 - 3.5))
-        for row, cases in enumerate(rows)
-        for number, case in enumerate(cases)
-        if ratio in case
-    ]
+SHOWN = 8  # steps of those that were counted
 
 
 def _steps(snippet: str, cases: Sequence[Mapping[str, Any]], ratios: Sequence[str], head: list[str]) -> list[list[str]]:
-    """The cases of a snippet, the farthest off first."""
-    order = sorted(range(len(cases)), key=lambda n: -abs(cases[n]["planned_ratio"] - 1))
+    """The cases of a snippet that are the farthest off, these first."""
+    order = sorted(range(len(cases)), key=lambda n: -abs(cases[n]["planned_ratio"] - 1))[:SHOWN]
     rows = [head]
     for n in order:
         case, quote = cases[n], f"{snippet}.step_cases.{n}"
@@ -49,13 +26,13 @@ def _steps(snippet: str, cases: Sequence[Mapping[str, Any]], ratios: Sequence[st
 
 
 def ours(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """All steps of our modules."""
+    """Steps of our modules."""
     head = [labels[key] for key in ("model", "step", "chunks", "accumulation", "counted", "ratio")]
     return _steps("plan_check", values["plan_check.step_cases"] or [], ["planned_ratio"], head)
 
 
 def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """All steps of transformers' modules."""
+    """Steps of transformers' modules."""
     head = [labels[key] for key in ("model", "step", "accumulation", "counted", "ratio", "composed")]
     return _steps(
         "plan_transformers", values["plan_transformers.step_cases"] or [], ["planned_ratio", "composed_ratio"], head
@@ -85,9 +62,21 @@ def sources(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[s
     for n, source in enumerate(values["how_far_off.sources"] or []):
         quote = f"how_far_off.sources.{n}"
         meters = labels["separator"].join(labels[meter] for meter in source["meters"])
-        row = [f"{source['name']} {link(source['at'], source['link'])}", source["card"], meters]
+        file = f"[{labels['file']}](measurements/published/{source['file']}.toml)"
+        row = [f"{source['name']} {link(source['at'], source['link'])}, {file}", source["card"], meters]
         row += [f"{{{{ {quote}.{name} }}}}" for name in ("readings", "asked")]
         low, high = (f"{{{{ {quote}.{end}_ratio:.2f }}}}" for end in ("low", "high"))
         known = [f"{{{{ {quote}.error_share:.0f% }}}}", f"{low}{labels['to']}{high}"]
         rows.append([*row, *(known if source["asked"] else ["", ""])])
+    return rows
+
+
+def far(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """What is known of the readings that are far off, the largest group first."""
+    rows = [[labels[key] for key in ("of", "readings", "ratios", "why")]]
+    for group in values["how_far_off.far"] or []:
+        low, high = (f"{group[f'{end}_ratio']:.2f}" for end in ("low", "high"))
+        ratios = low if low == high else f"{low}{labels['to']}{high}"
+        said = labels[group["why"]] + group[labels["language"]]
+        rows.append([group["source"].rpartition("/")[2], str(group["readings"]), ratios, said])
     return rows

@@ -46,7 +46,9 @@ def tensors(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for cell in range(num_cells):
         drawing.rect(LEFT + cell * CELL, strip, CELL, 28, "stroke-muted")
         drawing.text(_middle(cell), strip + 19, str(cell), "muted", anchor="middle")
-    drawing.text(LEFT + num_cells * CELL, strip + 48, f"{labels['storage']}{labels['separator']}{held}", "muted", anchor="end")
+    drawing.text(
+        LEFT + num_cells * CELL, strip + 48, f"{labels['storage']}{labels['separator']}{held}", "muted", anchor="end"
+    )
     return str(drawing)
 
 

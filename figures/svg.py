@@ -7,6 +7,7 @@ stroke-0 … stroke-5, stroke-ink, stroke-muted (lines).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from xml.etree import ElementTree
 
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -44,6 +45,11 @@ class Drawing:
 
     def circle(self, x: float, y: float, r: float, css: str) -> None:
         self.add("circle", css, cx=x, cy=y, r=r)
+
+    def rings(self, places: Iterable[tuple[float, float]], r: float, css: str) -> None:
+        """Circles in one path, two half circles each, at whole pixels."""
+        path = "".join(f"M{x - r:.0f} {y:.0f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0" for x, y in places)
+        self.add("path", css, d=path)
 
     def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
         """Exponents of ten are set as raised digits: the letters ⁻⁰¹²³ are small, and missing in many fonts."""

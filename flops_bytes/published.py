@@ -5,8 +5,9 @@ readings (a pattern finds them, each group of it named as in `QUANTITIES`), and 
 in the planner's own words. All that the pattern finds must have settings: every row, or none. Settings are given row
 by row, or read: a group of another name is an option, or what `means` says of each of its words, and of such rows the
 table says only how many they are (`count`). A setting that the source does not state is a list of what it can be; the
-prediction is then an interval. A discussion (`thread`) has no files: there a row holds its readings itself. What
-follows the line `EXTRACTED` is written by `--extract` and `--first` alone.
+prediction is then an interval; `cells` has what a single row says beside these, by its number. A discussion (`thread`)
+has no files: there a row holds its readings itself. Where a prediction is far off, one of `far` says what is known of
+it. What follows the line `EXTRACTED` is written by `--extract` and `--first` alone.
 """
 
 # --8<-- [start:setup]
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from itertools import product
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan import plan
+from flops_bytes.plan.evidence import kind_of
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 
 EXTRACTED = "# Written by `flops-bytes published`, from the files above and by the planner. No hand types what follows."
@@ -60,6 +62,13 @@ A_GPU = "tokens_per_second_a_gpu"
 ABOUT = ("label", "missing", "memory_missing", "seen", "summed_gpus", "run_tokens", "again")
 NEEDED = {"repository": ("repository", "commit", "licence", "tables"), "thread": ("thread", "when", "tables")}
 MOST = 256  # settings of one row, where some are not known
+NEAR = 0.15  # off by no more counts as near
+WHY = (
+    "lacking",
+    "meter",
+    "source",
+    "unexplained",
+)  # the plan lacks it; another meaning of the reading; the source's own
 # --8<-- [end:setup]
 
 
@@ -95,7 +104,8 @@ def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "count" in table:
         return [dict(table.get("settings", {}))] * int(table["count"])
     rows, columns = table.get("rows", [{}]), table.get("columns", [{}])
-    return [{**table.get("settings", {}), **row, **column} for row in rows for column in columns]
+    told = [{**table.get("settings", {}), **row, **column} for row in rows for column in columns]
+    return [{**row, **table.get("cells", {}).get(str(number), {})} for number, row in enumerate(told)]
 
 
 def with_found(table: Mapping[str, Any], row: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
@@ -122,6 +132,9 @@ def read_head(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: its commit is not 40 hexadecimal digits")
     if len({table["name"] for table in source["tables"]}) < len(source["tables"]):
         raise ValueError(f"{path}: two tables have one name")
+    for far in source.get("far", []):
+        if far.get("why") not in WHY or not all(far.get(name) for name in ("where", "en", "zh")):
+            raise ValueError(f"{path}: what is far off has `where`, `why` ({', '.join(WHY)}), `en` and `zh`, not {far}")
     return source
 
 
@@ -355,10 +368,10 @@ def _said(reading: Reading, found: Mapping[str, Any], question: Mapping[str, Any
     return (float(found["mfu" if what == "mfu_percent" else what]),)
 
 
-def distance(reading: Reading, said: tuple[float, float]) -> float:
-    """How far the reading lies from what was said, as a share of it: 0 within, above 0 if too much was said."""
+def nearest_ratio(said: tuple[float, float], value: float) -> float:
+    """Planned over published; where settings are not said, the nearest of what the planner says of all they can be."""
     low, high = said
-    return max(low / reading.value - 1, 0) or min(high / reading.value - 1, 0)
+    return low / value if low > value else min(high / value, 1)
 
 
 # --8<-- [end:ask]
@@ -391,25 +404,101 @@ def compare(readings: Iterable[Reading]) -> Iterator[Compared]:
             yield Compared(reading, None, str(error))
 
 
-def summary(compared: Iterable[Compared], kind: str = "memory") -> dict[str, Any]:
-    """Of one kind of reading: how many there are and how many the planner can express; their error."""
-    of_kind = [each for each in compared if each.reading.kind == kind]
-    errors: dict[str, list[float]] = {}
-    for each in of_kind:
-        if each.said:
-            errors.setdefault(each.reading.source, []).append(abs(distance(each.reading, each.said)))
-    told = [error for found in errors.values() for error in found]
-    widths = [(each.said[1] - each.said[0]) / each.reading.value for each in of_kind if each.said]
-    medians = {source: statistics.median(found) for source, found in errors.items()}
+def today(each: Compared) -> float:
+    """The ratio with the planner as it is now."""
+    assert each.said
+    return nearest_ratio(each.said, each.reading.value)
+
+
+def at_first(each: Compared) -> float:
+    """The ratio when the planner was asked for the first time."""
+    assert each.reading.first
+    return nearest_ratio(each.reading.first, each.reading.value)
+
+
+def is_far(each: Compared) -> bool:
+    return bool(each.said) and abs(today(each) - 1) > NEAR
+
+
+def why_far(source: Mapping[str, Any], reading: Reading) -> Mapping[str, Any] | None:
+    """The first of a source's `far` that speaks of a reading; each word of its `where` can be one of a list."""
+    known = {"table": reading.table, "row": reading.row, "what": reading.what}
+    known |= {**reading.found, **reading.settings, **reading.about}
+    for far in source.get("far", []):
+        words = {name: word if isinstance(word, list) else [word] for name, word in far["where"].items()}
+        if all(known.get(name) in word for name, word in words.items()):
+            return dict(far)
+    return None
+
+
+def by_source(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
+    found: dict[str, list[Compared]] = {}
+    for each in compared:
+        found.setdefault(each.reading.source, []).append(each)
+    return found
+
+
+def errors(compared: Iterable[Compared], ratio: Callable[[Compared], float] = today) -> dict[str, Any]:
+    """The median error over sources, since a source has one reading and another hundreds; and the share near."""
+    ratios = {source: [ratio(each) for each in found] for source, found in by_source(compared).items()}
+    every = sorted(each for found in ratios.values() for each in found)
+    medians = [statistics.median(abs(each - 1) for each in found) for found in ratios.values()]
     return {
-        "readings": len(of_kind),
-        "sources": len({each.reading.source for each in of_kind}),
-        "told": len(told),
-        "median": statistics.median(medians.values()) if medians else None,  # over sources
-        "within_15_percent": sum(error <= 0.15 for error in told) / len(told) if told else None,
-        "median_width": statistics.median(widths) if widths else None,  # of what settings that are not known leave open
-        "by_source": medians,
+        "readings": len(every),
+        "sources": len(ratios),
+        "median_error_share": statistics.median(medians),
+        "within_share": sum(abs(each - 1) <= NEAR for each in every) / len(every),
+        "too_small": sum(each < 1 - NEAR for each in every),
+        "too_large": sum(each > 1 + NEAR for each in every),
+        "low_ratio": every[0],
+        "high_ratio": every[-1],
     }
+
+
+def contained(compared: Iterable[Compared]) -> dict[str, Any]:
+    """Of readings with settings that are not said: how many lie within what they leave open, and how wide that is."""
+    open_ = [(each.said, each.reading.value) for each in compared if each.said and each.said[0] < each.said[1]]
+    widths = [(high - low) / value for (low, high), value in open_]
+    return {
+        "readings": len(open_),
+        "within": sum(low <= value <= high for (low, high), value in open_),
+        "median_width_share": statistics.median(widths) if widths else None,
+    }
+
+
+def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
+    """The readings of memory that can be planned, by the kind of run."""
+    found: dict[str, list[Compared]] = {}
+    for each in compared:
+        if each.reading.kind == "memory" and each.said:
+            kind = kind_of(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
+            found.setdefault(kind, []).append(each)
+    return dict(sorted(found.items()))
+
+
+def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
+    """Of the ratios the lowest, the highest, and the ends of the middle nine tenths."""
+    ratios = sorted(map(today, compared))
+    out = len(ratios) // 20  # on each side
+    return ratios[0], ratios[-1], ratios[out], ratios[-1 - out]
+
+
+def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
+    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
+    found = {}
+    for kind, each in by_kind(compared).items():
+        low, high, start, end = (f"{ratio:.2f}" for ratio in spread(each))
+        found[kind] = (len(each), low, high, start, end)
+    return found
+
+
+def write_evidence(compared: Iterable[Compared]) -> None:
+    """Writes it where the planner's answer looks for it: into this checkout's library."""
+    path = Path(__file__).parent / "plan" / "evidence.py"
+    above = path.read_text(encoding="utf-8").partition("]] = {")[0]
+    rows = (f"    {json.dumps(name)}: {json.dumps(found)},\n" for name, found in evidence(compared).items())
+    rows = (row.replace("[", "(").replace("]", ")") for row in rows)
+    path.write_text(f"{above}]] = {{\n{''.join(rows)}}}\n", encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:
@@ -418,6 +507,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
     parser.add_argument("--extract", type=Path, metavar="CLONES", help="read the sources anew from CLONES/owner/name")
     parser.add_argument("--first", action="store_true", help="keep what the planner says of what it was not asked yet")
+    parser.add_argument("--evidence", action="store_true", help="write what an answer of the planner says of itself")
     options = parser.parse_args(arguments)
     try:
         paths = sorted(options.folder.glob("*.toml"))
@@ -429,10 +519,13 @@ def main(arguments: list[str]) -> int:
         if options.first:
             for path in paths:
                 keep_first(path, compared)
+        if options.evidence:
+            write_evidence(compared)
     except (OSError, ValueError) as error:
         print(f"flops-bytes published: {error}", file=sys.stderr)
         return 2
-    for line in table(compared):
+    heads = {path.stem: read_head(path) for path in paths}
+    for line in (*table(compared), *told_figures(compared), *told_far(compared, heads)):
         print(line)
     return 0
 
@@ -448,28 +541,63 @@ def keep_first(path: Path, compared: Iterable[Compared]) -> None:
     write(path, read_source(path)[0]["extracted"]["sha256"], kept)
 
 
+def named(reading: Reading) -> str:
+    return f"{reading.source:24} {reading.table:28} {reading.row:3} {reading.what:14} {reading.literal:>9}"
+
+
 def table(compared: list[Compared]) -> Iterator[str]:
-    """Every reading of memory with its ratio, planned over published, today and first; then the figures over all."""
-    for each in compared:
-        if each.reading.kind != "memory":
-            continue
-        name = f"{each.reading.source:24} {each.reading.table:28} {each.reading.row:3} {each.reading.what:14}"
+    """Every reading of memory with its ratio, planned over published, today and first."""
+    for each in (each for each in compared if each.reading.kind == "memory"):
         if not each.said:
-            yield f"{name} {each.reading.literal:>9}  {each.why}"
+            yield f"{named(each.reading)}  {each.why}"
             continue
         low, high = (said / each.reading.value for said in each.said)
         span = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
         first = f" (first {each.reading.first[0] / each.reading.value:.3f})" if each.reading.first else ""
-        yield f"{name} {each.reading.literal:>9}  {span}{first}"
+        yield f"{named(each.reading)}  {span}{first}"
+
+
+def told_figures(compared: list[Compared]) -> Iterator[str]:
+    """The figures over all readings of a kind."""
     for kind in ("memory", "rate", "mfu"):
-        found = summary(compared, kind)
-        if found["readings"]:
-            yield f"{kind}: {found['told']} of {found['readings']} readings of {found['sources']} sources can be asked"
-        if found["told"]:
-            width = f"median width of what is left open {found['median_width']:.1%}"
-            near = f"within 15 %: {found['within_15_percent']:.0%}"
-            yield f"  median error over sources {found['median']:.1%}, {near}, {width}"
-            yield "  " + ", ".join(f"{source} {error:.1%}" for source, error in sorted(found["by_source"].items()))
+        of_kind = [each for each in compared if each.reading.kind == kind]
+        told = [each for each in of_kind if each.said]
+        if of_kind:
+            sources = len(by_source(of_kind))
+            yield f"{kind}: {len(told)} of {len(of_kind)} readings of {sources} sources can be asked"
+        if told:
+            found, left_open = errors(told), contained(told)
+            near = f"within {NEAR:.0%}: {found['within_share']:.0%}"
+            yield f"  median error over sources {found['median_error_share']:.1%}, {near}"
+            medians = {source: errors(each)["median_error_share"] for source, each in by_source(told).items()}
+            yield "  " + ", ".join(f"{source} {error:.1%}" for source, error in sorted(medians.items()))
+            if left_open["readings"]:
+                width = f"median width {left_open['median_width_share']:.1%}"
+                yield f"  intervals: {left_open['within']} of {left_open['readings']} hold their reading, {width}"
+
+
+def far_groups(
+    compared: Iterable[Compared], heads: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, Mapping[str, Any] | None, list[Compared]]]:
+    """Readings of memory that are far off, by source and by what is known of them; None where nothing was written."""
+    found: dict[str, tuple[str, Mapping[str, Any] | None, list[Compared]]] = {}
+    for each in compared:
+        if each.reading.kind == "memory" and is_far(each):
+            source = each.reading.source
+            why = why_far(heads[source], each.reading)
+            found.setdefault(f"{source} {why['en'] if why else ''}", (source, why, []))[2].append(each)
+    return list(found.values())
+
+
+def told_far(compared: Iterable[Compared], heads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is known of each reading of memory that is far off."""
+    groups = far_groups(compared, heads)
+    if groups:
+        yield f"farther off than {NEAR:.0%}: {sum(len(each) for _, _, each in groups)} readings of memory"
+    for source, why, found in groups:
+        said = f"{why['why']}: {why['en']}" if why else "nothing is said; write it into its file, under [[far]]"
+        yield f"  {source}: {said}"
+        yield from (f"    {named(each.reading)}  {today(each):.3f}" for each in found)
 
 
 # --8<-- [end:command]

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What gradients cost: two products a layer backward, of which the first layer makes one."""
+"""What gradients cost: two matmuls a layer in the backward pass, of which the first layer computes one."""
 
 # --8<-- [start:setup]
 import warnings
@@ -24,42 +24,6 @@ def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:
 
 
 # --8<-- [end:setup]
-
-
-# --8<-- [start:by_hand]
-x = torch.tensor([1.0, 2.0, 3.0])
-w = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)  # what is to be learned
-
-prediction = x @ w
-loss = 0.5 * (prediction - 5) ** 2
-loss.backward()
-
-assert w.grad is not None  # backward() has put it there
-w_grad = w.grad.tolist()
-print("prediction", prediction.item(), " loss", loss.item(), " gradient", w_grad)
-assert w_grad == ((prediction - 5) * x).tolist()  # dL/dw = (x·w − 5) x
-# --8<-- [end:by_hand]
-
-
-# --8<-- [start:leaves]
-def grad_of(t: torch.Tensor) -> tuple[float | list[float] | None, str]:
-    """What t.grad holds, and how the warning begins that reading it raised."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        grad = t.grad
-    warning = str(caught[0].message).split(". ")[0] if caught else ""
-    return None if grad is None else grad.tolist(), warning
-
-
-print("            leaf   requires_grad  .grad")
-for name, t in {"x": x, "w": w, "prediction": prediction, "loss": loss}.items():
-    grad, warning = grad_of(t)
-    columns = f"{name:12}{t.is_leaf!s:7}{t.requires_grad!s:15}{grad}"
-    print(columns + ("  (warns)" if warning else ""))
-    assert (grad is not None) == (t.is_leaf and t.requires_grad)
-    assert bool(warning) == (not t.is_leaf)
-print(grad_of(prediction)[1])
-# --8<-- [end:leaves]
 
 
 # --8<-- [start:two_layers]
@@ -87,23 +51,24 @@ print(tuple(inputs.shape), "→", tuple(hidden.shape), "→", tuple(outputs.shap
 
 # --8<-- [start:products]
 with torch.no_grad():
-    outputs_grad = outputs.clone()  # dL/d(outputs), since L = ½ Σ outputs²
+    outputs_grad = outputs.clone()  # dY: our loss is half the sum of squared outputs
 
-    w2_grad = hidden.T @ outputs_grad  # dL/dW = xᵀ g
-    assert w2_grad.shape == w2.shape == (D_MODEL, D_OUT)
-    assert torch.allclose(w2_grad, w2.grad)
+    w2_grad = hidden.T @ outputs_grad  # Xᵀ dY, for the weight
+    hidden_grad = outputs_grad @ w2.T  # dY Wᵀ, for the input; the first layer's dY
+    w1_grad = inputs.T @ hidden_grad
 
-    hidden_grad = outputs_grad @ w2.T  # dL/dx = g Wᵀ
-    assert hidden_grad.shape == hidden.shape == (BATCH, D_MODEL)
-
-    w1_grad = inputs.T @ hidden_grad  # the first layer: hidden_grad is its g
-    assert w1_grad.shape == w1.shape == (D_MODEL, D_MODEL)
-    assert torch.allclose(w1_grad, w1.grad)
-
-for name, t in {"w2": w2_grad, "hidden": hidden_grad, "w1": w1_grad}.items():
-    print(f"{name:7}{tuple(t.shape)}")
-assert not torch.allclose(hidden_grad @ w1, hidden_grad @ w1.T)  # square: both multiply
+    print("w2", tuple(w2_grad.shape), torch.allclose(w2_grad, w2.grad))
+    print("w1", tuple(w1_grad.shape), torch.allclose(w1_grad, w1.grad))
 # --8<-- [end:products]
+
+
+# --8<-- [start:shapes]
+with torch.no_grad():
+    right, wrong = hidden_grad @ w1.T, hidden_grad @ w1  # w1 is square: both multiply
+assert w2_grad.shape == w2.shape and torch.allclose(w2_grad, w2.grad)
+assert w1_grad.shape == w1.shape and torch.allclose(w1_grad, w1.grad)
+assert right.shape == wrong.shape == inputs.shape and not torch.allclose(right, wrong)
+# --8<-- [end:shapes]
 
 
 # --8<-- [start:count]
@@ -119,6 +84,14 @@ print(f"claimed   {claimed_backward_flops:13,}  (2.0 × forward)")
 # --8<-- [end:count]
 
 
+# --8<-- [start:asked]
+asked = inputs.clone().requires_grad_()  # the same data, but now with a gradient
+asked_loss = 0.5 * (asked @ w1 @ w2).pow(2).sum()
+asked_ratio = count_flops(asked_loss.backward) / forward_flops
+print(f"backward  {asked_ratio} × forward")
+# --8<-- [end:asked]
+
+
 # --8<-- [start:missing]
 forward_products_flops = {
     "hidden": count_flops(lambda: inputs @ w1),
@@ -129,12 +102,13 @@ backward_products_flops = {
     "hidden": count_flops(lambda: outputs_grad @ w2.T),
     "w1": count_flops(lambda: inputs.T @ hidden_grad),
 }
-missing_flops = count_flops(lambda: hidden_grad @ w1.T)  # dL/d(inputs): nobody asks for it
+missing_flops = count_flops(lambda: hidden_grad @ w1.T)  # for the inputs, which need none
 
 print("backward:", " + ".join(f"{flops:,}" for flops in backward_products_flops.values()))
 print(f"missing:  {missing_flops:,}")
 assert sum(backward_products_flops.values()) == backward_flops
 assert backward_flops + missing_flops == claimed_backward_flops
+assert asked_ratio == 2
 # --8<-- [end:missing]
 
 
@@ -166,7 +140,7 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 def counted_ratio(depth: int) -> float:
-    """Backward over forward FLOPs of so many square layers."""
+    """FLOPs of the backward over the forward pass of so many square layers."""
     forward, backward = count_chain(*chain(BATCH, [D_MODEL] * (depth + 1)))
     return backward / forward
 
@@ -189,11 +163,11 @@ transformer_backward_flops = count_flops(gpt2(tokens).sum().backward)
 transformer_ratio = transformer_backward_flops / transformer_forward_flops
 print(f"forward  {transformer_forward_flops:,}")
 print(f"backward {transformer_backward_flops:,}  ({transformer_ratio} × forward)")
-assert transformer_ratio == 2
 # --8<-- [end:transformer]
 
 
 # --8<-- [start:six_n_d]
+assert transformer_ratio == 2
 matrices = [weight for weight in gpt2.parameters() if weight.dim() == 2]
 product_parameters = sum(w.numel() for w in matrices) - gpt2.positions.weight.numel()
 six_n_d_flops = 6 * product_parameters * SEQ_LEN
@@ -245,7 +219,7 @@ TRAINED = {  # which of four square layers are trained; the others have requires
 
 
 def count_frozen(trained: Sequence[bool]) -> dict[str, Any]:
-    """FLOPs and bytes of the backward pass, and each layer's products in it."""
+    """FLOPs and bytes of the backward pass, and each layer's matmuls in it."""
     layer_inputs, weights = chain(BATCH, [D_MODEL] * (FREEZE_DEPTH + 1))
     for weight, train in zip(weights, trained, strict=True):
         weight.requires_grad_(train)
@@ -275,6 +249,51 @@ for name, case in freeze.items():
 # --8<-- [end:freeze]
 
 
+# --8<-- [start:by_hand]
+x = torch.tensor([1.0, 2.0, 3.0])
+w = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)  # what is to be learned
+
+prediction = x @ w
+loss = 0.5 * (prediction - 5) ** 2
+loss.backward()
+print("prediction", prediction.item(), " loss", loss.item(), " gradient", w.grad)
+# --8<-- [end:by_hand]
+
+
+# --8<-- [start:leaves]
+assert w.grad is not None  # backward() has put it there
+w_grad = w.grad.tolist()
+assert w_grad == ((prediction - 5) * x).tolist()  # the error times what came in
+
+
+def grad_of(t: torch.Tensor) -> tuple[float | list[float] | None, str]:
+    """What t.grad holds, and how the warning begins that reading it raised."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        grad = t.grad
+    warning = str(caught[0].message).split(". ")[0] if caught else ""
+    return None if grad is None else grad.tolist(), warning
+
+
+print("            leaf   requires_grad  .grad")
+for name, t in {"x": x, "w": w, "prediction": prediction, "loss": loss}.items():
+    grad, warning = grad_of(t)
+    columns = f"{name:12}{t.is_leaf!s:7}{t.requires_grad!s:15}{grad}"
+    print(columns + ("  (warns)" if warning else ""))
+    assert (grad is not None) == (t.is_leaf and t.requires_grad)
+    assert bool(warning) == (not t.is_leaf)
+print(grad_of(prediction)[1])
+# --8<-- [end:leaves]
+
+
+# --8<-- [start:retain]
+kept = x @ w
+kept.retain_grad()  # before backward()
+(0.5 * (kept - 5) ** 2).backward()
+print(kept.grad)
+# --8<-- [end:retain]
+
+
 # --8<-- [start:memory]
 def gradient_bytes(dtype: torch.dtype) -> dict[str, int]:
     """Bytes of the two layers' parameters and of their gradients."""
@@ -285,6 +304,10 @@ def gradient_bytes(dtype: torch.dtype) -> dict[str, int]:
         "gradient_bytes": get_gradient_bytes(weights),
     }
 
+
+gpt2_parameter_bytes = sum(map(get_memory_usage, gpt2.parameters()))
+gpt2_gradient_bytes = get_gradient_bytes(gpt2.parameters())  # after the backward pass above
+assert gpt2_gradient_bytes == gpt2_parameter_bytes
 
 state_bytes = {"float32": gradient_bytes(torch.float32), "bfloat16": gradient_bytes(torch.bfloat16)}
 assert all(len(set(held.values())) == 1 for held in state_bytes.values())  # as many bytes
@@ -339,17 +362,6 @@ def time_passes(batch: int, *widths: int) -> dict[str, float]:
 MEASURED_DEPTHS = (1, 2, 4, 8)
 measured_side = 8192 if measured_on_gpu else 256  # of every matrix
 measured_deep = {n: time_passes(*[measured_side] * (n + 2)) for n in MEASURED_DEPTHS}
-
-square = torch.randn(measured_side, measured_side, device=get_device())
-square = square.to(getattr(torch, measured_dtype))
-x1, g1 = square.clone(), square.clone()
-measured_products_seconds = take_turns(
-    {
-        "forward": lambda: x1 @ square,
-        "weight": lambda: x1.T @ g1,
-        "input": lambda: g1 @ square.T,
-    }
-)
 # --8<-- [end:measure]
 
 
@@ -366,9 +378,6 @@ def compare(seconds: dict[str, float], ratio: float) -> dict[str, float]:
 
 
 measured_deep_comparison = {n: compare(t, depth_ratio[n]) for n, t in measured_deep.items()}
-measured_transposed_ratio = {
-    name: seconds / measured_products_seconds["forward"] for name, seconds in measured_products_seconds.items()
-}
 print("depth  counted  timed  by hand")
 for n, row in measured_deep_comparison.items():
     print(f"{n:<7}{depth_ratio[n]:7.2f}{row['measured_time_ratio']:7.2f}", end="")

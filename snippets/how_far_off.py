@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["measurements/published/*.toml"]
+# data = ["measurements/published/*.toml", "measurements/published/estimators/*.toml"]
 # ///
 """How far off the planner is: beside memory, speeds and hours that others published, and what composed layers keep."""
 
@@ -16,17 +16,35 @@ from flops_bytes.shapes import SHAPES, parameters
 # --8<-- [start:setup_published]
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
+from flops_bytes.estimators import estimates, read_said
 from flops_bytes.plan.options import SPEEDS
-from flops_bytes.published import A_GPU, Compared, Reading, compare, read_all, read_head
+from flops_bytes.published import (
+    A_GPU,
+    NEAR,
+    WHY,
+    Compared,
+    Reading,
+    at_first,
+    by_kind,
+    by_source,
+    compare,
+    contained,
+    errors,
+    far_groups,
+    nearest_ratio,
+    read_all,
+    read_head,
+    spread,
+    today,
+)
 from flops_bytes.published import asked as asked_of
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-NEAR_PERCENT = 15  # off by no more counts as near
-NEAR = NEAR_PERCENT / 100
+NEAR_PERCENT = round(100 * NEAR)  # off by no more counts as near
 COVERED = 0.9  # the share of readings that the room left free is to cover
 # --8<-- [end:setup_published]
 
@@ -148,57 +166,6 @@ assert composed_bytes - fused_bytes == softmax_bytes + norms_bytes
 # --8<-- [end:exercise_3]
 
 
-# --8<-- [start:ratio]
-def of_interval(said: tuple[float, float], value: float) -> float:
-    """Planned over published; where settings are not said, the nearest of what the planner says of all they can be."""
-    low, high = said
-    return low / value if low > value else min(high / value, 1)
-
-
-def today(each: Compared) -> float:
-    """The ratio with the planner as it is now."""
-    assert each.said
-    return of_interval(each.said, each.reading.value)
-
-
-def at_first(each: Compared) -> float:
-    """The ratio when the planner was asked for the first time."""
-    assert each.reading.first
-    return of_interval(each.reading.first, each.reading.value)
-
-
-# --8<-- [end:ratio]
-
-
-# --8<-- [start:summary]
-def by_source(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
-    found: dict[str, list[Compared]] = {}
-    for each in compared:
-        found.setdefault(each.reading.source, []).append(each)
-    return found
-
-
-def errors(compared: Iterable[Compared], ratio: Callable[[Compared], float]) -> dict[str, Any]:
-    """The median error over sources, since a source has one reading and another hundreds; and the share near."""
-    groups = by_source(compared)
-    ratios = {source: [ratio(each) for each in found] for source, found in groups.items()}
-    every = sorted(each for found in ratios.values() for each in found)
-    medians = [statistics.median(abs(each - 1) for each in found) for found in ratios.values()]
-    return {
-        "readings": len(every),
-        "sources": len(ratios),
-        "median_error_share": statistics.median(medians),
-        "within_share": sum(abs(each - 1) <= NEAR for each in every) / len(every),
-        "too_small": sum(each < 1 - NEAR for each in every),
-        "too_large": sum(each > 1 + NEAR for each in every),
-        "low_ratio": every[0],
-        "high_ratio": every[-1],
-    }
-
-
-# --8<-- [end:summary]
-
-
 # --8<-- [start:all]
 compared = list(compare(read_all(FOLDER)))
 heads = {path.stem: read_head(path) for path in FOLDER.glob("*.toml")}
@@ -208,7 +175,8 @@ seen_first = [each for each in asked if each.reading.first]
 memory_readings, memory_sources = len(peaks), len(by_source(peaks))
 asked_readings, asked_sources = len(asked), len(by_source(asked))
 not_asked_readings = memory_readings - asked_readings
-now, first = errors(asked, today), errors(seen_first, at_first)
+now, first = errors(asked), errors(seen_first, at_first)
+intervals = contained(asked)  # where a source leaves settings open
 print(f"{asked_readings} of {memory_readings} readings, {asked_sources} of {memory_sources} sources can be asked")
 for name, found in (("first", first), ("today", now)):
     print(f"{name}: median error over sources {found['median_error_share']:.1%}, near {found['within_share']:.0%}")
@@ -216,24 +184,17 @@ for name, found in (("first", first), ("today", now)):
 
 
 # --8<-- [start:kinds]
-def kind(settings: Mapping[str, Any]) -> str:
-    """What is trained; a setting that is not said may be either, and is then the last of what it can be."""
-    if str(settings.get("base", "as-recipe")) != "as-recipe":
-        return "qlora"
-    return "lora" if settings.get("lora") else "full"
-
-
 def room(compared: Iterable[Compared]) -> float:
-    """The share of the plan that has to be left free beside it, for so many of the readings to fit."""
+    """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
     over = sorted(1 / today(each) - 1 for each in compared)
     return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
 
 
 kinds = {}
-for name in ("full", "lora", "qlora"):
-    of_kind = [each for each in asked if kind(each.reading.settings) == name]
-    kinds[name] = errors(of_kind, today) | {"room_share": room(of_kind)}
-    print(f"{name:6} {kinds[name]}")
+for name, of_kind in by_kind(asked).items():
+    *_, start, end = spread(of_kind)
+    kinds[name] = errors(of_kind) | {"start_ratio": start, "end_ratio": end, "room_share": room(of_kind)}
+    print(f"{name:14} {kinds[name]}")
 # --8<-- [end:kinds]
 
 
@@ -249,11 +210,12 @@ def describe(source: str, found: list[Compared]) -> dict[str, Any]:
     else:
         name, link = head["repository"], f"https://github.com/{head['repository']}/tree/{head['commit']}"
     told = [each for each in found if each.said]
-    known = {"name": name, "link": link, "at": head.get("commit", "")[:7] or head["when"], "card": head["card"]}
+    known = {"file": source, "name": name, "link": link}
+    known |= {"at": head.get("commit", "")[:7] or head["when"], "card": head["card"]}
     known |= {"readings": len(found), "asked": len(told)}
     known |= {"meters": sorted({METERS[each.reading.what.split("_")[0]] for each in found})}
     if told:
-        error = errors(told, today)
+        error = errors(told)
         known |= {"error_share": error["median_error_share"], "within_share": error["within_share"]}
         known |= {"low_ratio": error["low_ratio"], "high_ratio": error["high_ratio"]}
         known |= {"today_ratios": [round(today(each), 4) for each in told]}
@@ -282,15 +244,28 @@ for reason in reasons[:12]:
 # --8<-- [end:missing]
 
 
-far_readings = sum(abs(today(each) - 1) > NEAR for each in asked)
+# --8<-- [start:far]
+far: list[dict[str, Any]] = []
+for origin, known, group in far_groups(peaks, heads):
+    assert known  # the tests hold that each has its sentence
+    off = errors(group)
+    far.append(
+        {"source": next(each["name"] for each in sources if each["file"] == origin)}
+        | {key: known[key] for key in ("why", "en", "zh")}
+        | {"readings": len(group), "low_ratio": off["low_ratio"], "high_ratio": off["high_ratio"]}
+    )
+far.sort(key=lambda each: -each["readings"])
+far_readings = sum(each["readings"] for each in far)
+far_by_why = {why: sum(each["readings"] for each in far if each["why"] == why) for why in WHY}
+print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
+# --8<-- [end:far]
 
 
 # --8<-- [start:time]
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
-_answer = plan(**QUESTION)
-assert _answer["assumed_mfu"] == ASSUMED_MFU
-days_at = {f"{100 * row['mfu']:.0f}": row["days"] for row in _answer["by_mfu"]}
+assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
+days_at = {str(percent): plan(**QUESTION, mfu=percent / 100)["days"] for percent in (30, 40, 50)}
 
 
 def share_of_peak(reading: Reading) -> float | None:
@@ -326,3 +301,43 @@ print(
 )
 print(f"{impossible_speeds} more would be above the peak", *speeds_of, sep="\n")
 # --8<-- [end:time]
+
+
+# --8<-- [start:estimators]
+ESTIMATORS = FOLDER / "estimators"
+ALIKE = ("llm-analysis", "deepspeed", "eleuther")  # which express readings of more than one source in common
+Asked = dict[tuple[str, str, int, str], tuple[Compared, float]]  # a reading, and what an estimator says over it
+
+
+def of_them(ratios: Iterable[float]) -> dict[str, float]:
+    """Over readings, not over sources: some estimators express those of one source alone."""
+    off = [abs(ratio - 1) for ratio in ratios]
+    return {"median_error_share": statistics.median(off), "within_share": sum(each <= NEAR for each in off) / len(off)}
+
+
+estimated: dict[str, Asked] = {}
+for tool, each, said in estimates(ESTIMATORS, asked):
+    key = (each.reading.source, each.reading.table, each.reading.row, each.reading.what)
+    estimated.setdefault(tool, {})[key] = each, nearest_ratio(said, each.reading.value)
+estimators: dict[str, dict[str, Any]] = {}
+for tool, head in read_said(ESTIMATORS).items():
+    of_tool = [each for each, _ in estimated[tool].values()]
+    ratios = sorted(ratio for _, ratio in estimated[tool].values())
+    estimators[tool] = {"name": head["name"], "readings": len(of_tool), "sources": len(by_source(of_tool))}
+    estimators[tool] |= of_them(ratios) | {"low_ratio": ratios[0], "high_ratio": ratios[-1]}
+    estimators[tool] |= {"planned": of_them(map(today, of_tool)), "planned_first": of_them(map(at_first, of_tool))}
+    print(tool, estimators[tool])
+
+
+def in_common(tools: Iterable[str]) -> dict[str, Any]:
+    """The same readings for several estimators, and for the planner."""
+    keys = sorted(set.intersection(*(set(estimated[tool]) for tool in tools)))
+    found: dict[str, Any] = {"readings": len(keys), "sources": len({source for source, *_ in keys})}
+    errors = {tool: of_them(estimated[tool][key][1] for key in keys)["median_error_share"] for tool in tools}
+    planned = of_them(today(estimated[ALIKE[0]][key][0]) for key in keys)["median_error_share"]
+    return found | {"median_error_share": errors | {"planned": planned}}
+
+
+in_common_of = {"three": in_common(ALIKE), "all": in_common(estimators)}
+print(in_common_of)
+# --8<-- [end:estimators]

@@ -27,7 +27,7 @@ from flops_bytes.replay import (
 from flops_bytes.snapshot import as_snapshot
 from tests.conftest import ROOT
 
-FILES = sorted((ROOT / "measurements" / "published").glob("snapshots-*.json.gz"))
+FILES = sorted((ROOT / "measurements" / "published" / "snapshots").glob("*.json.gz"))
 HISTORIES = {f"{path.name} {name}": (path, name) for path in FILES for name in read_file(path)["paths"]}
 
 
@@ -254,7 +254,7 @@ def test_several_streams_and_segments_that_grow_are_refused() -> None:
 def test_histories_are_derived_from_a_clone_at_the_commit_that_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clone, path = tmp_path / "clone", tmp_path / "snapshots-made-up.json.gz"
+    clone, path = tmp_path / "clone", tmp_path / "made-up.json.gz"
     clone.mkdir()
     steps = [("segment_alloc", 0, 20 * MIB), ("alloc", 0, 5 * MIB), ("alloc", 5 * MIB, 6 * MIB)]
     steps += [("free_completed", 0, 5 * MIB), ("alloc", 0, 4 * MIB), ("free_completed", 0, 4 * MIB)]
@@ -280,5 +280,5 @@ def test_histories_are_derived_from_a_clone_at_the_commit_that_is_named(
     path.write_bytes(gzip.compress(json.dumps({**source, "commit": None, "card": 1}).encode()))
     assert main([str(path)]) == 2 and "FILE CLONE" in capsys.readouterr().err
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match="snapshots-made-up"):
+    with pytest.raises(ValueError, match="made-up"):
         read_file(path)

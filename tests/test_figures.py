@@ -19,6 +19,7 @@ from figures import (
     full_ledger,
     gpt2_parameters,
     gpu_memory,
+    gradients,
     how_far_off,
     how_numbers_are_made,
     inference,
@@ -68,6 +69,9 @@ class Words(dict[str, str]):
         return "en" if key == "language" else key
 
 
+RING = re.compile(r"M([-\d.]+) ([-\d.]+)a([\d.]+) ")  # of several in a path, where each begins, and its radius
+
+
 class Chart:
     """A drawing as its reader sees it: shapes by colour, texts by place, the legend apart from the rest."""
 
@@ -86,7 +90,10 @@ class Chart:
 
     def dots(self, colour: str) -> list[Place]:
         circles = [shape for shape in self.shapes if shape.tag == "circle" and _colour(shape) == colour]
-        return [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        rings = [tuple(map(float, ring)) for path in paths for ring in RING.findall(path)]
+        found = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        return found + [(left + radius, y) for left, y, radius in rings]
 
     def lines(self, colour: str) -> list[list[Place]]:
         paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
@@ -524,7 +531,7 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         "storage_bytes": 48,
     }
     made = {f"storage_and_strides.{name}": value for name, value in made.items()}
-    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held")))
+    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held", separator=", ")))
     assert "16" in chart.texts and "17" not in chart.texts and "held, 48 B" in chart.texts
     first, step = chart.place("9")[0], chart.place("10")[0] - chart.place("9")[0]
     texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
@@ -540,6 +547,55 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
         assert left < line[0][0] < right and line[0][1] == bottom
         assert line[-1][0] == head[-1][0] == pytest.approx(first + (int(offset) - 9) * step), "the cell at the offset"
     assert not list(faults(chart))
+
+
+def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() -> None:
+    made = {
+        "gradients.forward_products_flops": {"hidden": 1e6, "outputs": 2e6},
+        "gradients.backward_products_flops": {"w2": 3e6, "hidden": 4e6, "w1": 5e6},
+    }
+    chart = Chart(gradients.passes(Values(made), Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    boxes = {
+        colour: [
+            [word for word, x, y in texts if left < x < right and top < y < bottom]
+            for left, right, top, bottom in sorted(set(chart.bars(colour)), key=lambda box: box[2])
+        ]
+        for colour in ("0", "1", "2", "muted")
+    }
+    assert boxes == {
+        "0": [["X₂ = X₁ W₁", "1 MFLOPs"], ["Y = X₂ W₂", "2 MFLOPs"]],
+        "1": [["dW₁ = X₁ᵀ dX₂", "5 MFLOPs"], ["dW₂ = X₂ᵀ dY", "3 MFLOPs"]],
+        "2": [["dX₂ = dY W₂ᵀ", "4 MFLOPs"]],
+        "muted": [["dX₁ = dX₂ W₁ᵀ", "skipped"]],
+    }
+    dashed = [box for box in chart.root.iter("rect") if box.get("stroke-dasharray")]
+    assert [box.get("class") for box in dashed] == ["stroke-muted"]
+    columns = {_word(text): float(text.attrib["x"]) for text in chart.root.iter("text")}
+    assert columns["weight"] == columns["dW₁ = X₁ᵀ dX₂"] > columns["input"] == columns["dX₂ = dY W₂ᵀ"]
+    heights = {word: y for word, _, y in texts}
+    assert heights["X₁"] < heights["X₂ = X₁ W₁"] < heights["X₂"] == heights["dX₂"] < heights["Y = X₂ W₂"] < heights["Y"]
+    assert not list(faults(chart))
+
+
+def test_trained_layers_have_the_boxes_of_their_matmuls_and_the_ratio_beside_them() -> None:
+    first: dict[str, Any] = {"weight_products": [True, False], "input_products": [False, True], "to_forward_ratio": 0.5}
+    last: dict[str, Any] = {
+        "weight_products": [False, True],
+        "input_products": [False, False],
+        "to_forward_ratio": 0.25,
+    }
+    chart = Chart(
+        gradients.frozen(Values({"gradients.freeze": {"first": first, "last": last}}), Words(layer="layer #"))
+    )
+    rows = {name: chart.place(name)[1] - 5 for name in ("first", "last")}
+    middles = {word: float(text.attrib["y"]) - 5 for word, text in chart.texts.items()}
+    assert middles["0.500×"] == rows["first"] and middles["0.250×"] == rows["last"]
+    for colour, kind in (("1", "weight"), ("2", "input")):
+        found = [((left + right) / 2, (top + bottom) / 2) for left, right, top, bottom in chart.bars(colour)]
+        for name, case in (("first", first), ("last", last)):
+            layers = [round((x - 165) // 76) for x, y in found if abs(y - rows[name]) < 10]
+            assert layers == [layer for layer, made in enumerate(case[f"{kind}_products"]) if made], (name, kind)
 
 
 def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum() -> None:
@@ -711,6 +767,14 @@ def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -
         assert above[1] < chart.place(row)[1] - 5 < below[1]
 
 
+def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
+    group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
+    group |= {"low_ratio": 0.5, "high_ratio": 0.75}
+    made = Values({"how_far_off.far": [group, {**group, "high_ratio": 0.5}]})
+    _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
+    assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
+
+
 def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
     made = {
         "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
@@ -738,25 +802,6 @@ def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     by_line = dict(zip(header, fp32, strict=True))
     assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
     assert by_line["norms"] == "—" and last[0] == "adamw"
-
-
-def test_a_ratio_lies_in_the_row_of_its_model_and_the_colour_of_its_plan() -> None:
-    theirs = [
-        {"model": "llama", "planned_ratio": 0.8, "composed_ratio": 1.0},
-        {"model": "mixtral", "planned_ratio": 0.9, "composed_ratio": 0.95},
-    ]
-    made = {"plan_check.step_cases": [{"planned_ratio": 1.0}], "plan_transformers.step_cases": theirs}
-    chart = Chart(how_far_off.ratios(Values(made), Words()))
-    for ratio, expected in (("planned_ratio", [1.0, 0.8, 0.9]), ("composed_ratio", [1.0, 0.95])):
-        dots = chart.dots(chart.colours[ratio])
-        rows = ["ours", "llama", "mixtral"][-len(expected) :]
-        assert len(dots) == len(expected)
-        for (x, y), number, row in zip(dots, expected, rows, strict=True):
-            low, high = chart.place("0.75")[0], chart.place("1.00")[0]
-            assert x == pytest.approx(low + (number - 0.75) / 0.25 * (high - low), abs=1.5)
-            others = [name for name in ("ours", *how_far_off.MODELS) if name != row]
-            here = abs(chart.place(row)[1] - 5 - y)
-            assert all(here < abs(chart.place(other)[1] - 5 - y) for other in others)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

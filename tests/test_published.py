@@ -14,7 +14,7 @@ import pytest
 
 from flops_bytes import published
 from flops_bytes.plan import plan
-from flops_bytes.published import Reading, distance, extract, missing, predict, read_all, read_source
+from flops_bytes.published import Compared, Reading, extract, missing, nearest_ratio, predict, read_all, read_source
 from ledger.book import Book
 from ledger.record import Records
 from tests.conftest import ROOT
@@ -297,8 +297,7 @@ def test_a_setting_that_is_not_known_leaves_an_interval() -> None:
     low, high = predict(made("reserved_gib", "1", context=[2048, 8192]))
     assert low == predict(made("reserved_gib", "1", context=2048))[0]
     assert high == predict(made("reserved_gib", "1"))[0] > low
-    reading = made("reserved_bytes", "100")
-    assert [distance(reading, said) for said in ((90, 110), (120, 130), (70, 80))] == pytest.approx([0, 0.2, -0.2])
+    assert [nearest_ratio(said, 100) for said in ((90, 110), (120, 130), (70, 80), (100, 100))] == [1, 1.2, 0.8, 1]
     with pytest.raises(ValueError, match="questions, more than"):
         predict(made("reserved_gib", "1", context=list(range(1, 300))))
 
@@ -322,13 +321,57 @@ def test_what_is_missing_counts_as_missing(made_up: Path, capsys: pytest.Capture
     assert "rate: 1 of 2 readings of 1 sources can be asked" in printed
 
 
-def test_the_summary_is_over_sources_first() -> None:
+def test_the_error_is_over_sources_first() -> None:
     exact = predict(made("allocated_bytes", "1"))[0]
     readings = [made("allocated_bytes", str(exact / (1 + error))) for error in (0.5, 0.5, 0.5, 0.1)]
-    readings[-1] = readings[-1]._replace(source="other")
-    found = published.summary(published.compare(readings))
-    assert found["median"] == pytest.approx(0.3) and found["within_15_percent"] == 0.25
-    assert found["by_source"] == pytest.approx({"made-up": 0.5, "other": 0.1}) and found["median_width"] == 0
+    readings[-1] = readings[-1]._replace(source="other", first=(exact / 2, exact / 2))
+    compared = list(published.compare(readings))
+    found = published.errors(compared)
+    assert found["median_error_share"] == pytest.approx(0.3) and found["within_share"] == 0.25
+    assert (found["readings"], found["sources"], found["too_small"], found["too_large"]) == (4, 2, 0, 3)
+    assert (found["low_ratio"], found["high_ratio"]) == pytest.approx((1.1, 1.5))
+    assert published.errors(compared[-1:], published.at_first)["low_ratio"] == pytest.approx(0.55)
+
+
+def test_an_interval_holds_its_reading_or_not() -> None:
+    said = [(90.0, 110.0), (110.0, 120.0), (100.0, 100.0)]
+    compared = [Compared(made("allocated_bytes", "100"), each, "") for each in said]
+    found = published.contained(compared)
+    assert (found["readings"], found["within"]) == (2, 1) and found["median_width_share"] == pytest.approx(0.15)
+
+
+def test_a_single_row_can_say_something_else() -> None:
+    table = {"rows": [{"context": 1}, {"context": 2}], "columns": [{"zero": 2}, {"zero": 3}]}
+    told = published.rows_of({**table, "cells": {"2": {"zero": 1, "label": "two cards"}}})
+    assert told[2] == {"context": 2, "zero": 1, "label": "two cards"}
+    assert [*told[:2], told[3]] == [*published.rows_of(table)[:2], published.rows_of(table)[3]]
+
+
+FAR = """[[far]]
+where = { row = [1, 2], what = "reserved_gib" }
+why = "meter"
+en = "What was reserved."
+zh = "预留的显存。"
+"""
+
+
+def test_what_is_known_of_a_far_reading_is_printed_with_it(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made_up.write_text(made_up.read_text(encoding="utf-8") + FAR, encoding="utf-8")
+    assert published.main([str(made_up.parent), "--extract", str(clones(made_up))]) == 0
+    told = capsys.readouterr().out.partition("farther off than 15%: 2 readings of memory\n")[2].split("\n")
+    assert told[0] == "  made-up: nothing is said; write it into its file, under [[far]]" and "51.5" in told[1]
+    assert told[2] == "  made-up: meter: What was reserved." and "61.25" in told[3]
+    change(made_up, '"meter"', '"because"')
+    with pytest.raises(ValueError, match=r"what is far off has `where`, `why` \(lacking, meter"):
+        read_source(made_up)
+
+
+def test_each_reading_that_is_far_off_has_its_sentence() -> None:
+    heads = {path.stem: published.read_head(path) for path in SOURCES}
+    readings = [each for each in read_all(FOLDER) if each.kind == "memory"]
+    groups = published.far_groups(published.compare(readings), heads)
+    assert [(source, each.reading) for source, why, found in groups if not why for each in found] == []
+    assert sum(len(found) for _, _, found in groups) >= 20
 
 
 def test_it_is_a_command(made_up: Path) -> None:

@@ -1,7 +1,7 @@
 """What a step reserves, counted without a GPU, beside what somebody's card reserved: CS336's model of 2.7B parameters.
 
 The model is written anew from what the snapshots' frames say of it: which operations, in which order. Their sizes,
-order and addresses are in measurements/published; what is not counted here is named where it is.
+order and addresses are in measurements/published/snapshots; what is not counted here is named where it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.trace import Trace, meta
 from tests.conftest import ROOT
 
-FILE = ROOT / "measurements" / "published" / "snapshots-cs336-a2-systems.json.gz"
+FILE = ROOT / "measurements" / "published" / "snapshots" / "cs336-a2-systems.json.gz"
 SHAPE = Decoder(layers=32, d_model=2560, heads=32, kv_heads=32, head_dim=80, d_ff=10240, vocab=10000)
 BATCH = 4
 WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on a Hopper, one for each thread that makes products: forward and backward
