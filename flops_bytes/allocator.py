@@ -1,8 +1,9 @@
 """PyTorch's caching allocator for CUDA, as rules: where a tensor lies, and how many bytes are reserved for all of them.
 
-Source: pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp, which is the same in what stands here from 2.6 to 2.13.
-Left out, as what they do hangs on more than requests and frees: garbage_collection_threshold (on the ages of blocks),
-pinned memory, private pools of CUDA graphs, tensors that another stream still uses when they are freed.
+Source: pytorch/pytorch at 001074d, c10/cuda/CUDACachingAllocator.cpp. A test holds the defaults to what was recorded of
+others' runs, whose lock files name PyTorch 2.6.0 and 2.9.1. No record holds the settings, only what follows by hand.
+Left out, as what they do hangs on more than requests and frees: garbage_collection_threshold (on a memory fraction and
+the ages of blocks), private pools of CUDA graphs, tensors that another stream still uses when they are freed.
 """
 
 # --8<-- [start:rules]
