@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from flops_bytes.adapters import CONSTANTS, adapter_parameters, frozen_weights_bytes, matrix_adapters
 from flops_bytes.memory import RECIPES, Recipe, layer_bytes, softmax_bytes, state_bytes
-from flops_bytes.shapes import Decoder, matmuls, parameters, repeated, saves_last
+from flops_bytes.shapes import Decoder, parameters, saves_last
 
 
 # --8<-- [start:step]
@@ -38,6 +38,8 @@ class Step(NamedTuple):
     adapted: str  # the matrices beside which adapters stand
     four_bit: bool  # the frozen matrices
     trained: Recipe  # of what is trained
+    scores: int  # numbers
+    softmax: int  # bytes of a probability as softmax makes it
 
 
 class Weights(NamedTuple):
@@ -127,6 +129,8 @@ def peak_bytes(
         adapted=adapted,
         four_bit=base in CONSTANTS,
         trained=RECIPES["fp32" if rank else recipe],
+        scores=batch * shape.heads * seq_len**2,
+        softmax=softmax_bytes(shape, width, composed, recipe in ("autocast", "autocast_fp16")),
     )
     counts = counts or parameters(shape)
     whole = weigh(shape, counts)
@@ -211,9 +215,11 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    if step.checkpointing == "per-op":  # has kept results of matmuls behind them
+        remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named = named_bytes(step, whole)
+    named = named_bytes(step, whole, stream)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -230,7 +236,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         made_scores=made_scores + product,
-        remade=before + waits_in_cache(step) + remade if step.again else 0,
+        remade=before + remade if step.again else 0,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -352,7 +358,7 @@ def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
     made = inner_gradients(step) + step.row * step.shape.d_ff
-    made += dropped_width(step) * scores_of(step) if step.composed and not step.fused else 0  # a name for probabilities
+    made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
 
@@ -362,7 +368,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     Dropout's mask has another two moments: its own product goes backward, with the gradients of its result and of the
     values beside it, and it goes backward itself.
     """
-    shape, made, numbers = step.shape, softmax_width(step), scores_of(step)
+    shape, made, numbers = step.shape, step.softmax, step.scores
     wide, scores = shape.heads * shape.head_dim, 3 * made * numbers
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
@@ -383,20 +389,10 @@ def before_scores(step: Step, more: int) -> int:
     return kept["norms"] // 2 + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
 
 
-def scores_of(step: Step) -> int:
-    """Numbers of scores."""
-    return step.batch * step.shape.heads * step.seq_len**2
-
-
-def softmax_width(step: Step) -> int:
-    """Bytes of a probability as softmax makes it."""
-    return softmax_bytes(step.shape, step.width, step.composed, step.cast > 0)
-
-
 def dropped_width(step: Step) -> int:
     """Of one as dropout leaves it: transformers has cast it before, to its queries' type or GPT-2's values'."""
     if not step.composed:
-        return softmax_width(step)
+        return step.softmax
     return step.width if step.shape.norm_shift else step.recipe.weights
 
 
@@ -407,7 +403,7 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     but for what has a name: scores, mask, queries, keys and values as they came; in Llama what these are made of, and
     queries and keys before autocast casts them.
     """
-    shape, made, gpt2 = step.shape, softmax_width(step), step.shape.positions > 0
+    shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
     masked = step.width if gpt2 else step.recipe.weights  # as its queries are
     normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
     dropout = 1 + made if step.dropout else 0
@@ -424,10 +420,10 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
             0 if kept else 3 * normed + 2 * result
         )
     names += result if kept or not dropout else 0
-    return before_scores(step, more) + (masked + made + numbers) * scores_of(step) + names
+    return before_scores(step, more) + (masked + made + numbers) * step.scores + names
 
 
-def named_bytes(step: Step, whole: int) -> int:
+def named_bytes(step: Step, whole: int, stream: int) -> int:
     """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
     keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
     adapter make, or the last but one."""
@@ -437,25 +433,13 @@ def named_bytes(step: Step, whole: int) -> int:
     products = 0 if step.again else shape.d_model
     if step.rank:
         products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
-    tokens = step.batch * step.seq_len
-    return whole + left * scores_of(step) + step.recipe.weights * tokens * shape.d_model + step.row * products
-
-
-def waits_in_cache(step: Step) -> int:
-    """What checkpointing per operation has kept of a layer's matmuls behind its scores, but for left_of_layer()."""
-    if step.checkpointing != "per-op":
-        return 0
-    behind = [each for each in matmuls(step.shape) if each.part != "qkv"]
-    again = [each for each in repeated(step.shape) if each.part != "qkv"]
-    features = sum(each.outputs for each in behind) - sum(each.outputs for each in again)
-    last = saves_last(step.shape) and not (step.dropout and step.shape.norm_shift)
-    return step.row * (features - step.shape.d_model * last)
+    return whole + left * step.scores + stream + step.row * products
 
 
 def before_remade(step: Step, stream: int) -> int:
     """Beside a layer that is made again the gradient of its result, and autocast's copy of that; or its product's,
     where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
-    if step.four_bit and step.rank and step.adapted != "all":
+    if step.four_bit and step.adapted != "all":
         return stream + step.row * step.shape.d_ff
     return stream + (step.row * step.shape.d_model if step.cast else 0)
 

