@@ -21,7 +21,7 @@ from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
 from flops_bytes.plan.table import gib
-from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
+from flops_bytes.serving import Server, decode_seconds, forward_bytes, largest, plan_serving
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
 from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
 from flops_bytes.tokens import BYTES_A_TOKEN
@@ -90,7 +90,10 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
     "a comma in a shape": ({"model": None, "shape": SHAPED + " experts=1,5"}, "--shape: experts=1,5; give layers"),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
-    "a type without units": ({"gpu": "T4"}, "--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or"),
+    "a type without units": (
+        {"gpu": "T4", "recipe": "autocast"},
+        "--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or",
+    ),
     "a type without units on a TPU": ({"gpu": "TPU v5e", "recipe": "fp32"}, "no float32; choose --recipe bf16-master"),
     "an unknown word": ({"recipe": "fp8"}, "--recipe: 'fp8' is not known; choose fp32, autocast, autocast-fp16"),
     "float16 on a TPU": ({"gpu": "TPU v5e", "recipe": "autocast-fp16"}, "no float16; choose --recipe autocast, or"),
@@ -367,7 +370,8 @@ TWO: dict[str, Any] = SERVING | {"model": "llama-3-70b", "gpu": "H100 SXM", "gpu
 def test_serving_is_what_its_formulas_say() -> None:
     found = plan(**TWO, weights="8bit", price=2.5, allowance="2GB")
     server = Server(2 * 3.35e12, 2 * 989.4e12, bits=8, end_bits=16)
-    expected = plan_serving(LLAMA_3_70B, 2 * (int(0.9 * found["gpu_bytes"]) - 2e9), server, 8192)
+    room = int(0.9 * found["gpu_bytes"]) - 2e9 - forward_bytes(LLAMA_3_70B, 8192, 2)
+    expected = plan_serving(LLAMA_3_70B, 2 * room, server, 8192)
     users = expected["users"]
     assert found["users"] == found["users_that_fit"] == users > 20 and found["users_in_time"] is None
     assert found["token_seconds"] == decode_seconds(LLAMA_3_70B, found["users"], 8192, server)

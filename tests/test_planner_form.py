@@ -123,7 +123,7 @@ def test_the_answer_is_in_three_groups_without_words_of_code(
         for text in [*rows.all_inner_texts(), page.locator(f"{group} .planner-title").inner_text()]:
             assert not re.search(r"--\w|\w_\w|undefined|null|\{|\}|\[object", text), text
     if "days" in question:
-        expect(page.locator(f"{SCALE} tr").first).to_contain_text(words(language)["details"]["money"][0])
+        expect(page.locator(f"{SCALE} tr").first).to_contain_text(words(language)["details"]["scale"]["money"][0])
         expect(page.locator(".planner-facts")).to_contain_text(words(language)["ignored"]["lora"])
 
 

@@ -425,8 +425,13 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         weights = [weight for weight in made.model.parameters() if weight.requires_grad]
         has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
         masters: list[Tensor] = [weight.detach().float() for weight in weights] if has_masters else list(weights)
-        if asked["optimizer"] == "adamw-8bit":
-            size = quantized_bytes(2 * sum(master.numel() for master in masters), 8, 256)
+        if asked["optimizer"].startswith("paged"):
+            moments = []  # in the host's memory
+        elif asked["optimizer"] == "adamw-8bit":
+            tables = [module for module in made.model.modules() if isinstance(module, nn.Embedding)]
+            in_float32 = tables if asked["layers"] == "composed" and not asked["lora"] else []  # Trainer's choice
+            wide = sum(table.weight.numel() for table in in_float32)
+            size = 8 * wide + quantized_bytes(2 * (sum(master.numel() for master in masters) - wide), 8, 256)
             moments = [torch.empty(size, dtype=torch.uint8, device=device)]
         else:
             moments = [torch.zeros_like(master) for master in masters for _ in range(2)]

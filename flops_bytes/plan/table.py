@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flops_bytes.gpus import REACHED
+from flops_bytes.plan.runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
 
 
@@ -50,6 +51,8 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
     yield from room(found, f"a GPU, at {found['peaks_at']}")
+    if paged := found["paged_bytes"]:
+        yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():
@@ -80,8 +83,12 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
+    if steps := found["published_mfu"]:
+        reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
+        yield "  published steps like it", reached
     for row in found["by_mfu"]:
-        runs = "; ".join(f"{run['run']}: {run['percent']} %" for run in row["runs"])
+        nearest = runs_nearest(row["mfu"], [each["mfu"] for each in found["by_mfu"]])
+        runs = "; ".join(f"{run.name}: {run.percent} %" for run in nearest) or "no published run is nearer"
         costs = spent(found, row) if row["tokens"] else f"{row['tokens_per_second']:,.0f} tokens/s"
         yield f"at an MFU of {row['mfu']:.0%}", f"{costs} ({runs})"
     alone = gib(found["checkpoint_weights_bytes"])
