@@ -66,12 +66,12 @@ def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(columns[2], 38, labels["weight"], "muted", anchor="middle")
 
     boxes = (  # column, layer, formula, FLOPs
-        (0, 0, "H = X W₁", forward.get("hidden")),
-        (0, 1, "Y = H W₂", forward.get("outputs")),
-        (1, 0, "dX = dH W₁ᵀ", None),
-        (1, 1, "dH = dY W₂ᵀ", backward.get("hidden")),
-        (2, 0, "dW₁ = Xᵀ dH", backward.get("w1")),
-        (2, 1, "dW₂ = Hᵀ dY", backward.get("w2")),
+        (0, 0, "X₂ = X₁ W₁", forward.get("hidden")),
+        (0, 1, "Y = X₂ W₂", forward.get("outputs")),
+        (1, 0, "dX₁ = dX₂ W₁ᵀ", None),
+        (1, 1, "dX₂ = dY W₂ᵀ", backward.get("hidden")),
+        (2, 0, "dW₁ = X₁ᵀ dX₂", backward.get("w1")),
+        (2, 1, "dW₂ = X₂ᵀ dY", backward.get("w2")),
     )
     for column, layer, formula, flops in boxes:
         x, y = columns[column] - width / 2, 92 + pitch * layer
@@ -86,7 +86,7 @@ def passes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         under = labels["skipped"] if skipped else format_value(flops, "flops", language=labels["language"])
         drawing.text(columns[column], y + 40, under, "muted", anchor="middle")
 
-    for level, (down, up) in enumerate((("X", "dX"), ("H", "dH"), ("Y", "dY"))):
+    for level, (down, up) in enumerate((("X₁", "dX₁"), ("X₂", "dX₂"), ("Y", "dY"))):
         y = 72 + pitch * level
         drawing.text(columns[0], y + 5, down, anchor="middle")
         if level:

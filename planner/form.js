@@ -219,15 +219,15 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
       const rows = this.rows(told.details[group], values), name = group === "memory" ? title : told.groups[group];
-      if (rows.length) tables.splice(group === "memory" ? 1 : 0, 0, this.table(rows));
+      if (rows.length) tables.splice(group === "memory" ? 2 : 0, 0, this.table(rows));
       return element("section", { "data-group": group }, element("p", { class: "planner-title" }, name), ...tables);
-    }), this.notes(found, command));
+    }), this.notes(told, found, command));
   }
 
   bar(found, values) {
@@ -295,10 +295,10 @@ class Planner {
   }
 
   note(text) { return element("p", { class: "planner-note" }, text); }
-  notes(found, command) {
+  notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     return element("section", {},
-      names ? this.note(this.write((this.serving ? this.words.serving : this.words).estimated, { names })) : null,
+      names ? this.note(this.write(told.estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), element("pre", {}, element("code", { tabindex: "0" }, command)));
   }
 }

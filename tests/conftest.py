@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
@@ -291,6 +291,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        expect.set_options(timeout=30_000)  # milliseconds: others may keep all cores busy
         yield browser
         browser.close()
 

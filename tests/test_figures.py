@@ -564,17 +564,17 @@ def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() 
         for colour in ("0", "1", "2", "muted")
     }
     assert boxes == {
-        "0": [["H = X W₁", "1 MFLOPs"], ["Y = H W₂", "2 MFLOPs"]],
-        "1": [["dW₁ = Xᵀ dH", "5 MFLOPs"], ["dW₂ = Hᵀ dY", "3 MFLOPs"]],
-        "2": [["dH = dY W₂ᵀ", "4 MFLOPs"]],
-        "muted": [["dX = dH W₁ᵀ", "skipped"]],
+        "0": [["X₂ = X₁ W₁", "1 MFLOPs"], ["Y = X₂ W₂", "2 MFLOPs"]],
+        "1": [["dW₁ = X₁ᵀ dX₂", "5 MFLOPs"], ["dW₂ = X₂ᵀ dY", "3 MFLOPs"]],
+        "2": [["dX₂ = dY W₂ᵀ", "4 MFLOPs"]],
+        "muted": [["dX₁ = dX₂ W₁ᵀ", "skipped"]],
     }
     dashed = [box for box in chart.root.iter("rect") if box.get("stroke-dasharray")]
     assert [box.get("class") for box in dashed] == ["stroke-muted"]
     columns = {_word(text): float(text.attrib["x"]) for text in chart.root.iter("text")}
-    assert columns["weight"] == columns["dW₁ = Xᵀ dH"] > columns["input"] == columns["dH = dY W₂ᵀ"]
+    assert columns["weight"] == columns["dW₁ = X₁ᵀ dX₂"] > columns["input"] == columns["dX₂ = dY W₂ᵀ"]
     heights = {word: y for word, _, y in texts}
-    assert heights["X"] < heights["H = X W₁"] < heights["H"] == heights["dH"] < heights["Y = H W₂"] < heights["Y"]
+    assert heights["X₁"] < heights["X₂ = X₁ W₁"] < heights["X₂"] == heights["dX₂"] < heights["Y = X₂ W₂"] < heights["Y"]
     assert not list(faults(chart))
 
 

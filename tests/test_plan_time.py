@@ -207,7 +207,7 @@ def test_three_mfus_stand_side_by_side_with_runs_that_had_them() -> None:
         told = plan(**asked, mfu=row["mfu"])
         for name in ("days", "gpu_hours", "money", "tokens_per_second", "tokens"):
             assert row[name] == pytest.approx(told[name])
-    lines = dict(training_table(found))
+    lines = dict(training_table(found, asked))
     for mfu in shares:
         runs = "; ".join(f"{run.name}: {run.percent} %" for run in runs_nearest(mfu, shares))
         assert runs and lines[f"at an MFU of {mfu:.0%}"].endswith(f" ({runs})")

@@ -90,7 +90,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
         {
             ".planner-verdict": f"Fits: {EXAMPLES['served_users']} users at once",
-            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.1f} tokens/s for each"
+            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.3g} tokens/s for each"
             f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
             TIME: "What fewer bits bring",
         },

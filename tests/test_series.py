@@ -52,6 +52,7 @@ MEANS: dict[str, dict[str, str]] = {
     "hardware#derive": {"SMs, $S$": "processors"},
     "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
     "hardware#half-a-minute": {"Rate / all busy": "at clock share"},
+    "how-far-off#others": {"The planner's, today": "planned", "At first sight": "planned first"},
     "how-far-off#room": {
         "Smallest ratio": "low ratio", "Largest": "high ratio", "Nine of ten from": "start ratio", "to": "end ratio",
         "All weights, one card": "full", "All weights, sharded": "full sharded",

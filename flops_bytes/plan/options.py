@@ -345,7 +345,7 @@ def has_dropout(asked: Mapping[str, Any], shape: Decoder) -> bool:
     return bool(config.get("attention_dropout"))
 
 
-def batched_tokens(asked: Mapping[str, Any], memory_bytes: int) -> int:
+def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
     """Tokens of whose forward pass an engine keeps room for activations: as was asked, or as vLLM's server does.
 
     https://github.com/vllm-project/vllm, vllm/engine/arg_utils.py, get_batch_defaults.
