@@ -106,7 +106,7 @@ class Planner {
     this.strip.classList.toggle("wrong", text !== "");
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
-    if (estimate && model.value === "shape" && shape.value === estimate.shape) this.strip.append(this.note(estimate.text));
+    if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
     this.place?.classList.toggle("stale", text !== "");
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {

@@ -56,7 +56,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "the commas of another country": ({"tokens": "12,34,567"}, "--tokens: in '12,34,567' the comma can part"),
     "a comma at the end": ({"tokens": "15,"}, "--tokens: in '15,' the comma can part"),
     "a full-width comma": ({"price": "1，5"}, "the comma can part"),
-    "a power": ({"tokens": "10²"}, "--tokens: the unit of '10²' is missing or not known; write it like 70B"),
+    "a power": ({"tokens": "10²"}, "--tokens: the unit of '10²' is missing or not known; write it like 8"),
     "half a GPU": ({"gpus": "1.5"}, "--gpus: '1.5' is not a whole number"),
     "a context in trillions": ({"context": "8T"}, "--context: the unit of '8T' is missing or not known; write it like"),
     "half a token": ({"context": "0.5"}, "--context: '0.5' does not lie between 1 and 1e18"),
@@ -78,11 +78,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
     "no model": ({"model": None}, "--model: give one of --model, --config, --shape, not none"),
     "a field that is none": ({"model": None, "shape": "depth=2"}, "--shape: 'depth' is not a field; fields are layers"),
-    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: without d_model, heads, d_ff, vocab; add"),
-    "heads that part no width": (
-        {"model": None, "shape": "layers=2 d_model=64 heads=5 d_ff=128 vocab=500"},
-        "--shape: without head_dim; add head_dim=32",
-    ),
+    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give a whole number"),
     "heads that do not share": (
         {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=7")},
         "--shape: 7 key-value heads do not share 32 heads evenly; give a number that divides 32",
@@ -92,7 +88,10 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         "--shape: 64 key-value heads do not share 32 heads evenly",
     ),
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
-    "a comma in a shape": ({"model": None, "shape": SHAPED + " experts=1,5"}, "--shape: experts=1,5; give a whole number, such as"),
+    "a comma in a shape": (
+        {"model": None, "shape": SHAPED + " experts=1,5"},
+        "--shape: experts=1,5; give a whole number",
+    ),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
     "a type without units": (
         {"gpu": "T4", "recipe": "autocast"},
@@ -242,8 +241,8 @@ def test_a_shape_says_yes_and_no_and_thousands() -> None:
         assert plan(gpu="L4", shape=f"{SHAPED} tied={word}") == same
     with_commas = SHAPED.replace("vocab=5000", "vocab=5,000").replace(" ", ", ")
     assert plan(gpu="L4", shape=with_commas) == untied
-    short, whole = "layers=2 d_model=64 heads=4 d_ff=128 vocab=500", " kv_heads=4 head_dim=16"
-    assert plan(gpu="L4", shape=short) == plan(gpu="L4", shape=short + whole)
+    without = SHAPED.replace(" kv_heads=8", "")  # then each query head has its own
+    assert plan(gpu="L4", shape=without) == plan(gpu="L4", shape=without + " kv_heads=32")
 
 
 def test_key_value_heads_of_a_configuration_share_its_heads() -> None:

@@ -149,8 +149,8 @@ NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its
 )
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
 FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
-EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8", "length": "8192, 128k", "share": "40%, 0.4"}
-EXAMPLES |= {"money": "2.5, $2.5, ¥18", "tokens": "70B, 15T", "gpu_peak": "989T"}
+EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
+EXAMPLES |= {"money": "2.5, $2.5, ¥18"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
@@ -187,7 +187,7 @@ def read(name: str, value: Any) -> Any:
         if text.replace("_", "-") not in kind:
             raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
         return text.replace("_", "-")
-    mend = f"write it like {EXAMPLES.get(name) or EXAMPLES.get(kind, '2.5')}"
+    mend = f"write it like {EXAMPLES.get(kind, '2.5')}"
     match = NUMBER.fullmatch(text)
     if not match and "," in text:
         comma = f"in {quoted(text)} the comma can part decimals or thousands"
@@ -264,7 +264,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     if len(lengths := [name for name in LENGTHS if a[name]]) > 1:
         raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
-        raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
+        raise ValueError("--bytes-a-token: there is no text; give --text its bytes")
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
@@ -295,7 +295,7 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
             f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
         )
     if 0 < shape.positions < asked["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many or fewer")
     return shape
 
 
@@ -316,8 +316,8 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
     needed = tuple(types)[:7]
     told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
     sizes: dict[str, Any] = {}
-    for key, value in told.items():
-        low = 1 if key in needed else 0
+    for key in (*told, *needed):
+        value, low = told.get(key, told.get("heads", "") if key == "kv_heads" else ""), 1 if key in needed else 0
         if key not in types:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if types[key] is bool:
@@ -327,16 +327,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
         if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
-            raise ValueError(f"--shape: {key}={short(value)}; give a whole number, such as {key}=32")
+            raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
         sizes[key] = int(digits)
-    missing = [key for key in ("layers", "d_model", "heads", "d_ff", "vocab") if key not in sizes]
-    if not missing and "head_dim" not in sizes and sizes["d_model"] % sizes["heads"]:
-        missing = ["head_dim"]
-    if missing:
-        raise ValueError(f"--shape: without {', '.join(missing)}; add {missing[0]}=32 or so")
-    shape = Decoder(**({"kv_heads": sizes["heads"], "head_dim": sizes["d_model"] // sizes["heads"]} | sizes))
+    shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
-        raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
+        raise ValueError("--shape: active_experts is more than experts, or 0")
     return shape
 
 
