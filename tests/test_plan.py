@@ -90,7 +90,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
     "a comma in a shape": (
         {"model": None, "shape": SHAPED + " experts=1,5"},
-        "--shape: experts=1,5; give a whole number",
+        "--shape: experts=1,5; give a whole",
     ),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
     "a type without units": (
