@@ -106,7 +106,7 @@ class Planner {
     this.strip.classList.toggle("wrong", text !== "");
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
-    if (estimate && model.value === "shape" && shape.value === estimate.shape) this.strip.append(this.note(estimate.text));
+    if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
     this.place?.classList.toggle("stale", text !== "");
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
@@ -203,7 +203,7 @@ class Planner {
     values.money = this.priced(values.money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     const told = this.serving ? words.serving : words;
-    const facts = this.serving ? (fits ? ["each", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "slow", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),

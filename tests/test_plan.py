@@ -78,7 +78,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
     "no model": ({"model": None}, "--model: give one of --model, --config, --shape, not none"),
     "a field that is none": ({"model": None, "shape": "depth=2"}, "--shape: 'depth' is not a field; fields are layers"),
-    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give layers, d_model"),
+    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give a whole number"),
     "heads that do not share": (
         {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=7")},
         "--shape: 7 key-value heads do not share 32 heads evenly; give a number that divides 32",
@@ -88,7 +88,10 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         "--shape: 64 key-value heads do not share 32 heads evenly",
     ),
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
-    "a comma in a shape": ({"model": None, "shape": SHAPED + " experts=1,5"}, "--shape: experts=1,5; give layers"),
+    "a comma in a shape": (
+        {"model": None, "shape": SHAPED + " experts=1,5"},
+        "--shape: experts=1,5; give a whole",
+    ),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
     "a type without units": (
         {"gpu": "T4", "recipe": "autocast"},
@@ -238,6 +241,8 @@ def test_a_shape_says_yes_and_no_and_thousands() -> None:
         assert plan(gpu="L4", shape=f"{SHAPED} tied={word}") == same
     with_commas = SHAPED.replace("vocab=5000", "vocab=5,000").replace(" ", ", ")
     assert plan(gpu="L4", shape=with_commas) == untied
+    without = SHAPED.replace(" kv_heads=8", "")  # then each query head has its own
+    assert plan(gpu="L4", shape=without) == plan(gpu="L4", shape=without + " kv_heads=32")
 
 
 def test_key_value_heads_of_a_configuration_share_its_heads() -> None:

@@ -178,7 +178,7 @@ def read(name: str, value: Any) -> Any:
     kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
     text = str(value).translate(FULL_WIDTH).strip()
     if kind == "refused":
-        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")
+        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out")
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
@@ -264,7 +264,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     if len(lengths := [name for name in LENGTHS if a[name]]) > 1:
         raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
-        raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
+        raise ValueError("--bytes-a-token: there is no text; give --text its bytes")
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
@@ -295,7 +295,7 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
             f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
         )
     if 0 < shape.positions < asked["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many or fewer")
     return shape
 
 
@@ -317,7 +317,7 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
     told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
     sizes: dict[str, Any] = {}
     for key in (*told, *needed):
-        value, low = told.get(key, ""), 1 if key in needed else 0
+        value, low = told.get(key, told.get("heads", "") if key == "kv_heads" else ""), 1 if key in needed else 0
         if key not in types:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if types[key] is bool:
@@ -327,11 +327,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
         if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
-            raise ValueError(f"--shape: {key}={short(value)}; give {', '.join(needed)} whole numbers, such as {key}=32")
+            raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
-        raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
+        raise ValueError("--shape: active_experts is more than experts, or 0")
     return shape
 
 
