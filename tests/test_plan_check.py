@@ -110,7 +110,8 @@ def test_transformers_makes_one_mask_of_its_weights_width_for_all_layers() -> No
         "num_key_value_heads": 2,
         "num_hidden_layers": 2,
     }
-    config = MistralConfig(**told, attn_implementation="eager", sliding_window=None)
+    config: Any = MistralConfig(**told, sliding_window=None)
+    config._attn_implementation = "eager"
     for dtype in (torch.float32, torch.bfloat16):
         embedded = torch.zeros(3, 50, 64, dtype=dtype)
         mask = create_causal_mask(config=config, inputs_embeds=embedded, attention_mask=None, past_key_values=None)
