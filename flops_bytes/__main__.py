@@ -6,15 +6,18 @@ import sys
 from flops_bytes.check.__main__ import main as check
 from flops_bytes.plan.__main__ import main as plan
 from flops_bytes.published import main as published
+from flops_bytes.snapshot import main as snapshot
 
-COMMANDS = {"plan": plan, "check": check, "published": published}
+COMMANDS = {"plan": plan, "check": check, "published": published, "snapshot": snapshot}
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes published FOLDER [options]
+       flops-bytes snapshot FILE [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
   published   what others measured on their GPUs, beside what plan says of it
+  snapshot    a file of torch.cuda.memory._dump_snapshot(): where the memory went, and what lies free
 
 flops-bytes plan --help lists the options."""
 

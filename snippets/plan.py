@@ -65,8 +65,12 @@ days_for_tokens = run.days
 money_for_tokens = run.money
 form = ask(**EIGHT, tokens=TOKENS, price=PRICE, checkpointing="full")  # as the form stands: no MFU is given
 form_days, checkpointed_share = form.days, form.mfu
-steps_like_it = {"low_share": form.published_mfu["low"], "high_share": form.published_mfu["high"]}  # on H100s
-steps_like_it |= {"slow_days": form.by_mfu[0]["days"], "fast_days": form.by_mfu[-1]["days"]}
+steps_like_it = {  # on H100s
+    "low_share": form.published_mfu["low"],
+    "high_share": form.published_mfu["high"],
+    "slow_days": form.by_mfu[0]["days"],
+    "fast_days": form.by_mfu[-1]["days"],
+}
 num_steps_like_it = form.published_mfu["readings"]
 form_money_about = round(form.money, -2)  # it stands on an assumed MFU and an assumed price
 implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu

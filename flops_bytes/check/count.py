@@ -375,22 +375,27 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
         model = AutoModelForCausalLM.from_config(
             CONFIG_MAPPING[kind](**told), attn_implementation=attention, dtype=dtype
         )
-        # eager attention asks its mask whether all is causal, which meta cannot answer: it gets one, the caller's
-        sizes = asked["micro_batch"], 1, asked["context"], asked["context"]
-        mask = torch.zeros(sizes, dtype=dtype) if is_eager else None
     model.train()
     body: Any = model.base_model
+    written = sys.modules[type(body).__module__]
     blocks = body.h if kind == "gpt2" else body.layers
     if asked["lora"]:
         adapt(model, blocks, asked)
     forget(asked, blocks)
 
+    def masks(**told: Any) -> Tensor | None:
+        """One for all layers, as large as eager_mask()'s, which asks what a tensor on meta cannot answer."""
+        sizes = asked["micro_batch"], 1, asked["context"], asked["context"]
+        return torch.zeros(sizes, dtype=dtype, device=device) if is_eager else None
+
     def hidden(tokens: Tensor) -> Tensor:
-        found: Tensor = body(input_ids=tokens, attention_mask=mask, use_cache=False).last_hidden_state
+        with patch.object(written, "create_causal_mask", masks):
+            found: Tensor = body(input_ids=tokens, use_cache=False).last_hidden_state
         return found
 
     def missed(tokens: Tensor, targets: Tensor) -> Tensor:
-        found: Tensor = model(input_ids=tokens, labels=targets, attention_mask=mask, use_cache=False).loss
+        with patch.object(written, "create_causal_mask", masks):
+            found: Tensor = model(input_ids=tokens, labels=targets, use_cache=False).loss
         return found
 
     head: Any = model.get_output_embeddings()
