@@ -314,11 +314,10 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
 
     types = {field.name: field.type for field in fields(Decoder)}
     needed = tuple(types)[:7]
-    told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
+    told: dict[str, str] = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
     sizes: dict[str, Any] = {}
     for key in (*told, *needed):
-        value: str = told.get(key, told.get("heads", "") if key == "kv_heads" else "")
-        low = 1 if key in needed else 0
+        value, low = told.get(key, told.get("heads", "") if key == "kv_heads" else ""), 1 if key in needed else 0
         if key not in types:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if types[key] is bool:
