@@ -178,7 +178,7 @@ def read(name: str, value: Any) -> Any:
     kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
     text = str(value).translate(FULL_WIDTH).strip()
     if kind == "refused":
-        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out")
+        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
@@ -295,7 +295,7 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
             f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
         )
     if 0 < shape.positions < asked["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many or fewer")
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
     return shape
 
 
@@ -314,7 +314,7 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
 
     types = {field.name: field.type for field in fields(Decoder)}
     needed = tuple(types)[:7]
-    told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
+    told: dict[str, str] = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
     sizes: dict[str, Any] = {}
     for key in (*told, *needed):
         value, low = told.get(key, told.get("heads", "") if key == "kv_heads" else ""), 1 if key in needed else 0
