@@ -7,12 +7,23 @@ from flops_bytes.check.__main__ import main as check
 from flops_bytes.plan.__main__ import main as plan
 from flops_bytes.published import main as published
 
-COMMANDS = {"plan": plan, "check": check, "published": published}
+
+
+def count(arguments: list[str]) -> int:
+    """Needs torch, so it is imported when it is asked for."""
+    from flops_bytes.count import main as count
+
+    return count(arguments)
+
+
+COMMANDS = {"plan": plan, "count": count, "check": check, "published": published}
 USAGE = """usage: flops-bytes plan [options]
+       flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes published FOLDER [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
+  count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
   published   what others measured on their GPUs, beside what plan says of it
 
