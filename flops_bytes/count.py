@@ -202,6 +202,8 @@ class StepTrace(Trace):
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
                 self.kinds.setdefault(number, "activations")
+        if before != self.moment:  # what lives, lives in this moment too
+            self.events.append(Change(-1, 0, self.moment, self.line, self.step))
         if node is None or made_again:
             self.line = lines_of(sys._getframe(2))
             if torch.is_grad_enabled():
@@ -289,7 +291,7 @@ class OneNorm(torch.autograd.Function):
 WIDE = {"acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt"}
 WIDE |= {"sinh", "tan", "pow", "__pow__", "__rpow__", "softplus", "norm", "layer_norm", "group_norm", "nll_loss"}
 WIDE |= {"kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "binary_cross_entropy_with_logits"}
-WIDE |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+WIDE |= {"cross_entropy", "cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -396,7 +398,7 @@ class OnCard(TorchFunctionMode):
             return drop(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
             return norm_in_one(*args, **kwargs)
-        if name in ("item", "__float__", "__int__"):
+        if name in ("item", "__float__", "__int__", "__bool__"):
             return self.number(func, args[0])
         if name == "__format__" and args[0].dim() == 0 and args[1]:
             return format(self.number(torch.Tensor.item, args[0]), args[1])
@@ -419,10 +421,11 @@ class OnCard(TorchFunctionMode):
             caller = sys._getframe(2).f_code.co_filename
             if caller.startswith(TORCH):
                 return 0.0 if caller.endswith("grad_scaler.py") else 1.0
-            if self.item is None or not x.is_floating_point():
+            if self.item is None or not (x.is_floating_point() or x.dtype == torch.bool):
                 raise
-            self.trace.notes[f"{lines_of(sys._getframe(2))}: .item() was answered by {self.item}"] = None
-            return self.item
+            answer = self.item if x.is_floating_point() else False
+            self.trace.notes[f"{lines_of(sys._getframe(2))}: a number of a tensor was answered by {answer}"] = None
+            return answer
 
 
 def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -651,7 +654,7 @@ def reason(error: Exception) -> str:
     if isinstance(error, DataDependentOutputException):
         return (
             f"{where}: the number in a tensor is asked for (.item(), float(), if), and nothing is computed here; leave "
-            "that line out of the step, or give --item 1 to answer each .item() of a float by 1"
+            "that line out of the step, or give --item 1, which answers each float by 1 and each question by no"
         )
     if isinstance(error, DynamicOutputShapeException):
         return (
