@@ -15,7 +15,7 @@ itself, because tensors that were made before have memory.
 Attention counts as the kernel that a card of today would run: flash in 16 bits without a mask, else the memory-
 efficient one; dropout keeps a mask of bytes, RMSNorm is one kernel, optimizers work with foreach, and autocast follows
 CUDA's lists. torch.compile is left out: what is counted is the step without it. Tensors that a script leaves on the
-CPU count as the card's too. cuBLAS's workspace and what lies beside tensors do not count.
+CPU count as the card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count.
 """
 
 # --8<-- [start:setup]
@@ -153,12 +153,12 @@ class Change(NamedTuple):
 class StepTrace(Trace):
     """A trace that knows moments, lines, steps and FLOPs, and stops after the second step."""
 
-    def __init__(self, stops: bool = True) -> None:
-        self.stops = stops
+    def __init__(self, fake: FakeTensorMode) -> None:
+        self.fake = fake
         self.moment, self.step, self.line = "forward", 0, ""
         self.events: list[Change] = []
         self.flops: Counter[tuple[int, str, str, str]] = Counter()  # step, moment, kind, data type
-        self.words: Counter[tuple[int, int]] = Counter()  # step, rows of a table: indices
+        self.words: Counter[tuple[int, int]] = Counter()  # step, where a table lies: indices
         self.kinds: dict[int, str] = {}  # of storages, by number
         self.notes: dict[str, None] = {}
         self.updating = self.updated = 0
@@ -194,10 +194,14 @@ class StepTrace(Trace):
         """The moment and the line of the operation that comes."""
         node: Any = torch._C._current_autograd_node()
         before = self.moment
-        self.moment = "update" if self.updating else "backward" if node is not None else "forward"
+        between = before in ("backward", "update") and not self.updated and not torch.is_grad_enabled()  # clipping
+        if node is not None:
+            self.moment = "backward"
+        else:
+            self.moment = "update" if self.updating or between else "forward"
         if self.moment == "forward" and self.updated and torch.is_grad_enabled():
             self.step, self.updated = self.step + 1, 0
-            if self.step > 1 and self.stops:
+            if self.step > 1:
                 raise Enough
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
@@ -207,7 +211,8 @@ class StepTrace(Trace):
         if node is None or made_again:
             self.line = lines_of(sys._getframe(2))
             if torch.is_grad_enabled():
-                self._made_at[torch.autograd._get_sequence_nr() - 1] = self.line
+                number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
+                self._made_at[number] = self.line
         else:
             self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
 
@@ -216,6 +221,8 @@ class StepTrace(Trace):
         made_again = node is not None and torch.is_grad_enabled()
         kwargs = kwargs or {}
         inputs = tensors_in((args, kwargs))
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
         if str(kwargs.get("device")) == "meta" or (inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
@@ -234,7 +241,7 @@ class StepTrace(Trace):
             dtype = str(tensors_in((args, kwargs))[0].dtype).removeprefix("torch.")
             self.flops[self.step, moment, kind, dtype] += flops
         if packet is torch.ops.aten.embedding and self.moment == "forward":
-            self.words[self.step, args[0].shape[0]] += args[1].numel()
+            self.words[self.step, args[0].untyped_storage()._cdata] += args[1].numel()
         return result
 
     # --8<-- [start:hooks]
@@ -252,11 +259,15 @@ class StepTrace(Trace):
         self.name(tensors_in(list(optimizer.state.values())), "optimizer state")
         self.look()
 
+    def is_own(self, x: Any) -> bool:
+        """Whether it was made in this run."""
+        return isinstance(x, FakeTensor) and x.fake_mode is self.fake
+
     def look(self) -> None:
         """For the parameters and buffers of all modules that live."""
         modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
         parameters, buffers = (
-            {id(x): x for module in modules for x in vars(module)[kind].values() if isinstance(x, FakeTensor)}
+            {id(x): x for module in modules for x in vars(module)[kind].values() if self.is_own(x)}
             for kind in ("_parameters", "_buffers")
         )
         self.name(list(buffers.values()), "buffers")
@@ -401,7 +412,7 @@ class OnCard(TorchFunctionMode):
         if name in ("item", "__float__", "__int__", "__bool__"):
             return self.number(func, args[0])
         if name == "__format__" and args[0].dim() == 0 and args[1]:
-            return format(self.number(torch.Tensor.item, args[0]), args[1])
+            return format(self.number(torch.Tensor.item, args[0], asks=True), args[1])
         if "device" in kwargs:
             kwargs = kwargs | {"device": moved(kwargs["device"])}
         if name == "to":
@@ -413,13 +424,13 @@ class OnCard(TorchFunctionMode):
                 args, kwargs = tuple(map(widened, args)), {key: widened(value) for key, value in kwargs.items()}
         return func(*args, **kwargs)
 
-    def number(self, func: Any, x: Tensor) -> Any:
+    def number(self, func: Any, x: Tensor, asks: bool = False) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
         try:
             return func(x)
         except DataDependentOutputException:
             caller = sys._getframe(2).f_code.co_filename
-            if caller.startswith(TORCH):
+            if caller.startswith(TORCH) and not asks:
                 return 0.0 if caller.endswith("grad_scaler.py") else 1.0
             if self.item is None or not (x.is_floating_point() or x.dtype == torch.bool):
                 raise
@@ -448,7 +459,7 @@ def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool =
 
 class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Any:
-        return super().__new__(cls, moved(device))
+        return super().__new__(cls, moved(device))  # type: ignore[call-arg]
 
 
 def plain(*values: Any, **named: Any) -> None:
@@ -620,12 +631,12 @@ def count(
     is what torch.cuda tells it of the card, `item` what .item() answers. Raises Uncountable, with the line, where the
     step needs numbers that nobody has computed.
     """
-    trace = StepTrace()
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    trace = StepTrace(fake)
     hooks = [
         optimizers.register_optimizer_step_pre_hook(trace.before_update),
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         with card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
             with suppress(Enough, SystemExit):
