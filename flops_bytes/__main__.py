@@ -8,7 +8,6 @@ from flops_bytes.plan.__main__ import main as plan
 from flops_bytes.published import main as published
 
 
-
 def count(arguments: list[str]) -> int:
     """Needs torch, so it is imported when it is asked for."""
     from flops_bytes.count import main as count
