@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log
+from figures.axes import Axes, Log, text_width
 from figures.svg import Drawing
+from ledger.units import format_value
 
 WIDTH = 640
 CELL = 26
@@ -39,6 +40,30 @@ def product(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         x += 52
     for line, name in enumerate(("multiplications", "additions", "elements")):
         drawing.text(4, middle + CELL * max(m, n) / 2 + 26 + 22 * line, labels[name])
+    return str(drawing)
+
+
+def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Two bars from 0 to 1: what each kind of operation has of the FLOPs, and what of the time."""
+    published = values["counting_flops.PUBLISHED"] or {}
+    kinds = [kind for kind in ("matmuls", "norms", "element_wise") if kind in published]
+    drawing = Drawing(WIDTH, 156)
+    left, full, bar = 70, WIDTH - 74, 34
+    for line, measure in enumerate(("flops", "time")):
+        x, y = float(left), 8 + line * (bar + 18)
+        drawing.text(4, y + 22, labels[measure])
+        for colour, kind in enumerate(kinds):
+            share = published[kind][f"{measure}_share"]
+            drawing.rect(x, y, full * share, bar, f"fill-{colour}")
+            if full * share > 48:
+                percent = format_value(share, "share", ".1f%", labels["language"])
+                drawing.text(x + full * share / 2, y + 22, percent, "paper", anchor="middle")
+            x += full * share
+    x = float(left)
+    for colour, kind in enumerate(kinds):
+        drawing.rect(x, 124, 12, 12, f"fill-{colour}")
+        drawing.text(x + 18, 135, labels[kind])
+        x += 44 + text_width(labels[kind])
     return str(drawing)
 
 

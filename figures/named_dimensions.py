@@ -12,6 +12,34 @@ WIDTH = 640
 CHAPTER = "named_dimensions"
 
 
+def positions(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The dimensions before and after the split into heads, each over its position; −2 is coloured in both rows."""
+    size = {name: values[f"{CHAPTER}.{name}"] for name in ("BATCH", "SEQ_LEN", "D_MODEL", "NUM_HEADS", "D_HEAD")}
+    rows = (
+        ("before", (("batch", "BATCH"), ("tokens", "SEQ_LEN"), ("features", "D_MODEL"))),
+        ("after", (("batch", "BATCH"), ("tokens", "SEQ_LEN"), ("heads", "NUM_HEADS"), ("head_features", "D_HEAD"))),
+    )
+    width, height, left, gap = 136, 44, 56, 142
+    drawing = Drawing(WIDTH, 2 * gap - 44)
+    for line, (when, dimensions) in enumerate(rows):
+        top = line * gap + 4
+        drawing.text(0, top + 27, labels[when], "muted")
+        for place, (label, name) in enumerate(dimensions):
+            position, x = place - len(dimensions), left + place * (width + 12)
+            box: dict[str, Any] = {"x": x, "y": top, "width": width, "height": height, "rx": 3}
+            drawing.add(
+                "rect", "fill-1" if position == -2 else "faint", fill_opacity=0.4 if position == -2 else 1, **box
+            )
+            drawing.text(x + width / 2, top + 19, labels[label], anchor="middle")
+            drawing.text(x + width / 2, top + 37, str(size[name] or ""), anchor="middle")
+            drawing.text(x + width / 2, top + height + 20, f"−{-position}", "muted", anchor="middle")
+    features = left + 2 * (width + 12)
+    for end in (features, features + 2 * width + 12):
+        start = features if end == features else features + width
+        drawing.line(start, 4 + height + 26, end, gap - 2, "stroke-muted")
+    return str(drawing)
+
+
 def split(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Two strips of the same six numbers, coloured by the head that each number falls to."""
     cell, height = 46, 34

@@ -8,29 +8,62 @@ from typing import Any
 from figures.svg import Drawing
 
 WIDTH = 640
-SHOWN = (0, 1, 2, 4)  # the expressions that are short enough to stand beside each other
 
 
 def alive(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """For four expressions side by side, how many new matrices are alive after each operation."""
-    expressions = values["tensor_operations.expressions"] or []
-    matrix = values["tensor_operations.matrix_bytes"] or 1
-    cell, height, base, panel = 34, 30, 146, 157
-    drawing = Drawing(WIDTH, base + 56)
-    drawing.text(0, 18, labels["alive"], "muted")
-    for place, index in enumerate(index for index in SHOWN if index < len(expressions)):
-        left = place * panel
-        drawing.add(
-            "text", "ink", expressions[index]["code"], x=left, y=base + 46, font_size=14, font_family="monospace"
-        )
-        steps = [round(live / matrix) for live in expressions[index]["live_bytes"]]
-        for step, count in enumerate(steps):
-            x = left + step * (cell + 6)
-            for level in range(count):
-                css = "fill-1" if level == max(steps) - 1 and count == max(steps) else "fill-0"
-                drawing.rect(x, base - (level + 1) * height, cell, height - 3, css, rx=2)
-            drawing.text(x + cell / 2, base + 18, str(step + 1), "muted", anchor="middle")
-        drawing.line(left, base, left + len(steps) * (cell + 6) - 6, base)
+    """For each of four expressions, the new matrices that live after each operation, by name."""
+    names_of = values["tensor_operations.ALIVE"] or {}
+    codes = [expression["code"] for expression in values["tensor_operations.expressions"] or []]  # in the page's order
+    cell, height, panel, left_edge = 84, 30, 330, 4
+    tallest = 3
+    drawing = Drawing(WIDTH, 2 * (tallest * height + 84) - 12)
+    for place, code in enumerate(code for code in codes if code in names_of):
+        steps = names_of[code]
+        left, top = left_edge + place % 2 * panel, place // 2 * (tallest * height + 84)
+        base = top + 34 + tallest * height
+        drawing.add("text", "ink", code, x=left, y=top + 18, font_size=15, font_family="monospace")
+        peak = max(map(len, steps), default=0)
+        for step, names in enumerate(steps):
+            x = left + step * cell
+            for level, name in enumerate(names):
+                y = base - (level + 1) * height
+                css = "fill-1" if len(names) == level + 1 == peak else "fill-0"
+                box: dict[str, Any] = {"x": x, "y": y, "width": cell - 8, "height": height - 3, "rx": 2}
+                drawing.add("rect", css, fill_opacity=0.4, **box)
+                middle = x + (cell - 8) / 2
+                drawing.add(
+                    "text", "ink", name, x=middle, y=y + 18, text_anchor="middle", font_size=14, font_family="monospace"
+                )
+            drawing.text(x + (cell - 8) / 2, base + 18, f"{labels['step']} {step + 1}", "muted", anchor="middle")
+        drawing.line(left, base, left + len(steps) * cell - 8, base)
+    return str(drawing)
+
+
+def trap(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Each prediction of a column minus each target of a vector; the diagonal is what was meant."""
+    rows = values["tensor_operations.differences"] or []
+    predictions = values["tensor_operations.column"] or []
+    targets = values["tensor_operations.vector"] or []
+    cell, left, top = 46, 150, 74
+    drawing = Drawing(WIDTH, top + max(len(rows) * cell, 92) + 8)
+    drawing.text(left + len(targets) * cell / 2, 16, labels["targets"], "muted", anchor="middle")
+    drawing.text(left - cell - 14, top + len(rows) * cell / 2 + 5, labels["predictions"], "muted", anchor="end")
+
+    def number(x: float, y: float, text: float, css: str, opacity: float = 0.4) -> None:
+        box: dict[str, Any] = {"x": x, "y": y, "width": cell - 5, "height": cell - 5, "rx": 2}
+        drawing.add("rect", css, fill_opacity=opacity, **box)
+        drawing.text(x + (cell - 5) / 2, y + 26, f"{text:g}".replace("-", "−"), anchor="middle")
+
+    for column, target in enumerate(targets):
+        number(left + column * cell, top - cell - 2, target, "faint", 1)
+    for line, (prediction, differences) in enumerate(zip(predictions, rows, strict=True)):
+        number(left - cell - 6, top + line * cell, prediction, "faint", 1)
+        for column, difference in enumerate(differences):
+            number(left + column * cell, top + line * cell, difference, "fill-0" if line == column else "fill-1")
+    x = left + len(targets) * cell + 26
+    for y, css, label in ((top + 40, "fill-0", "meant"), (top + 72, "fill-1", "rest")):
+        drawing.add("rect", css, x=x, y=y, width=14, height=14, rx=2, fill_opacity=0.4)
+        drawing.text(x + 22, y + 12, labels[label])
     return str(drawing)
 
 

@@ -38,6 +38,8 @@ class Step(NamedTuple):
     adapted: str  # the matrices beside which adapters stand
     four_bit: bool  # the frozen matrices
     trained: Recipe  # of what is trained
+    scores: int  # numbers
+    softmax: int  # bytes of a probability as softmax makes it
 
 
 class Weights(NamedTuple):
@@ -59,11 +61,14 @@ class Kept(NamedTuple):
     ends: int  # of all that is no layer, once the loss is there
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
-    made_scores: int  # what it holds at them in the forward pass, when it is made again later; else 0
+    made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
+    remade: int  # and when it has been made again
+    named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
-    mask: int  # of dropout behind the embedding
+    mask: int  # of dropout behind the embedding, and of eager attention, where something is made again with it
+    causal: int  # of eager attention as transformers makes it for all layers, until the last has gone forward
     first: int  # what the first layer keeps less, since nothing below it is trained
     copies: Weights  # that are made of weights, in bytes
     cast: int  # that autocast makes of a chunk
@@ -124,6 +129,8 @@ def peak_bytes(
         adapted=adapted,
         four_bit=base in CONSTANTS,
         trained=RECIPES["fp32" if rank else recipe],
+        scores=batch * shape.heads * seq_len**2,
+        softmax=softmax_bytes(shape, width, composed, recipe in ("autocast", "autocast_fp16")),
     )
     counts = counts or parameters(shape)
     whole = weigh(shape, counts)
@@ -200,11 +207,19 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
     copied = 4 * tokens * shape.d_model if step.composed and not shape.norm_shift else 0
     mask = tokens * shape.d_model if step.dropout and shape.norm_shift else 0
+    causal = step.recipe.weights * tokens * step.seq_len if step.composed and not step.fused else 0
+    mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
     # the last norm's input and what it makes of it, the head's input
     both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * tokens * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
-    made_scores = made_scores_bytes(step, more) if step.again and not step.fused else 0
+    spelled_out = not (step.fused or step.composed)
+    made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    if step.checkpointing == "per-op":  # has kept results of matmuls behind them
+        remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
+    attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
+    before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
+    named = named_bytes(step, whole, stream)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -219,12 +234,15 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         whole=whole,
         ends=ends,
         in_mlp=mlp_bytes(step, stream, more) + left,
-        in_scores=0 if step.fused else max(scores_bytes(step, stream, more), made_scores + stream) + left,
+        in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         made_scores=made_scores + product,
+        remade=before + remade if step.again else 0,
+        named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
         hidden=hidden,
         mask=mask,
+        causal=causal if step.checkpointing == "none" else 0,
         first=first,
         copies=copies,
         cast=step.row * shape.d_model // step.chunks if step.cast and hidden else 0,
@@ -273,9 +291,21 @@ def cast_bytes(step: Step, more: int) -> int:
     shape = step.shape
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
     casts = 3 * step.row * shape.d_model * shape.gated
-    # queries and keys are turned in float32, and kept so where attention is made again from them
-    turned = 0 if shape.positions or step.inside != "selective" else (shape.heads + shape.kv_heads) * shape.head_dim
-    return 2 * more + casts + step.row * turned  # of two norms the inputs
+    return 2 * more + casts + turned_bytes(step)  # of two norms the inputs
+
+
+def turned_bytes(step: Step) -> int:
+    """What queries and keys take more where attention is made again from them: autocast turns them in float32."""
+    if not step.cast or step.shape.positions or step.inside != "selective":
+        return 0
+    return step.row * (step.shape.heads + step.shape.kv_heads) * step.shape.head_dim
+
+
+def turned_copies(step: Step) -> int:
+    """Queries and keys in float32, for which this book's attention has names until it ends, and autocast's copies."""
+    if not step.cast or step.shape.positions or step.composed:
+        return 0
+    return 2 * step.recipe.weights * step.batch * step.seq_len * step.shape.heads * step.shape.head_dim
 
 
 def left_of_layer(step: Step) -> int:
@@ -328,41 +358,90 @@ def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
     made = inner_gradients(step) + step.row * step.shape.d_ff
+    made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
 
 def scores_bytes(step: Step, stream: int, more: int) -> int:
-    """The same at its scores, where attention is eager: these, their softmax and their gradients."""
-    kept = one_layer(step, "none")
-    shape, made = step.shape, softmax_bytes(step.shape, step.width, step.composed, step.cast > 0)
-    wide, numbers = shape.heads * shape.head_dim, step.batch * shape.heads * step.seq_len**2
-    # the mask's moment: what it left of probabilities, and their gradient, with those of the result and the values
-    dropped = (
-        numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide + step.width * step.seq_len**2
-        if step.dropout
-        else 0
-    )
-    scores = max(3 * made * numbers, dropped)
-    again = one_layer(step, step.inside)["qkv"] if step.inside == "selective" else 0  # once kept, once made
-    casts = 2 * step.row * shape.d_model if step.cast and shape.gated else 0  # of keys' and values' input
-    if step.rank:
-        casts += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
-        casts -= step.row * shape.d_model if casts and step.cast and step.adapted == "query-value" else 0
-        casts -= stream if step.composed and not shape.norm_shift else 0
-    return kept["norms"] // 2 + more + kept["qkv_input"] + casts + kept["qkv"] + stream + scores + again
+    """The same at its scores, where attention is eager: these, their softmax and their gradients.
+
+    Dropout's mask has another two moments: its own product goes backward, with the gradients of its result and of the
+    values beside it, and it goes backward itself.
+    """
+    shape, made, numbers = step.shape, step.softmax, step.scores
+    wide, scores = shape.heads * shape.head_dim, 3 * made * numbers
+    if step.dropout:
+        product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
+        scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
+    if step.inside == "selective":  # queries, keys and values once kept, once made
+        scores += one_layer(step, step.inside)["qkv"] + turned_bytes(step)
+    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
+    if step.rank and step.composed and not shape.norm_shift:
+        casts -= stream
+    return before_scores(step, more) + casts + stream + scores
 
 
-def made_scores_bytes(step: Step, more: int) -> int:
-    """The same in the forward pass: scores, their softmax, a mask and what it leaves, and a cast. This book's code has
-    names for its mask, and for queries, keys and values as they came."""
-    shape, made = step.shape, softmax_bytes(step.shape, step.width, step.composed, step.cast > 0)
-    each, square = (step.width if made != step.width else 0) - made, step.seq_len**2
-    names = 0
+def before_scores(step: Step, more: int) -> int:
+    """Of the layer when it comes to its scores."""
+    kept, shape = one_layer(step, "none"), step.shape
+    casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
+    casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
+    return kept["norms"] // 2 + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
+
+
+def dropped_width(step: Step) -> int:
+    """Of one as dropout leaves it: transformers has cast it before, to its queries' type or GPT-2's values'."""
     if not step.composed:
-        each += made + 1 if step.dropout else 0
-        names = step.width * square + step.row * projected(shape)
-    backward = scores_bytes(step._replace(dropout=False, rank=0), 0, more)
-    return backward + each * step.batch * shape.heads * square + names
+        return step.softmax
+    return step.width if step.shape.norm_shift else step.recipe.weights
+
+
+def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
+    """The same on the way forward, in this book's code: transformers' holds less there than on the way back.
+
+    Most is held at softmax, at dropout, or at the product behind, with its result; what is not `kept` goes on the way,
+    but for what has a name: scores, mask, queries, keys and values as they came; in Llama what these are made of, and
+    queries and keys before autocast casts them.
+    """
+    shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
+    masked = step.width if gpt2 else step.recipe.weights  # as its queries are
+    normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
+    dropout = 1 + made if step.dropout else 0
+    cast = step.width if step.width != made else 0
+    numbers = max(made if made != masked else 0, dropout)
+    names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
+    if kept:
+        numbers = max(numbers, dropout + cast)
+        names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
+    elif gpt2:
+        names -= normed
+    if step.cast and not gpt2 and step.inside == "none":
+        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model - (
+            0 if kept else 3 * normed + 2 * result
+        )
+    names += result if kept or not dropout else 0
+    return before_scores(step, more) + (masked + made + numbers) * step.scores + names
+
+
+def named_bytes(step: Step, whole: int, stream: int) -> int:
+    """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
+    keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
+    adapter make, or the last but one."""
+    left, shape = dropped_width(step), step.shape
+    if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
+        return 0
+    products = 0 if step.again else shape.d_model
+    if step.rank:
+        products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
+    return whole + left * step.scores + stream + step.row * products
+
+
+def before_remade(step: Step, stream: int) -> int:
+    """Beside a layer that is made again the gradient of its result, and autocast's copy of that; or its product's,
+    where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
+    if step.four_bit and step.adapted != "all":
+        return stream + step.row * step.shape.d_ff
+    return stream + (step.row * step.shape.d_model if step.cast else 0)
 
 
 def projected(shape: Decoder) -> int:
@@ -372,8 +451,10 @@ def projected(shape: Decoder) -> int:
 
 def named(step: Step, stream: int) -> int:
     """What a layer's code still has names for when it comes to its last matrix: queries, keys, values, what attention
-    and the second norm made."""
+    and the second norm made; in transformers' the latter."""
     shape = step.shape
+    if step.composed:
+        return stream
     return stream + step.row * (projected(shape) + (0 if step.fused else shape.heads * shape.head_dim))
 
 
@@ -421,9 +502,11 @@ def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
     "float32-held" and "shifted" have copied all but each sequence's last before, and of the latter's a name still holds
-    the model's own. "as-logits" has three of these, in their own width.
+    the model's own. "as-logits" has three of these, in their own width. Of one sequence alone these need no copy.
     """
     wide = {"compiled": step.width, "fused": step.width, "as-logits": 3 * step.width, "shifted": 12 + step.width % 4}
+    if step.batch == 1:
+        wide |= {"as-logits": 2 * step.width, "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
     return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)
@@ -509,17 +592,20 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
-    in_mlp = inside_forward(step, weights, kept, made_mlp_bytes(step, kept.stream), kept.copies.down)
+    mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
+    in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
     return most([end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp])
 
 
 def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: int) -> dict[str, int]:
     """The last layer goes forward; some of its copies are made later."""
     before = step.shape.layers - 1
+    own = 0 if step.again else kept.copies.layer - later  # a frozen weight is cast each time
+    named_input = kept.stream if step.composed and kept.first and not step.again else 0  # the first layer's
     return held(
         gradients=earlier(step, weights),
-        copies=copies_kept(step, kept, before) if step.rank else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask,
+        copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + named_input,
         layer=layer,
     )
 
@@ -569,30 +655,38 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
 
 
 def in_layer(
-    step: Step, weights: Weights, kept: Kept, scores: bool, others: int, made: int, waits: int
+    step: Step, weights: Weights, kept: Kept, others: int, layer: int, made: int, gone: int, waits: int = 0
 ) -> dict[str, int]:
-    """A layer goes backward, in its MLP or at its scores; `others` wait, and so many numbers of gradients are made."""
-    mine, gone = (weights.behind, kept.copies.behind) if scores else (weights.down, kept.copies.down)
-    first = kept.first + (kept.stream if scores and kept.first else 0) if others == 0 else 0
+    """A layer goes backward; `others` wait, so many numbers of gradients are made, and so many bytes of copies gone."""
     return held(
-        gradients=earlier(step, weights) or step.trained.gradients * (made + mine),
+        gradients=earlier(step, weights) or step.trained.gradients * made,
         copies=copies_kept(step, kept, others) + kept.copies.layer - gone,
         activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
-        layer=(kept.in_scores if scores else kept.in_mlp) - first,
+        layer=layer - (kept.first if others == 0 else 0),
         logits=kept_logits(step),
         temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
     )
 
 
 def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str, int]:
-    """Where a layer holds most when it goes backward."""
-    made = weights.head + (step.shape.layers - 1 - others) * weights.layer
-    in_mlp = in_layer(step, weights, kept, False, others, made, waiting(step, weights, kept))
-    return most([in_mlp, in_layer(step, weights, kept, True, others, made, 0)]) if kept.in_scores else in_mlp
+    """Where a layer holds most when it goes backward: in its MLP, at its scores, or made again before."""
+    made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
+    waits = waiting(step, weights, kept)
+    moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
+    if kept.in_scores:
+        first = kept.stream if kept.first and others == 0 else 0
+        scores = kept.in_scores - first
+        moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
+    if kept.remade:
+        moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
+    if kept.named and step.again:
+        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down))
+    return most(moments)
 
 
 def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
-    """The last layer goes backward and all others wait; or, if that holds more, the norm above it."""
+    """The last layer goes backward and all others wait; or, if that holds more, the one below it does, or the norm
+    above it."""
     layers = step.shape.layers
     # of the layer below the last the input alone may have been kept, and the gradients of the last be larger
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
@@ -641,7 +735,9 @@ def at_update(step: Step, weights: Weights) -> dict[str, int]:
     """
     shape, recipe = step.shape, step.trained
     behind = 0 if shape.tied else weights.head
-    last = max(behind, weights.down - behind, 2 * weights.head - weights.total)  # the head, an MLP, or the embedding
+    table = 2 * shape.positions * shape.d_model  # of positions, behind the embedding
+    # the head, an MLP, the embedding, or that table
+    last = max(behind, weights.down - behind, weights.head + max(weights.head, table) - weights.total)
     waits = 0 if step.foreach or not recipe.master else last
     return held(
         gradients=(recipe.master or recipe.gradients) * weights.total + recipe.gradients * waits,

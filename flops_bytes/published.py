@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan import plan
+from flops_bytes.plan.evidence import kind_of
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 
 EXTRACTED = "# Written by `flops-bytes published`, from the files above and by the planner. No hand types what follows."
@@ -465,12 +466,48 @@ def contained(compared: Iterable[Compared]) -> dict[str, Any]:
     }
 
 
+def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
+    """The readings of memory that can be planned, by the kind of run."""
+    found: dict[str, list[Compared]] = {}
+    for each in compared:
+        if each.reading.kind == "memory" and each.said:
+            kind = kind_of(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
+            found.setdefault(kind, []).append(each)
+    return dict(sorted(found.items()))
+
+
+def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
+    """Of the ratios the lowest, the highest, and the ends of the middle nine tenths."""
+    ratios = sorted(map(today, compared))
+    out = len(ratios) // 20  # on each side
+    return ratios[0], ratios[-1], ratios[out], ratios[-1 - out]
+
+
+def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
+    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
+    found = {}
+    for kind, each in by_kind(compared).items():
+        low, high, start, end = (f"{ratio:.2f}" for ratio in spread(each))
+        found[kind] = (len(each), low, high, start, end)
+    return found
+
+
+def write_evidence(compared: Iterable[Compared]) -> None:
+    """Writes it where the planner's answer looks for it: into this checkout's library."""
+    path = Path(__file__).parent / "plan" / "evidence.py"
+    above = path.read_text(encoding="utf-8").partition("]] = {")[0]
+    rows = (f"    {json.dumps(name)}: {json.dumps(found)},\n" for name, found in evidence(compared).items())
+    rows = (row.replace("[", "(").replace("]", ")") for row in rows)
+    path.write_text(f"{above}]] = {{\n{''.join(rows)}}}\n", encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     """Prints every reading beside what the planner says; the exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(prog="flops-bytes published", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
     parser.add_argument("--extract", type=Path, metavar="CLONES", help="read the sources anew from CLONES/owner/name")
     parser.add_argument("--first", action="store_true", help="keep what the planner says of what it was not asked yet")
+    parser.add_argument("--evidence", action="store_true", help="write what an answer of the planner says of itself")
     options = parser.parse_args(arguments)
     try:
         paths = sorted(options.folder.glob("*.toml"))
@@ -482,6 +519,8 @@ def main(arguments: list[str]) -> int:
         if options.first:
             for path in paths:
                 keep_first(path, compared)
+        if options.evidence:
+            write_evidence(compared)
     except (OSError, ValueError) as error:
         print(f"flops-bytes published: {error}", file=sys.stderr)
         return 2

@@ -78,7 +78,7 @@ class Book:
 
     def code(self) -> list[Path]:
         """The files that snippets consist of: they, the library, the data that lie beside each, and published ones."""
-        published = self.root.joinpath(PUBLISHED).glob("[!.]*.*")
+        published = self.root.joinpath(PUBLISHED).rglob("[!.]*.*")
         files = [*self.snippets.rglob("[!.]*.*"), *self.library.rglob("[!.]*.*"), *published]
         return sorted(path for path in files if "__pycache__" not in path.parts)
 

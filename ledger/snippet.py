@@ -144,7 +144,7 @@ class Snippet:
         if Path(name).name == name:
             return [path] if (path := self.path.with_name(name)).is_file() else []
         root, folder = find_root(self.path), PurePosixPath(name).parent
-        return sorted(root.glob(name)) if root and folder == PurePosixPath(PUBLISHED) else []
+        return sorted(root.glob(name)) if root and folder.is_relative_to(PUBLISHED) else []
 
     @property
     def data(self) -> list[Path]:

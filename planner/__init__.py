@@ -23,6 +23,7 @@ from markdown.postprocessors import Postprocessor
 from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
 from flops_bytes.plan import options as plan_options
+from flops_bytes.plan.evidence import EVIDENCE
 from ledger.site.tight import tight
 from planner.answer import answer
 from planner.shorten import plainer, shortened
@@ -56,6 +57,7 @@ IN_PLACE = (
     "help",
     "memory",
     "errors",
+    "evidence",
 )
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message
@@ -77,6 +79,17 @@ DIGITS: tuple[str, ...] = (
 )
 DECIMALS = ("days", "latency", "bytes_a_token")
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
+
+# The kind of a run by its command, the first that is found in it: what flops_bytes.plan.evidence.kind_of says of it.
+KINDS = {
+    "": "--task serve|--attention eager|--offload yes|--optimizer (?!adamw( |$))",
+    "qlora-sharded": "--base .*--zero [123]|--zero [123].*--base ",
+    "lora-sharded": "--lora .*--zero [123]|--zero [123].*--lora ",
+    "full-sharded": "--zero [123]",
+    "qlora": "--base ",
+    "lora": "--lora ",
+    "full": "",
+}
 
 
 class PlannerExtension(Extension):
@@ -159,6 +172,7 @@ def form(kind: str, language: str) -> str:
             '<div class="planner-answer" role="status"></div></form>'
         )
     fields = SHORT if kind == "short" else SHOWN
+    asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     inner = "".join(field(name, told) for name in fields)
     if kind == "short":
         inner += "".join(
@@ -167,9 +181,9 @@ def form(kind: str, language: str) -> str:
         inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
     else:
         inner = tasks(told) + inner
+        asked["evidence"] = evidence(told)
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
-    asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     strip, memory = opening(told)
     return (
         f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}" hidden>'
@@ -177,6 +191,13 @@ def form(kind: str, language: str) -> str:
         + (f'<div class="planner-answer">{memory}</div>' if kind == "full" else "")
         + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
+
+
+def evidence(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Of each kind of run, how far off the planner was for those that others published; where that stands; of whom."""
+    words = told["evidence"]
+    some = {kind: words["some"].format(*EVIDENCE[kind], kind=words["kinds"][kind]) for kind in EVIDENCE}
+    return [(some.get(kind, words["none"]), words["chapter"], pattern) for kind, pattern in KINDS.items()]
 
 
 def opening(told: dict[str, Any]) -> tuple[str, str]:
@@ -200,7 +221,9 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    return strip, f'<section><p class="planner-title">{title}</p><table><tbody>{rows}</tbody></table></section>'
+    text, chapter = next(each[:2] for each in evidence(told) if re.search(each[2], said["command"]))
+    note = f'<p class="planner-note"><a href="../{chapter}">{text}</a></p>'
+    return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
 
 
 def tasks(told: dict[str, Any]) -> str:

@@ -188,10 +188,11 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
 
 def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     """The numbers of an answer as text, but for words, which each language has of its own."""
-    batch = found["large_batch"]
+    batch, steps = found["large_batch"], found["published_mfu"]
     return shown_of_both(found) | {
         "trained": f"{found['parameters']['trained']:,}",
         "micro_batch": f"{found['largest_micro_batch']:,}",
+        "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),
@@ -201,6 +202,8 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
         "beyond": f"{batch['largest']:,}" if batch and not batch["as_large"] else None,
         "speed": significant(found["tokens_per_second"]),
         "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
+        "steps": f"{100 * steps['low']:.0f}–{100 * steps['high']:.0f}" if steps else None,
+        "steps_on": steps["cards"] if steps else None,
         "mfu": f"{100 * found['mfu']:.1f}",
         "hfu": f"{100 * found['hfu']:.1f}",
         "beside": gib(found["beside_tensors_bytes"]),
@@ -219,7 +222,6 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
                 "time": duration(86_400 * row["days"]) if row["days"] else None,
                 "gpu_hours": significant(row["gpu_hours"]) if row["gpu_hours"] else None,
                 "money": paid(found, row["money"]),
-                "runs": row["runs"],
             }
             for row in found["by_mfu"]
         ],

@@ -1,9 +1,19 @@
-/* The planner's form: asks answer() at every key, shows what it says, keeps what was asked in the address. */
+/* The planner's form: asks at every key, shows what is said, keeps what was asked in the address. answer() runs in a
+   worker, which is this script again, so that nobody waits for a key. Of questions that come while it thinks, the last one
+   is asked. */
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
-const OF_MEMORY = ["card", "micro_batch", "context", "fewest", "stages", "token_cache", "user_cache", "fit"];
-const OF_SCALE = ["money", "gpu_hours", "parameters", "active", "trained", "flops_token", "flops", "checkpoint", "text", "text_vocab"];
 const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chosen from, what is listed first stands
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
+const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
+if (!worker) onmessage = ({ data }) => {
+  try {
+    const fields = new Map(Object.entries(data));
+    postMessage({ said: answer(fields) });
+    if (data.task === "train") postMessage({ more: recomputing(fields) }); // two plans more
+  } catch (error) {
+    postMessage({ error: error.message });
+  }
+};
 function start() {
   for (const form of document.querySelectorAll("form.planner:not([data-started])")) new Planner(form);
 }
@@ -26,7 +36,8 @@ class Planner {
     });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
-    setTimeout(() => this.show(false)); // the page is drawn first
+    worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
+    this.show(false);
   }
 
   get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }
@@ -74,26 +85,33 @@ class Planner {
       const { name, of } = field.dataset, chosen = this.form.elements[of]?.value;
       field.hidden = !this.asked({ name }) || (chosen != null && (name.startsWith("gpu") ? chosen !== "other" : chosen !== name));
     }
-    for (const control of this.controls) this.describe(control, "");
-    let text = "", later = () => {};
-    try {
-      const fields = new Map(Object.entries(this.state())), said = answer(fields);
-      this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
-      if (!this.serving) later = () => this.place && this.recompute(recomputing(fields));
-    } catch (error) {
-      text = this.refused(error);
+    this.typed ||= typed;
+    this.again = this.busy;
+    if (!this.busy) worker.postMessage(this.state());
+    this.busy = true;
+  }
+
+  hear({ said, more, error }) {
+    if (more) {
+      if (!this.busy) this.recompute(more);
+      return;
     }
-    if (text === null) return this.show(typed); // a shape stands for the configuration now
+    this.busy = false;
+    if (this.again) return this.show();
+    for (const control of this.controls) this.describe(control, "");
+    let text = "";
+    if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
+    else text = this.refused(error);
+    if (text === null) return this.show(); // a shape stands for the configuration now
     this.strip.classList.toggle("wrong", text !== "");
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
-    if (estimate && model.value === "shape" && shape.value === estimate.shape) this.strip.append(this.note(estimate.text));
+    if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
     this.place?.classList.toggle("stale", text !== "");
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
       if (!this.form.isConnected) return;
-      later();
-      if (typed) this.remember();
+      if (this.typed) this.remember();
       this.link();
     }, 200);
   }
@@ -106,23 +124,22 @@ class Planner {
     control.setAttribute("aria-describedby", `${error} ${control.id}-help`.trim());
   }
 
-  /* What takes two plans more waits until nobody types. */
   recompute(values) {
     const [text, template, chapter] = this.words.recomputing;
-    this.place.querySelector("[data-group=time] tbody").append(this.row([this.to(text, chapter), this.write(template, Object.fromEntries(values))]));
+    this.place?.querySelector("[data-group=time] tbody").append(this.row([this.to(text, chapter), this.write(template, Object.fromEntries(values))]));
   }
 
   /* An error says the field by the name that the page gives it, in the page's language. */
   refused(error) {
-    const parts = /^--([\w-]+): ([^]*)$/.exec(error.message);
-    if (!(error instanceof ValueError) || !parts) {
+    const parts = /^--([\w-]+): ([^]*)$/.exec(error);
+    if (!parts) {
       console.error(error);
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
       import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => []).then((errors) => {
         this.words.errors = errors;
-        this.show(false);
+        this.show();
       });
       return "";
     }
@@ -186,7 +203,7 @@ class Planner {
     values.money = this.priced(values.money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     const told = this.serving ? words.serving : words;
-    const facts = this.serving ? (fits ? ["each", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "slow", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
@@ -202,15 +219,15 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
-      const rows = this.rows(told, values, group), name = group === "memory" ? title : told.groups[group];
-      if (rows.length) tables.splice(group === "memory" ? 1 : 0, 0, this.table(rows));
+      const rows = this.rows(told.details[group], values), name = group === "memory" ? title : told.groups[group];
+      if (rows.length) tables.splice(group === "memory" ? 2 : 0, 0, this.table(rows));
       return element("section", { "data-group": group }, element("p", { class: "planner-title" }, name), ...tables);
-    }), this.notes(found, command));
+    }), this.notes(told, found, command));
   }
 
   bar(found, values) {
@@ -236,14 +253,12 @@ class Planner {
     return this.table([...rows, [element("b", {}, this.words.total), shown.get("total")]]);
   }
 
-  /* What a group holds beside its first table; a detail is of time if it is of no other. */
-  rows(told, values, group) {
-    const others = () => Object.keys(told.details).filter((name) => !OF_MEMORY.includes(name) && !OF_SCALE.includes(name));
+  /* What a group holds beside its first table. */
+  rows(details, values) {
     const rows = [];
-    for (const name of { memory: OF_MEMORY, scale: OF_SCALE }[group] ?? others()) {
+    for (const [name, [text, template, chapter]] of Object.entries(details)) {
       const same = (name === "active" || name === "trained") && values[name] === values.parameters;
-      if (same || values[name] == null || !told.details[name]) continue;
-      const [text, template, chapter] = told.details[name];
+      if (same || values[name] == null) continue;
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
       else rows.push([this.to(text, chapter), this.write(template, values)]);
     }
@@ -252,10 +267,10 @@ class Planner {
 
   byMfu({ by_mfu }, currency) {
     if (!by_mfu?.length) return [];
-    const { title, head, share, speed, run } = this.words.by_mfu;
+    const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
-      const values = Object.fromEntries(row), runs = values.runs.map((each) => this.write(run, Object.fromEntries(each)));
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? "", runs.join("; ")];
+      const values = Object.fromEntries(row);
+      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? ""];
     });
     return [this.note(title), this.table(rows, head)];
   }
@@ -280,16 +295,16 @@ class Planner {
   }
 
   note(text) { return element("p", { class: "planner-note" }, text); }
-  notes(found, command) {
+  notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     return element("section", {},
-      names ? this.note(this.write((this.serving ? this.words.serving : this.words).estimated, { names })) : null,
+      names ? this.note(this.write(told.estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), element("pre", {}, element("code", { tabindex: "0" }, command)));
   }
 }
 
 /* The theme would fetch the page anew for a link within it, and forget what the address holds. */
-document.addEventListener("click", (event) => {
+worker && document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   if (!link?.hash || !location.search || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (!document.querySelector("form.planner")) return;
@@ -299,4 +314,4 @@ document.addEventListener("click", (event) => {
 }, true);
 
 if (globalThis.document$) document$.subscribe(start);
-else start();
+else if (worker) start();

@@ -17,7 +17,21 @@ NAME = re.compile(r"\$[A-Za-z_]\w*")  # of the runtime, or bound at the top of a
 STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
 BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = ", re.MULTILINE)
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
+RECORD = re.compile(r'\$record\("\w+", (\[.*\])\);')
+TYPED = re.compile(r"\$(?:int|bool)\b")  # fields of which a text may ask by their names
 SHORTER = ((r"\bconst\b", "let"), (r" ?\btrue\b", "!0"), (r" ?\bfalse\b", "!1"))
+# Of errors that no field of the form can raise, for planner.answer asks only for what belongs to what is chosen:
+UNSEEN = (
+    "not an option; options are",
+    "it belongs to --task",
+    "one GPU has none to share with",
+    "what is trained cannot be frozen",
+    "there are no adapters",
+    "tells the speed; give one",
+    "is not planned here; leave it out",
+    "give it instead of --gpu, not beside it",
+    "give one of --model, --config, --shape",
+)
 SAID = re.compile(r"\$(?:unknown|refuse|raise|no)\(")
 MORE = re.compile(r"\n[$\w]")  # than one statement: a line that is not indented
 CAPITALS = string.ascii_uppercase
@@ -26,6 +40,7 @@ NAMES = (*CAPITALS, *(one + other for one in CAPITALS for other in string.ascii_
 
 def shortened(runtime: str, translated: str) -> str:
     """A program of translated code and what it needs."""
+    translated = with_short_fields(without_unseen(translated), runtime)
     statements = [*reached(silent(runtime), translated), *STATEMENT.split(translated)]
     text = TITLE.sub("$record(0,", joined(statements)).replace("undefined", "void 0")
     count = Counter(NAME.findall(text))  # which has them in the order of their first places, near to each other
@@ -66,6 +81,30 @@ def reached(runtime: str, translated: str) -> list[str]:
 
 def bound(statement: str) -> list[str]:
     return [one or other for one, other in BOUND.findall(statement)]
+
+
+def with_short_fields(translated: str, runtime: str) -> str:
+    """With short names for fields of records that are only ever taken from a record, and that no text names."""
+    words = {*re.findall(r"\w+", runtime)}
+    short = (letter + digit for letter in string.ascii_lowercase for digit in string.digits)
+    free = (name for name in short if not re.search(rf"\b{name}\b", runtime + translated))
+    records = RECORD.findall(translated)
+    named = {field for fields in records if TYPED.search(fields) for field in re.findall(r'"(\w+)"', fields)}
+    fields = {field for fields in records for field in re.findall(r'"(\w{3,})"', fields)} - named - words
+    for field in sorted(fields):
+        defined = sum(fields.count(f'"{field}"') for fields in records)
+        taken = len(re.findall(rf"\.{field}\b", translated))
+        if len(re.findall(rf"\b{field}\b", translated)) == defined + taken:
+            translated = re.sub(rf"\b{field}\b", next(free), translated)
+    return translated
+
+
+def without_unseen(translated: str) -> str:
+    """Without the texts of errors that no form can raise."""
+    for part in UNSEEN:
+        inside = rf'(?:\$f`[^`]*{re.escape(part)}[^`]*`|"[^"]*{re.escape(part)}[^"]*")'
+        translated = re.sub(rf"\$no\({inside}\)", "$no()", translated)
+    return translated
 
 
 def silent(runtime: str) -> str:

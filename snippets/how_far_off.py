@@ -1,7 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # [tool.ledger]
-# data = ["measurements/published/*.toml"]
+# data = ["measurements/published/*.toml", "measurements/published/estimators/*.toml"]
 # ///
 """How far off the planner is: beside memory, speeds and hours that others published, and what composed layers keep."""
 
@@ -16,9 +16,10 @@ from flops_bytes.shapes import SHAPES, parameters
 # --8<-- [start:setup_published]
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
+from flops_bytes.estimators import estimates, read_said
 from flops_bytes.plan.options import SPEEDS
 from flops_bytes.published import (
     A_GPU,
@@ -27,13 +28,16 @@ from flops_bytes.published import (
     Compared,
     Reading,
     at_first,
+    by_kind,
     by_source,
     compare,
     contained,
     errors,
     far_groups,
+    nearest_ratio,
     read_all,
     read_head,
+    spread,
     today,
 )
 from flops_bytes.published import asked as asked_of
@@ -180,27 +184,16 @@ for name, found in (("first", first), ("today", now)):
 
 
 # --8<-- [start:kinds]
-def kind(settings: Mapping[str, Any]) -> str:
-    """What is trained, and whether it is split over cards; of a setting that is not said, the first that it can be."""
-    told = next(asked_of(settings))
-    trained = "full" if not told.get("lora") else "qlora" if told.get("base", "as-recipe") != "as-recipe" else "lora"
-    is_sharded = int(told.get("gpus", 1)) > 1 and int(told.get("zero", 0)) > 0
-    return f"{trained}-sharded" if is_sharded else trained
-
-
-def spread(compared: list[Compared]) -> dict[str, float]:
-    """Where the middle nine of ten ratios lie; the share of the plan to leave free, for nine of ten to fit."""
-    ratios = sorted(map(today, compared))
-    out = len(ratios) // 20  # on each side
-    over = sorted(1 / each - 1 for each in ratios)
-    room = over[min(int(COVERED * len(over)), len(over) - 1)]
-    return {"start_ratio": ratios[out], "end_ratio": ratios[-1 - out], "room_share": max(room, 0)}
+def room(compared: Iterable[Compared]) -> float:
+    """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
+    over = sorted(1 / today(each) - 1 for each in compared)
+    return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
 
 
 kinds = {}
-for name in ("full", "full-sharded", "lora", "lora-sharded", "qlora", "qlora-sharded"):
-    of_kind = [each for each in asked if kind(each.reading.settings) == name]
-    kinds[name] = errors(of_kind) | spread(of_kind)
+for name, of_kind in by_kind(asked).items():
+    *_, start, end = spread(of_kind)
+    kinds[name] = errors(of_kind) | {"start_ratio": start, "end_ratio": end, "room_share": room(of_kind)}
     print(f"{name:14} {kinds[name]}")
 # --8<-- [end:kinds]
 
@@ -271,9 +264,8 @@ print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
 # --8<-- [start:time]
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
-_answer = plan(**QUESTION)
-assert _answer["assumed_mfu"] == ASSUMED_MFU
-days_at = {f"{100 * row['mfu']:.0f}": row["days"] for row in _answer["by_mfu"]}
+assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
+days_at = {str(percent): plan(**QUESTION, mfu=percent / 100)["days"] for percent in (30, 40, 50)}
 
 
 def share_of_peak(reading: Reading) -> float | None:
@@ -309,3 +301,43 @@ print(
 )
 print(f"{impossible_speeds} more would be above the peak", *speeds_of, sep="\n")
 # --8<-- [end:time]
+
+
+# --8<-- [start:estimators]
+ESTIMATORS = FOLDER / "estimators"
+ALIKE = ("llm-analysis", "deepspeed", "eleuther")  # which express readings of more than one source in common
+Asked = dict[tuple[str, str, int, str], tuple[Compared, float]]  # a reading, and what an estimator says over it
+
+
+def of_them(ratios: Iterable[float]) -> dict[str, float]:
+    """Over readings, not over sources: some estimators express those of one source alone."""
+    off = [abs(ratio - 1) for ratio in ratios]
+    return {"median_error_share": statistics.median(off), "within_share": sum(each <= NEAR for each in off) / len(off)}
+
+
+estimated: dict[str, Asked] = {}
+for tool, each, said in estimates(ESTIMATORS, asked):
+    key = (each.reading.source, each.reading.table, each.reading.row, each.reading.what)
+    estimated.setdefault(tool, {})[key] = each, nearest_ratio(said, each.reading.value)
+estimators: dict[str, dict[str, Any]] = {}
+for tool, head in read_said(ESTIMATORS).items():
+    of_tool = [each for each, _ in estimated[tool].values()]
+    ratios = sorted(ratio for _, ratio in estimated[tool].values())
+    estimators[tool] = {"name": head["name"], "readings": len(of_tool), "sources": len(by_source(of_tool))}
+    estimators[tool] |= of_them(ratios) | {"low_ratio": ratios[0], "high_ratio": ratios[-1]}
+    estimators[tool] |= {"planned": of_them(map(today, of_tool)), "planned_first": of_them(map(at_first, of_tool))}
+    print(tool, estimators[tool])
+
+
+def in_common(tools: Iterable[str]) -> dict[str, Any]:
+    """The same readings for several estimators, and for the planner."""
+    keys = sorted(set.intersection(*(set(estimated[tool]) for tool in tools)))
+    found: dict[str, Any] = {"readings": len(keys), "sources": len({source for source, *_ in keys})}
+    errors = {tool: of_them(estimated[tool][key][1] for key in keys)["median_error_share"] for tool in tools}
+    planned = of_them(today(estimated[ALIKE[0]][key][0]) for key in keys)["median_error_share"]
+    return found | {"median_error_share": errors | {"planned": planned}}
+
+
+in_common_of = {"three": in_common(ALIKE), "all": in_common(estimators)}
+print(in_common_of)
+# --8<-- [end:estimators]

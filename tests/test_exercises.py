@@ -35,6 +35,8 @@ ANSWERS: dict[str, float] = {
     "compute_for_memory.reported_mfu_share": 0.52 * 3 / 4,
     "counting_flops.scores_flops": 2 * 8 * 12 * 1024**2 * 64,
     "counting_flops.order_ratio": (8192 + 1) / 2,
+    "counting_flops.small_first_flops": 2 * (10 * 2 * 10 + 10 * 10 * 60),
+    "counting_flops.large_first_flops": 2 * (2 * 10 * 60 + 10 * 2 * 60),
     "data_loading.row_bytes": 32 * (1024 + 1) * 2,
     "data_loading.batch_bytes": 2 * 32 * 1024 * 8,
     "data_loading.epoch_unseen_share": 1 / math.e,

@@ -16,6 +16,7 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    counting_flops,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -25,10 +26,12 @@ from figures import (
     inference,
     mfu,
     mixed_precision,
+    named_dimensions,
     number_formats,
     optimizers,
     roofline,
     storage_and_strides,
+    tensor_operations,
     timing,
     two_questions,
 )
@@ -549,6 +552,64 @@ def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() ->
     assert not list(faults(chart))
 
 
+def test_what_lives_after_an_operation_is_stacked_by_name_in_the_order_of_the_expressions() -> None:
+    made = {
+        "tensor_operations.expressions": [{"code": "e * f + g"}, {"code": "not drawn"}, {"code": "e + f"}],
+        "tensor_operations.ALIVE": {"e + f": [["sum"]], "e * f + g": [["first"], ["kept", "second"]]},
+    }
+    chart = Chart(tensor_operations.alive(Values(made), Words()))
+    assert chart.place("e * f + g")[0] < chart.place("e + f")[0] and "not drawn" not in chart.texts
+    boxes = {
+        colour: [
+            [
+                word
+                for word in ("first", "kept", "second", "sum")
+                if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+            ]
+            for left, right, top, bottom in chart.bars(colour)
+        ]
+        for colour in ("0", "1")
+    }
+    assert boxes == {"0": [["first"], ["kept"]], "1": [["second"], ["sum"]]}, "the peak's last has a colour of its own"
+    assert chart.place("second")[1] < chart.place("kept")[1] == chart.place("first")[1]
+    assert not list(faults(chart))
+
+
+def test_the_differences_that_were_meant_lie_on_the_diagonal() -> None:
+    made = {"column": [30.0, 50.0], "vector": [1.0, 2.0], "differences": [[29.0, 28.0], [49.0, -48.0]]}
+    values = Values({f"tensor_operations.{name}": value for name, value in made.items()})
+    chart = Chart(tensor_operations.trap(values, Words()))
+    assert chart.place("1")[0] == chart.place("29")[0] == chart.place("49")[0] < chart.place("2")[0]
+    assert chart.place("50")[1] == chart.place("49")[1] == chart.place("−48")[1] > chart.place("30")[1]
+    inside = {
+        colour: [
+            word
+            for left, right, top, bottom in chart.bars(colour)
+            for word in ("29", "28", "49", "−48")
+            if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+        ]
+        for colour in ("0", "1")
+    }
+    assert inside == {"0": ["29", "−48"], "1": ["28", "49"]}
+    assert not list(faults(chart))
+
+
+def test_minus_two_is_marked_over_another_dimension_after_the_split() -> None:
+    sizes = {"BATCH": 11, "SEQ_LEN": 12, "D_MODEL": 13, "NUM_HEADS": 14, "D_HEAD": 15}
+    values = Values({f"named_dimensions.{name}": size for name, size in sizes.items()})
+    chart = Chart(named_dimensions.positions(values, Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    marked = [
+        [word for word, x, y in texts if left < x < right and top < y < bottom]
+        for left, right, top, bottom in chart.bars("1")
+    ]
+    assert marked == [["tokens", "12"], ["heads", "14"]]
+    for (left, right, *_, bottom), under in zip(chart.bars("1"), ("−2", "−2"), strict=True):
+        assert [word for word, x, y in texts if left < x < right and bottom < y < bottom + 30] == [under]
+    assert {"11", "13", "15", "head_features", "before", "after"} <= set(chart.texts)
+    assert not list(faults(chart))
+
+
 def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() -> None:
     made = {
         "gradients.forward_products_flops": {"hidden": 1e6, "outputs": 2e6},
@@ -713,6 +774,25 @@ def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
     assert rows == list(compute_for_memory.RUNGS)
     assert [row for row in rows if row in planned.values()] == list(planned.values())
     assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
+
+
+def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time() -> None:
+    made = {
+        "matmuls": {"flops_share": 0.6, "time_share": 0.2},
+        "norms": {"flops_share": 0.3, "time_share": 0.3},
+        "element_wise": {"flops_share": 0.1, "time_share": 0.5},
+    }
+    chart = Chart(counting_flops.shares(Values({"counting_flops.PUBLISHED": made}), Words()))
+    left, full = 70, 640 - 74
+    starts = {"flops": 0.0, "time": 0.0}
+    for kind, shares in made.items():
+        flops, time = chart.bars(chart.colours[kind])
+        for row, bar in (("flops", flops), ("time", time)):
+            start, share = starts[row], shares[f"{row}_share"]
+            assert bar[2] < chart.place(row)[1] < bar[3]
+            assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
+            starts[row] += share
+    assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:

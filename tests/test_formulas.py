@@ -28,7 +28,6 @@ for heading, _ in {(formula.derived_at, formula.tex) for formula in FORMULAS}:
 DEFINES = "says what a thing is, or how it is changed, not what comes out"
 PART = "a part of, or a step to, a formula that has a row"
 FORMULAS_WITHOUT_A_ROW = {
-    "named-dimensions.md#einsum": (1, DEFINES),
     "number-formats.md#fields": (2, DEFINES),
     "optimizers.md#adagrad": (1, DEFINES),
     "optimizers.md#adam": (1, DEFINES),

@@ -60,7 +60,6 @@ FORMULAS_IN_WORDS: dict[str, set[str]] = {
     "activations.md#variants": {"2\\,bTd"},
     "activations.md#exercises": {"T>16\\,d/H", "16\\,d/H"},
     "many-gpus.md#time": {"T^*"},
-    "named-dimensions.md#exercises": {"\\sqrt{d}", "1/\\sqrt{d}"},
     "training-loop.md#batches": {"n\\to\\infty"},
 }
 

@@ -252,6 +252,7 @@ class Case:
             - biases
             + (-row // chunks * cast if chunked else row),  # of its input the gradient, or cast
             "last_layer": hidden + waits + gradient * vectors,
+            "between": hidden + waits + gradient * (vectors + later // 2),  # three layers, so of one
             "first_layer": hidden + waits + gradient * (vectors + later),
             "embedding": hidden - (stream if shape.tied and not chunked else 0),
             "update": -2 * (norm + bias)
@@ -311,18 +312,13 @@ CASES = {
 }
 
 
-OVER = ("gpt2, bf16_master, full", "llama, bf16_master, full, chunked", "gpt2, autocast, full")
-TOO_MUCH = pytest.mark.xfail(
-    reason="a tensor too many is planned at the last layer, which is not the peak", strict=True
-)
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name, marks=[TOO_MUCH] * (name in OVER)) for name, case in CASES.items()]
-)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_moment_holds_what_is_counted(case: Case) -> None:
     counted, left_out = count_step(case.shape, *case.sizes, case.recipe, **case.asked), case.left_out()
-    over = {at: counted[at] - sum(lines.values()) - left_out[at] for at, lines in case.predicted().items()}
+    held = {at: counted[at] - left_out[at] for at in left_out}
+    # of the last layer's moment and that of the one below it the larger is planned
+    held["last_layer"] = max(held["last_layer"], counted["between"] - left_out["between"])
+    over = {at: held[at] - sum(lines.values()) for at, lines in case.predicted().items()}
     bounds = {moment: bound for moment in over if (bound := case.tolerated(moment))}
     assert {m: over[m] for m, (low, high) in bounds.items() if not low <= over[m] <= high} == {}
 

@@ -21,7 +21,7 @@ from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
 from flops_bytes.plan.table import gib
-from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
+from flops_bytes.serving import Server, decode_seconds, forward_bytes, largest, plan_serving
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
 from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
 from flops_bytes.tokens import BYTES_A_TOKEN
@@ -78,7 +78,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "two models": ({"shape": "layers=2"}, "--model: give one of --model, --config, --shape, not model and shape"),
     "no model": ({"model": None}, "--model: give one of --model, --config, --shape, not none"),
     "a field that is none": ({"model": None, "shape": "depth=2"}, "--shape: 'depth' is not a field; fields are layers"),
-    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give layers, d_model"),
+    "a field too few": ({"model": None, "shape": "layers=2"}, "--shape: d_model=; give a whole number"),
     "heads that do not share": (
         {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=7")},
         "--shape: 7 key-value heads do not share 32 heads evenly; give a number that divides 32",
@@ -88,9 +88,15 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         "--shape: 64 key-value heads do not share 32 heads evenly",
     ),
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
-    "a comma in a shape": ({"model": None, "shape": SHAPED + " experts=1,5"}, "--shape: experts=1,5; give layers"),
+    "a comma in a shape": (
+        {"model": None, "shape": SHAPED + " experts=1,5"},
+        "--shape: experts=1,5; give a whole",
+    ),
     "two GPUs": ({"gpu_memory": "80GB"}, "--gpu-memory: give it instead of --gpu"),
-    "a type without units": ({"gpu": "T4"}, "--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or"),
+    "a type without units": (
+        {"gpu": "T4", "recipe": "autocast"},
+        "--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or",
+    ),
     "a type without units on a TPU": ({"gpu": "TPU v5e", "recipe": "fp32"}, "no float32; choose --recipe bf16-master"),
     "an unknown word": ({"recipe": "fp8"}, "--recipe: 'fp8' is not known; choose fp32, autocast, autocast-fp16"),
     "float16 on a TPU": ({"gpu": "TPU v5e", "recipe": "autocast-fp16"}, "no float16; choose --recipe autocast, or"),
@@ -235,6 +241,8 @@ def test_a_shape_says_yes_and_no_and_thousands() -> None:
         assert plan(gpu="L4", shape=f"{SHAPED} tied={word}") == same
     with_commas = SHAPED.replace("vocab=5000", "vocab=5,000").replace(" ", ", ")
     assert plan(gpu="L4", shape=with_commas) == untied
+    without = SHAPED.replace(" kv_heads=8", "")  # then each query head has its own
+    assert plan(gpu="L4", shape=without) == plan(gpu="L4", shape=without + " kv_heads=32")
 
 
 def test_key_value_heads_of_a_configuration_share_its_heads() -> None:
@@ -367,7 +375,8 @@ TWO: dict[str, Any] = SERVING | {"model": "llama-3-70b", "gpu": "H100 SXM", "gpu
 def test_serving_is_what_its_formulas_say() -> None:
     found = plan(**TWO, weights="8bit", price=2.5, allowance="2GB")
     server = Server(2 * 3.35e12, 2 * 989.4e12, bits=8, end_bits=16)
-    expected = plan_serving(LLAMA_3_70B, 2 * (int(0.9 * found["gpu_bytes"]) - 2e9), server, 8192)
+    room = int(0.9 * found["gpu_bytes"]) - 2e9 - forward_bytes(LLAMA_3_70B, 8192, 2)
+    expected = plan_serving(LLAMA_3_70B, 2 * room, server, 8192)
     users = expected["users"]
     assert found["users"] == found["users_that_fit"] == users > 20 and found["users_in_time"] is None
     assert found["token_seconds"] == decode_seconds(LLAMA_3_70B, found["users"], 8192, server)

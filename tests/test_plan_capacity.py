@@ -165,9 +165,21 @@ def test_qlora_computes_in_float16_where_there_is_no_bfloat16() -> None:
     found = plan(**COLAB)
     assert found["fits"] and (found["recipe_format"], found["matmul_format"]) == ("bfloat16", "float16")
     assert found["memory_bytes"] == plan(**(COLAB | {"gpu": "L4"}))["memory_bytes"]
-    for change in ({"lora": None, "base": None}, {"recipe": "autocast"}):
+    for change in ({"lora": None, "base": None, "recipe": "bf16"}, {"recipe": "autocast"}):
         with pytest.raises(ValueError, match="--recipe: T4 multiplies no bfloat16; choose --recipe autocast-fp16, or"):
             plan(**(COLAB | change))
+
+
+def test_sixteen_bits_beside_a_float32_master_are_those_of_the_card() -> None:
+    """As DeepSpeed's and Megatron's fp16 on a V100: 2 + 2 + 4 + 8 bytes a parameter, the loss scaled."""
+    asked: dict[str, Any] = {"model": "gpt2", "recipe": "bf16-master", "mfu": 0.4}
+    old, new = (plan(**asked, gpu=card) for card in ("V100 32GB SXM", "A100 40GB SXM"))
+    assert old["memory_bytes"] == new["memory_bytes"]
+    assert (old["recipe_format"], old["matmul_format"]) == ("bfloat16", "float16")
+    model = old["flops_a_token"]["all"]["model"]
+    assert old["tokens_per_second"] * model == pytest.approx(
+        0.4 * GPUS["V100 32GB SXM"].peak_flop_per_second["float16"]
+    )
 
 
 # A rate is judged by the peak of its format

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 from flops_bytes.gpus import GPUS
 from flops_bytes.models import build
@@ -16,13 +18,15 @@ from flops_bytes.serving import (
     bits_per_weight,
     decode_bytes,
     decode_seconds,
+    forward_bytes,
     prefill_seconds,
     read_bytes,
     token_seconds,
     users_within,
     weights_bytes,
 )
-from flops_bytes.shapes import LLAMA_3_2_1B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, Decoder, llama
+from flops_bytes.shapes import LLAMA_3_2_1B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, SHAPES, Decoder, llama
+from flops_bytes.trace import Trace
 
 EIGHT_B: dict[str, Any] = {"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM", "context": 8192}
 
@@ -41,6 +45,42 @@ def test_an_engine_takes_its_share_of_the_card() -> None:
     assert found["fits"] and not over["fits"] and over["headroom_bytes"] < 0
     with pytest.raises(ValueError, match="--gpu-memory-utilization: it belongs to --task serve; leave it out"):
         plan(model="gpt2", gpu="L4", gpu_memory_utilization=0.9)
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+@pytest.mark.parametrize("shape", [LLAMA_3_8B, SHAPES["gpt2"]], ids=["gated", "not gated"])
+def test_an_engine_keeps_room_for_a_forward_pass(shape: Decoder, gpus: int) -> None:
+    """A layer as vLLM runs it, of GPUs that share it: queries, keys and values in one matmul, gate and up-projection in
+    another, no tensor longer than it is needed."""
+    d, f, tokens = shape.d_model, shape.d_ff // gpus, 512
+    heads, kv_heads = shape.heads // gpus * shape.head_dim, max(1, shape.kv_heads // gpus) * shape.head_dim
+    weights = [(heads + 2 * kv_heads, d), (d, heads), ((1 + shape.gated) * f, d), (d, f)]
+    sizes = [torch.empty(size, dtype=torch.bfloat16, device="meta") for size in weights]
+    with Trace() as count:
+        residual = torch.empty(tokens, d, dtype=torch.bfloat16, device="meta")
+        given = torch.empty_like(residual)  # the norm's
+        heads_of = F.linear(given, sizes[0])
+        del given
+        seen = torch.empty(tokens, heads, dtype=torch.bfloat16, device="meta")  # the attention kernel's
+        del heads_of
+        given = F.linear(seen, sizes[1])
+        del seen
+        up = F.linear(given, sizes[2])
+        product = torch.empty(tokens, f, dtype=torch.bfloat16, device="meta")  # of one kernel, with the activation
+        del up
+        given = F.linear(product, sizes[3])
+    assert count.peak_bytes == forward_bytes(shape, tokens, gpus)
+
+
+def test_the_tokens_of_a_batch_are_those_asked_for_or_vllms() -> None:
+    """vllm/engine/arg_utils.py, get_batch_defaults: of an API server on large cards but A100s, and on others."""
+    line = "activations"
+    for card, tokens in (("H100 SXM", 8_192), ("H200 SXM", 8_192), ("A100 80GB SXM", 2_048), ("RTX 4090", 2_048)):
+        found = plan(**EIGHT_B | {"gpu": card, "context": 2_048})
+        assert found["memory_bytes"][line] == forward_bytes(LLAMA_3_8B, tokens)
+        assert found == plan(**EIGHT_B | {"gpu": card, "context": 2_048, "max_num_batched_tokens": tokens})
+    two = plan(**EIGHT_B | {"gpus": 2})
+    assert two["memory_bytes"][line] == forward_bytes(LLAMA_3_8B, 8_192, 2) < forward_bytes(LLAMA_3_8B, 8_192)
 
 
 @pytest.mark.parametrize("shape", [LLAMA_3_8B, LLAMA_3_2_1B], ids=["8B", "1B, tied"])

@@ -7,8 +7,10 @@ keeps a mask of bytes, flash attention is one kernel, and autocast makes powers 
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -77,9 +79,12 @@ def count_step(config: Any, asked: dict[str, Any]) -> dict[str, int]:
     with torch.device(device):
         attends = "eager" if eager else "their_kernel"
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attends, dtype=dtype)
-        # eager attention asks its mask whether all is causal, which meta cannot answer: so it gets one
-        mask = torch.zeros(1, 1, seq_len, seq_len, dtype=dtype) if eager else None
     model.train()
+
+    def mask(**told: Any) -> Tensor | None:
+        """As large as theirs, which is asked whether all is causal: meta cannot answer that."""
+        return torch.zeros(batch, 1, seq_len, seq_len, dtype=dtype, device=device) if eager else None
+
     if asked.get("checkpointing") == "full":
         model.activation_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     weights = list(model.parameters())
@@ -100,8 +105,12 @@ def count_step(config: Any, asked: dict[str, Any]) -> dict[str, int]:
         for tensor in (*weights, *masters, *moments[0], *moments[1], tokens, targets):
             trace.hold(tensor.untyped_storage())
         trace.begin("forward")
-        with torch.autocast("cpu", BYTE_16) if autocast else nullcontext():
-            found = model(input_ids=tokens, labels=targets, attention_mask=mask, use_cache=False)
+        written = sys.modules[type(model).__module__]
+        with (
+            patch.object(written, "create_causal_mask", mask),
+            torch.autocast("cpu", BYTE_16) if autocast else nullcontext(),
+        ):
+            found = model(input_ids=tokens, labels=targets, use_cache=False)
         missed = found.loss
         if asked.get("loss") != "logits-held":
             del found

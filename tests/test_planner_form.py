@@ -123,7 +123,7 @@ def test_the_answer_is_in_three_groups_without_words_of_code(
         for text in [*rows.all_inner_texts(), page.locator(f"{group} .planner-title").inner_text()]:
             assert not re.search(r"--\w|\w_\w|undefined|null|\{|\}|\[object", text), text
     if "days" in question:
-        expect(page.locator(f"{SCALE} tr").first).to_contain_text(words(language)["details"]["money"][0])
+        expect(page.locator(f"{SCALE} tr").first).to_contain_text(words(language)["details"]["scale"]["money"][0])
         expect(page.locator(".planner-facts")).to_contain_text(words(language)["ignored"]["lora"])
 
 
@@ -263,3 +263,16 @@ def test_where_no_number_varies_no_device_is_chosen(page: Page, address: str) ->
 def test_the_opening_example_is_a_run_that_somebody_would_do() -> None:
     found = answer(FIRST)["found"]
     assert found["fits"] and 0.2 < found["days"] < 60
+
+
+# What was served elsewhere
+
+
+@LANGUAGES
+def test_a_latency_that_no_engine_reached_has_their_speed_beside_it(page: Page, address: str, language: str) -> None:
+    asked = "?task=serve&model=llama-3-8b&gpu=L40S&gpus=1&context=8192&users=50&weights=8bit&cache=8bit&latency="
+    engines = words(language)["serving"]["facts"]["slow"].partition("{")[0].strip()
+    for latency, so in (("50", True), ("500", False)):
+        page.goto(address + ("zh/" if language == "zh" else "") + "plan/" + asked + latency)
+        expect(page.locator(".planner-verdict.fits")).to_be_visible()
+        expect(page.locator(".planner-facts", has_text=engines)).to_have_count(int(so))

@@ -90,7 +90,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
         {
             ".planner-verdict": f"Fits: {EXAMPLES['served_users']} users at once",
-            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.1f} tokens/s for each"
+            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.3g} tokens/s for each"
             f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
             TIME: "What fewer bits bring",
         },
@@ -148,6 +148,18 @@ def test_by_keyboard_alone(page: Page, address: str) -> None:
     expect(page.locator(TIME)).to_contain_text("131,072 tokens")
 
 
+def test_typing_waits_for_no_answer(page: Page, address: str) -> None:
+    """A worker computes it: where none answers, what stood there stands, and the fields take what is typed."""
+    page.add_init_script("window.Worker = class extends EventTarget { postMessage() {} }")
+    page.goto(address + "plan/")
+    field, run = page.locator("#planner-gpus"), page.locator(".planner-run")
+    before = run.inner_text()
+    field.fill("16")
+    page.locator("#planner-model").select_option("shape")
+    expect(page.locator("#planner-shape")).to_be_visible()  # which needs no answer
+    assert field.input_value() == "16" and run.inner_text() == before
+
+
 def asked(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlparse(page.url).query)
 
@@ -162,8 +174,8 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()
     put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
+    page.wait_for_function("location.search.includes('gpus=96')")  # once it is answered
     verdict = page.locator(".planner-verdict").inner_text()
-    page.wait_for_function("location.search.includes('gpus=96')")
 
     def same() -> None:
         expect(page.locator("#planner-gpus")).to_have_value("96")
@@ -362,8 +374,8 @@ def test_both_languages_have_the_same_words() -> None:
 
 def test_each_line_leads_to_a_page_that_is_there(site: Path) -> None:
     told = words("en")
-    targets = [entry[-1] for part in ("lines", "details", "rungs") for entry in told[part].values()]
-    targets += [entry[-1] for entry in told["serving"]["details"].values()]
+    details = [*told["details"].values(), *told["serving"]["details"].values()]
+    targets = [entry[-1] for group in (told["lines"], told["rungs"], *details) for entry in group.values()]
     for target in [*targets, told["recomputing"][-1], told["serving"]["note"][-1]]:
         path, _, anchor = target.partition("#")
         page = (site / path / "index.html").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import planner
 from ledger.site.tight import tight
 from planner import PLANNER, WANTED
 from planner.answer import answer
-from planner.shorten import NAMES, bound, joined, plainer, reached, shortened
+from planner.shorten import NAMES, UNSEEN, bound, joined, plainer, reached, shortened
 from planner.translate import RESERVED, RUNTIME, SHORT, translate
 from tests.test_planner_script import answered, draw, draw_serving
 
@@ -49,6 +49,7 @@ def test_the_script_that_is_sent_says_what_python_says(sent: MiniRacer) -> None:
     forms = [draw(drawn) for _ in range(60)] + [draw_serving(drawn) for _ in range(20)]
     forms = [fields for fields in forms if "cannot be read as JSON" not in str(answered(fields))]  # each has its words
     ours = [told if isinstance(told := answered(fields), str) else pairs(answer(fields)["shown"]) for fields in forms]
+    ours = ["" if isinstance(told, str) and any(part in told for part in UNSEEN) else told for told in ours]
     theirs = json.loads(str(sent.call("ask", json.dumps(forms))))
     assert theirs == json.loads(json.dumps(ours))
     assert min(sum(isinstance(each, kind) for each in ours) for kind in (str, list)) > 15
@@ -58,6 +59,25 @@ def test_of_an_errors_words_only_those_for_translators_are_left_out() -> None:
     script = planner.script("planner.js", 0)
     assert "write it plainer" not in script and "is no number" not in script
     assert "cannot be read as JSON" in script and "does not lie between" in script
+    sources = "".join(path.read_text("utf-8") for path in (planner.LIBRARY / "plan").glob("*.py"))
+    for part in UNSEEN:
+        assert part not in script and sources.count(part) == 1, part
+
+
+def test_no_form_raises_an_error_whose_words_are_left_out() -> None:
+    """Whatever is filled in beside what is chosen, and whatever an address asks."""
+    drawn, told = random.Random(7), []
+    for _ in range(300):
+        fields = draw(drawn) | {"gpus": drawn.choice(("1", "8")), "zero": drawn.choice(("", "0", "3"))}
+        fields |= {"trained": drawn.choice(("all", "lora", "qlora", "")), "lora": drawn.choice(("", "8"))}
+        fields |= {"lora_on": drawn.choice(("", "all", "attention")), "users": "4", "latency": "20", "unknown": "1"}
+        fields |= {"gpu_memory": "80GB", "gpu_peak": "100T", "shape": "layers=2", "checkpointing": "none"}
+        fields |= {"speed": drawn.choice(("", "50%")), "speed_in": drawn.choice(("mfu", "each", "step_seconds"))}
+        try:
+            answer(fields)
+        except ValueError as error:
+            told.append(str(error))
+    assert len(told) > 20 and not [text for text in told for part in UNSEEN if part in text]
 
 
 SPACED = {

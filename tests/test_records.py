@@ -380,6 +380,13 @@ def test_the_hash_follows_published_readings(tmp_path: Path) -> None:
     assert len({first, second, hash_now()}) == 3
     (folder / "b.toml").unlink()
     assert hash_now() == second
+    (folder / "estimators").mkdir()
+    (folder / "estimators" / "a.toml").write_text("one")
+    assert hash_now() == second
+    pattern = "measurements/published/estimators/*.toml"
+    third = hash_now()
+    (folder / "estimators" / "a.toml").write_text("three")
+    assert len({second, third, hash_now()}) == 3
     (folder.parent / "some-gpu" / "a.toml").write_text("one")
     pattern = "measurements/some-gpu/*.toml"
     with pytest.raises(LedgerError, match="there is no file"):

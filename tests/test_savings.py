@@ -160,6 +160,30 @@ def test_quantized_numbers_have_a_constant_a_block() -> None:
     assert adapters["checkpoint_bytes"] == 4 * trained + adapters["memory_bytes"]["optimizer"]
 
 
+def test_transformers_trainer_leaves_embeddings_out_of_8_bits() -> None:
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "recipe": "bf16", "optimizer": "adamw-8bit"}
+    ours, theirs = plan(**asked), plan(**asked, layers="composed")
+    table = ours["parameters"]["embedding"]
+    more = theirs["memory_bytes"]["optimizer"] - ours["memory_bytes"]["optimizer"]
+    assert more == (8 - 2) * table - 4 * 2 * table // 256
+    adapters = [plan(**asked, lora=16, layers=layers)["memory_bytes"]["optimizer"] for layers in ("fused", "composed")]
+    assert adapters[0] == adapters[1]
+
+
+@pytest.mark.parametrize("adapters", [{}, {"lora": 16}], ids=["all", "LoRA"])
+@pytest.mark.parametrize(("paged", "resident"), [("paged-adamw", "adamw"), ("paged-adamw-8bit", "adamw-8bit")])
+def test_paged_state_is_on_the_card_only_where_it_has_room(paged: str, resident: str, adapters: dict[str, int]) -> None:
+    asked: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "accumulation": 2} | adapters
+    with_it, without = plan(**asked, optimizer=resident), plan(**asked, optimizer=paged)
+    state = with_it["memory_bytes"]["optimizer"]
+    assert without["memory_bytes"]["optimizer"] == 0 and with_it["paged_bytes"] == 0
+    assert without["paged_bytes"] == state == with_it["memory_bytes"]["total"] - without["memory_bytes"]["total"]
+    assert without["checkpoint_bytes"] == with_it["checkpoint_bytes"]
+    assert "offload" in without["estimated"] and "8-bit AdamW" not in [rung["try"] for rung in without["ladder"]]
+    split = plan(**asked, gpus=8, zero=1, optimizer=paged)
+    assert split["paged_bytes"] == -(-state // 8)
+
+
 @pytest.mark.parametrize("recipe", ["fp32", "bf16"])
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_composed_norms_hold_what_is_counted(recipe: str, checkpointing: str) -> None:

@@ -9,14 +9,21 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 
-from flops_bytes.ranks import ddp, join, leave
+from flops_bytes.models import build, loss
+from flops_bytes.plan import plan
+from flops_bytes.plan.options import named_shape, read_options
+from flops_bytes.ranks import ddp, ddp_views, join, leave
+from flops_bytes.trace import Trace
 
 ROOT = Path(__file__).parent.parent
+SMALL = "layers=2 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=4000"
 ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
@@ -32,6 +39,32 @@ def test_one_rank_repeats_the_losses_of_one_card() -> None:
     one_card = losses("train")
     assert len(one_card) == 8
     assert losses("train_sharded") == pytest.approx(one_card, abs=2e-3)  # sums in another order
+
+
+def test_ddp_holds_gradients_twice_and_is_planned_so() -> None:
+    """On one rank of a CPU, which has buckets as each of several has; views of these would be as much less."""
+    asked: dict[str, Any] = {"shape": SMALL, "gpu": "L40S", "recipe": "fp32", "accumulation": 2}
+    shape = named_shape(read_options(asked))
+    join("gloo")
+    try:
+        held = {}
+        for share in (ddp, ddp_views):
+            with Trace() as trace:
+                model = build(shape, device="cpu")
+                shared, optimizer = share(model)  # type: ignore[arg-type]
+                tokens = torch.zeros(1, 8, dtype=torch.int64)
+                loss(shared, tokens, tokens).backward()
+                optimizer.step()
+                held[share] = trace.live_bytes
+        del shared, optimizer, model
+    finally:
+        leave()
+    alone, two = (plan(**asked, gpus=gpus)["memory_bytes"] for gpus in (1, 2))
+    assert two["reduced"] == pytest.approx(held[ddp] - held[ddp_views], rel=1e-3)
+    assert two["total"] - alone["total"] == two["reduced"] == 4 * plan(**asked)["parameters"]["total"]
+    adapters = plan(**asked | {"lora": 8}, gpus=2)
+    assert adapters["memory_bytes"]["reduced"] == 4 * adapters["parameters"]["trained"]
+    assert plan(**asked, gpus=2, zero=1)["memory_bytes"]["reduced"] == 0
 
 
 def test_what_holds_a_group_is_gone_once_a_rank_has_left_it() -> None:

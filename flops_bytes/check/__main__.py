@@ -50,7 +50,8 @@ def check(asked: dict[str, Any], tracker: bool = False) -> Checked:
         found, a = plan(gpu="H100 SXM", **asked), read_options(asked)
         shape = read_shape(a)
         counted = count(a, shape)
-        tracked = count(a, shape, tracker=True).peak_bytes if tracker else 0
+        # with chunks the tracker goes on counting gradients that the allocator has got back
+        tracked = count(a, shape, tracker=True).peak_bytes if tracker and a["chunks"] == 1 else 0
     except (Uncountable, ValueError) as refusal:
         return Checked(asked, refused=str(refusal))
     memory, tokens = found["memory_bytes"], a["context"] * a["micro_batch"] * a["accumulation"]

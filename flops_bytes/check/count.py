@@ -375,22 +375,27 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
         model = AutoModelForCausalLM.from_config(
             CONFIG_MAPPING[kind](**told), attn_implementation=attention, dtype=dtype
         )
-        # eager attention asks its mask whether all is causal, which meta cannot answer: it gets one, the caller's
-        sizes = asked["micro_batch"], 1, asked["context"], asked["context"]
-        mask = torch.zeros(sizes, dtype=dtype) if is_eager else None
     model.train()
     body: Any = model.base_model
+    written = sys.modules[type(body).__module__]
     blocks = body.h if kind == "gpt2" else body.layers
     if asked["lora"]:
         adapt(model, blocks, asked)
     forget(asked, blocks)
 
+    def masks(**told: Any) -> Tensor | None:
+        """One for all layers, as large as eager_mask()'s, which asks what a tensor on meta cannot answer."""
+        sizes = asked["micro_batch"], 1, asked["context"], asked["context"]
+        return torch.zeros(sizes, dtype=dtype, device=device) if is_eager else None
+
     def hidden(tokens: Tensor) -> Tensor:
-        found: Tensor = body(input_ids=tokens, attention_mask=mask, use_cache=False).last_hidden_state
+        with patch.object(written, "create_causal_mask", masks):
+            found: Tensor = body(input_ids=tokens, use_cache=False).last_hidden_state
         return found
 
     def missed(tokens: Tensor, targets: Tensor) -> Tensor:
-        found: Tensor = model(input_ids=tokens, labels=targets, attention_mask=mask, use_cache=False).loss
+        with patch.object(written, "create_causal_mask", masks):
+            found: Tensor = model(input_ids=tokens, labels=targets, use_cache=False).loss
         return found
 
     head: Any = model.get_output_embeddings()
@@ -425,8 +430,13 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         weights = [weight for weight in made.model.parameters() if weight.requires_grad]
         has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
         masters: list[Tensor] = [weight.detach().float() for weight in weights] if has_masters else list(weights)
-        if asked["optimizer"] == "adamw-8bit":
-            size = quantized_bytes(2 * sum(master.numel() for master in masters), 8, 256)
+        if asked["optimizer"].startswith("paged"):
+            moments = []  # in the host's memory
+        elif asked["optimizer"] == "adamw-8bit":
+            tables = [module for module in made.model.modules() if isinstance(module, nn.Embedding)]
+            in_float32 = tables if asked["layers"] == "composed" and not asked["lora"] else []  # Trainer's choice
+            wide = sum(table.weight.numel() for table in in_float32)
+            size = 8 * wide + quantized_bytes(2 * (sum(master.numel() for master in masters) - wide), 8, 256)
             moments = [torch.empty(size, dtype=torch.uint8, device=device)]
         else:
             moments = [torch.zeros_like(master) for master in masters for _ in range(2)]

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
-        for what, how_much in serving_table(found) if serves else training_table(found):
+        for what, how_much in (serving_table if serves else training_table)(found, asked):
             print(f"{what:32}{how_much}")
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
 

@@ -90,7 +90,12 @@ OPTIONS = {
         "as-recipe",
         "the frozen matrices; 4bit: QLoRA; double: its constants quantized too",
     ),
-    "optimizer": Option(("adamw", "adamw-8bit"), "adamw", "8-bit: two bytes of moments a parameter"),
+    "optimizer": Option(
+        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
+        "adamw",
+        "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "
+        "has no room for them",
+    ),
     "update": Option(
         ("fused", "foreach"),
         "fused",
@@ -121,11 +126,15 @@ OPTIONS = {
         "tokens of a prompt; the first token waits for it, and the others' tokens too; the context, if not given",
     ),
     "gpu_memory_utilization": Option("share", 0.9, "of a GPU, that the engine takes; as vLLM's option of this name"),
+    "max_num_batched_tokens": Option(
+        "length", None, "for whose activations the engine keeps room; as vLLM's, 2k, or 8k from 70 GiB on but on A100s"
+    ),
     "tensor_parallel": Option("refused", None, "not planned here"),
     "pipeline_parallel": Option("refused", None, "not planned here"),
 }
 SHARED = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "allowance", "price")
-SERVED = ("gpu_bandwidth", "weights", "cache", "users", "latency", "prompt", "gpu_memory_utilization")
+SERVED: tuple[str, ...] = ("gpu_bandwidth", "weights", "cache", "users", "latency", "prompt")
+SERVED += ("gpu_memory_utilization", "max_num_batched_tokens")
 HANZI = {"千": 10**3, "万": 10**4, "百万": 10**6, "千万": 10**7, "亿": 10**8, "十亿": 10**9, "百亿": 10**10}
 HANZI |= {"千亿": 10**11, "万亿": 10**12}
 SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15} | HANZI
@@ -169,7 +178,7 @@ def read(name: str, value: Any) -> Any:
     kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
     text = str(value).translate(FULL_WIDTH).strip()
     if kind == "refused":
-        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")
+        raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out")
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
@@ -255,7 +264,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     if len(lengths := [name for name in LENGTHS if a[name]]) > 1:
         raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
-        raise ValueError("--bytes-a-token: there is no text; give --text its bytes, or leave --bytes-a-token out")
+        raise ValueError("--bytes-a-token: there is no text; give --text its bytes")
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
@@ -286,7 +295,7 @@ def read_shape(asked: Mapping[str, Any]) -> Decoder:
             f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
         )
     if 0 < shape.positions < asked["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
+        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many or fewer")
     return shape
 
 
@@ -308,7 +317,7 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
     told = dict(part.partition("=")[::2] for part in asked["shape"].replace(", ", " ").split())
     sizes: dict[str, Any] = {}
     for key in (*told, *needed):
-        value, low = told.get(key, ""), 1 if key in needed else 0
+        value, low = told.get(key, told.get("heads", "") if key == "kv_heads" else ""), 1 if key in needed else 0
         if key not in types:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if types[key] is bool:
@@ -318,11 +327,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
         if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
-            raise ValueError(f"--shape: {key}={short(value)}; give {', '.join(needed)} whole numbers, such as {key}=32")
+            raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
-        raise ValueError("--shape: active_experts is more than experts, or 0; give as many or fewer")
+        raise ValueError("--shape: active_experts is more than experts, or 0")
     return shape
 
 
@@ -334,6 +343,16 @@ def has_dropout(asked: Mapping[str, Any], shape: Decoder) -> bool:
     if of_gpt2:
         return any(config.get(key, 0.1) for key in ("attn_pdrop", "resid_pdrop", "embd_pdrop"))
     return bool(config.get("attention_dropout"))
+
+
+def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
+    """Tokens of whose forward pass an engine keeps room for activations: as was asked, or as vLLM's server does.
+
+    https://github.com/vllm-project/vllm, vllm/engine/arg_utils.py, get_batch_defaults.
+    """
+    told: int | None = asked["max_num_batched_tokens"]
+    is_large = memory_bytes >= 70 * 2**30 and not (asked["gpu"] or "").lower().startswith("a100")
+    return told or (8_192 if is_large else 2_048)
 
 
 def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:

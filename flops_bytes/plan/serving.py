@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from flops_bytes.memory import cache_bytes
-from flops_bytes.plan.options import capacity_source, read_gpu, read_shape
+from flops_bytes.plan.options import batched_tokens, capacity_source, read_gpu, read_shape
 from flops_bytes.serving import (
     Server,
     bits_per_weight,
     decode_seconds,
+    forward_bytes,
     plan_serving,
     prefill_seconds,
     token_seconds,
@@ -85,7 +86,9 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
     # What is quantized are the layers: published checkpoints keep embedding and head in 16 bits.
     server = Server(gpus * gpu.bandwidth_bytes_per_second, gpus * peak, BITS[a["weights"]], width, end_bits=16)
     free = gpu.memory_bytes - int(gpu.memory_bytes * a["gpu_memory_utilization"])
-    room = gpu.memory_bytes - free - a["allowance"]  # of one GPU
+    batched = batched_tokens(a, gpu.memory_bytes)
+    activations = forward_bytes(shape, batched, gpus)
+    room = gpu.memory_bytes - free - a["allowance"] - activations  # of one GPU
     seconds = a["latency"] / 1_000 if a["latency"] else None
     prompt = a["prompt"] or a["context"]
     most = plan_serving(whole, gpus * room, server, a["context"], seconds, prompt)
@@ -95,13 +98,15 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
     lines = {
         "weights": int(weights_bytes(whole, server.bits, server.end_bits) / gpus),
         "cache": users * cache_bytes(whole, a["context"], width) // gpus,
+        "activations": activations,
         "allowance": a["allowance"],
         "kept_free": free,
     }
     needs_bytes = sum(lines.values())
 
     def holds(number: int) -> bool:
-        tokens = tokens_that_fit(shared(shape, number), number * room, server.bits, width, server.end_bits)
+        each = room + activations - forward_bytes(shape, batched, number)
+        tokens = tokens_that_fit(shared(shape, number), number * each, server.bits, width, server.end_bits)
         return bool(tokens // a["context"] >= (a["users"] or 1))
 
     rate = users / each_seconds

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flops_bytes.gpus import REACHED
+from flops_bytes.plan.evidence import EVIDENCE, kind_of
+from flops_bytes.plan.options import read_options
+from flops_bytes.plan.runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
 
 
@@ -15,7 +18,7 @@ def gib(size: float) -> str:
 SAID = {"reported": " by CUDA", "label": " by its label; what CUDA reports is not known here", "asked": ""}
 
 
-def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
+def room(found: dict[str, Any], asked: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
     """The bytes of a GPU, line by line, and whether it has as many."""
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
@@ -27,6 +30,16 @@ def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
     )
     if found.get("tight"):
         yield "  but only just", f"beside tensors, a process can hold up to {gib(found['beside_tensors_bytes'])}"
+    yield "  published readings", published(kind_of(read_options(asked)))
+
+
+def published(kind: str) -> str:
+    """How far off the planner was, for runs of a kind that others published."""
+    if kind not in EVIDENCE:
+        return "none of this kind"
+    readings, low, high, start, end = EVIDENCE[kind]
+    within = f"{low} to {high}, the middle nine of ten {start} to {end}"
+    return f"{readings} of this kind ({kind}): planned over published {within}"
 
 
 def pay(found: dict[str, Any], money: float, digits: str) -> str:
@@ -45,11 +58,13 @@ def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
 
 
 # --8<-- [start:training]
-def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task train."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
-    yield from room(found, f"a GPU, at {found['peaks_at']}")
+    yield from room(found, asked, f"a GPU, at {found['peaks_at']}")
+    if paged := found["paged_bytes"]:
+        yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():
@@ -80,8 +95,12 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
+    if steps := found["published_mfu"]:
+        reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
+        yield "  published steps like it", reached
     for row in found["by_mfu"]:
-        runs = "; ".join(f"{run['run']}: {run['percent']} %" for run in row["runs"])
+        nearest = runs_nearest(row["mfu"], [each["mfu"] for each in found["by_mfu"]])
+        runs = "; ".join(f"{run.name}: {run.percent} %" for run in nearest) or "no published run is nearer"
         costs = spent(found, row) if row["tokens"] else f"{row['tokens_per_second']:,.0f} tokens/s"
         yield f"at an MFU of {row['mfu']:.0%}", f"{costs} ({runs})"
     alone = gib(found["checkpoint_weights_bytes"])
@@ -98,11 +117,11 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 # --8<-- [start:serving]
-def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def serving_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task serve."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
-    yield from room(found, f"a GPU, {found['users']:,} users")
+    yield from room(found, asked, f"a GPU, {found['users']:,} users")
     yield "keys and values", f"{found['token_bytes']:,} B a token, {gib(found['user_bytes'])} a user"
     yield "users that fit", f"{found['users_that_fit']:,}"
     if found["latency_seconds"]:

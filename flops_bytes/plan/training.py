@@ -18,16 +18,18 @@ from flops_bytes.plan.options import (
     read_network,
     read_shape,
     read_text,
+    row_name,
 )
-from flops_bytes.plan.runs import BATCHES, RUNS
+from flops_bytes.plan.runs import BATCHES, steps_like
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 
 # --8<-- [end:setup]
 
-ASSUMED_MFU = 0.4  # of a step that computes nothing again and waits for nothing: about what published runs reach
-BOOKED_MFU = (0.3, 0.4, 0.5)
+ASSUMED_MFU = 0.4  # with recomputation or without: the median of either among published steps on H100s, less than
+# that on A100s, and about what the hours of whole runs there leave of it
+BOOKED_MFU = (0.3, 0.5)  # of whole runs, and of what no published step is like
 
 
 # --8<-- [start:memory]
@@ -54,6 +56,7 @@ class Setup(NamedTuple):
     lora_on: str
     base: str  # of these, the frozen weights
     eight_bit: bool
+    paged: bool  # moments, which wait in the host's memory where the card has no room
     foreach: bool  # AdamW, not fused
     offload: bool
     allowance_bytes: int
@@ -73,7 +76,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
             checkpointing=setup.checkpointing,
             chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
-            foreach=setup.foreach and not setup.eight_bit and not setup.offload,
+            foreach=setup.foreach and not setup.eight_bit and not setup.paged and not setup.offload,
             counts=setup.counts,
             composed=setup.composed,
             dropout=setup.dropout,
@@ -91,8 +94,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
     if setup.eight_bit:
-        two = moments_bytes(setup.trained)
-        at = {moment: lines | {"optimizer": two} for moment, lines in at.items()}
+        at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
     at = sharded_bytes(
         setup.shape,
         at,
@@ -103,15 +105,26 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
-    away = {"master": 0, "optimizer": 0} if setup.offload else {}
-    at = {moment: lines | away | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
+    instead = {"optimizer": 0} if setup.paged else {}
+    instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
+    if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
+        instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
+    at = {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
 
 
-def moments_bytes(trained: int) -> int:
-    """Bytes of two moments in 8 bits, in blocks as bitsandbytes has them since 0.44."""
-    return quantized_bytes(2 * trained, 8, 256)
+def moments_bytes(setup: Setup) -> int:
+    """Bytes of AdamW's two moments; in 8 bits, in blocks as bitsandbytes has them since 0.44.
+
+    Its paged moments are in float32 if not in 8 bits. Transformers leaves those of embeddings in float32.
+    """
+    if not setup.eight_bit:
+        each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
+        return each.optimizer * setup.trained
+    counts, theirs = setup.counts, setup.composed and not setup.rank
+    wide = counts["embedding"] + counts["positions"] if theirs else 0
+    return 8 * wide + quantized_bytes(2 * (setup.trained - wide), 8, 256)
 
 
 def needed_bytes(setup: Setup) -> int:
@@ -167,7 +180,6 @@ class Timing(NamedTuple):
     """What a step's time is made of."""
 
     setup: Setup
-    flops: dict[str, float]  # of a token, as work() tells them
     backward: float  # the share of these in the backward pass
     at_the_peak: float  # tokens a second at an MFU of 1
     network: dict[str, Any] | None
@@ -184,9 +196,12 @@ def communication(timing: Timing, matmuls: float) -> Overlap:
 
 
 def matmul_seconds(timing: Timing, mfu: float) -> float:
-    """Of a step's matmuls. An assumed MFU is that of a step that computes nothing again: the same kernels do more."""
-    slower = timing.flops["device"] / (timing.flops["device"] - timing.flops["again"])
-    return timing.step_tokens / (mfu * timing.at_the_peak) * slower
+    """Of a step's matmuls, those that are computed again among them.
+
+    Published steps that compute again reach as high an MFU as the others, for their matmuls are larger. With the same
+    micro-batch they would not: what that costs, a ladder's row and the FLOPs say.
+    """
+    return timing.step_tokens / (mfu * timing.at_the_peak)
 
 
 def assumed_seconds(timing: Timing, mfu: float) -> float:
@@ -227,11 +242,22 @@ def cost(a: dict[str, Any], tokens: int | None, tokens_per_second: float) -> dic
     }
 
 
-def booked(a: dict[str, Any], timing: Timing, tokens: int | None, mfu: float) -> dict[str, Any]:
-    """What a training takes if a step without recomputation would reach an MFU, and published runs about there."""
-    tokens_per_second = timing.step_tokens / assumed_seconds(timing, mfu)
-    runs = [{"run": run.name, "percent": run.percent} for run in RUNS if run.booked == mfu]
-    return {"mfu": mfu, "tokens_per_second": tokens_per_second, "runs": runs} | cost(a, tokens, tokens_per_second)
+def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
+    """What published steps of this kind reached, eight of ten of them; None of adapters, of which no MFU was found."""
+    if a["lora"]:
+        return None
+    gpu = row_name(a["gpu"]) if a["gpu"] else ""
+    cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
+    return {"cards": cards, "readings": steps.readings, "low": steps.low, "high": steps.high}
+
+
+def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
+    """What a training takes at a low, the assumed and a high MFU of its kind."""
+    low, high = BOOKED_MFU
+    if steps := published_mfu(a):
+        low, high = min(low, steps["low"]), steps["high"]
+    speeds = [(mfu, timing.step_tokens / assumed_seconds(timing, mfu)) for mfu in (low, ASSUMED_MFU, high)]
+    return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds]
 
 
 def large_batch(step_tokens: int) -> dict[str, Any] | None:
@@ -263,7 +289,8 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
     for stage in range(setup.zero + 1, 4 if setup.gpus > 1 else 0):
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
+    if not setup.paged:
+        rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
     rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
@@ -295,9 +322,11 @@ def recipe_format(recipe: str) -> str:
 
 
 def card_format(peaks: dict[str, float], recipe: str, frozen: bool) -> str:
-    """The recipe's format; but frozen 16-bit weights have what the card has units for: on a T4, QLoRA is in float16."""
+    """The recipe's format; but 16 bits beside a float32 master, or frozen, are those that the card has units for:
+    float16 on a V100 or T4, with the loss scaled."""
     dtype = recipe_format(recipe)
-    cast = frozen and recipe in ("bf16", "bf16_master") and dtype not in peaks and "float16" in peaks
+    either = recipe == "bf16_master" or (frozen and recipe == "bf16")
+    cast = either and dtype not in peaks and "float16" in peaks
     return "float16" if cast else dtype
 
 
@@ -337,7 +366,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         chunks=a["chunks"],
         rank=a["lora"] or 0,
         base=a["base"],
-        eight_bit=a["optimizer"] == "adamw-8bit",
+        eight_bit=a["optimizer"][-4:] == "8bit",
+        paged=a["optimizer"][:5] == "paged",
         foreach=a["update"] == "foreach",
         offload=a["offload"] == "yes",
         allowance_bytes=a["allowance"],
@@ -358,7 +388,6 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     forward = sum(forward_flops(shape, setup.context, causal=a["pairs"] == "causal").values()) / setup.context
     timing = Timing(
         setup=setup,
-        flops=flops,
         backward=1 - forward / flops["device"],
         at_the_peak=1 / training_seconds(flops["model"], setup.gpus, peaks[dtype], mfu=1),
         network=read_network(a),
@@ -392,17 +421,18 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     beside_bytes = max(a["allowance"], int(BESIDE_TENSORS_SHARE * gpu.memory_bytes))
     active, total = parameters(shape, active=True), sum(counts.values())
     each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = moments_bytes(trained) if setup.eight_bit else each.optimizer * trained
+    optimizer_bytes = moments_bytes(setup)
     estimated = {
         "sharding": setup.gpus > 1,
         "8-bit state": setup.eight_bit,
-        "offload": setup.offload,
+        "offload": setup.offload or setup.paged,
         "experts": shape.experts > 1,
         "queries' biases or norms": shape.qkv_biases or shape.head_norms,
     }
     return {
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},
+        "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
         "peaks_at": moment,
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
@@ -427,7 +457,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "recipe_format": recipe_format(recipe),
         "matmul_format": multiplied_in,
         "recipe_hfu": of_peak,
-        "by_mfu": [] if told else [booked(a, timing, to_train_on, share) for share in BOOKED_MFU],
+        "published_mfu": published_mfu(a),
+        "by_mfu": [] if told else booked(a, timing, to_train_on),
         "wire": wire(timing, step_seconds, matmuls),
         "text": text,
         "training_flops": flops["model"] * tokens if tokens else None,

@@ -178,6 +178,75 @@ assert len({product.held_bytes for product in measured_products.values()}) == 3
 # --8<-- [end:precision]
 
 
+# --8<-- [start:sheet]
+HELD_AS = {  # TF32 is fp32 in memory
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+}
+
+
+def at_peak(name: str, dtype: torch.dtype) -> dict[str, float]:
+    """The matmul from above on an H100: counted, its matrices weighed, its least time."""
+    left, right = torch.empty_like(x, dtype=dtype), torch.empty_like(w, dtype=dtype)
+    flops = count_flops(lambda: left @ right)
+    peak = GPUS["H100 SXM"].peak_flop_per_second[name]  # dense, by its datasheet
+    return {
+        "counted_flops": flops,
+        "held_bytes": dtype.itemsize * (M * N + N * P + M * P),
+        "peak_flop_per_second": peak,
+        "least_seconds": flops / peak,
+    }
+
+
+AT_PEAK = {name: at_peak(name, dtype) for name, dtype in HELD_AS.items()}
+for name, found in AT_PEAK.items():
+    print(f"{name:9}at least {found['least_seconds']:.5f} s")
+# --8<-- [end:sheet]
+
+
+# --8<-- [start:units]
+TENSOR_TYPES = {  # the GPU, and its 16-bit type: V100 has no bfloat16
+    "V100 32GB SXM": "float16",
+    "A100 80GB SXM": "bfloat16",
+    "H100 SXM": "bfloat16",
+    "B200": "bfloat16",
+}
+
+
+def units(name: str, dtype: str) -> dict[str, float]:
+    """Peaks of the tensor cores and of all other units, and how they compare."""
+    peaks = GPUS[name].peak_flop_per_second
+    return {
+        "tensor_flop_per_second": peaks[dtype],
+        "other_flop_per_second": peaks["float32"],
+        "peaks_ratio": peaks[dtype] / peaks["float32"],
+    }
+
+
+UNITS = {name: units(name, dtype) for name, dtype in TENSOR_TYPES.items()}
+print({name: round(found["peaks_ratio"], 1) for name, found in UNITS.items()})
+# --8<-- [end:units]
+
+
+# --8<-- [start:published]
+PUBLISHED = {  # of a training step of a BERT layer: Ivanov et al., table 1
+    "matmuls": {"flops_share": 0.9980, "time_share": 0.610},
+    "norms": {"flops_share": 0.0017, "time_share": 0.255},
+    "element_wise": {"flops_share": 0.0003, "time_share": 0.135},
+}
+
+
+def time_per_flop(kind: str) -> float:
+    """A kind's share of the time over its share of the FLOPs."""
+    return PUBLISHED[kind]["time_share"] / PUBLISHED[kind]["flops_share"]
+
+
+per_flop_ratio = {k: time_per_flop(k) / time_per_flop("matmuls") for k in PUBLISHED}
+print({kind: round(ratio) for kind, ratio in per_flop_ratio.items()})
+# --8<-- [end:published]
+
+
 # --8<-- [start:crossing]
 BF16_SIZE = 2  # bytes
 
@@ -282,3 +351,15 @@ order_ratio = left_first_flops / right_first_flops
 print(f"(AA)u {left_first_flops:,}, A(Au) {right_first_flops:,}: {order_ratio}")
 assert order_ratio == (LARGE + 1) / 2
 # --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_5]
+thin, flat = torch.empty(10, 2, device="meta"), torch.empty(2, 10, device="meta")
+wide = torch.empty(10, 60, device="meta")
+small_first_flops = count_flops(lambda: (thin @ flat) @ wide)
+large_first_flops = count_flops(lambda: thin @ (flat @ wide))
+print((thin @ flat).numel(), (flat @ wide).numel(), "elements on the way")
+print(small_first_flops, large_first_flops, "FLOPs")
+assert small_first_flops == 2 * 10 * 10 * (2 + 60)
+assert large_first_flops == 2 * 2 * 60 * (10 + 10)
+# --8<-- [end:exercise_5]

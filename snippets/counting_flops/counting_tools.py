@@ -7,7 +7,7 @@
 # --8<-- [start:setup]
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -17,6 +17,7 @@ with warnings.catch_warnings():  # thop imports distutils, which Python has reti
     import thop
 import torchinfo
 from calflops import calculate_flops
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, GPT2Config
 from transformers.pytorch_utils import Conv1D
 
@@ -25,24 +26,62 @@ from transformers.pytorch_utils import Conv1D
 
 # --8<-- [start:truth]
 VOCABULARY, WIDTH, LAYERS = 50_257, 768, 12  # V, d, L of GPT-2 small
-POSITIONS = 1024  # the most tokens it can read
 CONTEXTS = (256, 1024)  # T, tokens in one sequence
 
 
+def matmul_flops(seq_len: int) -> dict[str, int]:
+    """FLOPs of the matmuls of one forward pass: 2T(12Ld² + Vd) + 4T²dL."""
+    return {
+        "layers": 2 * seq_len * 12 * LAYERS * WIDTH**2,
+        "head": 2 * seq_len * VOCABULARY * WIDTH,
+        "attention": 4 * seq_len**2 * WIDTH * LAYERS,
+    }
+
+
 def forward_flops(seq_len: int) -> int:
-    """FLOPs of one forward pass's matrix products: 2T(12Ld² + Vd) + 4T²dL."""
-    weights = 12 * LAYERS * WIDTH**2 + VOCABULARY * WIDTH
-    return 2 * seq_len * weights + 4 * seq_len**2 * WIDTH * LAYERS
+    return sum(matmul_flops(seq_len).values())
 
 
+for T in CONTEXTS:
+    print(f"T = {T}: {forward_flops(T):,} FLOPs")
+# --8<-- [end:truth]
+
+
+# --8<-- [start:parts]
+def shares(seq_len: int) -> dict[str, float]:
+    """Of the FLOPs of a forward pass."""
+    total = forward_flops(seq_len)
+    return {part: flops / total for part, flops in matmul_flops(seq_len).items()}
+
+
+true_flops = {T: forward_flops(T) for T in CONTEXTS}
+parts_flops = {T: matmul_flops(T) for T in CONTEXTS}
+parts_share = {T: shares(T) for T in CONTEXTS}
+
+POSITIONS = 1024  # the most tokens it can read
 block_parameters = 12 * WIDTH**2 + 13 * WIDTH  # weights; biases and two norms
 embedding_parameters = (VOCABULARY + POSITIONS) * WIDTH  # the head shares these
 true_parameters = embedding_parameters + LAYERS * block_parameters + 2 * WIDTH
-true_flops = {seq_len: forward_flops(seq_len) for seq_len in CONTEXTS}
-print(f"{true_parameters:,} parameters")
-for T, flops in true_flops.items():
-    print(f"T = {T}: {flops:,} FLOPs")
-# --8<-- [end:truth]
+
+by_head_flops = 2 * true_parameters * CONTEXTS[0]
+by_head_ratio = (by_head_flops + parts_flops[256]["attention"]) / true_flops[256]
+print(f"{true_parameters:,} parameters, {by_head_ratio:.4f} of the truth by head")
+# --8<-- [end:parts]
+
+
+# --8<-- [start:gpt2]
+with torch.device("meta"):  # shapes without data
+    model = AutoModelForCausalLM.from_config(
+        GPT2Config(),
+        attn_implementation="eager",
+    )
+    tokens = torch.zeros(1, 256, dtype=torch.long)
+
+with FlopCounterMode(display=False) as counter:
+    model(tokens)
+gpt2_flops = counter.get_total_flops()
+print(f"{gpt2_flops:,}")
+# --8<-- [end:gpt2]
 
 
 # --8<-- [start:ask]
@@ -185,6 +224,31 @@ for T, share in attention_share.items():
     print(f"sdpa, T = {T}: {fused_ratio[T]:.4f} of the truth; attention is {share:.4f}")
     assert abs(fused_ratio[T] + share - 1) < 0.0005
 # --8<-- [end:calflops]
+
+
+# --8<-- [start:results]
+ARITHMETIC = ("add", "mul", "pow", "tanh", "_softmax", "native_layer_norm")
+
+
+class Results(TorchDispatchMode):
+    """Adds up how many numbers these operations write; no view, no copy, no matmul."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ in ARITHMETIC:
+            self.written += (result[0] if isinstance(result, tuple) else result).numel()
+        return result
+
+
+with Results() as others:
+    make_gpt2()(make_tokens(1024))
+results_share = others.written / true_flops[1024]
+print(f"{others.written:,} results, {results_share:.4%} of the matmuls' FLOPs")
+# --8<-- [end:results]
 
 
 # --8<-- [start:exercise_3]
