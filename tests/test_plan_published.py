@@ -84,11 +84,13 @@ def test_a_loss_holds_what_transformers_of_its_time_held(recipe: str, loss: str,
 
 def test_a_logit_has_so_many_bytes_where_a_step_peaks() -> None:
     found = {
-        loss: planned(shape=WORDS, recipe="bf16", loss=loss, lora=8, checkpointing="full", context=4096)
+        loss: planned(shape=WORDS, recipe="bf16", loss=loss, lora=8, checkpointing="full", context=2048, micro_batch=2)
         for loss in ("plain", "logits-held", "float32-held", "shifted", "as-logits")
     }
     a_logit = {loss: told["memory_bytes"]["logits"] / (150_000 * 4096) for loss, told in found.items()}
     assert a_logit == {"plain": 12, "logits-held": 14, "float32-held": 16, "shifted": 14, "as-logits": 6}
+    alone = planned(shape=WORDS, recipe="bf16", loss="shifted", lora=8, checkpointing="full", context=4096)
+    assert alone["memory_bytes"]["logits"] == 12 * 150_000 * 4096  # of one sequence nothing is copied
     assert found["shifted"]["peaks_at"] == "forward" and found["float32-held"]["peaks_at"] == "loss"
 
 
