@@ -8,13 +8,26 @@ from flops_bytes.plan.__main__ import main as plan
 from flops_bytes.published import main as published
 from flops_bytes.snapshot import main as snapshot
 
-COMMANDS = {"plan": plan, "check": check, "published": published, "snapshot": snapshot}
+
+def count(arguments: list[str]) -> int:
+    """Imported when it is asked for, since it alone needs torch."""
+    try:
+        from flops_bytes.count import main as count
+    except ModuleNotFoundError as missing:
+        print(f"flops-bytes count: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
+        return 2
+    return count(arguments)
+
+
+COMMANDS = {"plan": plan, "count": count, "check": check, "published": published, "snapshot": snapshot}
 USAGE = """usage: flops-bytes plan [options]
+       flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes published FOLDER [options]
        flops-bytes snapshot FILE [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
+  count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
   published   what others measured on their GPUs, beside what plan says of it
   snapshot    a file of torch.cuda.memory._dump_snapshot(): where the memory went, and what lies free

@@ -1,0 +1,274 @@
+"""A step of a reader's own is counted to the byte, by moment and line, or refused with the line that keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
+
+from flops_bytes.count import Uncountable, count, fit, main, script
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"  # three lines
+LINEAR = """model = nn.Linear(1000, 1000, bias=False).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+def step():
+    x = torch.ones(100, 1000, device="cuda")
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+ATTENTION = """q = nn.Parameter(torch.randn(2, 8, 1024, 64, dtype=torch.bfloat16, device="cuda"))
+def step():
+    F.scaled_dot_product_attention(q, q, q, is_causal=True{options}).sum().backward()
+    q.grad = None
+"""
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "train.py"
+        path.write_text(HEAD + text)
+        return path
+
+    return write
+
+
+def counted(path: Path, name: str = "step", **options: Any) -> Any:
+    return count(script(path, name, []), **options)
+
+
+def test_bytes_are_those_of_the_second_step(write: Write) -> None:
+    found = counted(write(LINEAR))
+    weights, inputs, outputs = 4 * 1000 * 1000, 4 * 100 * 1000, 4 * 100 * 1000
+    assert found.kinds["weights"] == found.kinds["optimizer state"] == found.kinds["gradients"] == weights
+    assert found.moments["forward"] == 2 * weights + inputs + outputs + 4
+    assert found.moments["backward"] == found.peak_bytes == 3 * weights + inputs + 2 * 4
+    assert found.weights == {"all": 1000 * 1000, "trained": 1000 * 1000}
+
+
+def test_flops_are_by_kind_and_type(write: Write) -> None:
+    found = counted(write(LINEAR))
+    assert (found.flops, found.flops_dtype) == ({"matmul": 2 * 2 * 100 * 1000 * 1000}, "float32")
+
+
+def test_bytes_are_by_the_readers_line(write: Write) -> None:
+    assert counted(write(LINEAR)).lines["train.py:7"] == 4 * 100 * 1000, "x"
+
+
+def test_a_script_runs_until_its_optimizer_has_worked_twice(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    text = LINEAR + "for turn in range(5):\n    print('turn', turn)\n    step()\nprint('done')\n"
+    found = counted(write(text), "")
+    assert found == counted(write(LINEAR))
+    assert "turn 2" in (printed := capsys.readouterr().out)
+    assert "turn 3" not in printed and "done" not in printed
+
+
+def test_a_function_may_build_the_step(write: Write) -> None:
+    lines = LINEAR.splitlines()
+    text = "def make():\n" + "\n".join(f"    {line}" for line in lines) + "\n    return step\n"
+    found = counted(write(text), "make")
+    assert found.kinds == counted(write(LINEAR)).kinds
+
+
+def test_attention_keeps_no_square(write: Write) -> None:
+    found = counted(write(ATTENTION.format(options="")))
+    assert found.peak_bytes < 8 * (q := 2 * 2 * 8 * 1024 * 64)
+    assert found.flops == {"attention": (4 + 10) * 2 * 8 * 1024 * 1024 * 64}
+    assert counted(write(ATTENTION.format(options=", dropout_p=0.1"))).peak_bytes < 8 * q
+
+
+def test_autocast_is_that_of_cuda(write: Write) -> None:
+    text = """w = nn.Parameter(torch.randn(512, 512, device="cuda"))
+def step():
+    with torch.autocast("cuda", torch.bfloat16):
+        y = (torch.ones(64, 512, device="cuda") @ w).softmax(-1)
+    assert y.dtype == torch.float32
+    y.sum().backward()
+"""
+    assert counted(write(text)).flops_dtype == "bfloat16"
+
+
+def test_dropout_keeps_a_byte_a_number(write: Write) -> None:
+    text = """model = nn.Sequential(nn.Linear(8, 1000, bias=False), nn.Dropout(0.5)).cuda()
+def step():
+    y = model(torch.ones(1000, 8, device="cuda"))
+    kept.append(y.sum())
+    kept.pop().backward()
+kept = []
+"""
+    both = counted(write(text)).moments["forward"]
+    assert both - counted(write(text.replace("0.5", "0.0"))).moments["forward"] == 5 * 1000 * 1000 - 2 * 4, (
+        "result and mask, before the sum"
+    )
+
+
+def test_what_is_made_again_is_told(write: Write) -> None:
+    text = """from torch.utils.checkpoint import checkpoint
+model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False)).cuda()
+def step():
+    x = torch.ones(32, 64, device="cuda", requires_grad=True)
+    checkpoint(model, x, use_reentrant=False).sum().backward()
+"""
+    found = counted(write(text))
+    assert (found.again_flops, found.flops["matmul"]) == (2 * 32 * 64 * 64, 7 * 2 * 32 * 64 * 64), (
+        "the last is not needed again"
+    )
+
+
+@pytest.mark.parametrize(("how", "copies"), [("", 1), ("fused=True", 0)])
+def test_an_optimizer_works_as_on_a_card(write: Write, how: str, copies: int) -> None:
+    text = LINEAR.replace("SGD(model.parameters(), lr=1.0, momentum=0.9)", f"AdamW(model.parameters(), {how})")
+    found, weights = counted(write(text)), 4 * 1000 * 1000
+    assert found.moments["update"] // 10**6 == (4 + copies) * weights // 10**6
+
+
+def test_words_are_counted_over_micro_batches(write: Write) -> None:
+    text = """model = nn.Sequential(nn.Embedding(100, 8), nn.Linear(8, 8)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def step():
+    for _ in range(3):
+        model(torch.randint(100, (4, 16), device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    assert counted(write(text)).tokens == 3 * 4 * 16
+
+
+def test_compile_is_left_out_and_said(write: Write) -> None:
+    (note,) = counted(
+        write("model_of = torch.compile\n" + LINEAR.replace(".cuda()", "; model = model_of(model)"))
+    ).notes
+    assert "torch.compile was left out" in note
+
+
+REFUSED = {
+    "x.sum().item()": "train.py:5: the number in a tensor is asked for",
+    "float(x.sum())": "train.py:5: the number in a tensor is asked for",
+    "print('yes' if x.sum() > 0 else 'no')": "train.py:5: the number in a tensor is asked for",
+    "x[x > 0]": "train.py:5: aten.nonzero makes a tensor whose size depends on numbers",
+    "x.numpy().tolist()": "train.py:5: ",
+    "import no_such_module": "train.py:5: the module no_such_module is not installed",
+    "torch.cuda.CUDAGraph()": "train.py:5: ",
+    "raise ValueError('mine')": "train.py:5: ValueError: mine",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_refusal_names_the_line(write: Write, line: str) -> None:
+    text = f"def step(x=None):\n    x = torch.ones(4, 4, device='cuda'); {line}\n    torch.mm(x, x)\n"
+    with pytest.raises(Uncountable) as refusal:
+        counted(write(text))
+    assert str(refusal.value).startswith(REFUSED[line])
+
+
+def test_a_kernel_without_a_rule_for_shapes_is_refused(write: Write) -> None:
+    text = """@torch.library.custom_op("test_count::own", mutates_args=())
+def own(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+def step():
+    own(torch.ones(2, 2, device="cuda"))
+"""
+    with pytest.raises(Uncountable, match=r"^train\.py:8: a kernel .*register_fake"):
+        counted(write(text))
+
+
+def test_numbers_can_be_answered(write: Write) -> None:
+    text = LINEAR + "    assert loss.item() == 2.5 and not loss > 1 and f'{loss:.1f}' == '2.5'\n"
+    found = counted(write(text), item=2.5)
+    assert [note.partition(": ")[0] for note in found.notes] == ["train.py:12"] * 2
+
+
+def test_whole_numbers_are_computed(write: Write) -> None:
+    text = LINEAR.replace(
+        "def step():", "def step():\n    for i in torch.randperm(4): assert [1, 2, 3, 4][i] == int(i) + 1\n    del i"
+    )
+    assert counted(write(text)).peak_bytes == counted(write(LINEAR)).peak_bytes
+
+
+def test_a_model_that_was_made_before_is_refused() -> None:
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step() -> None:
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    with pytest.raises(Uncountable, match="build the model in the function"):
+        count(step)
+
+
+def test_all_is_as_before_afterwards(write: Write) -> None:
+    before = torch.cuda.is_available, torch.compile, torch.nn.functional.dropout, torch.nn.Module._apply
+    with pytest.raises(Uncountable):
+        counted(write("def step():\n    1 / 0\n"))
+    assert before == (torch.cuda.is_available, torch.compile, torch.nn.functional.dropout, torch.nn.Module._apply)
+
+
+class Tracker(MemTracker):
+    """PyTorch's, without what it notes of modules: that refuses a second step."""
+
+    def _pre_fw_hook(self, *_: Any) -> None:
+        pass
+
+    _post_fw_hook = _pre_bw_hook = _post_bw_hook = _pre_fw_hook  # type: ignore[assignment]
+
+
+def test_the_peak_is_that_of_pytorchs_own_tracker(write: Write) -> None:
+    text = """d = 256
+class Block(nn.TransformerEncoderLayer):
+    pass
+model = nn.Sequential(nn.Embedding(1000, d), *[Block(d, 4, 4 * d, batch_first=True) for _ in range(3)],
+    nn.Linear(d, 1000)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def step():
+    words = torch.randint(1000, (4, 128), device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = F.cross_entropy(model(words).flatten(0, 1), words.flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    tracker = Tracker()
+    found = counted(write(text), tracker=tracker)
+    tracked = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    assert found.peak_bytes == pytest.approx(tracked, rel=0.01)
+    assert found.lines and all(line.startswith("train.py:") for line in found.lines)
+
+
+def test_a_step_on_a_card(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(LINEAR)
+    assert main([f"{path}:step", "--gpu", "H100 SXM"]) == 0
+    assert "fits, 78.17 GiB left" in (told := capsys.readouterr().out)
+    assert "train.py:7" in told
+    large = write(LINEAR.replace("1000", "60000"))
+    assert main([f"{large}:step", "--gpu", "T4"]) == 3
+    assert "does not fit" in capsys.readouterr().out
+
+
+def test_days_are_of_the_tokens_that_a_step_has(write: Write) -> None:
+    text = """model = nn.Sequential(nn.Embedding(100, 1000), nn.Linear(1000, 1000, bias=False)).cuda()
+def step():
+    with torch.autocast("cuda", torch.bfloat16):
+        model(torch.zeros(1, 100, dtype=torch.int64, device="cuda")).sum().backward()
+"""
+    found = counted(write(text))
+    days = fit(found, "H100 SXM", "1T").days[0.5]
+    assert days == pytest.approx(1e12 / 100 * (6 * 100 * 1000 * 1000) / (0.5 * 989.4e12) / 86400, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("none.py", "there is no such file"), ("train.py:walk", "has no function walk; it has step"), ("train.py", "no")],
+)
+def test_a_mistake_is_told(write: Write, capsys: pytest.CaptureFixture[str], asked: str, said: str) -> None:
+    folder = write("def step():\n    pass\n").parent
+    assert main([str(folder / asked)]) == 2
+    assert said in capsys.readouterr().err
