@@ -203,7 +203,7 @@ class Planner {
     values.money = this.priced(values.money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     const told = this.serving ? words.serving : words;
-    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),

@@ -231,6 +231,7 @@ def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None
     phone.goto(address)
     phone.locator(".planner-verdict").wait_for()
     put(phone, model="gpt2-xl", gpu="L4", gpus="2", context="1024")
+    expect(phone.locator(".planner-verdict")).to_contain_text("of 22.0 GiB")  # an L4's, once all is told
     verdict = phone.locator(".planner-verdict").inner_text()
     phone.wait_for_function("document.querySelector('.planner-all').href.includes('gpt2-xl')")
     phone.locator(".planner-all").click()
@@ -264,7 +265,7 @@ ERRORS = [  # as it was asked before: each was taken, or refused without a name
     ({"model": "shape", "shape": SEVEN}, "shape", "Shape: 7 key-value heads do not share 32", "形状：7 个键值头分不匀"),
     ({"model": "shape", "shape": f"{SHAPED} tied=32"}, "shape", "Shape: tied=32; write yes", "形状：tied=32；请填 yes"),
     (
-        {"gpu": "T4"},
+        {"gpu": "T4", "recipe": "bf16"},
         "recipe",
         "Format of weights and state: T4 multiplies no bfloat16",
         "权重与状态的精度：T4 没有 bfloat16",
