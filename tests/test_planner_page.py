@@ -277,7 +277,7 @@ ERRORS = [  # as it was asked before: each was taken, or refused without a name
         "Train on: the unit of '15T'",
         "训练数据量：'15T' 缺单位",
     ),
-    ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give layers", "形状：d_model="),
+    ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give a whole number", "形状：d_model="),
 ]
 
 
