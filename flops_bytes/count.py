@@ -237,8 +237,8 @@ class StepTrace(Trace):
             moment = "made again" if made_again else self.moment
             name = packet.__name__
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
-            flops = formula(*args, **(kwargs or {}), out_val=result)
-            dtype = str(tensors_in((args, kwargs))[0].dtype).removeprefix("torch.")
+            flops = formula(*args, **kwargs, out_val=result)
+            dtype = str(inputs[0].dtype).removeprefix("torch.")
             self.flops[self.step, moment, kind, dtype] += flops
         if packet is torch.ops.aten.embedding and self.moment == "forward":
             self.words[self.step, args[0].untyped_storage()._cdata] += args[1].numel()
@@ -695,6 +695,7 @@ class Fit(NamedTuple):
     left_bytes: int
     fits: bool
     tight: bool
+    beside_bytes: int  # that a process can hold beside tensors, at most
     days: dict[float, float]  # by MFU; of the tokens that were asked for
     step_seconds: dict[float, float]
 
@@ -710,7 +711,8 @@ def fit(found: Counted, gpu: str, tokens: str | int | None = None) -> Fit:
     seconds = {mfu: useful / (mfu * peak) for mfu in MFUS} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
-    return Fit(int(row.memory_bytes), left, left >= 0, 0 <= left < beside - BESIDE_TENSORS_BYTES, days, seconds)
+    tight = 0 <= left < beside - BESIDE_TENSORS_BYTES
+    return Fit(int(row.memory_bytes), left, left >= 0, tight, beside, days, seconds)
 
 
 # --8<-- [end:fit]
@@ -744,15 +746,13 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in found.notes)
 
 
-def on_card(found: Counted, gpu: str, tokens: str | None) -> Iterator[tuple[str, str]]:
+def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterator[tuple[str, str]]:
     """Whether it fits, and how long it takes."""
-    answer = fit(found, gpu, tokens)
     verdict = "fits, {} left" if answer.fits else "does not fit, {} are missing"
     beside = f"with {sized(BESIDE_TENSORS_BYTES)} beside tensors it {verdict.format(gib(abs(answer.left_bytes)))}"
     yield gpu, f"{sized(answer.card_bytes)}; {beside}"
     if answer.tight:
-        most = sized(max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * answer.card_bytes)))
-        yield "  but only just", f"beside tensors, a process can hold up to {most}"
+        yield "  but only just", f"beside tensors, a process can hold up to {sized(answer.beside_bytes)}"
     for mfu, seconds in answer.step_seconds.items():
         days = f", {answer.days[mfu]:,.4g} days" if answer.days else ""
         yield f"at an MFU of {mfu:.0%}", f"{seconds:.4g} s a step{days}"
@@ -816,13 +816,14 @@ def main(arguments: list[str]) -> int:
             raise Uncountable(f"{path}: there is no such file")
         memory = read_gpu(read_options({"gpu": asked.gpu})).memory_bytes if asked.gpu else 80e9
         found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
-        rows = [*table(found, asked.lines), *(on_card(found, asked.gpu, asked.tokens) if asked.gpu else ())]
+        answer = fit(found, asked.gpu, asked.tokens) if asked.gpu else None
+        rows = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
     except (Uncountable, ValueError) as error:
         print(f"flops-bytes count: {error}", file=sys.stderr)
         return MISTAKE
     for what, how_much in rows:
         print(f"{what:34}{how_much}")
-    return FITS if not asked.gpu or fit(found, asked.gpu).fits else DOES_NOT_FIT
+    return FITS if not answer or answer.fits else DOES_NOT_FIT
 
 
 # --8<-- [end:main]
