@@ -261,7 +261,7 @@ def matches(
     files = table.get("path", source.get("path"))
     for where in [files] if isinstance(files, str) else files:
         if where not in texts:
-            texts[where] = text_at(clones / source["repository"], source["commit"], where)
+            texts[where] = bytes_at(clones / source["repository"], source["commit"], where).decode("utf-8")
         lines = texts[where].split("\n")
         low, high = table.get("lines", (1, len(lines)))
         if not 1 <= low <= high <= len(lines):
@@ -276,12 +276,12 @@ def matches(
     return found
 
 
-def text_at(clone: Path, commit: str, path: str) -> str:
+def bytes_at(clone: Path, commit: str, path: str) -> bytes:
     """A file of a clone at a commit. Raises ValueError if it is not there."""
     found = subprocess.run(["git", "-C", str(clone), "show", f"{commit}:{path}"], capture_output=True)
     if found.returncode:
         raise ValueError(f"{clone}: no {path} at {commit[:7]}: {found.stderr.decode(errors='replace').strip()}")
-    return found.stdout.decode("utf-8")
+    return found.stdout
 
 
 def write(path: Path, hashes: Mapping[str, str], readings: Iterable[Reading]) -> None:

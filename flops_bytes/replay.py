@@ -7,7 +7,6 @@ Of a snapshot that somebody published only these are kept: sizes, order, address
 import gzip
 import hashlib
 import json
-import subprocess
 import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.allocator import MIN_BLOCK_BYTES, Allocator, Pool, segment_bytes
+from flops_bytes.published import bytes_at
 from flops_bytes.snapshot import NotPlain, Snapshot, as_snapshot, before, is_small, plain
 
 NEEDED = ("repository", "commit", "licence", "card", "paths")
@@ -293,13 +293,7 @@ def derive(path: Path, clone: Path) -> Iterator[tuple[str, History]]:
     """
     told = {key: read_file(path)[key] for key in NEEDED} | {"sha256": {}, "histories": {}}
     for name in told["paths"]:
-        shown = ["git", "-C", str(clone), "show", f"{told['commit']}:{name}"]
-        done = subprocess.run(shown, capture_output=True)
-        if done.returncode:
-            raise ValueError(
-                f"{clone}: no {name} at {told['commit'][:7]}: {done.stderr.decode(errors='replace').strip()}"
-            )
-        data = done.stdout
+        data = bytes_at(clone, told["commit"], name)
         found = history(as_snapshot(plain(data), len(data)))
         told["sha256"][name] = hashlib.sha256(data).hexdigest()
         told["histories"][name] = packed(found)
