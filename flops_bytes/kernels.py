@@ -217,8 +217,11 @@ def _attention(tensors: Tensors, flops: int, first: int, moved: int, causal: boo
 
 
 def _elementwise(name: str, tensors: Tensors) -> Work | None:
-    inputs = tensors[1:2] if name == "aten::copy_" else tensors[: 2 if name in BINARY else 1]
-    written, size = (tensors[0][0], tensors[0][2]) if name == "aten::copy_" else _broadcast(inputs)
+    if name == "aten::copy_":
+        inputs, (written, _, size) = tensors[1:2], tensors[0]
+    else:
+        inputs = tensors[: 2 if name in BINARY else 1]
+        written, _, size = tensors[0] if name.endswith("_") else _result(inputs)
     numbers = sum(prod(shape) for shape, _, _ in inputs), prod(written)
     if not numbers[1]:
         return None
@@ -226,11 +229,12 @@ def _elementwise(name: str, tensors: Tensors) -> Work | None:
     return Work("element-wise", numbers, tensors[0][1], numbers[1], moved)
 
 
-def _broadcast(inputs: Tensors) -> tuple[tuple[int, ...], int]:
-    """The shape of what element-wise operations write, and the bytes of a number of it."""
+def _result(inputs: Tensors) -> tuple[tuple[int, ...], str, int]:
+    """What element-wise operations write: as long as the longest, as wide as the widest; a number alone widens none."""
     longest = max(len(shape) for shape, _, _ in inputs)
     padded = [(1,) * (longest - len(shape)) + shape for shape, _, _ in inputs]
-    return tuple(map(max, zip(*padded, strict=True))), max(size for _, _, size in inputs)
+    widest = max(inputs, key=lambda each: (bool(each[0]), each[2]))
+    return tuple(map(max, zip(*padded, strict=True))), *widest[1:]
 
 
 TENSOR = re.compile(r"tf32|xf32|s1688", re.IGNORECASE)
