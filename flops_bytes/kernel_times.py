@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.gpus import GPUS, LINKS, REACHED, Gpu
-from flops_bytes.kernels import MIB, Work, as_trace, by_shape, entries, joined
+from flops_bytes.kernels import MIB, Trace, Work, as_trace, by_shape, entries, joined
 from flops_bytes.published import bytes_at, inline
 from flops_bytes.sharding import ring_bytes, ring_rate
 
@@ -81,6 +81,8 @@ class Timed(NamedTuple):
     unit: str
     kernel: str  # that took longest
     calls: int
+    sms: int  # that the card has; 0 for a collective
+    why: str  # what the source, or its network, says of a table that differs
     predicted: dict[str, float]  # seconds by formula: roof, tiled; or ring
     seconds: float | None  # median of the calls, each the sum of its kernels; None where no time was written
 
@@ -121,27 +123,30 @@ def read_rows(path: Path) -> list[Timed]:
     derived = source.get("derived")
     if not derived:
         raise ValueError(f"{path}: nothing was derived; run python -m flops_bytes.kernel_times --derive CLONES")
-    rows = [_operation(path.stem, source["traces"][each["trace"]], each) for each in derived.get("operations", [])]
+    rows = [
+        _operation(path.stem, source["traces"][each["trace"]], derived["sms"][each["trace"]], each)
+        for each in derived.get("operations", [])
+    ]
     tables = (*source.get("traces", []), *source.get("tables", []))
     for each in derived.get("collectives", []):
         rows += _collectives(path.stem, next(t for t in tables if t.get("name") == each["table"]), each)
     return rows
 
 
-def _operation(stem: str, trace: Mapping[str, Any], each: Mapping[str, Any]) -> Timed:
+def _operation(stem: str, trace: Mapping[str, Any], sms: int, each: Mapping[str, Any]) -> Timed:
     took = each["us"] / 1e6 if "us" in each else None
     said = {
         formula: each[f"{formula}_us"] / 1e6 for formula in ("roof", "tiled", "first_roof") if f"{formula}_us" in each
     }
     shape, card = tuple(each["shape"]), trace["card"]
-    what = each["kind"], each["op"], shape, each["unit"], each["kernel"], each["calls"]
+    what = each["kind"], each["op"], shape, each["unit"], each["kernel"], each["calls"], sms, ""
     return Timed(stem, trace["path"], card, *what, said, took)
 
 
 def _collectives(stem: str, table: Mapping[str, Any], each: Mapping[str, Any]) -> Iterator[Timed]:
     times = each.get("us", [None] * len(each["bytes"]))
     for size, said, took in zip(each["bytes"], each["ring_us"], times, strict=True):
-        what = "collective", each["collective"], (size, table["gpus"]), "", table.get("kernel", ""), 1
+        what = "collective", each["collective"], (size, table["gpus"]), "", "", 1, 0, table.get("why", "")
         seconds = None if took is None else took / 1e6
         yield Timed(stem, table["name"], table["card"], *what, {"ring": said / 1e6}, seconds)
 
@@ -157,14 +162,17 @@ def derive(path: Path, clones: Path, times: bool = True) -> int:
     before = {_key(each): each for each in source.get("derived", {}).get("operations", [])}
     operations: list[dict[str, Any]] = []
     collectives: list[dict[str, Any]] = []
+    sms = []
     for number, trace in enumerate(source.get("traces", [])):
         data = bytes_at(clone, source["commit"], trace["path"])
         hashes[trace["path"]] = hashlib.sha256(data).hexdigest()
         data = gzip.decompress(data) if trace["path"].endswith(".gz") else data
+        found = as_trace(entries(io.BytesIO(data)))
+        sms.append(found.card(found.kernels[0].device)[1])
         if "collective" in trace:
-            collectives.append(_of_trace(trace, data))
+            collectives.append(_of_trace(trace, found, data))
         else:
-            operations += _operations(number, trace, data, cards(source)[trace["card"]])
+            operations += _operations(number, found, cards(source)[trace["card"]])
     for table in source.get("tables", []):
         data = bytes_at(clone, source["commit"], table["path"])
         hashes[table["path"]] = hashlib.sha256(data).hexdigest()
@@ -175,7 +183,7 @@ def derive(path: Path, clones: Path, times: bool = True) -> int:
         each |= {"first_roof_us": first} if first != each["roof_us"] else {}
     for each in (*operations, *collectives):
         each |= {} if times else {"us": None}
-    write(path, hashes, operations, collectives)
+    write(path, hashes, sms, operations, collectives)
     return len(read_rows(path))
 
 
@@ -184,8 +192,7 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["trace"], row["op"], tuple(row["shape"]), row["unit"], row["kernel"], row["calls"]
 
 
-def _operations(number: int, trace: Mapping[str, Any], data: bytes, gpu: Gpu) -> Iterator[dict[str, Any]]:
-    found = as_trace(entries(io.BytesIO(data)))
+def _operations(number: int, found: Trace, gpu: Gpu) -> Iterator[dict[str, Any]]:
     device = found.kernels[0].device
     sms = found.card(device)[1]
     for row in sorted(by_shape(joined(found, device)), key=lambda row: (row.work, row.operation, row.unit)):
@@ -227,9 +234,9 @@ def _of_table(path: Path, table: Mapping[str, Any], text: str) -> dict[str, Any]
     return _sized(table, sizes, took)
 
 
-def _of_trace(trace: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+def _of_trace(trace: Mapping[str, Any], found: Trace, data: bytes) -> dict[str, Any]:
     """Collectives of a trace: each launch lies within an operation record_param_comms, which says how many numbers."""
-    found, calls = as_trace(entries(io.BytesIO(data))), []
+    calls = []
     for key, event in entries(io.BytesIO(data)):
         args = (event.get("args") or {}) if key == "traceEvents" and type(event) is dict else {}
         if args.get("Collective name") == trace["collective"] and args.get("dtype") == "Float":
@@ -267,13 +274,17 @@ def rounded(seconds: float) -> float:
 def short(kernel: str) -> str:
     """The part of a kernel's name that says which it is."""
     named = re.search(r"cutlass::Kernel2?<(?:cutlass_)?(\w+)", kernel)
-    return (named[1] if named else re.sub(r"^void |at::native::|\(anonymous namespace\)::", "", kernel))[:48]
+    tiled = re.match(r"(\w{4}).*?_((?:MT|tilesize)\d+x\d+x\d+)", kernel)
+    plain = re.sub(r"^void |at::native::|\(anonymous namespace\)::", "", kernel)
+    return (named[1] if named else f"{tiled[1]}_{tiled[2]}" if tiled else plain)[:48]
 
 
-def write(path: Path, hashes: Mapping[str, str], operations: Iterable[Any], collectives: Iterable[Any]) -> None:
+def write(
+    path: Path, hashes: Mapping[str, str], sms: Iterable[int], operations: Iterable[Any], collectives: Iterable[Any]
+) -> None:
     """Writes below DERIVED, a line a row; all above it stays as it is."""
     above = path.read_text(encoding="utf-8").partition(DERIVED)[0].rstrip()
-    lines = [above, "", DERIVED, "[derived]"]
+    lines = [above, "", DERIVED, "[derived]", f"sms = {list(sms)}"]
     for name, rows in (("operations", operations), ("collectives", collectives)):
         told = [{key: value for key, value in row.items() if value is not None} for row in rows]
         lines += [f"{name} = [", *(f"    {inline(row)}," for row in told), "]"] if told else []
@@ -290,6 +301,33 @@ def group_of(row: Timed, formula: str) -> str:
     if row.kind == "collective":
         return row.kind if row.shape[0] >= LARGE_BYTES else "collective, small"
     return row.kind if row.predicted[formula] >= SHORT_SECONDS else f"{row.kind}, short"
+
+
+def tile_of(kernel: str) -> tuple[int, int] | None:
+    """Rows and columns of a matmul's tile, where its kernel's name says them."""
+    found = re.search(r"(?:gemm_|gemm_(?:relu_)?bf16_|tilesize|_MT)(\d+)x(\d+)", kernel)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def reason(row: Timed) -> str:
+    """Why a formula may be wrong of a row, by what stands there without its time; the first that is so."""
+    if row.why:
+        return row.why
+    if row.kind == "collective":
+        return f"fewer than {LARGE_BYTES // MIB} MiB: latency" if row.shape[0] < LARGE_BYTES else ""
+    if re.match("Memcpy (HtoD|DtoH)", row.kernel):
+        return "a copy from or to the host"
+    if row.predicted["roof"] < SHORT_SECONDS:
+        return "predicted to take less than 10 µs"
+    if row.kind == "attention":
+        return "attention: exponentials beside matmuls"
+    if row.kind == "element-wise":
+        return "not contiguous, by its kernel's name" if row.kernel.startswith("elementwise_kernel") else ""
+    batch, m, n, _ = row.shape
+    if batch * ceil(m / TILE) * ceil(n / TILE) < row.sms:
+        return f"fewer tiles of {TILE} × {TILE} than SMs"
+    tile = tile_of(row.kernel)
+    return "another tile, by its kernel's name" if tile and tile != (TILE, TILE) else ""
 
 
 def compared(rows: Iterable[Timed]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -309,6 +347,25 @@ def compared(rows: Iterable[Timed]) -> dict[tuple[str, str], dict[str, Any]]:
         }
         for key, found in sorted(ratios.items())
     }
+
+
+def ratio(row: Timed) -> float:
+    """Predicted over measured, by the formula that says most: tiles for a matmul."""
+    assert row.seconds
+    return row.predicted.get("tiled", row.predicted.get("roof", row.predicted.get("ring", 0.0))) / row.seconds
+
+
+def is_far(row: Timed) -> bool:
+    return bool(row.seconds) and abs(ratio(row) - 1) > NEAR
+
+
+def reasons(rows: Iterable[Timed]) -> dict[tuple[str, str], tuple[int, int]]:
+    """By kind and reason: how many rows are far off, of how many."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in rows:
+        far, all_ = found.get((row.kind, reason(row)), (0, 0))
+        found[row.kind, reason(row)] = far + is_far(row), all_ + 1
+    return dict(sorted(found.items()))
 
 
 def read_all(folder: Path) -> list[Timed]:
@@ -333,6 +390,9 @@ def told(rows: Iterable[Timed], every: bool = False) -> Iterator[str]:
     for (group, formula), found in compared(rows).items():
         ratios = "".join(f"{found[name]:9.2f}" for name in ("median_ratio", "low_ratio", "high_ratio"))
         yield f"{group:28}{formula:9}{found['rows']:6}{ratios}  {found['near']}"
+    yield f"farther off, by the last formula of a row: {sum(1 for row in rows if is_far(row))} of {len(rows)}"
+    for (kind, why), (far, all_) in reasons(rows).items():
+        yield f"  {kind:14}{far:5} of {all_:4}  {why or 'nothing else is known'}"
 
 
 def main(arguments: list[str]) -> int:
