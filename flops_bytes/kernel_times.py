@@ -34,6 +34,7 @@ LEAST_BYTES = 8 * MIB  # moved by an element-wise operation, to be kept
 NEAR = 0.25  # off by no more counts as near
 SHORT_SECONDS = 10e-6  # predicted: below, what starting a kernel takes decides
 LARGE_BYTES = 64 * MIB  # of a collective: below, latency decides, of which the formula knows nothing
+ALIGNED = {"float32": 4, "tf32": 4, "bfloat16": 8, "float16": 8, "float8": 16}  # numbers in 16 bytes
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -56,8 +57,10 @@ def tiled_flops(batch: int, m: int, n: int, k: int, sms: int) -> int:
 
 def tiled_seconds(work: Work, peak: float, bandwidth: float, sms: int) -> float:
     """The roofline, with a matmul's arithmetic in whole tiles and waves."""
-    flops = tiled_flops(*work.shape, sms=sms) if work.kind == "matmul" else work.flops
-    return roof_seconds(work._replace(flops=flops), peak, bandwidth)
+    if work.kind != "matmul":
+        return roof_seconds(work, peak, bandwidth)
+    batch, m, n, k = work.shape
+    return roof_seconds(work._replace(flops=tiled_flops(batch, m, n, k, sms)), peak, bandwidth)
 
 
 def ring_seconds(collective: str, payload_bytes: float, gpus: int, within: float, between: float) -> float:
@@ -323,9 +326,11 @@ def reason(row: Timed) -> str:
         return "attention: exponentials beside matmuls"
     if row.kind == "element-wise":
         return "not contiguous, by its kernel's name" if row.kernel.startswith("elementwise_kernel") else ""
-    batch, m, n, _ = row.shape
+    batch, m, n, k = row.shape
     if batch * ceil(m / TILE) * ceil(n / TILE) < row.sms:
         return f"fewer tiles of {TILE} × {TILE} than SMs"
+    if any(each % ALIGNED[row.unit] for each in (n, k)):
+        return "rows that begin at no multiple of 16 bytes"
     tile = tile_of(row.kernel)
     return "another tile, by its kernel's name" if tile and tile != (TILE, TILE) else ""
 

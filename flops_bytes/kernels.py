@@ -196,10 +196,8 @@ Tensors = list[tuple[tuple[int, ...], str, int]]
 
 
 def _matmul(tensors: Tensors, dims: int, adds: bool) -> Work | None:
-    if adds and len(tensors) == 3:
-        tensors, added = tensors[1:], prod(tensors[0][0])
-    else:
-        tensors, added = tensors[:2], 0
+    added = prod(tensors[0][0]) if adds else 0
+    tensors = tensors[1:3] if adds else tensors[:2]
     if len(tensors) != 2 or any(len(shape) != dims for shape, _, _ in tensors):
         return None
     (*batch, m, k), (*others, inner, n) = tensors[0][0], tensors[1][0]
@@ -425,10 +423,11 @@ def _kernel(event: dict[str, Any], names: dict[str, tuple[str, str]], category: 
     if name not in names:
         said = printable(name)[:300]
         names[name] = said, "copy" if KERNELS[category] else kind_of(name[:3000])
-    device = args.get("device", event.get("pid"))
-    stream = printable(str(args.get("stream", event.get("tid"))))[:30]
-    where = (device if type(device) is int else 0), sys.intern(stream), _number(args.get("correlation"))
-    return Kernel(*names[name], *_times(event), *where, KERNELS[category])
+    device, stream = args.get("device", event.get("pid")), printable(str(args.get("stream", event.get("tid"))))
+    start, end = _times(event)
+    number = _number(args.get("correlation"))
+    place = device if type(device) is int else 0
+    return Kernel(*names[name], start, end, place, sys.intern(stream[:30]), number, KERNELS[category])
 
 
 def _times(event: dict[str, Any]) -> tuple[int, int]:
@@ -500,7 +499,7 @@ class Delay(NamedTuple):
     """From the start of a launch to the start of its kernel."""
 
     nanoseconds: int
-    idle: bool  # the GPU had nothing to do when the launch began
+    idle: bool  # when the launch began, nothing ran and nothing was queued before its kernel
 
 
 def delays(kernels: Sequence[Kernel], launches: Mapping[int, Launch]) -> Iterator[Delay]:
