@@ -50,7 +50,7 @@ KINDS: tuple[tuple[str, str], ...] = (
         r"(layer|rms|batch|group|instance)_?norm|\bln_(fwd|bwd)|bn_(fw|bw)|softmax|GammaBeta|RowwiseMoments",
     ),
     ("matmul", r"gemm|gemv|cijk_|nvjet|splitk|_xmma_|wgmma|\bmm_kernel|triton_tem\w*mm|cublas|epilogue::impl"),
-    ("matmul", r"scudnn|winograd|implicit_?conv|conv(?!ert)|[dw]grad"),  # convolutions, matmuls inside
+    ("matmul", r"scudnn|winograd|tensorop|conv(?!ert)|[dw]grad"),  # convolutions, matmuls inside
     ("copy", r"copy|transpose|nchwtonhwc|nhwctonchw|fillfunctor|memcpy|memset"),
     (
         "element-wise",
@@ -740,10 +740,10 @@ def printed(found: Mapping[str, Any], width: int = 60) -> Iterator[str]:
         yield f"  communication {milliseconds(all_)}, of which {milliseconds(shown)} while nothing computed"
     between, launches = found["gaps"], found["launches"]
     waited = between["launching_seconds"]
-    yield f"  {between['count']:,} gaps {milliseconds(between['seconds'])}, of which the CPU was launching for"
-    yield f"    {'':<22}{milliseconds(waited):>16}{waited / span:>8.1%} of the span"
+    yield f"  {'idle between kernels':<24}{milliseconds(between['seconds']):>16}{between['seconds'] / span:>8.1%}"
+    yield f"    {'not launched yet':<22}{milliseconds(waited):>16}{waited / span:>8.1%}{between['count']:>9,} gaps"
     if between["unknown_seconds"]:
-        yield f"    {milliseconds(between['unknown_seconds'])} of gaps end in a kernel without a launch in the trace"
+        yield f"    {'launch not in the trace':<22}{milliseconds(between['unknown_seconds']):>15}"
     yield (
         f"  {launches['count']:,} launches: a call {microseconds(launches['median_call_seconds'])}, to the kernel"
         f" {microseconds(launches['median_delay_seconds'])};"

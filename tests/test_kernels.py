@@ -163,6 +163,7 @@ def test_two_devices_do_not_mix() -> None:
         ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "matmul"),
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "matmul"),
         ("void splitKreduce_kernel<float, float, float, float>", "matmul"),
+        ("void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized>", "matmul"),
         ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32", "matmul"),
         ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>", "copy"),
         ("void at::native::elementwise_kernel<128, 2, at::native::direct_copy_kernel_cuda>", "copy"),
@@ -463,7 +464,8 @@ def test_the_command_prints_a_report(tmp_path: Path) -> None:
         "  busy                            0.055 ms   84.6%",
         "    matmul                        0.045 ms   69.2%        3 ×",
         "  communication 0.030 ms, of which 0.010 ms while nothing computed",
-        "  1 gaps 0.010 ms, of which the CPU was launching for",
+        "  idle between kernels            0.010 ms   15.4%",
+        "    not launched yet              0.005 ms    7.7%        1 gaps",
         "  3 launches: a call 3.0 µs, to the kernel 9.0 µs; on an idle GPU 8.5 µs (2 ×)",
         "            0.030 ms       1 × collective: ncclDevKernel_AllReduce_Sum_f32_RING_LL",
     ):
