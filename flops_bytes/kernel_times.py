@@ -299,11 +299,11 @@ def write(
 
 
 # --8<-- [start:compare]
-def group_of(row: Timed, formula: str) -> str:
-    """The kind of a row, and whether it is too small for its formula."""
+def group_of(row: Timed) -> str:
+    """The kind of a row, and whether it is too small for its formulas."""
     if row.kind == "collective":
         return row.kind if row.shape[0] >= LARGE_BYTES else "collective, small"
-    return row.kind if row.predicted[formula] >= SHORT_SECONDS else f"{row.kind}, short"
+    return row.kind if row.predicted["roof"] >= SHORT_SECONDS else f"{row.kind}, short"
 
 
 def tile_of(kernel: str) -> tuple[int, int] | None:
@@ -341,7 +341,7 @@ def compared(rows: Iterable[Timed]) -> dict[tuple[str, str], dict[str, Any]]:
     for row in rows:
         for formula, said in row.predicted.items():
             if row.seconds and formula != "first_roof":
-                ratios.setdefault((group_of(row, formula), formula), []).append(said / row.seconds)
+                ratios.setdefault((group_of(row), formula), []).append(said / row.seconds)
     return {
         key: {
             "rows": len(found),
