@@ -26,6 +26,8 @@ MIB = 2**20
 CHUNK = MIB  # bytes that are read at a time
 LARGEST_VALUE = 16 * MIB  # characters of one event, or of one entry beside the events
 LARGEST_FILE_BYTES = 2048 * MIB  # unpacked
+MOST_TENSORS, MOST_DIMS, MOST_NUMBERS = 64, 8, 2**48  # of an operation, of a tensor, in a dimension
+MOST_DEVICES = 64
 MOST_EVENTS = 4_000_000  # that are kept: kernels, launches, operations with shapes
 WRITE = "torch.profiler.profile(record_shapes=True) and export_chrome_trace(FILE)"
 FEWER = "record fewer steps, with torch.profiler.schedule()"
@@ -179,10 +181,11 @@ def work_of(name: str, args: Mapping[str, Any]) -> Work | None:
         return None
     tensors = [
         (tuple(each), *SIZES[kind])
-        for each, kind in zip(dims, types, strict=True)
-        if type(kind) is str and kind in SIZES and type(each) is list and all(type(n) is int and n >= 0 for n in each)
+        for each, kind in zip(dims[:MOST_TENSORS], types, strict=False)
+        if type(kind) is str and kind in SIZES and type(each) is list and len(each) <= MOST_DIMS
+        if all(type(n) is int and 0 <= n < MOST_NUMBERS for n in each)
     ]
-    if not tensors or prod(prod(shape) for shape, _, _ in tensors) > 2**400:
+    if not tensors:
         return None
     concrete = args.get("Concrete Inputs", [])
     if name in MATMULS:
@@ -623,10 +626,7 @@ def report(trace: Trace, device: int, gpu: str | None = None, rows: int = 10) ->
         "span_seconds": span,
         "busy_seconds": covered(kernels) / 1e9,
         "kinds": _grouped(kernels, attrgetter("kind"), "kind"),
-        "streams": [
-            found | {"busy_seconds": covered(each for each in kernels if each.stream == found["stream"]) / 1e9}
-            for found in _grouped(kernels, attrgetter("stream"), "stream")
-        ],
+        "streams": _streams(kernels),
         "communication_seconds": covered(communication) / 1e9,
         "exposed_communication_seconds": exposed(kernels) / 1e9,
         "gaps": {
@@ -655,6 +655,14 @@ def _grouped(
         | {"count": len(each), "seconds": sum(each) / 1e9, "median_seconds": statistics.median(each) / 1e9}
         for key, each in found
     ]
+
+
+def _streams(kernels: Iterable[Kernel]) -> list[dict[str, Any]]:
+    streams: dict[str, list[Kernel]] = defaultdict(list)
+    for each in kernels:
+        streams[each.stream].append(each)
+    found = [{"stream": name, "count": len(own), "busy_seconds": covered(own) / 1e9} for name, own in streams.items()]
+    return sorted(found, key=lambda each: (-each["busy_seconds"], each["stream"]))
 
 
 def _launches(kernels: Sequence[Kernel], launches: Mapping[int, Launch]) -> dict[str, Any]:
@@ -721,7 +729,7 @@ def microseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e6:,.1f} µs"
 
 
-def printed(found: Mapping[str, Any], width: int = 60) -> Iterator[str]:
+def printed(found: Mapping[str, Any], rows: int = 10, width: int = 60) -> Iterator[str]:
     """A report as lines of a terminal."""
     span = found["span_seconds"] or 1
     card = found["gpu"] or "no card of the book's table; --gpu names one"
@@ -733,7 +741,7 @@ def printed(found: Mapping[str, Any], width: int = 60) -> Iterator[str]:
         share = row["seconds"] / span
         yield f"    {row['kind']:<22}{milliseconds(row['seconds']):>16}{share:>8.1%}{row['count']:>9,} ×"
     yield "  by stream"
-    for row in found["streams"]:
+    for row in found["streams"][:rows]:
         yield f"    {row['stream']:<22}{milliseconds(row['busy_seconds']):>16}{row['busy_seconds'] / span:>8.1%}"
     if found["communication_seconds"]:
         shown, all_ = found["exposed_communication_seconds"], found["communication_seconds"]
@@ -790,12 +798,12 @@ def main(arguments: list[str]) -> int:
     except TraceError as error:
         print(f"flops-bytes trace: {error}", file=sys.stderr)
         return 2
-    devices = sorted({each.device for each in trace.kernels})
+    devices = sorted({each.device for each in trace.kernels})[:MOST_DEVICES]
     found = [report(trace, device, options.gpu, max(1, options.rows)) for device in devices]
     if options.json:
         print(json.dumps({"misfits": trace.misfits, "devices": found}, indent=2))
         return 0
-    for line in (line for each in found for line in printed(each)):
+    for line in (line for each in found for line in printed(each, max(1, options.rows))):
         print(line)
     if not found:
         print("no kernel of a GPU is in it: was ProfilerActivity.CUDA among the activities?")

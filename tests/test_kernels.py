@@ -431,11 +431,20 @@ def test_entries_of_other_kinds_do_no_harm() -> None:
     odd: list[Any] = [None, 7, "x", [], {}, {"ph": "X"}, {"ph": "X", "cat": "kernel"}]
     odd += [operation("mm", 0, 1) | {"args": None}, launch(0, 1, 1) | {"args": {"correlation": 2**70}}]
     odd += [kernel("a\x1b[2J", 0, 1) | {"args": {"device": "x", "stream": ["y" * 100], "correlation": -1}}]
-    odd += [operation("mm", 0, 1, [2**40, 2**40], [2**40, 2**40])]
+    odd += [operation("mm", 0, 1, [2**40, 2**70], [2**70, 2**40]), operation("gelu", 0, 1, [9] * 100_000)]
     found = as_trace([("deviceProperties", [7, {}, {"id": "a", "name": 7}]), *(("traceEvents", each) for each in odd)])
     (each,) = found.kernels
     assert (each.name, each.device, len(each.stream)) == ("a?[2J", 0, 30) and found.launches == {}
-    assert report(found, 0)["kernels"] == 1
+    assert report(found, 0)["kernels"] == 1 and found.operations == ()
+
+
+def test_many_streams_and_devices_take_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = [kernel("a", at, 1, stream=at, device=at % 3) for at in range(30_000)]
+    path = write(tmp_path / "many.json", [*many, *(kernel("a", at, 1, device=at) for at in range(5_000))])
+    began = time.process_time()
+    assert main([str(path), "--rows", "2"]) == 0 and time.process_time() - began < 20
+    said = capsys.readouterr().out
+    assert said.count("device ") == module.MOST_DEVICES and len(said.splitlines()) < 64 * 20
 
 
 def test_every_byte_that_is_changed_ends_well(tmp_path: Path) -> None:
