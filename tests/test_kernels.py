@@ -174,6 +174,7 @@ def test_two_devices_do_not_mix() -> None:
         ("triton_red_fused_native_layer_norm_2", "normalization"),
         ("void at::native::reduce_kernel<128, 4, ReduceOp<float>>", "element-wise"),
         ("void split_embedding_codegen_forward_unweighted_kernel<float>", "other"),
+        ("void convert_to_fp8<float>", "other"),
         ("my_kernel", "other"),
     ],
 )
