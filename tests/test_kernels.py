@@ -91,6 +91,12 @@ def test_kernels_that_overlap_are_counted_once() -> None:
     assert [(row["stream"], row["busy_seconds"]) for row in found["streams"]] == [("7", 45e-6), ("20", 30e-6)]
 
 
+def test_a_copy_keeps_the_gpu_busy_and_is_no_kernel() -> None:
+    found = report(traced(*STEP, copy(75, 5)), 0)
+    assert (found["kernels"], found["copies"], found["busy_seconds"]) == (4, 1, 60e-6)
+    assert [(row["kind"], row["count"]) for row in found["kinds"] if row["kind"] == "copy"] == [("copy", 1)]
+
+
 def test_communication_is_exposed_while_nothing_computes() -> None:
     found = report(traced(*STEP), 0)
     assert (found["communication_seconds"], found["exposed_communication_seconds"]) == (30e-6, 10e-6)
