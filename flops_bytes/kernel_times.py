@@ -227,7 +227,7 @@ def _of_table(path: Path, table: Mapping[str, Any], text: str) -> dict[str, Any]
     found = [match for line in lines if (match := re.search(table["pattern"], line))]
     if len(found) != table["count"]:
         raise ValueError(f"{path}: {table['name']}: {len(found)} rows are found, not {table['count']}")
-    sizes = [int(m["bytes"].replace("_", "")) * UNITS.get(m.groupdict().get("unit") or "", 1) for m in found]
+    sizes = [int(m["bytes"]) * UNITS.get(m.groupdict().get("unit") or "", 1) for m in found]
     sent = [ring_bytes(size, table["gpus"], table["collective"]) for size in sizes]
     told = [match.groupdict() for match in found]
     took = [
