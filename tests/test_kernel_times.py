@@ -48,7 +48,7 @@ PEAK, BANDWIDTH = H100.peak_flop_per_second["bfloat16"], H100.bandwidth_bytes_pe
 def test_a_matmul_is_paid_in_whole_tiles_and_waves() -> None:
     assert tiled_flops(1, 4224, 4096, 512, sms=132) == 2 * 4224 * 4096 * 512  # 33 × 32 tiles, 8 waves
     assert tiled_flops(1, 4225, 4096, 512, sms=132) == 2 * 9 * 132 * 128 * 128 * 512
-    assert tiled_flops(4, 100, 1, 512, sms=132) == tiled_flops(1, 128, 512, 512, sms=132)  # four tiles, one wave
+    assert tiled_flops(200, 20, 1, 512, sms=132) == 2 * 2 * 132 * 128 * 128 * 512  # a tile for each of 200, two waves
     work = matmul_work(1, 4225, 4096, 512, "bfloat16", 2)
     assert tiled_seconds(work, PEAK, BANDWIDTH, 132) == 2 * 9 * 132 * 128 * 128 * 512 / PEAK
     thin = matmul_work(1, 128, 16_896, 64, "bfloat16", 2)  # 132 tiles
