@@ -92,9 +92,17 @@ def extract(path: Path, clones: Path) -> int:
         columns[table["name"]] = list(found[0])
         rows[table["name"]] = [list(groups.values()) for groups in found]
     above = path.read_text(encoding="utf-8").partition(EXTRACTED)[0].rstrip()
-    lines = [above, "", EXTRACTED, "[extracted.columns]", *(f"{json.dumps(n)} = {json.dumps(c)}" for n, c in columns.items())]
+    lines = [
+        above,
+        "",
+        EXTRACTED,
+        "[extracted.columns]",
+        *(f"{json.dumps(n)} = {json.dumps(c)}" for n, c in columns.items()),
+    ]
     lines += ["", "[extracted.sha256]"]
-    lines += [f"{json.dumps(where)} = {json.dumps(hashlib.sha256(texts[where].encode()).hexdigest())}" for where in texts]
+    lines += [
+        f"{json.dumps(where)} = {json.dumps(hashlib.sha256(texts[where].encode()).hexdigest())}" for where in texts
+    ]
     lines += ["", "[extracted.rows]"]
     for name, each in rows.items():
         lines += [f"{json.dumps(name)} = [", *(f"    {json.dumps(words)}," for words in each), "]"]
@@ -181,7 +189,9 @@ def written(table: Mapping[str, Any]) -> Iterator[str]:
 
 def main(arguments: list[str]) -> int:
     """The exit status is 2 after a mistake."""
-    parser = argparse.ArgumentParser(prog="python -m flops_bytes.published_rates", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m flops_bytes.published_rates", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--extract", type=Path, metavar="CLONES")
     parser.add_argument("--table", action="store_true")
