@@ -1,8 +1,8 @@
 """Rates of kernels that others published: read from their files at a commit, checked, and put into the rule's table.
 
-A file `measurements/published/rates/<source>.toml` is as those one folder higher: where a source stands, which lines hold
-its rows, and what each was measured on; every row of a table, or none. `python -m flops_bytes.published_rates FOLDER
---extract CLONES` reads the rows anew from CLONES/owner/name, `--table` writes flops_bytes/rate_table.py.
+A file `measurements/published/rates/<source>.toml` is as those one folder higher: where a source stands, which lines
+hold its rows, and what each was measured on; every row of a table, or none. `python -m flops_bytes.published_rates
+FOLDER --extract CLONES` reads the rows anew from CLONES/owner/name, `--table` writes flops_bytes/rate_table.py.
 """
 
 # --8<-- [start:setup]
@@ -25,7 +25,7 @@ RATES = {  # a pattern's group: what its unit is in FLOP/s or bytes/s
     "gigabytes_per_second": 1e9,
     "tflop_on_vectors": 8e12,  # a float32 times a number in place: 8 bytes for one FLOP
 }
-KINDS = ("matmul", "best", "attention", "elementwise")
+KINDS = ("matmul", "best", "sustained", "attention", "elementwise")
 LARGE = 2**25  # numbers of a tensor that no cache holds
 # --8<-- [end:setup]
 
@@ -126,10 +126,11 @@ CARDS = {  # as ml-engineering names them; others are no row of the table of pea
 
 def tabled(rates: list[Rate]) -> dict[str, Any]:
     """What the rule of rates.py asks: rows of 16 bits, of cards whose peaks are known."""
-    sized: dict[str, list[tuple[int, int, int, int]]] = {}
+    sized: dict[str, list[tuple[int, ...]]] = {}
     best: dict[str, dict[str, int]] = {}
+    sustained: dict[str, int] = {}
     bandwidth: dict[str, list[int]] = {}
-    attention: dict[str, list[tuple[int, int, int, int]]] = {}
+    attention: dict[str, list[tuple[int, ...]]] = {}
     for each in rates:
         gpu = CARDS.get(str(each.found.get("card")), each.gpu)
         sixteen = each.found.get("dtype", "bfloat16") in ("bfloat16", "float16")
@@ -141,6 +142,8 @@ def tabled(rates: list[Rate]) -> dict[str, Any]:
             known[each.source] = max(tera, known.get(each.source, 0))
         if each.what == "matmul" and "k" in each.found and each.found.get("b") == "1":
             sized.setdefault(gpu, []).append((*each.size("m", "k", "n"), tera))
+        if each.what == "sustained":
+            sustained[gpu] = tera
         if each.what == "elementwise" and is_large(each):
             bandwidth.setdefault(gpu, []).append(tera)
         if each.what == "attention" and each.found.get("causal") and each.found["head_dim"] == "128":
@@ -155,7 +158,7 @@ def tabled(rates: list[Rate]) -> dict[str, Any]:
             else:
                 at = next(number for number, row in enumerate(rows) if row[:2] == size and not row[3])
                 rows[at] = (*rows[at][:3], round(done * tera))
-    return {"SIZED": sized, "BEST": best, "ATTENTION": attention, "BANDWIDTH": bandwidth}
+    return {"SIZED": sized, "BEST": best, "SUSTAINED": sustained, "ATTENTION": attention, "BANDWIDTH": bandwidth}
 
 
 def is_large(each: Rate) -> bool:
@@ -166,6 +169,7 @@ def is_large(each: Rate) -> bool:
 WHAT = {
     "SIZED": "matmuls: m, k, n and GFLOP/s",
     "BEST": "the fastest matmul of each source, GFLOP/s",
+    "SUSTAINED": "large matmuls one after the other for minutes, GFLOP/s",
     "ATTENTION": "causal attention, heads of 128 features: tokens, heads, GFLOP/s forward and backward",
     "BANDWIDTH": "element-wise passes over tensors larger than a cache: GB/s of what is read and written",
 }
@@ -173,13 +177,15 @@ WHAT = {
 
 def written(table: Mapping[str, Any]) -> Iterator[str]:
     """The module's lines."""
-    yield '"""Published rates of kernels by card, in 16 bits: from measurements/published/rates, where their sources stand."""'
+    yield '"""Published rates of kernels by card, in 16 bits; measurements/published/rates has their sources."""'
     yield ""
     yield "# Written by `python -m flops_bytes.published_rates FOLDER --table`. No hand types what follows."
+    yield "# ruff: noqa: E501"
     yield "# fmt: off"
     for name, of in table.items():
         yield f"{name} = {{  # {WHAT[name]}"
-        yield from (f"    {json.dumps(gpu)}: {rows!r},".replace("'", '"') for gpu, rows in of.items())
+        for gpu, rows in of.items():
+            yield f"    {json.dumps(gpu)}: {rows!r},".replace("'", '"')
         yield "}"
     yield "# fmt: on"
 

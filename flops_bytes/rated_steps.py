@@ -1,4 +1,4 @@
-"""Published steps beside what published rates say of their time: `python -m flops_bytes.rated_steps measurements/published`."""
+"""Published steps beside their time from rates: `python -m flops_bytes.rated_steps measurements/published`."""
 
 # --8<-- [start:setup]
 import statistics
@@ -32,7 +32,9 @@ class Rated(NamedTuple):
 
 def is_compiled(reading: Reading) -> bool:
     """By what the source says of a row; where it says nothing, PyTorch runs in eager mode."""
-    return "torch.compile" in reading.about.get("memory_missing", "") or "compile" in str(reading.about.get("label", ""))
+    return "torch.compile" in reading.about.get("memory_missing", "") or "compile" in str(
+        reading.about.get("label", "")
+    )
 
 
 def published_seconds(reading: Reading, a: dict[str, Any]) -> float:
@@ -71,7 +73,9 @@ def rated(folder: Path) -> list[Rated]:
 def figures(found: Iterable[Rated]) -> dict[str, Any]:
     """The median error over sources, and over all: the share near, the worst, the intervals that hold their reading."""
     every = list(found)
-    sources = {each.reading.source: [one for one in every if one.reading.source == each.reading.source] for each in every}
+    sources = {
+        each.reading.source: [one for one in every if one.reading.source == each.reading.source] for each in every
+    }
     errors = {name: statistics.median(abs(one.ratio - 1) for one in of) for name, of in sources.items()}
     ratios = sorted(each.ratio for each in every)
     return {
@@ -97,9 +101,9 @@ def told(found: list[Rated]) -> Iterator[str]:
     sources = sorted({each.reading.source for each in found})
     kinds = {name: [each for each in found if each.reading.source == name] for name in sources}
     kinds |= {name: [each for each in found if each.gpus in of] for name, of in nodes.items()} | {"all": found}
-    for name, of in kinds.items():
-        if of:
-            said = figures(of)
+    for name, steps in kinds.items():
+        if steps:
+            said = figures(steps)
             shown = ", ".join(f"{key} {value:.3f}" for key, value in said.items() if isinstance(value, float))
             yield f"{name}: {said['steps']} steps, {shown}"
 

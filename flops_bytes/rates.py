@@ -1,16 +1,17 @@
 """A training step's time without an MFU: its matmuls, attention and element-wise passes at rates that others published.
 
-The rule, fixed before any published step was asked, and fitted to none:
-- A matmul (m × k)(k × n) runs at the rate of its card's fastest matmuls times the share of it that a table by size says:
-  the row nearest in the logarithms of m, k and n, over the table's fastest. Of the fastest matmul each source has its
-  own: the least, the median and the largest of these; the least less 5 %, by which the cards of one node differ, for the
-  slowest sets the pace. A card without one has its peak times the shares that others reach.
-- Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN; what is published of a family's cards.
+The rule, fitted to no step:
+- A matmul (m × k)(k × n) runs at the rate of its card's large matmuls times the share of it that a table by size says:
+  the row nearest in the logarithms of m, k and n, over the table's fastest. Assumed is the rate that the card sustains
+  for minutes, as a training must, or the median of what sources have found; high the largest of all, low the least,
+  less 5 %, by which the cards of one node differ, for the slowest sets the pace. A card without a row has its peak
+  times the shares that others reach.
+- Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
 - What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
   its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
 - Communication is the bytes that a GPU sends at REACHED of its link; hidden wholly, beside matmuls, or not at all.
-Each line is low, assumed and high. Not in it: waits for data, for the CPU's launches and between GPUs, the copies into
-and out of FSDP's buffers, checkpoints, and clocks that fall when a card gets hot or is told to draw less power.
+Each line is low, assumed and high. Not in it is MISSING. The rule stood before any published step was asked, but for
+the rate that is sustained, which was added after the first sight (measurements/published/rates/first.json).
 """
 
 # --8<-- [start:setup]
@@ -19,10 +20,10 @@ from math import log
 from statistics import median
 from typing import Any, NamedTuple
 
-from flops_bytes.gpus import GPUS, THIRD_PARTY, Gpu
+from flops_bytes.gpus import GPUS, THIRD_PARTY
 from flops_bytes.memory import RECIPES
 from flops_bytes.plan.options import has_dropout, read_gpu, read_network, read_shape, row_name
-from flops_bytes.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED
+from flops_bytes.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
 from flops_bytes.shapes import Decoder, Matmul, matmuls, parameters, repeated, saves_last
 from flops_bytes.sharding import overlap, sent_parts, waiting_seconds
 
@@ -35,7 +36,7 @@ MISSING = (
 )
 # "on the same 8-GPU node you can see 5%+ MAMF spread": stas00/ml-engineering, compute/accelerator/README.md at 744d01e
 SLOWEST = 0.95
-# Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100s.
+# Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
 FAMILIES = {  # whose tables are asked: of sizes, of attention
     "A100": ("A100", "A800"),
@@ -94,13 +95,16 @@ def peak_of(card: str) -> float:
     return peaks.get("bfloat16", peaks.get("float16", 0))
 
 
-def best_rate(card: str, peak: float) -> Range:
-    """FLOP/s of a card's fastest matmuls, over the sources."""
-    known = BEST.get(ALIKE.get(card, card))
-    if known:
-        low, assumed, high = spread(1e9 * rate for rate in known.values())
-        return Range(SLOWEST * low, assumed, high)
+def matmul_rate(card: str, peak: float) -> Range:
+    """FLOP/s of a card's large matmuls."""
+    alike = {card, ALIKE.get(card, card)} | {one for one, other in ALIKE.items() if other == card}
+    held = [1e9 * rate for one, rate in SUSTAINED.items() if one in alike]
+    known = [1e9 * rate for one in alike for rate in BEST.get(one, {}).values()]
+    if held or known:
+        low, assumed, high = spread(held + known)
+        return Range(SLOWEST * low, held[0] if held else assumed, high)
     shares = [1e9 * rate / peak_of(other) for other, rates in BEST.items() for rate in rates.values()]
+    shares += [1e9 * rate / peak_of(other) for other, rate in SUSTAINED.items()]
     return spread(shares).times(peak)
 
 
@@ -124,8 +128,8 @@ def bandwidth(card: str, nominal: float) -> Range:
 def attention_rates(card: str, peak: float, tokens: int, heads: int) -> tuple[Range, Range]:
     """FLOP/s of causal attention, forward and backward; half of the pairs are counted.
 
-    An A100's lie within FlashAttention 2's own shares, or at what was measured with as many tokens and heads. On an H100
-    PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end.
+    An A100's lie within FlashAttention 2's own shares, or where SimuMax has them, with as many tokens and heads. On an
+    H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end.
     """
     of = family(card)
     if of == "A100":
@@ -180,7 +184,7 @@ def products(
 
 def matmul_seconds(card: str, peak: float, of: Iterable[tuple[str, int, tuple[int, int, int]]]) -> dict[str, Range]:
     """By line."""
-    best = best_rate(card, peak)
+    best = matmul_rate(card, peak)
     found: dict[str, list[Range]] = {"matmuls": [], "recomputation": []}
     for line, times, (m, k, n) in of:
         found[line].append(best.times(size_share(card, m, k, n)).seconds(times * 2 * m * k * n))
@@ -192,7 +196,7 @@ def matmul_seconds(card: str, peak: float, of: Iterable[tuple[str, int, tuple[in
 
 # --8<-- [start:bytes]
 class Widths(NamedTuple):
-    """Bytes of a number: of the matmuls' results, of the residual path, of a norm's result."""
+    """Bytes of a number: of the matmuls' results, of the residual path."""
 
     result: int
     path: int
@@ -225,12 +229,12 @@ def layer_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: bool) 
 
 
 def loss_bytes(vocab: int, w: int, compiled: bool) -> int:
-    """Of a token's cross entropy, in float32: logits cast, log-softmax, both backward; compiled it stays in registers."""
+    """Of a token's cross entropy in float32: logits cast, log-softmax, both backward; compiled, in registers."""
     return 4 * w * vocab if compiled else (2 * w + 40) * vocab
 
 
 def update_bytes(recipe: str, foreach: bool) -> int:
-    """Of a parameter's AdamW: weight, gradient and moments are read, all but the gradient written; foreach in ten passes."""
+    """Of a parameter's AdamW: weight, gradient and moments are read, all but the gradient written; or foreach."""
     each = RECIPES[recipe]
     weight, moment = each.master or each.weights, each.optimizer // 2
     if foreach:  # decay 2, first moment 3, second 2 and 4, its root 2, divided 2, plus epsilon 2, the step 4
@@ -267,8 +271,9 @@ def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
 
 
 def step(a: Mapping[str, Any], compiled: bool | None = None) -> Step:
-    """What the rates say of a step, from options that are read. `compiled`: by torch.compile; None: nobody says so, which is
-    then the low end. Raises ValueError for what no published rate covers.
+    """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
+
+    Raises ValueError for what no published rate covers.
     """
     shape = read_shape(a)
     if why := not_covered(a, shape):
@@ -287,14 +292,10 @@ def step(a: Mapping[str, Any], compiled: bool | None = None) -> Step:
     lines["attention"] = added([ahead, back])
     lines["recomputation"] = added([lines["recomputation"], ahead.times(again)])
     for line, each in moved(a, shape, recipe, compiled).items():
-        lines[line] = bytes_seconds(bandwidth(card, memory_rate(gpu, a)), each)
+        lines[line] = bytes_seconds(bandwidth(card, gpu.bandwidth_bytes_per_second), each)
     busy = added(lines.values()).assumed
     lines["communication"] = exposed(a, shape, recipe, zero, gpus, busy)
     return Step(lines)
-
-
-def memory_rate(gpu: Gpu, a: Mapping[str, Any]) -> float:
-    return gpu.bandwidth_bytes_per_second or a["gpu_bandwidth"]
 
 
 def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float) -> tuple[Range, Range]:
