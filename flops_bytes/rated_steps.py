@@ -12,6 +12,9 @@ from flops_bytes.published import A_GPU, MOST, Reading, asked, read_all
 from flops_bytes.rates import Range, step
 
 NEAR = 0.15
+# FlashAttention 2 came on 2023-07-17. llm-foundry's rows of 40 GB cards stood there on 2023-05-03 (300cc5c), most of
+# those of 80 GB came by 2023-10-19 (b2a43a1), when either could be installed.
+FLASH = {("llm-foundry", "a100_40gb"): (1,), ("llm-foundry", "a100_80gb"): (1, 2)}
 # --8<-- [end:setup]
 
 
@@ -37,6 +40,11 @@ def is_compiled(reading: Reading) -> bool:
     )
 
 
+def flash_of(reading: Reading) -> tuple[int, ...]:
+    """Which FlashAttention a step can have had, by its date."""
+    return FLASH.get((reading.source, reading.found.get("gpu", "")), (2,))
+
+
 def published_seconds(reading: Reading, a: dict[str, Any]) -> float:
     tokens = a["gpus"] * a["micro_batch"] * a["accumulation"] * a["context"]
     if reading.what == "step_seconds":
@@ -54,7 +62,7 @@ def rate_reading(reading: Reading) -> Rated | None:
         return None
     try:
         options = [read_options(question) for question in questions]
-        said = [step(a, is_compiled(reading)).seconds for a in options]
+        said = [step(a, is_compiled(reading), flash).seconds for a in options for flash in flash_of(reading)]
     except ValueError:
         return None
     low, high = min(each.low for each in said), max(each.high for each in said)

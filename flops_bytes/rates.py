@@ -10,8 +10,8 @@ The rule, fitted to no step:
 - What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
   its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
 - Communication is the bytes that a GPU sends at REACHED of its link; hidden wholly, beside matmuls, or not at all.
-Each line is low, assumed and high. Not in it is MISSING. The rule stood before any published step was asked, but for
-the rate that is sustained, which was added after the first sight (measurements/published/rates/first.json).
+Each line is low, assumed and high. Not in it is MISSING. The rule stood before any published step was asked
+(measurements/published/rates/first.json); added since are the rate that is sustained, and the first FlashAttention.
 """
 
 # --8<-- [start:setup]
@@ -38,6 +38,7 @@ MISSING = (
 SLOWEST = 0.95
 # Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
+FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691, abstract
 FAMILIES = {  # whose tables are asked: of sizes, of attention
     "A100": ("A100", "A800"),
     "H100": ("H100", "H200", "H800", "H20"),
@@ -125,14 +126,17 @@ def bandwidth(card: str, nominal: float) -> Range:
     return spread(near or [share for of in shares.values() for share in of]).times(nominal)
 
 
-def attention_rates(card: str, peak: float, tokens: int, heads: int) -> tuple[Range, Range]:
+def attention_rates(card: str, peak: float, tokens: int, heads: int, flash: int = 2) -> tuple[Range, Range]:
     """FLOP/s of causal attention, forward and backward; half of the pairs are counted.
 
     An A100's lie within FlashAttention 2's own shares, or where SimuMax has them, with as many tokens and heads. On an
-    H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end.
+    H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end. `flash` = 1
+    is the first FlashAttention, of before July 2023.
     """
     of = family(card)
-    if of == "A100":
+    if flash == 1:
+        both = 2 * [Range(FLASH_1[0], sum(FLASH_1) / 2, FLASH_1[1]).times(peak)]
+    elif of == "A100":
         row = nearest_attention("A100 80GB PCIe", tokens, heads)
         low, high = FLASH_2["A100"]
         measured = [1e9 * rate / peak_of("A100 80GB PCIe") for rate in row]
@@ -270,7 +274,7 @@ def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
     return next((why for why, holds in found.items() if holds), "")
 
 
-def step(a: Mapping[str, Any], compiled: bool | None = None) -> Step:
+def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2) -> Step:
     """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
 
     Raises ValueError for what no published rate covers.
@@ -285,7 +289,7 @@ def step(a: Mapping[str, Any], compiled: bool | None = None) -> Step:
     stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
     of = products(shape, tokens, a["checkpointing"], a["checkpoint_every"], stop)
     lines = {line: each.times(times) for line, each in matmul_seconds(card, peak, of).items()}
-    ahead, back = (each.times(times) for each in attention_seconds(a, shape, card, peak))
+    ahead, back = (each.times(times) for each in attention_seconds(a, shape, card, peak, flash))
     again = {"full": -(-shape.layers // a["checkpoint_every"]) / shape.layers, "selective": 1.0}.get(
         a["checkpointing"], 0.0
     )
@@ -298,11 +302,11 @@ def step(a: Mapping[str, Any], compiled: bool | None = None) -> Step:
     return Step(lines)
 
 
-def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float) -> tuple[Range, Range]:
+def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float, flash: int) -> tuple[Range, Range]:
     """Of a micro-batch, forward and backward; a backward pass makes the scores again: five products for two."""
     wide, length = shape.heads * shape.head_dim, a["context"]
     flops = 4 * shape.layers * a["micro_batch"] * length * (length + 1) // 2 * wide
-    forward, backward = attention_rates(card, peak, length, shape.heads)
+    forward, backward = attention_rates(card, peak, length, shape.heads, flash)
     return forward.seconds(flops), backward.seconds(2.5 * flops)
 
 
