@@ -16,11 +16,12 @@ Each line is low, assumed and high. Not in it is MISSING. The rule stood before 
 
 # --8<-- [start:setup]
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from math import log
 from statistics import median
 from typing import Any, NamedTuple
 
-from flops_bytes.gpus import GPUS, THIRD_PARTY
+from flops_bytes.gpus import GPUS, THIRD_PARTY, TPUS
 from flops_bytes.memory import RECIPES
 from flops_bytes.plan.options import has_dropout, read_gpu, read_network, read_shape, row_name
 from flops_bytes.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
@@ -39,6 +40,9 @@ SLOWEST = 0.95
 # Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
 FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691, abstract
+# What the rates said of published steps, over what these took, by family: how many, what a tenth lay below and a tenth
+# above. A test derives them (rated_steps.py).
+AGREED = {"A100": (184, 0.78, 0.97), "H100": (74, 0.60, 0.80)}
 FAMILIES = {  # whose tables are asked: of sizes, of attention
     "A100": ("A100", "A800"),
     "H100": ("H100", "H200", "H800", "H20"),
@@ -109,6 +113,7 @@ def matmul_rate(card: str, peak: float) -> Range:
     return spread(shares).times(peak)
 
 
+@cache  # asked of the same sizes by each step of a model
 def size_share(card: str, m: int, k: int, n: int) -> float:
     """What a matmul of this size reaches of the fastest of its family's table; of the A100's, if it has none."""
     rows = SIZED[TABLES.get(family(card), TABLES["A100"])]
@@ -270,6 +275,7 @@ def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
         "8-bit or paged moments": a["optimizer"] != "adamw",
         "state in the host's memory": a["offload"] == "yes",
         "a card without a name": not a["gpu"],
+        "TPUs": a["gpu"] and row_name(a["gpu"]) in TPUS,
     }
     return next((why for why, holds in found.items() if holds), "")
 
@@ -319,7 +325,7 @@ def moved(a: Mapping[str, Any], shape: Decoder, recipe: str, compiled: bool | No
     """Bytes of a GPU's step by line: compiled, as it is assumed, in eager mode."""
     counts = parameters(shape)
     zero, gpus, times = int(a["zero"]), a["gpus"], a["accumulation"]
-    tokens = a["micro_batch"] * a["context"] * times
+    tokens: int = a["micro_batch"] * a["context"] * times
     autocast = recipe[:8] == "autocast" and not (zero == 3 and gpus > 1)
     widths = Widths(2, 4 if autocast else 2)
     matrices = counts["qkv"] + counts["out"] + counts["mlp"] + shape.vocab * shape.d_model
@@ -361,3 +367,25 @@ def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: 
 
 
 # --8<-- [end:step]
+
+
+# --8<-- [start:told]
+def told(a: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A step's time from rates as lines of a terminal, from options that are read."""
+    try:
+        found = step(a)
+    except ValueError as error:
+        yield "  by published rates", str(error)
+        return
+    low, assumed, high = found.seconds
+    yield "  by published rates", f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
+    parts = sorted(((each.assumed, line) for line, each in found.lines.items() if each.assumed), reverse=True)
+    yield "    of these", ", ".join(f"{line} {seconds:.3g}" for seconds, line in parts)
+    yield "    not in it", ", ".join(MISSING)
+    if (of := family(row_name(a["gpu"]))) in AGREED:
+        readings, least, most = AGREED[of]
+        said = f"the rates said {least:.2f} to {most:.2f} of what they took"
+        yield "    published steps", f"{said}, eight of ten of {readings} on {of}"
+
+
+# --8<-- [end:told]
