@@ -1,4 +1,4 @@
-"""A step's time from published rates: the table is what sources say, the arithmetic the book's, the first sight kept."""
+"""A step's time from published rates: the table is what sources say, its arithmetic the book's."""
 
 from __future__ import annotations
 
