@@ -153,7 +153,7 @@ class Change(NamedTuple):
 class StepTrace(Trace):
     """A trace that knows moments, lines, steps and FLOPs, and stops after the second step."""
 
-    def __init__(self, fake: FakeTensorMode) -> None:
+    def __init__(self, fake: FakeTensorMode | None) -> None:
         self.fake = fake
         self.moment, self.step, self.line = "forward", 0, ""
         self.events: list[Change] = []
@@ -200,9 +200,7 @@ class StepTrace(Trace):
         else:
             self.moment = "update" if self.updating or between else "forward"
         if self.moment == "forward" and self.updated and torch.is_grad_enabled():
-            self.step, self.updated = self.step + 1, 0
-            if self.step > 1:
-                raise Enough
+            self.next_step()
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
                 self.kinds.setdefault(number, "activations")
@@ -216,6 +214,12 @@ class StepTrace(Trace):
         else:
             self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
 
+    def next_step(self) -> None:
+        """The optimizers have worked, and a forward pass begins."""
+        self.step, self.updated = self.step + 1, 0
+        if self.step > 1:
+            raise Enough
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
         made_again = node is not None and torch.is_grad_enabled()
@@ -226,7 +230,7 @@ class StepTrace(Trace):
         if str(kwargs.get("device")) == "meta" or (inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
-        if is_known(func, inputs, kwargs):
+        if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
             if all(is_whole(each) for each in tensors_in(result)):
@@ -249,7 +253,7 @@ class StepTrace(Trace):
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        if not all(isinstance(weight, FakeTensor) for weight in weights):
+        if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
             raise Uncountable("the optimizer's weights have memory; build the model in the function that is counted")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
@@ -261,7 +265,7 @@ class StepTrace(Trace):
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
-        return isinstance(x, FakeTensor) and x.fake_mode is self.fake
+        return isinstance(x, FakeTensor) and x.fake_mode is self.fake if self.fake else isinstance(x, Tensor)
 
     def look(self) -> None:
         """For the parameters and buffers of all modules that live."""
