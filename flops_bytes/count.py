@@ -22,12 +22,13 @@ CPU count as the card's too. Workspaces of cuBLAS and cuDNN, and what lies besid
 import argparse
 import gc
 import inspect
+import json
 import runpy
 import sys
 import sysconfig
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -396,6 +397,9 @@ def moved(where: Any) -> Any:
     return where
 
 
+QUESTIONS = ("equal", "allclose", "is_nonzero")
+
+
 class OnCard(TorchFunctionMode):
     """Answers for a card: tensors that are sent there stay, and operations take a card's kernels."""
 
@@ -413,10 +417,10 @@ class OnCard(TorchFunctionMode):
             return drop(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
             return norm_in_one(*args, **kwargs)
-        if name in ("item", "__float__", "__int__", "__bool__"):
-            return self.number(func, args[0])
+        if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
+            return self.number(func, *args, **kwargs)
         if name == "__format__" and args[0].dim() == 0 and args[1]:
-            return format(self.number(torch.Tensor.item, args[0], asks=True), args[1])
+            return format(self.number(torch.Tensor.item, args[0]), args[1])
         if "device" in kwargs:
             kwargs = kwargs | {"device": moved(kwargs["device"])}
         if name == "to":
@@ -428,19 +432,22 @@ class OnCard(TorchFunctionMode):
                 args, kwargs = tuple(map(widened, args)), {key: widened(value) for key, value in kwargs.items()}
         return func(*args, **kwargs)
 
-    def number(self, func: Any, x: Tensor, asks: bool = False) -> Any:
+    def number(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
         try:
-            return func(x)
+            return func(*args, **kwargs)
         except DataDependentOutputException:
-            caller = sys._getframe(2).f_code.co_filename
-            if caller.startswith(TORCH) and not asks:
-                return 0.0 if caller.endswith("grad_scaler.py") else 1.0
-            if self.item is None or not (x.is_floating_point() or x.dtype == torch.bool):
+            name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
+            asks = name in QUESTIONS or x.dtype == torch.bool
+            if caller.startswith(TORCH) and func is not torch.Tensor.item:
+                answer: Any = 0.0 if caller.endswith("grad_scaler.py") else 1.0
+            elif self.item is None or not (asks or x.is_floating_point()):
                 raise
-            answer = self.item if x.is_floating_point() else False
-            self.trace.notes[f"{lines_of(sys._getframe(2))}: a number of a tensor was answered by {answer}"] = None
-            return answer
+            else:
+                answer = False if asks else self.item
+                where = lines_of(sys._getframe(2))
+                self.trace.notes[f"{where}: a number of a tensor was answered by {answer}"] = None
+            return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
 
 
 def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -468,6 +475,20 @@ class Generator(torch.Generator):
 
 def plain(*values: Any, **named: Any) -> None:
     """Does nothing."""
+
+
+class Plain(nullcontext[None]):
+    """A stream, an event or a device, of which nothing is to be had but its name."""
+
+    cuda_stream = 0
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: 1.0 if name == "elapsed_time" else name == "query" or None
 
 
 @contextmanager
@@ -510,6 +531,18 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
     }
     silent = "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats init"
     answers |= dict.fromkeys(silent.split(), plain)
+    stands = "Event Stream stream current_stream default_stream device"
+    answers |= dict.fromkeys(stands.split(), Plain)
+
+    def stats(*_: Any) -> dict[str, int]:
+        now = {"current": trace.live_bytes, "peak": trace.peak_bytes}
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
+        return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
+
+    answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
+
+    def save(*_: Any, **__: Any) -> None:
+        trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
         for name, answer in answers.items():
@@ -523,6 +556,8 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
             (torch, "is_autocast_enabled", is_enabled),
             (torch, "get_autocast_dtype", lambda device_type: of_type(moved(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
+            (torch, "save", save),
+            *((torch.cuda.nvtx, name, plain) for name in ("range_push", "range_pop", "mark")),
             (F, "scaled_dot_product_attention", attend),
             (F, "dropout", drop),
             (torch, "Generator", Generator),
@@ -637,14 +672,19 @@ def count(
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     trace = StepTrace(fake)
+    ended = ""
     hooks = [
         optimizers.register_optimizer_step_pre_hook(trace.before_update),
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
         with card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
-            with suppress(Enough, SystemExit):
+            try:
                 repeat(step, trace)
+            except Enough:
+                pass
+            except SystemExit as exit:
+                ended = f"the script ended itself at {line_of(exit)}, before a step was whole; " if exit.code else ""
             if not trace.optimizers:
                 trace.look()
     except Uncountable:
@@ -657,7 +697,7 @@ def count(
     found = summed(trace)
     if not found.flops:
         raise Uncountable(
-            "no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
+            f"{ended}no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
             "as in train.py:step"
         )
     return found
@@ -666,10 +706,11 @@ def count(
 def reason(error: Exception) -> str:
     """One sentence: what cannot be counted, where, and what to do."""
     where, said = line_of(error), str(error).strip().partition("\n")[0]
-    if isinstance(error, DataDependentOutputException):
+    if isinstance(error, DataDependentOutputException) or ".numpy() is not supported" in said:
         return (
-            f"{where}: the number in a tensor is asked for (.item(), float(), if), and nothing is computed here; leave "
-            "that line out of the step, or give --item 1, which answers each float by 1 and each question by no"
+            f"{where}: the number in a tensor is asked for (.item(), float(), .numpy(), if), and nothing is computed "
+            "here; leave that line out of the step, or give --item 1, which answers each float by 1 and each question "
+            "by no, but not what is asked of whole numbers"
         )
     if isinstance(error, DynamicOutputShapeException):
         return (
@@ -678,14 +719,31 @@ def reason(error: Exception) -> str:
         )
     if isinstance(error, ModuleNotFoundError):
         return f"{where}: the module {error.name} is not installed; install it here, or import it where it is used"
-    if "Cannot access data pointer" in said or "no fake impl" in said or "Meta" in said or "meta" in said:
+    if isinstance(error, ImportError):
+        return f"{where}: {said}; install what it names here, or import it where it is used"
+    if isinstance(error, SyntaxError):
+        return f"{Path(error.filename or '').name}:{error.lineno}: {error.msg}; the script has to run without the count"
+    if isinstance(error, FileNotFoundError):
+        return f"{where}: {said}; put it there, or let the step make a batch of the same shape, as torch.randint() does"
+    if "process group" in said or "rendezvous" in said or "process_group" in said:
+        return (
+            f"{where}: a group of processes is asked for ({said}); count one rank, without it, as a script does that "
+            "is started without torchrun"
+        )
+    if "HigherOrderOperator" in said:
+        name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
+        return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
+    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class", "aten.")
+    if any(word in said for word in unknown) and "CUDA" not in said:
         return (
             f"{where}: a kernel needs data or has no rule for shapes alone ({said}); give it one by "
-            "torch.library.register_fake(), or take PyTorch's own operation for the count"
+            "torch.library.register_fake(), or take PyTorch's own operation on dense tensors for the count"
         )
     if "CUDA" in said or "cuda" in said or "NVIDIA" in said:
         return f"{where}: CUDA itself is asked for, and no card is here ({said}); leave that line out of the step"
-    return f"{where}: {type(error).__name__}: {said}"
+    if isinstance(error, TypeError) and where == "elsewhere":
+        return f"the function cannot be called so ({said}); name one without arguments, which makes its batch itself"
+    return f"{where}: {type(error).__name__}: {said}; if it runs without the count, leave that line out of the step"
 
 
 # --8<-- [end:count]
@@ -807,6 +865,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gpu", help="a row of the table of peaks, such as 'H100 SXM'")
     parser.add_argument("--tokens", help="to train on, such as 15T")
     parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
+    parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
     parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
     own, theirs = (
         (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
@@ -819,14 +878,17 @@ def main(arguments: list[str]) -> int:
         if not Path(path).is_file():
             raise Uncountable(f"{path}: there is no such file")
         memory = read_gpu(read_options({"gpu": asked.gpu})).memory_bytes if asked.gpu else 80e9
-        found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
+        with redirect_stdout(sys.stderr) if asked.json else nullcontext():
+            found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
         answer = fit(found, asked.gpu, asked.tokens) if asked.gpu else None
-        rows = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
+        shown = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
     except (Uncountable, ValueError) as error:
         print(f"flops-bytes count: {error}", file=sys.stderr)
         return MISTAKE
-    for what, how_much in rows:
-        print(f"{what:34}{how_much}")
+    if asked.json:
+        print(json.dumps(found._asdict() | ({"gpu": asked.gpu, "fit": answer._asdict()} if answer else {}), indent=2))
+    else:
+        print("\n".join(f"{what:34} {how_much}" for what, how_much in shown))
     return FITS if not answer or answer.fits else DOES_NOT_FIT
 
 

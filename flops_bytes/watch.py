@@ -22,7 +22,6 @@ says what its allocator had at most.
 import gc
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -291,7 +290,7 @@ class watch:  # noqa: N801: used as a function, like torch.no_grad
         return rows
 
     def __str__(self) -> str:
-        return "\n".join(f"{what:34}{how_much}" for what, how_much in self.rows())
+        return "\n".join(f"{what:34} {how_much}" for what, how_much in self.rows())
 
     def write(self, path: str | Path, thread: str = "", **settings: Any) -> None:
         """Writes a reading, as measurements/published has them.
@@ -374,7 +373,7 @@ def reading(
             f"card = {json.dumps(said.device)}",
             "",
             "[[tables]]",
-            f"name = {json.dumps(Path(sys.argv[0]).stem or name)}",
+            f"name = {json.dumps(name)}",
             f"settings = {inline(told)}",
             f"rows = [{inline({key: value for key, value in row.items() if value})}]",
             "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,9 +155,16 @@ REFUSED = {
     "float(x.sum())": "train.py:5: the number in a tensor is asked for",
     "print('yes' if x.sum() > 0 else 'no')": "train.py:5: the number in a tensor is asked for",
     "x[x > 0]": "train.py:5: aten.nonzero makes a tensor whose size depends on numbers",
-    "x.numpy().tolist()": "train.py:5: ",
+    "x.numpy().tolist()": "train.py:5: the number in a tensor is asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
-    "torch.cuda.CUDAGraph()": "train.py:5: ",
+    "torch.cuda.CUDAGraph()": "train.py:5: CUDA itself is asked for",
+    "torch.cuda.get_rng_state()": "train.py:5: CUDA itself is asked for",
+    "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
+    "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
+    "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",
+    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: a group of processes is asked for",
+    "from torch import no_such_name": "train.py:5: cannot import name 'no_such_name'",
+    "list(range(x.sum().long()))": "train.py:5: the number in a tensor is asked for",
     "raise ValueError('mine')": "train.py:5: ValueError: mine",
 }
 
@@ -167,6 +175,42 @@ def test_a_refusal_names_the_line(write: Write, line: str) -> None:
     with pytest.raises(Uncountable) as refusal:
         counted(write(text))
     assert str(refusal.value).startswith(REFUSED[line])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def step(:\n", "train.py:4: invalid syntax"),
+        ("def step(batch):\n    pass\n", "the function cannot be called so (step() missing 1 required"),
+        ("raise SystemExit('no data')\n", "the script ended itself at train.py:4"),
+    ],
+)
+def test_a_script_that_cannot_take_a_step_is_refused(write: Write, text: str, said: str) -> None:
+    with pytest.raises(Uncountable) as refusal:
+        counted(write(text))
+    assert str(refusal.value).startswith(said)
+
+
+def test_streams_events_and_files_are_nothing_here(write: Write) -> None:
+    more = """    with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(0):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(); event.synchronize()
+    torch.cuda.nvtx.range_push("step")
+    assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == torch.cuda.max_memory_allocated() > 0
+    torch.save(model.state_dict(), "never.pt")
+"""
+    found, path = counted(write(LINEAR + more)), Path("never.pt")
+    assert found.peak_bytes == counted(write(LINEAR)).peak_bytes
+    assert found.notes == ["train.py:17: torch.save was left out"] and not path.exists()
+
+
+def test_it_is_told_as_json(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("print('mine')\n" + LINEAR)
+    assert main([f"{path}:step", "--gpu", "H100 SXM", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = counted(path)
+    assert told["peak_bytes"] == found.peak_bytes and told["lines"] == found.lines
+    assert told["fit"]["fits"] and told["fit"]["step_seconds"]["0.5"] == fit(found, "H100 SXM").step_seconds[0.5]
 
 
 def test_a_kernel_without_a_rule_for_shapes_is_refused(write: Write) -> None:
