@@ -44,6 +44,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     unset_fake_temporarily,
 )
+from torch.nn.attention import flex_attention
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
@@ -420,7 +421,9 @@ class OnCard(TorchFunctionMode):
         if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
             return self.number(func, *args, **kwargs)
         if name == "__format__" and args[0].dim() == 0 and args[1]:
-            return format(self.number(torch.Tensor.item, args[0]), args[1])
+            return format(self.number(torch.Tensor.item, args[0], written=True), args[1])
+        if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
+            args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
         if "device" in kwargs:
             kwargs = kwargs | {"device": moved(kwargs["device"])}
         if name == "to":
@@ -432,14 +435,14 @@ class OnCard(TorchFunctionMode):
                 args, kwargs = tuple(map(widened, args)), {key: widened(value) for key, value in kwargs.items()}
         return func(*args, **kwargs)
 
-    def number(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+    def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
         try:
             return func(*args, **kwargs)
         except DataDependentOutputException:
             name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
             asks = name in QUESTIONS or x.dtype == torch.bool
-            if caller.startswith(TORCH) and func is not torch.Tensor.item:
+            if caller.startswith(TORCH) and not written:
                 answer: Any = 0.0 if caller.endswith("grad_scaler.py") else 1.0
             elif self.item is None or not (asks or x.is_floating_point()):
                 raise
@@ -471,6 +474,15 @@ def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool =
 class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Any:
         return super().__new__(cls, moved(device))  # type: ignore[call-arg]
+
+
+def without_tensors(tree: Any) -> Any:
+    """A list of numbers with a 0 for each that is a tensor's: torch.tensor() asks for their memory."""
+    return [without_tensors(each) for each in tree] if isinstance(tree, list | tuple) else 0 if is_fake(tree) else tree
+
+
+def is_fake(x: Any) -> bool:
+    return isinstance(x, FakeTensor)
 
 
 def plain(*values: Any, **named: Any) -> None:
@@ -541,6 +553,12 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
 
     answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
 
+    def flex(query: Tensor, key: Tensor, value: Tensor, *_: Any, **named: Any) -> Any:
+        trace.notes["flex_attention was counted as flash attention without a mask"] = None
+        found = attend(query, key, value, scale=named.get("scale"), enable_gqa=named.get("enable_gqa", False))
+        more = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        return (found, more) if named.get("return_lse") or named.get("return_aux") else found
+
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
@@ -557,6 +575,7 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
             (torch, "get_autocast_dtype", lambda device_type: of_type(moved(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
             (torch, "save", save),
+            (flex_attention, "flex_attention", flex),
             *((torch.cuda.nvtx, name, plain) for name in ("range_push", "range_pop", "mark")),
             (F, "scaled_dot_product_attention", attend),
             (F, "dropout", drop),
