@@ -27,7 +27,7 @@ import runpy
 import sys
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -529,6 +529,7 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
     )
     answers: dict[str, Any] = {
         "is_available": lambda: True,
+        "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_device_name": lambda *_: properties.name,
@@ -561,6 +562,7 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
 
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
+
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
         for name, answer in answers.items():
@@ -609,6 +611,9 @@ class Counted(NamedTuple):
     tokens: int  # that the step looks up in a table; 0 where it looks up none
     updates: bool  # whether an optimizer works in it
     notes: list[str]
+
+    def __str__(self) -> str:
+        return told(table(self))
 
 
 def summed(trace: StepTrace) -> Counted:
@@ -805,6 +810,11 @@ def sized(size: float) -> str:
     return gib(size) if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
 
 
+def told(rows: Iterable[tuple[str, str]]) -> str:
+    """Rows as text."""
+    return "\n".join(f"{what:34} {how_much}" for what, how_much in rows)
+
+
 def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
     """What a step takes, in lines."""
     yield "parameters", f"{found.weights.get('all', 0):,}; trained are {found.weights.get('trained', 0):,}"
@@ -907,7 +917,7 @@ def main(arguments: list[str]) -> int:
     if asked.json:
         print(json.dumps(found._asdict() | ({"gpu": asked.gpu, "fit": answer._asdict()} if answer else {}), indent=2))
     else:
-        print("\n".join(f"{what:34} {how_much}" for what, how_much in shown))
+        print(told(shown))
     return FITS if not answer or answer.fits else DOES_NOT_FIT
 
 

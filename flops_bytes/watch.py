@@ -23,7 +23,6 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -33,7 +32,7 @@ from torch import Tensor
 from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from flops_bytes.count import Counted, StepTrace, sized, summed, table
+from flops_bytes.count import Counted, StepTrace, sized, summed, table, told
 from flops_bytes.gpus import GPUS, Gpu
 from flops_bytes.measure import divide, get_gpu
 from flops_bytes.published import extract, inline
@@ -162,7 +161,7 @@ class Clock:
 
 
 # --8<-- [start:watch]
-class watch:  # noqa: N801: used as a function, like torch.no_grad
+class watch:  # in small letters, like torch.no_grad
     """Counts the second step in a `with` block, and measures those from the fourth on.
 
     `device` is "cuda" where there is one, unless it is said. After the block, `counted` and `measured` are there,
@@ -191,9 +190,7 @@ class watch:  # noqa: N801: used as a function, like torch.no_grad
             optimizers.register_optimizer_step_post_hook(self.after_update),
         ]
         if self.kind == "cpu":
-            self.profile = torch.profiler.profile(
-                activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-            )
+            self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True)
             self.profile.__enter__()
         self.trace.hold_all()
         self.live_bytes = self.trace.live_bytes
@@ -282,7 +279,9 @@ class watch:  # noqa: N801: used as a function, like torch.no_grad
         rows.append(("a step", f"{seconds:.4g} s, {number} of them{slowed}"))
         if said.mfu is not None:
             rows.append(("MFU", f"{said.mfu:.1%} of the peak of {found.flops_dtype}"))
-        rows.append(("the most that lived meanwhile", "by line, counted" + (" / allocated" if said.reserved_bytes else "")))
+        rows.append(
+            ("the most that lived meanwhile", "by line, counted" + (" / allocated" if said.reserved_bytes else ""))
+        )
         highs = sorted(self.trace.highs.items(), key=lambda each: -each[1].counted_bytes)
         for line, high in highs[:most]:
             sizes = [high.counted_bytes] + ([high.allocated_bytes] if high.allocated_bytes else [])
@@ -290,7 +289,7 @@ class watch:  # noqa: N801: used as a function, like torch.no_grad
         return rows
 
     def __str__(self) -> str:
-        return "\n".join(f"{what:34} {how_much}" for what, how_much in self.rows())
+        return told(self.rows())
 
     def write(self, path: str | Path, thread: str = "", **settings: Any) -> None:
         """Writes a reading, as measurements/published has them.
@@ -301,7 +300,9 @@ class watch:  # noqa: N801: used as a function, like torch.no_grad
         written of the machine but its card's name and versions. Raises ValueError without a GPU.
         """
         path = Path(path)
-        path.write_text(reading(self.counted, self.measured, path.stem, thread, settings, self.lines()), encoding="utf-8")
+        path.write_text(
+            reading(self.counted, self.measured, path.stem, thread, settings, self.lines()), encoding="utf-8"
+        )
         if thread:
             extract(path, path.parent)
 
@@ -364,26 +365,29 @@ def reading(
         "again_flops": found.again_flops,
         "flops_dtype": found.flops_dtype,
     }
-    return "\n".join(
-        [
-            "# Written by flops_bytes.watch: a step of a script of one's own, counted beside what its card said.",
-            "# - Meter: the peak of torch.cuda.memory_stats() over steps that were not watched; reserved with them.",
-            f"thread = {json.dumps(thread)} # the pull request or issue that brings it",
-            f"when = {json.dumps(datetime.now(UTC).strftime('%Y-%m-%d'))}",
-            f"card = {json.dumps(said.device)}",
-            "",
-            "[[tables]]",
-            f"name = {json.dumps(name)}",
-            f"settings = {inline(told)}",
-            f"rows = [{inline({key: value for key, value in row.items() if value})}]",
-            "",
-            "[counted]",
-            *(f"{key} = {json.dumps(value)}" for key, value in own.items()),
-            "",
-            "[counted.lines] # the most that lived while a line ran: counted, allocated",
-            *(f"{json.dumps(line)} = {json.dumps(sizes)}" for line, sizes in lines.items()),
-        ]
-    ) + "\n"
+    return (
+        "\n".join(
+            [
+                "# Written by flops_bytes.watch: a step of a script of one's own, counted beside what its card said.",
+                "# - Meter: torch.cuda.memory_stats(), peaks over steps that were not watched.",
+                f"thread = {json.dumps(thread)} # the pull request or issue that brings it",
+                f"when = {json.dumps(datetime.now(UTC).strftime('%Y-%m-%d'))}",
+                f"card = {json.dumps(said.device)}",
+                "",
+                "[[tables]]",
+                f"name = {json.dumps(name)}",
+                f"settings = {inline(told)}",
+                f"rows = [{inline({key: value for key, value in row.items() if value})}]",
+                "",
+                "[counted]",
+                *(f"{key} = {json.dumps(value)}" for key, value in own.items()),
+                "",
+                "[counted.lines] # the most that lived while a line ran: counted, allocated",
+                *(f"{json.dumps(line)} = {json.dumps(sizes)}" for line, sizes in lines.items()),
+            ]
+        )
+        + "\n"
+    )
 
 
 # --8<-- [end:reading]

@@ -230,6 +230,28 @@ def test_numbers_can_be_answered(write: Write) -> None:
     assert [note.partition(": ")[0] for note in found.notes] == ["train.py:12"] * 2
 
 
+def test_pytorchs_own_questions_are_answered(write: Write) -> None:
+    text = LINEAR.replace(
+        "    optimizer.step()\n", "    scaler.unscale_(optimizer)\n    scaler.step(optimizer)\n    scaler.update()\n"
+    )
+    text = text.replace("loss.backward()", "scaler.scale(loss).backward()")
+    found = counted(write('scaler = torch.amp.GradScaler("cuda")\n' + text))
+    assert found.updates and not found.notes and found.kinds["optimizer state"] == 4 * 1000 * 1000
+
+
+def test_flex_attention_counts_as_flash_attention(write: Write) -> None:
+    flash = ATTENTION.format(options="")
+    flex = flash.replace("F.scaled_dot_product_attention(q, q, q, is_causal=True)", "flex_attention(q, q, q)")
+    found = counted(write("from torch.nn.attention.flex_attention import flex_attention\n" + flex))
+    assert found.flops == counted(write(flash)).flops
+    assert found.notes == ["flex_attention was counted as flash attention without a mask"]
+
+
+def test_a_list_of_tensors_becomes_one(write: Write) -> None:
+    more = "    made = torch.tensor([each / 2 for each in loss.expand(3)])\n    assert made.shape == (3,)\n"
+    assert counted(write(LINEAR + more)).flops == counted(write(LINEAR)).flops
+
+
 def test_whole_numbers_are_computed(write: Write) -> None:
     text = LINEAR.replace(
         "def step():", "def step():\n    for i in torch.randperm(4): assert [1, 2, 3, 4][i] == int(i) + 1\n    del i"

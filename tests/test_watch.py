@@ -13,10 +13,10 @@ from torch import nn
 
 from flops_bytes import published
 from flops_bytes.count import count
+from flops_bytes.gpus import GPUS
 from flops_bytes.plan import plan
 from flops_bytes.published import read_source
 from flops_bytes.watch import Measured, mfu, reading, watch
-from flops_bytes.gpus import GPUS
 
 THREAD = "https://github.com/some/body/pull/1"
 
