@@ -308,7 +308,7 @@ class OneNorm(torch.autograd.Function):
 WIDE = {"acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt"}
 WIDE |= {"sinh", "tan", "pow", "__pow__", "__rpow__", "softplus", "norm", "layer_norm", "group_norm", "nll_loss"}
 WIDE |= {"kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "binary_cross_entropy_with_logits"}
-WIDE |= {"cross_entropy", "cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+WIDE |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -365,6 +365,15 @@ def attend(
         return found
     found = aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
     return found
+
+
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, **named: Any) -> Tensor:
+    """As CUDA's autocast has it, whatever its list says: log_softmax in the format of the logits, then in float32."""
+    if target.is_floating_point() or named.get("label_smoothing"):
+        return F.cross_entropy(input.float(), target, weight, **named)
+    probabilities = F.log_softmax(input, min(1, input.dim() - 1), dtype=input.dtype).float()
+    asked = {name: named[name] for name in ("ignore_index", "reduction") if name in named}
+    return F.nll_loss(probabilities, target, weight, **asked)
 
 
 def drop(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True) -> Tensor:
@@ -429,6 +438,8 @@ class OnCard(TorchFunctionMode):
         if name == "to":
             args = (args[0], *map(moved, args[1:]))
         if cast_type():
+            if name == "cross_entropy" and is_narrow(args[0]):
+                return cross_entropy(*args, **kwargs)
             if name in WIDE_RESULT and kwargs.get("dtype") is None and is_narrow(args[0]):
                 kwargs = kwargs | {"dtype": torch.float32}
             elif name in WIDE:

@@ -21,6 +21,7 @@ says what its allocator had at most.
 # --8<-- [start:setup]
 import gc
 import json
+import os
 import statistics
 import time
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ class WatchTrace(StepTrace):
     def __init__(self, kind: str) -> None:
         super().__init__(None)
         self.kind = kind
+        self.process = os.getpid()  # a loader's workers inherit the mode, but neither the card nor the step
         self.highs: dict[str, High] = {}
         self.updates = 0  # how often optimizers work in a step; 0 until it is known
         self.over = False
@@ -88,7 +90,7 @@ class WatchTrace(StepTrace):
         self.over = self.step > 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.over:
+        if self.over or os.getpid() != self.process:
             return func(*args, **(kwargs or {}))
         if self.kind == "cuda":
             torch.cuda.reset_peak_memory_stats()

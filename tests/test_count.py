@@ -97,6 +97,19 @@ def step():
     assert counted(write(text)).flops_dtype == "bfloat16"
 
 
+def test_autocasts_cross_entropy_is_that_of_cuda(write: Write) -> None:
+    """Logits and their log_softmax in 16 bits, a copy and its gradient in 32, as counted by a GPU's own allocator."""
+    text = """w = nn.Parameter(torch.randn(8, 50000, device="cuda"))
+def step():
+    with torch.autocast("cuda", torch.bfloat16):
+        y = torch.ones(1000, 8, device="cuda") @ w
+        loss = F.cross_entropy(y, torch.zeros(1000, dtype=torch.int64, device="cuda"))
+    loss.backward()
+    w.grad = None
+"""
+    assert counted(write(text)).peak_bytes // (1000 * 50000) == 2 + 2 + 4 + 4
+
+
 def test_dropout_keeps_a_byte_a_number(write: Write) -> None:
     text = """model = nn.Sequential(nn.Linear(8, 1000, bias=False), nn.Dropout(0.5)).cuda()
 def step():
