@@ -76,10 +76,10 @@ class WatchTrace(StepTrace):
         """What is there before."""
         self.line = "before"
         found = [each for each in gc.get_objects() if issubclass(type(each), Tensor) and is_plain(each)]
+        found += [each.grad for each in found if each.is_leaf and each.grad is not None and is_plain(each.grad)]
         for each in found:
             self.hold(each.untyped_storage())
-            if each.is_leaf and each.grad is not None and is_plain(each.grad):
-                self.hold(each.grad.untyped_storage())
+        self.name(found, "there before")  # until an optimizer says more
 
     def next_step(self) -> None:
         self.updates, self.updated = self.updates or self.updated, 0
