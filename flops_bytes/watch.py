@@ -349,8 +349,9 @@ def reading(
     gpu = get_gpu()
     parameters = found.weights.get("all", 0)
     words = f", {found.tokens:,} tokens a step" if found.tokens else ""
-    told = settings or {"missing": f"a script of its own: {parameters:,} parameters{words}"}
-    told |= {"gpu": row for row, each in GPUS.items() if each == gpu}
+    asked = dict(settings) or {"missing": f"a script of its own: {parameters:,} parameters{words}"}
+    if gpu:
+        asked["gpu"] = next(name for name, each in GPUS.items() if each == gpu)
     row = {
         "allocated_bytes": str(said.free_peak_bytes or said.peak_bytes),
         "reserved_bytes": str(said.reserved_bytes),
@@ -378,7 +379,7 @@ def reading(
                 "",
                 "[[tables]]",
                 f"name = {json.dumps(name)}",
-                f"settings = {inline(told)}",
+                f"settings = {inline(asked)}",
                 f"rows = [{inline({key: value for key, value in row.items() if value})}]",
                 "",
                 "[counted]",
