@@ -23,6 +23,7 @@ import gc
 import json
 import os
 import statistics
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,7 +194,8 @@ class watch:  # in small letters, like torch.no_grad
         ]
         if self.kind == "cpu":
             self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True)
-            self.profile.__enter__()
+            with quiet():
+                self.profile.__enter__()
         self.trace.hold_all()
         self.live_bytes = self.trace.live_bytes
         self.beside = had(NOW) - self.live_bytes if self.kind == "cuda" else None
@@ -228,7 +230,8 @@ class watch:  # in small letters, like torch.no_grad
             self.highest = self.trace.allocated_bytes
             torch.cuda.reset_peak_memory_stats()
         if self.profile:
-            self.profile.__exit__(None, None, None)
+            with quiet():
+                self.profile.__exit__(None, None, None)
             self.highest = self.live_bytes + most_allocated(self.profile, self.trace.began[-1])
             self.profile = None
 
@@ -311,6 +314,20 @@ class watch:  # in small letters, like torch.no_grad
     def lines(self) -> dict[str, list[int]]:
         """The most that lived while a line's operations ran: counted, allocated."""
         return {line: list(high) for line, high in self.trace.highs.items()}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what the profiler's own library writes to standard error when it starts and stops."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def beside(counted: int, measured: int) -> str:
