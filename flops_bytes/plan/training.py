@@ -21,6 +21,7 @@ from flops_bytes.plan.options import (
     row_name,
 )
 from flops_bytes.plan.runs import BATCHES, steps_like
+from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
@@ -60,6 +61,9 @@ class Setup(NamedTuple):
     foreach: bool  # AdamW, not fused
     offload: bool
     allowance_bytes: int
+    sharding_by: str  # the library
+    reduce_bucket: int | None  # DeepSpeed's
+    quantized_by: str
 
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
@@ -105,6 +109,8 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
+    if setup.sharding_by != "fsdp2" or setup.quantized_by != "bitsandbytes":
+        at = with_software(setup, at)
     instead = {"optimizer": 0} if setup.paged else {}
     instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
     if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
@@ -371,6 +377,9 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         foreach=a["update"] == "foreach",
         offload=a["offload"] == "yes",
         allowance_bytes=a["allowance"],
+        sharding_by=a["sharding_by"],
+        reduce_bucket=a["reduce_bucket"],
+        quantized_by=a["quantized_by"],
         **{name: a[name] for name in same},
     )
 
