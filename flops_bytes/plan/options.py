@@ -59,9 +59,8 @@ OPTIONS = {
     "sharding_by": Option(
         SHARDERS,
         "fsdp2",
-        "fsdp1: of frozen layers and their adapters each a unit, as peft's policy makes them in transformers' trainer, "
-        "under reentrant checkpointing; fsdp1-flat: both in one, as Lightning's; deepspeed-overlap: with its "
-        "overlap_comm, which has two buckets",
+        "fsdp1: of frozen layers and their adapters each a unit, as peft's policy makes them in transformers' trainer; "
+        "fsdp1-flat: both in one, as Lightning's; deepspeed-overlap: with its overlap_comm, which has two buckets",
     ),
     "reduce_bucket": Option("count", None, f"DeepSpeed's reduce_bucket_size, of numbers; {REDUCE_BUCKET // 10**6}M"),
     "context": Option(
@@ -83,6 +82,12 @@ OPTIONS = {
         "attention, as torchtitan's selective",
     ),
     "checkpoint_every": Option("count", 1, "with --checkpointing full: of every second layer, or third"),
+    "reentrant": Option(
+        ("no", "yes"),
+        "no",
+        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5; it tells "
+        "what --sharding-by fsdp1 and an older bitsandbytes hold",
+    ),
     "loss": Option(
         ("plain", "logits-held", "float32-held", "shifted", "as-logits", "compiled", "chunked", "fused"),
         "plain",
@@ -260,7 +265,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
     if a["sharding_by"] == "fsdp2" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
-    if a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes" or a["reduce_bucket"]:
+    named = a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes"
+    if named or a["reduce_bucket"] or a["reentrant"] == "yes":
         refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")

@@ -24,10 +24,14 @@ BACKWARD = ("loss", "head", "last_layer", "first_layer", "embedding")
 def refused(a: dict[str, Any]) -> None:
     """Raises ValueError for what contradicts itself."""
     by, base = a["sharding_by"], a["base"]
+    if a["reentrant"] == "yes" and a["checkpointing"] != "full":
+        raise ValueError("--reentrant: no whole layers are checkpointed; give --checkpointing full, or leave it out")
     if by != "fsdp2" and a["zero"] == "0":
         raise ValueError(f"--sharding-by: nothing is sharded by {by}; give --zero, or leave --sharding-by out")
     if by[:4] == "fsdp" and a["zero"] != "0" and a["gpus"] == 1:
-        raise ValueError(f"--sharding-by: one GPU has none to share with by {by}; give --gpus 2 or more, or leave both out")
+        raise ValueError(
+            f"--sharding-by: one GPU has none to share with by {by}; give --gpus 2 or more, or leave both out"
+        )
     if by == "fsdp1-flat" and base != "as-recipe":
         raise ValueError("--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1, or leave --base out")
     if a["quantized_by"] != "bitsandbytes" and base == "as-recipe":
@@ -71,7 +75,7 @@ def keep_hooked(setup: Setup, at: Moments) -> None:
     first layer's input is in the plan already, and the gradients of its result and, in the end, of its input.
     """
     layers = checkpointed(setup, setup.shape.layers)
-    if setup.rank and setup.zero == 3 and setup.gpus > 1 and layers:
+    if setup.reentrant and setup.rank and setup.zero == 3 and setup.gpus > 1:
         stream = width_of(setup) * setup.micro_batch * setup.context * setup.shape.d_model
         at["first_layer"]["activations"] += max(0, 2 * layers - 3) * stream
         at["embedding"]["activations"] += (2 * layers - 1) * stream
@@ -123,18 +127,33 @@ def hold_buckets(setup: Setup, at: Moments) -> None:
 
 def keep_inputs(setup: Setup, at: Moments) -> None:
     """Until its version 0.43.2 bitsandbytes kept the input of each matmul with weights in 4 bits, which no gradient asks
-    for (bitsandbytes/autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B))."""
-    if setup.lora_on == "all":
-        return  # each adapter has kept its matrix's
-    shape, inside = setup.shape, unneeded_inputs(setup)
-    # in the layer that goes backward this is planned: the product of an MLP's two halves, or what is behind GELU
-    product = width_of(setup) * setup.micro_batch * setup.context * shape.d_ff * shape.active_experts
-    layers = shape.layers
+    for (bitsandbytes/autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)).
+
+    Not as tensors that autograd saves: so they stay until the graph goes, when the backward pass has ended. And a layer
+    that is to be made again keeps them all the same, unless checkpointing is reentrant, which runs it without autograd.
+    """
+    shape, layers = setup.shape, setup.shape.layers
+    row = width_of(setup) * setup.micro_batch * setup.context
+    product = row * shape.d_ff * shape.active_experts  # of an MLP's two halves, or what is behind GELU
+    norms = 5 if has_casts(setup) else 2
+    each = row * (norms * shape.d_model + shape.heads * shape.head_dim) + product
+    inside = unneeded_inputs(setup) + product
+    waits = 0 if setup.lora_on == "all" else inside
+    made_again = layers if setup.checkpointing == "per-op" else checkpointed(setup, layers)
+    again = 0 if setup.reentrant else each
+    whole = waits * (layers - made_again) + again * made_again  # beside what autograd keeps
     for moment in ("forward", "loss", "head"):
-        at[moment]["activations"] += (inside + product) * (layers - checkpointed(setup, layers))
-    waiting = layers - 1 - checkpointed(setup, layers - 1)
-    at["last_layer"]["activations"] += (inside + product) * waiting + inside
-    at["first_layer"]["activations"] += inside
+        at[moment]["activations"] += whole
+    own = 0 if made_again and again else inside - (0 if made_again else waits)  # the layer's that goes backward
+    at["last_layer"]["activations"] += whole + own
+    ended = 0 if setup.reentrant else each * layers
+    at["first_layer"]["activations"] += max(inside, ended - each + inside)
+    at["embedding"]["activations"] += ended
+
+
+def has_casts(setup: Setup) -> bool:
+    """Whether every matrix has a cast of its input of its own, as under autocast."""
+    return setup.recipe[:8] == "autocast" and not (setup.zero == 3 and setup.gpus > 1) and setup.shape.gated
 
 
 def unneeded_inputs(setup: Setup) -> int:
@@ -145,8 +164,7 @@ def unneeded_inputs(setup: Setup) -> int:
     shape = setup.shape
     if setup.lora_on == "all":
         return 0
-    each = setup.recipe[:8] == "autocast" and not (setup.zero == 3 and setup.gpus > 1) and shape.gated
-    casts = 2 + (setup.lora_on == "query-value") if each else 1
+    casts = 2 + (setup.lora_on == "query-value") if has_casts(setup) else 1
     attended = 0 if setup.fused or setup.lora_on == "attention" else shape.heads * shape.head_dim
     return width_of(setup) * setup.micro_batch * setup.context * (casts * shape.d_model + attended)
 

@@ -63,6 +63,7 @@ class Setup(NamedTuple):
     allowance_bytes: int
     sharding_by: str  # the library
     reduce_bucket: int | None  # DeepSpeed's
+    reentrant: bool  # checkpointing
     quantized_by: str
 
 
@@ -379,6 +380,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         allowance_bytes=a["allowance"],
         sharding_by=a["sharding_by"],
         reduce_bucket=a["reduce_bucket"],
+        reentrant=a["reentrant"] == "yes",
         quantized_by=a["quantized_by"],
         **{name: a[name] for name in same},
     )
