@@ -204,11 +204,11 @@ def make_constant(statements: list[ast.stmt]) -> bool:
             given = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == name]
             owners = sum(name in parameters(other) for other in records)
             made = [c for c in nodes if isinstance(c, ast.Call) and ast.unparse(c.func) == record.name]
-            if len(given) == len(made) == 1 and owners == 1 and not written[name]:
-                if isinstance(value := given[0].value, ast.Constant) and given[0] in made[0].keywords:
-                    for statement in statements:
-                        Field(record.name, name, value).visit(statement)
-                    return True
+            alone = len(given) == len(made) == owners == 1 and not written[name] and given[0] in made[0].keywords
+            if alone and isinstance(value := given[0].value, ast.Constant):
+                for statement in statements:
+                    Field(record.name, name, value).visit(statement)
+                return True
     return False
 
 

@@ -85,8 +85,8 @@ OPTIONS = {
     "reentrant": Option(
         ("no", "yes"),
         "no",
-        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5; it tells "
-        "what --sharding-by fsdp1 and an older bitsandbytes hold",
+        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5, which "
+        "tells what --sharding-by fsdp1 and an older bitsandbytes hold",
     ),
     "loss": Option(
         ("plain", "logits-held", "float32-held", "shifted", "as-logits", "compiled", "chunked", "fused"),
@@ -265,8 +265,12 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
     if a["sharding_by"] == "fsdp2" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
-    named = a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes"
-    if named or a["reduce_bucket"] or a["reentrant"] == "yes":
+    if (
+        a["sharding_by"] != "fsdp2"
+        or a["quantized_by"] != "bitsandbytes"
+        or a["reduce_bucket"]
+        or a["reentrant"] == "yes"
+    ):
         refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")

@@ -67,11 +67,11 @@ def checkpointed(setup: Setup, layers: int) -> int:
 
 
 def keep_hooked(setup: Setup, at: Moments) -> None:
-    """FSDP 1 hangs a hook on the input of a unit whose weights are all frozen (torch/distributed/fsdp/_runtime_utils.py,
-    _register_post_backward_reshard_only_hook), and takes it off when the backward pass has ended.
+    """FSDP 1 hangs a hook on the input of a unit whose weights are all frozen, and takes it off when the backward pass
+    has ended (torch/distributed/fsdp/_runtime_utils.py, _register_post_backward_reshard_only_hook).
 
-    Under reentrant checkpointing that input is a leaf, which the hook holds, and with it the input's own gradient. So at
-    the end there are two rows of the residual path for each such layer: all checkpoints, and as many gradients. The
+    Under reentrant checkpointing that input is a leaf, which the hook holds, and with it the input's own gradient. So
+    at the end there are two rows of the residual path for each such layer: all checkpoints, and as many gradients. The
     first layer's input is in the plan already, and the gradients of its result and, in the end, of its input.
     """
     layers = checkpointed(setup, setup.shape.layers)
@@ -82,8 +82,8 @@ def keep_hooked(setup: Setup, at: Moments) -> None:
 
 
 def keep_flat_gradients(setup: Setup, at: Moments) -> None:
-    """FSDP 1 makes one parameter of a layer's weights, frozen ones and adapters together (use_orig_params): its gradient
-    is as large as if nothing were frozen, first in pieces, then as one, and matmuls keep their inputs for it.
+    """FSDP 1 makes one parameter of a layer's weights, frozen ones and adapters together (use_orig_params): its
+    gradient is as large as if nothing were frozen, first in pieces, then as one, and matmuls keep inputs for it.
 
     While micro-batches accumulate without communication (no_sync), a GPU has all of them whole; else its share of those
     that are reduced (torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook).
@@ -126,8 +126,8 @@ def hold_buckets(setup: Setup, at: Moments) -> None:
 
 
 def keep_inputs(setup: Setup, at: Moments) -> None:
-    """Until its version 0.43.2 bitsandbytes kept the input of each matmul with weights in 4 bits, which no gradient asks
-    for (bitsandbytes/autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)).
+    """Until its version 0.43.2 bitsandbytes kept the input of each matmul with weights in 4 bits, which no gradient
+    asks for (bitsandbytes/autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)).
 
     Not as tensors that autograd saves: so they stay until the graph goes, when the backward pass has ended. And a layer
     that is to be made again keeps them all the same, unless checkpointing is reentrant, which runs it without autograd.
