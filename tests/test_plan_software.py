@@ -93,14 +93,14 @@ def fsdp1(flat: bool, reentrant: bool, micro_batches: int = 1) -> Counted:
         normed: Tensor = model.norm(x)
         return normed
 
-    model.hidden = hidden  # type: ignore[method-assign, assignment]
+    model.hidden = hidden  # type: ignore[method-assign]
     tokens = torch.zeros(ASKED["micro_batch"], ASKED["context"], dtype=torch.int64)
     with Trace() as trace:
         for weight in (*whole.parameters(), tokens):
             trace.hold(weight.untyped_storage())
         before = trace.live_bytes
         for number in range(micro_batches):
-            with whole.no_sync() if number < micro_batches - 1 else nullcontext():  # type: ignore[no-untyped-call]
+            with whole.no_sync() if number < micro_batches - 1 else nullcontext():
                 loss(whole, tokens, tokens).backward()
             left.append(trace.live_bytes - before)
     return Counted(before, trace.peak_bytes, ends[-1], left)

@@ -85,7 +85,7 @@ OPTIONS = {
     "reentrant": Option(
         ("no", "yes"),
         "no",
-        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5, which "
+        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5; it "
         "tells what --sharding-by fsdp1 and an older bitsandbytes hold",
     ),
     "loss": Option(
