@@ -80,7 +80,7 @@ def answered(fields: dict[str, str]) -> Any:
 
 
 KINDS = ("count", "length", "bytes", "money", "number", "share")
-NUMBERS = [name for name, option in OPTIONS.items() if option.kind in KINDS]
+NUMBERS = [name for name, option in OPTIONS.items() if option.kind in KINDS and name not in planner.UNASKED]
 SIZES = [
     name
     for name in NUMBERS
@@ -149,7 +149,7 @@ def draw(drawn: random.Random) -> dict[str, str]:
     fields = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
     fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
     for name, option in OPTIONS.items():
-        if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name != "task":
+        if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name not in ("task", *planner.UNASKED):
             fields[name] = drawn.choice(option.kind)
     for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
         fields[name] = number(drawn, str(OPTIONS[name].kind))

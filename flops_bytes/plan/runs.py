@@ -58,7 +58,7 @@ ALIKE = {"A800": "A100", "H800": "H100", "H200": "H100"}  # cards with the same 
 
 
 def steps_like(gpu: str, again: bool) -> tuple[str, Steps]:
-    """On which cards published steps of a kind ran, and what they reached: on other cards, if there are none of this."""
+    """On which cards published steps of a kind ran, and what they reached; if none on this card, all of them."""
     card = ALIKE.get(gpu[:4], gpu[:4])
     card = card if card in STEPS else "A100, H100"
     return card, STEPS[card]["again" if again else "kept"]

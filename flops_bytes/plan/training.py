@@ -260,8 +260,8 @@ def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
-    """What a training takes at a low, the assumed and a high MFU: whole runs' low, or that of steps of its kind if it is
-    lower; and of the high one what a tenth of these exceeded."""
+    """What a training takes at a low, the assumed and a high MFU: the low one of whole runs, or of steps of its kind
+    if that is lower, and the high one of such steps."""
     low, high = BOOKED_MFU
     if steps := published_mfu(a):
         low, high = min(low, steps["low"]), steps["high"]
