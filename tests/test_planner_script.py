@@ -19,7 +19,7 @@ from flops_bytes.plan.options import OPTIONS
 from flops_bytes.shapes import SHAPES
 from planner import engine
 from planner.answer import answer, completed, recomputing, replaced
-from planner.translate import TranslationError, translate
+from planner.translate import RUNTIME, TranslationError, translate
 from tests.test_plan import SHAPED
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost; a key of
@@ -372,6 +372,59 @@ def test_what_nothing_reads_is_left_out(tmp_path: Path) -> None:
     context.eval(engine([tmp_path], {"spare": ["g"]}) + BRIDGE)
     assert json.loads(str(context.eval("JSON.stringify(tell(g('two')))"))) == ["5n", "wire"]
     context.close()
+
+
+UNASKED = """
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    kind: str
+    default: object
+
+
+class Setup(NamedTuple):
+    size: int
+    by: str
+    often: bool
+    twice: bool
+
+
+OPTIONS = {"size": Option("count", 1), "by": Option("text", "us"), "often": Option("text", "no")}
+
+
+def theirs(setup):
+    return -setup.size
+
+
+def other(setup):
+    return setup.by
+
+
+def f(a):
+    setup = Setup(size=a["size"], by=a["by"], often=a["often"] == "yes", twice=True)
+    setup = setup._replace(twice=False)
+    if setup.by != "us" or setup.often:
+        return [theirs(setup)]
+    elif a["often"] and setup.twice:
+        return [other(setup)]
+    last = 1 if setup.by == "us" or setup.size else theirs(setup)
+    return [*OPTIONS, setup.size, last, setup.twice]
+"""
+
+
+def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> None:
+    """What only they lead to is gone; a field that is not always one value stays."""
+    (tmp_path / "them.py").write_text(UNASKED)
+    text = translate([tmp_path], {"them": ["f"]}, {"by": "us", "often": "no"})
+    assert not any(word in text for word in ("theirs", "by", "often")) and "twice" in text and "other" in text
+    context = MiniRacer()
+    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
+    said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n]]))))")
+    context.close()
+    assert json.loads(str(said)) == ["size", "3n", "1n", False]
+    script = engine()
+    assert not any(word in script for word in ("deepspeed", "fsdp", "torchao", *planner.UNASKED[1:]))
 
 
 def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
 @pytest.fixture(scope="module")
 def sent() -> Iterator[MiniRacer]:
     context = MiniRacer()
-    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translate([PLANNER, planner.LIBRARY], WANTED, planner.unasked()))
+    translated = translate([PLANNER, planner.LIBRARY], WANTED, planner.unasked())
+    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translated)
     assert inside in planner.script("planner.js", 0)
     context.eval(f"const {{answer}} = (() => {{{inside}return {{answer}}}})();{ASK}")
     yield context
