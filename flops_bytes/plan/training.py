@@ -206,8 +206,8 @@ def matmul_seconds(timing: Timing, mfu: float) -> float:
     """Of a step's matmuls, those that are computed again among them.
 
     Published steps that compute again reach about as high an MFU as the others, and are of larger models: 13 billion
-    parameters at the median, against 0.8 on A100s and 1.3 on H100s. Of one model on the same cards they do not, but
-    0.74 to 0.89 of the other's in the six pairs that there are: what that costs, a ladder's row and the FLOPs say.
+    parameters at the median, against 0.8 on A100s and 1.3 on H100s. Of one model on as many A100s, with 40 or 80 GB,
+    they reach 0.74 to 0.89 of the other's, in six pairs: what that costs, a ladder's row and the FLOPs say.
     """
     return timing.step_tokens / (mfu * timing.at_the_peak)
 
