@@ -257,7 +257,7 @@ def test_deepspeeds_third_stage_steps_a_group_of_parameters_at_a_time() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nothing sharded": ({"sharding_by": "deepspeed"}, "--sharding-by: nothing is sharded by deepspeed; give --zero"),
-    "alone": ({"sharding_by": "fsdp1", "zero": 3}, "--sharding-by: one GPU has none to share with by fsdp1; give"),
+    "alone": ({"sharding_by": "fsdp1", "zero": 3}, "--sharding-by: fsdp1 has no other GPU to share with; give"),
     "flat 4 bits": (
         {"sharding_by": "fsdp1-flat", "zero": 3, "gpus": 2, "lora": 8, "base": "4bit"},
         "--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1",

@@ -30,7 +30,7 @@ def refused(a: dict[str, Any]) -> None:
         raise ValueError(f"--sharding-by: nothing is sharded by {by}; give --zero, or leave --sharding-by out")
     if by[:4] == "fsdp" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError(
-            f"--sharding-by: one GPU has none to share with by {by}; give --gpus 2 or more, or leave both out"
+            f"--sharding-by: {by} has no other GPU to share with; give --gpus 2 or more, or leave both out"
         )
     if by == "fsdp1-flat" and base != "as-recipe":
         raise ValueError("--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1, or leave --base out")
