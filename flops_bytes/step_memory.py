@@ -80,7 +80,7 @@ def trainer(run: Run) -> Callable[[], None]:
 # --8<-- [end:step]
 
 
-# --8<-- [start:record]
+# --8<-- [start:runs]
 RUNS = {
     "first": Run(),
     "half": Run(batch=8),
@@ -93,6 +93,10 @@ RUNS = {
     "fp32": Run(batch=8, precision="fp32"),
     "fp32_foreach": Run(batch=8, precision="fp32", checkpointing=True, fused=False),
 }
+# --8<-- [end:runs]
+
+
+# --8<-- [start:record]
 STEPS = 2  # the second is the first that finds AdamW's state
 LIMIT_BYTES = 15 * 2**30 + 2**29  # of a card with 16 GiB, beside a CUDA context
 SNAPSHOTS = {"out_of_memory": ("first", LIMIT_BYTES), "mended": ("chunks", LIMIT_BYTES)}  # the run, on so many bytes

@@ -273,11 +273,10 @@ print(f"allocated {one.peak_allocated_bytes / 2**30:.2f} GiB, reserved {one.peak
 # --8<-- [start:public]
 LENGTHS = (128, 256, 512)
 KINDS = {"forward": False, "step": True}
+FILES = "memory_files/memory_ctx{}_{}.pickle"
 SNAPSHOTS = {
-    "forward": "memory_files/memory_ctx128_forward.pickle memory_files/memory_ctx256_forward_.pickle"
-    " memory_files/memory_ctx512_forward_.pickle".split(),
-    "step": "memory_files/memory_ctx128_fullstep.pickle memory_files/memory_ctx256_fullstep_.pickle"
-    " memory_files/memory_ctx512_fullstep_.pickle".split(),
+    "forward": [FILES.format(length, "forward" if length == 128 else "forward_") for length in LENGTHS],
+    "step": [FILES.format(length, "fullstep" if length == 128 else "fullstep_") for length in LENGTHS],
 }
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -307,6 +306,7 @@ public_steps = {
 for kind, steps in public_steps.items():
     for length, step in steps.items():
         print(kind, length, *(f"{step[f'{name}_ratio']:.5f}" for name in ("allocated", "reserved")))
+worst_public_share = max(abs(step["reserved_ratio"] - 1) for steps in public_steps.values() for step in steps.values())
 # --8<-- [end:public]
 
 
@@ -343,4 +343,9 @@ for case, run in RUNS.items():
         "reserved_ratio": ours.peak_reserved_bytes / told[case]["reserved_bytes"],
     }
     print(case, *(f"{trainer_steps[case][f'{name}_ratio']:.4f}" for name in ("allocated", "reserved")))
+worst_trainer_share = max(abs(step["reserved_ratio"] - 1) for step in trainer_steps.values())
+gap_share = {
+    case: step["counted_reserved_bytes"] / step["counted_allocated_bytes"] - 1 for case, step in trainer_steps.items()
+}
+bf16_gap_share, smallest_gap_share = gap_share["bf16"], min(gap_share.values())
 # --8<-- [end:trainer_steps]
