@@ -30,7 +30,6 @@ from flops_bytes.snapshot import plain
 from flops_bytes.train import make
 
 SHAPE = replace(GPT2_SMALL, vocab=50_304)  # padded, as the trainer has it
-FOLDER = Path(__file__).parent
 
 
 # --8<-- [end:setup]
@@ -204,6 +203,9 @@ def main(arguments: list[str]) -> int:
 
 
 # --8<-- [start:recorded]
+FOLDER = Path(__file__).parent
+
+
 def recorded() -> dict[str, Any]:
     """Of each run its highest counts, and of which PyTorch."""
     found: dict[str, Any] = json.loads(FOLDER.joinpath("step_memory.json").read_text(encoding="utf-8"))

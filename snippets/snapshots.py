@@ -46,9 +46,8 @@ def record(steps: Callable[[], None], path: str) -> None:
 
 
 # --8<-- [start:message]
-recorded_counts = recorded()["counts"]
 torch_version = recorded()["torch"]
-print(fill(recorded_counts["out_of_memory"]["message"], 96))
+print(fill(recorded()["counts"]["out_of_memory"]["message"], 96))
 # --8<-- [end:message]
 
 
@@ -150,6 +149,7 @@ print(f"{of_loss_bytes / 2**30:.2f} of {peak_bytes / 2**30:.2f} GiB")
 # --8<-- [start:mended]
 mended_file = write_snapshot("mended", Path(temporary.name) / "mended.pickle")
 mended = follow(read(mended_file), 0)
+recorded_counts = recorded()["counts"]
 peaks = {  # of two steps on a card with room for both ways
     name: {count: recorded_counts[run][count] for count in ("allocated_bytes", "reserved_bytes")}
     for name, run in {"whole": "first", "chunks": "chunks"}.items()
