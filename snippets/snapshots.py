@@ -22,7 +22,7 @@ from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
 # --8<-- [end:setup]
 # isort: split
 # --8<-- [start:setup_published]
-from flops_bytes.allocator import Allocator, Pool
+from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool
 from flops_bytes.replay import History, begun, closed_loop, one_ahead, read_histories
 from flops_bytes.snapshot import is_small
 
@@ -180,6 +180,7 @@ def changes_of(device: Device) -> list[tuple[int, int]]:
 
 of_mended = changes_of(mended)
 foreseen_bytes = reserved(of_mended).peak_reserved_bytes
+assert foreseen_bytes == mended.peak_reserved.size
 growing_bytes = reserved(of_mended, Settings(expandable_segments=True)).peak_reserved_bytes
 print(f"recorded {mended.peak_reserved.size:,}, by the rules {foreseen_bytes:,}, growing {growing_bytes:,}")
 # --8<-- [end:exercise_2]
@@ -285,6 +286,7 @@ def changes(history: History) -> list[tuple[int, int]]:
     return found
 
 
+page_bytes = LARGE_SEGMENT_BYTES  # of a segment that can grow, in the large pool
 GROWING = Settings(expandable_segments=True)
 by_setting_bytes = {
     length: {
