@@ -18,6 +18,8 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         sizes = [size / GIB for size in kinds.get(kind, [])]
         axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
         bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    if wanted := values["snapshots.wanted_bytes"]:
+        axes.bar([len(bottom) - 1], [wanted / GIB], 5, labels["wanted"], width=1, bottom=bottom[-1:], alpha=0.35)
     if limit := values["snapshots.limit_bytes"]:
         axes.axhline(limit / GIB, labels["limit"])
     if start := values["snapshots.second_piece"]:

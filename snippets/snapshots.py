@@ -100,8 +100,9 @@ def is_update(block: Life) -> bool:
 
 
 # --8<-- [start:timeline]
-PIECES = 96  # of the events
+PIECES = 90  # of the events until the one that failed
 device = follow(read(step_file), 0)
+failed_event, wanted_bytes = device.errors[0]
 stacks = list(by_kind(device))
 
 
@@ -109,17 +110,13 @@ def highest(stacks: list[dict[str, int]]) -> dict[str, int]:
     return max(stacks, key=lambda stack: sum(stack.values()))
 
 
-def last_update(device: Device) -> int:
-    """The last event at which the optimizer made something."""
-    return max(block.born for block in device.blocks if is_update(block))
-
-
-cuts = [n * device.events // PIECES for n in range(PIECES + 1)]
+cuts = [n * failed_event // PIECES for n in range(PIECES + 1)]
 pieces = [highest(stacks[start:end]) for start, end in pairwise(cuts)]
 timeline_bytes = {kind: [piece[kind] for piece in pieces] for kind in KINDS}
+updated = max(block.born for block in device.blocks if is_update(block))
+second_event = min(block.born for block in device.blocks if block.born > updated and kind_of(block, []) == "layers")
+second_piece = next(n for n, end in enumerate(cuts[1:]) if end >= second_event)
 limit_bytes = LIMIT_BYTES
-failed_event, wanted_bytes = device.errors[0]
-second_piece = next(n for n, end in enumerate(cuts[1:]) if end > last_update(device))
 num_events = device.events
 # --8<-- [end:timeline]
 

@@ -21,7 +21,8 @@
 # second step at a limit of 15.5 GiB. It was recorded with PyTorch's own CUDA allocator and **no GPU**: below it lay a
 # replacement for CUDA that hands out addresses and computes nothing. So its sizes are a card's, and it has no times.
 #
-# The notebook runs from top to bottom as it is. It needs this book's library and no GPU. Put a file of your own in
+# The notebook runs from top to bottom as it is, without a GPU. It needs this book's library, which the first cell of
+# that page's notebook installs. Put a file of your own in
 # place of `path`, and most cells still run.
 
 # %%

@@ -347,5 +347,6 @@ worst_trainer_share = max(abs(step["reserved_ratio"] - 1) for step in trainer_st
 gap_share = {
     case: step["counted_reserved_bytes"] / step["counted_allocated_bytes"] - 1 for case, step in trainer_steps.items()
 }
-bf16_gap_share, smallest_gap_share = gap_share["bf16"], min(gap_share.values())
+bf16_gap_share = gap_share["bf16"]
+smallest_gap_share, largest_gap_share = min(gap_share.values()), max(gap_share.values())
 # --8<-- [end:trainer_steps]
