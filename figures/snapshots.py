@@ -19,9 +19,11 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
         bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
     if wanted := values["snapshots.wanted_bytes"]:
-        axes.bar([len(bottom) - 1], [wanted / GIB], 5, labels["wanted"], width=1, bottom=bottom[-1:], alpha=0.35)
+        last, below, size = len(bottom) - 1, bottom[-1], wanted / GIB
+        axes.bar([last], [size], "ink", width=1, bottom=[below], alpha=0.3)
+        axes.annotate(labels["wanted"], last - 0.5, below + size / 3, dx=-5, anchor="end")
     if limit := values["snapshots.limit_bytes"]:
-        axes.axhline(limit / GIB, labels["limit"])
+        axes.axhline(limit / GIB, labels["limit"], at="start")
     if start := values["snapshots.second_piece"]:
         axes.axvline(start - 0.5, labels["first"], labels["second"])
     return str(axes)

@@ -62,7 +62,7 @@ def trainer(run: Run) -> Callable[[], None]:
         model.to(torch.bfloat16)
     if run.checkpointing:
         for block in model.blocks:
-            block.forward = again(block.forward)  # type: ignore[method-assign]
+            block.forward = again(block.forward)
     if not run.fused:
         optimizer = torch.optim.AdamW(optimizer.param_groups, foreach=True)
 

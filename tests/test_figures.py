@@ -448,10 +448,10 @@ def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -
         for *_, top, bottom in (*stack, last):
             assert (bottom, bottom - top) == pytest.approx((floor, size * unit), abs=0.1)
         floor -= size * unit
-    wanted = min(chart.bars(chart.colours["backward"]), key=lambda bar: bar[2])
+    (wanted,) = chart.bars("ink")
     assert (wanted[3], wanted[3] - wanted[2]) == pytest.approx((floor, 4 * unit), abs=0.1)
     (limit,) = [line[0][1] for line in chart.lines("ink") if line[0][1] == line[1][1] and line[0][1] < floor]
-    assert wanted[2] < limit < wanted[3]
+    assert wanted[2] < limit < chart.place("wanted")[1] < wanted[3] and chart.place("wanted")[0] < wanted[0]
     (between,) = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
     assert between == pytest.approx(wanted[0], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))

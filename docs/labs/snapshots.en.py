@@ -22,8 +22,7 @@
 # replacement for CUDA that hands out addresses and computes nothing. So its sizes are a card's, and it has no times.
 #
 # The notebook runs from top to bottom as it is, without a GPU. It needs this book's library, which the first cell of
-# that page's notebook installs. Put a file of your own in
-# place of `path`, and most cells still run.
+# that page's notebook installs. Put a file of your own in place of `path`, and most cells still run.
 
 # %%
 from collections import Counter
