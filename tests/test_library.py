@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
-NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "steps", "trace", "train"}
+NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "step_memory", "steps", "trace", "train"}
 NEED_TORCH |= {"train_sharded", "watch"}
 MODULES = sorted(LIBRARY.rglob("*.py"))
 
