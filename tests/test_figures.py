@@ -108,6 +108,11 @@ class Chart:
         boxes = ([float(box[side]) for side in ("x", "y", "width", "height")] for box in found)
         return [(x, x + width, y, y + height) for x, y, width, height in boxes]
 
+    def line(self, colour: str) -> tuple[float, float]:
+        """Left and right of the first that is level."""
+        lines = (shape.attrib for shape in self.shapes if shape.tag == "line" and _colour(shape) == colour)
+        return next((float(line["x1"]), float(line["x2"])) for line in lines if line["y1"] == line["y2"])
+
     def place(self, word: str) -> Place:
         """Where a text stands."""
         text = self.texts[word]
@@ -327,6 +332,14 @@ def test_trials_show_median_and_mean_where_they_lie() -> None:
     assert mean_line[1] == pytest.approx(others[1][1] + up * (others[2][1] - others[1][1]), abs=0.1)
     (band,) = chart.bars("faint")
     assert band[2:] == pytest.approx((others[2][1], others[0][1]), abs=0.1)
+
+
+def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
+    chart = Chart(timing.queue(Values({}), Words()))
+    launches, kernels, (waiting,) = (chart.bars(colour) for colour in ("1", "0", "faint"))
+    spans = [chart.line(colour) for colour in ("1", "2", "0")]
+    assert spans == [launches[0][:2], (launches[0][0], waiting[1]), (kernels[0][0], kernels[-1][1])]
+    assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
 
 
 def test_running_median_and_mean_are_not_swapped() -> None:
