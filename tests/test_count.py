@@ -261,7 +261,8 @@ def test_flex_attention_counts_as_flash_attention(write: Write) -> None:
 
 
 def test_a_list_of_tensors_becomes_one(write: Write) -> None:
-    more = "    made = torch.tensor([each / 2 for each in loss.expand(3)])\n    assert made.shape == (3,)\n"
+    made = "torch.tensor([each / 2 for each in loss.expand(3)])"
+    more = f"    made = {made}\n    assert made.shape == (3,) and made.is_floating_point()\n"
     assert counted(write(LINEAR + more)).flops == counted(write(LINEAR)).flops
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from flops_bytes import published
-from flops_bytes.count import count
+from flops_bytes.count import StepTrace, count
 from flops_bytes.gpus import GPUS
 from flops_bytes.plan import plan
 from flops_bytes.published import read_source
@@ -63,10 +64,11 @@ def test_the_profiler_saw_as_much() -> None:
 
 
 def test_one_step_of_a_model_that_was_there_before_counts_its_weights_and_state() -> None:
-    step = make()
+    step, other = make(), torch.ones(100_000)
     step()
     with watch("cpu") as seen:
         step()
+    assert seen.counted.kinds["there before"] >= other.nbytes
     kinds = count(make).kinds
     assert {name: seen.counted.kinds[name] for name in ("weights", "optimizer state")} == {
         name: kinds[name] for name in ("weights", "optimizer state")
@@ -105,9 +107,14 @@ class Words(torch.utils.data.Dataset[torch.Tensor]):
 def test_a_loaders_workers_are_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters())
-    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: None)
+    here, see = os.getpid(), StepTrace.see
+
+    def only_here(*values: Any) -> None:
+        assert os.getpid() == here
+        see(*values)
+
+    monkeypatch.setattr(StepTrace, "see", only_here)
     with watch("cpu") as seen:
-        seen.trace.kind = "none"  # what a worker makes would be looked for on it
         for x in torch.utils.data.DataLoader(Words(), num_workers=1, multiprocessing_context="fork"):
             model(x).sum().backward()
             optimizer.step()
