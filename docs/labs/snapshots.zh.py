@@ -11,16 +11,13 @@
 # ---
 
 # %% [markdown] slug="lab-snapshots"
-# # 实验：拆开一份显存快照
+# # 实验：逐块分析一份显存快照
 #
-# 一步训练的显存用到哪里去了？这里逐条跟踪一份快照，找出占满显存的那行代码，再把各块送进分配器的规则。它与
-# [《显存快照》](../snapshots.md)配套，怎样记录快照见那一页。
+# 一步训练的显存用到哪里去了？在这里，你将逐个事件地跟踪一份显存快照（memory snapshot），找出占满显存的那行代码，再按分配器的规则推算这些块会占多少显存。本实验与[《显存快照》](../snapshots.md)一章配套，怎样记录快照，请看那一章。
 #
-# 快照出自本书的训练脚本：autocast 下的 GPT-2 small，16 条 1024 个词元的序列，上限 15.5 GiB，第二步中止。记录用的是
-# PyTorch 自己的 CUDA 分配器，**没有 GPU**：下面换成了一套替代 CUDA 的库，只给地址，不做计算。所以大小与显卡上的相同，
-# 时间则没有。
+# 这份快照来自本书的训练脚本，用 autocast 训练 GPT-2 small，每批 16 条序列，每条 1024 个词元，显存上限是 15.5 GiB，到第二步因为爆显存而中断。记录时用的是 PyTorch 自己的 CUDA 分配器，**没有用 GPU**。PyTorch 所调用的 CUDA 换成了一套替代品，它只给出地址，不做计算。所以申请的大小和顺序都出自 PyTorch，只是没有时间信息。
 #
-# 这个笔记本从头到尾可以直接运行，不需要 GPU。要用到本书的库，那一页的笔记本第一个单元格会安装它。把 `path` 换成自己的文件，多数单元格照样能用。
+# 这个笔记本可以原样从头运行到尾，不需要 GPU，但需要本书的库，《显存快照》那一页的笔记本在第一个单元格里安装它。也可以把 `path` 换成你自己的文件，大部分单元格照样能运行。
 
 # %%
 from collections import Counter
@@ -38,18 +35,18 @@ snapshot = read(path)
 print(f"{len(snapshot.segments)} segments at the end, {len(trace):,} events before")
 
 # %% [markdown] slug="events"
-# ## 事件
+# ## 快照里的事件
 #
-# 一条事件有动作、地址和大小。张量释放时有两条：先是 Python 释放，再是分配器收回，后者要等别的流不再使用它。其中有多少次要找 CUDA？
+# 每个事件都有动作、地址和大小。释放一个张量有两个事件，先是 Python 释放它，等到其他流（stream）都不再使用它，分配器才把它收回。在这些事件里，要找 CUDA 的有多少次？
 
 # %%
 for action, times in Counter(event.action for event in trace).most_common():
     print(f"{action:16}{times:6,}")
 
 # %% [markdown] slug="allocated"
-# ## 逐条累加已分配的字节
+# ## 逐个事件累加已分配的字节数
 #
-# 申请就加，释放就减。结果比 PyTorch 所说的已分配略小，因为申请要向上取整。最多的时刻在哪里？
+# 遇到申请就加，遇到释放就减。得到的结果比 PyTorch 所说的“已分配”略小，因为 PyTorch 会把申请的大小向上取整。占用最多的是哪一刻？
 
 # %%
 living: dict[int, int] = {}
@@ -69,9 +66,9 @@ assert peak_at == device.peak_allocated.event
 assert 0 <= device.peak_allocated.size - peak < 2**24
 
 # %% [markdown] slug="lines"
-# ## 是哪些代码行占着
+# ## 峰值时，各行代码占多少
 #
-# 每一块都知道申请时正在执行哪些函数。取 PyTorch 之外最内层的一行。没有代码行的来自反向传播，反向传播不执行 Python。
+# 快照为每个块记下了申请它时正在执行的函数，我们取其中 PyTorch 以外最内层的那一行。没有代码行的块是反向传播申请的，这里的反向传播不执行 Python 代码。
 
 # %%
 at_peak = device.live(peak_at)
@@ -82,9 +79,9 @@ for line, size in by_line.most_common(6):
     print(f"{size / GIB:6.2f} GiB  {line}")
 
 # %% [markdown] slug="lineless"
-# ## 没有代码行，但有大小
+# ## 没有代码行的块，从大小看出是什么
 #
-# 没有代码行的最大几块，与一块有代码行的一样大。那是哪个张量？用这一步的已知量去除。
+# 没有代码行的块里，最大的几个与某个有代码行的块一样大。它们是什么张量？把它们的字节数除以这一步的几个已知量，就能看出来。
 
 # %%
 batch, seq_len, vocab = 16, 1024, 50_304
@@ -96,7 +93,7 @@ for block in sorted(at_peak, key=lambda block: -block.size)[:3]:
 # %% [markdown] slug="failure"
 # ## 申请为什么失败
 #
-# 在报错的时刻，把空闲的加起来。上限之内剩下的不够，每个空洞也都不够大。
+# 把报错那一刻空闲的显存加起来。上限以内还没有预留的部分，不够这次申请。已经预留的部分里，也没有一块空闲的显存放得下它。
 
 # %%
 (failed, wanted), *_ = device.errors
@@ -106,9 +103,9 @@ print(f"free in pieces: {(gap.pieces_small + gap.pieces_large) / GIB:.2f} GiB; i
 assert wanted > 15.5 * GIB - gap.reserved
 
 # %% [markdown] slug="rules"
-# ## 同样的块，按规则来放
+# ## 把同样的块按规则推算一遍
 #
-# 把大小和顺序交给分配器的规则，不设上限，直到报错为止。规则会说出到那时要预留多少，以及可扩展的段会有什么不同。
+# 只用报错之前各个块的大小和顺序，按分配器的规则推算，不设上限。这样就能知道，到报错那一刻一共要预留多少，换成可扩展的段（expandable segments）又会有什么不同。
 
 
 # %%
@@ -129,9 +126,9 @@ for name, settings in {"default": Settings(), "growing": Settings(expandable_seg
     assert found.peak_allocated_bytes <= found.peak_reserved_bytes
 
 # %% [markdown] slug="your-own"
-# ## 换成自己的
+# ## 换成你自己的快照
 #
-# 另一份快照是同样的一步，损失分八块计算。现在排在最前的是哪几行？再给自己的训练步记录一份，放到这里来读。
+# 另一份快照记录的是同样的训练步，只是损失分八块计算。现在占得最多的是哪几行？看完以后，再为你自己的训练步记录一份快照，放到这里来读。
 
 # %%
 mended = follow(read(write_snapshot("mended", path.with_name("mended.pickle"))), 0)
