@@ -6,7 +6,7 @@
 # ///
 """What steps reserve, counted without a GPU: beside others' snapshots of CS336's model, and beside PyTorch's allocator.
 
-The model of 2.7B parameters is written anew from what the snapshots' frames say of it: which operations, in which
+The model, which the course calls 2.7B, is written anew from what the snapshots' frames say of it: which operations, in which
 order. What is not counted: what reductions take for a moment, and when a block's rest had been split off before.
 """
 
