@@ -27,7 +27,7 @@ def rates(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-LEFT, BYTE = 100, 14.5  # pixels before the first byte, and of each
+LEFT, BYTE = 112, 14.5  # pixels before the first byte, and of each
 
 
 def cut(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -41,8 +41,8 @@ def cut(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for language in LANGUAGES:
         x: float = LEFT
         for letter in sentences.get(language, ""):
-            width = BYTE * len(letter.encode())
-            drawing.text(x + width / 2, y, letter.strip(), anchor="middle")
+            width, (size, wide) = BYTE * len(letter.encode()), (15, 8.5) if letter.isascii() else (20, 20)
+            drawing.text(x + (width - wide) / 2, y, letter.strip(), size=size)
             x += width
         for colour, name in enumerate(TRAINED):
             y += 30
