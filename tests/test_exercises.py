@@ -129,7 +129,8 @@ ANSWERS: dict[str, float] = {
     "timing.in_turn_share": sum(1 + 0.01 * n for n in range(10, 20)) / sum(1 + 0.01 * n for n in range(10)) - 1,
     "timing.alternating_share": 0.01 * 10 / sum(1 + 0.01 * n for n in range(0, 20, 2)),
     "timing.SHORTEST_SECONDS": 0.5e-6 / 0.005,
-    "tokens.your_bytes": 500e6 * 3,
+    "tokens.your_tokens.gpt2": 500e6 * 168_850 / 87_445,
+    "tokens.your_tokens.qwen": 500e6 * 57_735 / 87_445,
     "tokens.run_bits.A": 2.9 / (3.6 * math.log(2)),
     "tokens.run_bits.B": 3.1 / (4.2 * math.log(2)),
     "tokens.grown_ratio": 1

@@ -34,6 +34,7 @@ from figures import (
     storage_and_strides,
     tensor_operations,
     timing,
+    tokens,
     two_questions,
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
@@ -809,6 +810,30 @@ def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
     assert rows == list(compute_for_memory.RUNGS)
     assert [row for row in rows if row in planned.values()] == list(planned.values())
     assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
+
+
+def test_a_token_is_as_wide_as_its_bytes_in_the_row_of_its_tokenizer_under_its_own_sentence() -> None:
+    lengths = {
+        "en": {"en": [2], "zh": [1, 1, 1, 4]},
+        "zh": {"en": [1, 1], "zh": [3, 4]},
+        "both": {"en": [2], "zh": [7]},
+    }
+    sentences = {"en": "ab", "zh": "显👍"}
+    chart = Chart(tokens.cut(Values({"tokens.SENTENCE": sentences, "tokens.cuts": lengths}), Words()))
+    rows = [float(text.attrib["y"]) for text in chart.root.iter("text") if _word(text) in lengths]
+    assert len(rows) == 6 and rows == sorted(rows)
+    numbers = [text for text in chart.root.iter("text") if _word(text).isdigit()]
+    byte = (chart.place("👍")[0] - chart.place("显")[0]) / 3.5  # from the middle of three bytes to that of four
+    for index, (language, name) in enumerate((language, name) for language in sentences for name in lengths):
+        assert [_word(text) for text in numbers if float(text.attrib["y"]) == rows[index]] == [
+            str(len(lengths[name][language]))
+        ]
+        boxes = [box for box in chart.bars(str(index % 3)) if box[2] < rows[index] < box[3]]
+        widths = [right - left + 2 for left, right, _, _ in boxes]
+        assert widths == pytest.approx([n * byte for n in lengths[name][language]], abs=0.1)
+        assert all(b[0] - a[1] == pytest.approx(2, abs=0.1) for a, b in itertools.pairwise(boxes))
+    for first, word in ((0, "a"), (3, "显")):
+        assert 0 < rows[first] - chart.place(word)[1] < 40 and (first == 0 or rows[2] < chart.place(word)[1])
 
 
 def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time() -> None:

@@ -78,7 +78,15 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
     "tensor-operations#element-wise": {"Counted": "allocated", "GPU, allocator": "measured"},
-    "tokens#speed": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
+    "tokens#rate": {
+        "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
+        "Chinese characters a token": "characters zh", "Chinese tokens / English tokens": "ratio",
+    },
+    "tokens#content": {
+        "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
+        "Chinese tokens / English tokens": "ratio",
+    },
+    "tokens#merges": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
     "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "full_ledger.waterfall": {"residual": "lines measured"},

@@ -7,6 +7,7 @@
 # --8<-- [start:setup]
 import json
 from collections import Counter
+from collections.abc import Callable, Sized
 from dataclasses import replace
 from math import fsum, log
 
@@ -35,6 +36,62 @@ for text, (characters, size) in sample_sizes.items():
 # --8<-- [end:characters]
 
 
+# --8<-- [start:published]
+# tokens of the same 2,009 sentences of FLORES-200 in English and in Chinese
+PUBLISHED = {
+    "gpt2": {"en": 52_567, "zh": 168_850},
+    "llama_2": {"en": 60_621, "zh": 121_054},
+    "cl100k": {"en": 52_835, "zh": 101_138},
+    "qwen": {"en": 53_726, "zh": 57_735},
+    "bloom": {"en": 53_174, "zh": 50_330},
+}
+SENTENCES = 2_009
+FLORES_BYTES = {"en": 259_396, "zh": 240_075}
+FLORES_CHARACTERS = {"en": 259_170, "zh": 87_445}
+
+published_rate = {
+    name: {lang: FLORES_BYTES[lang] / tokens[lang] for lang in LANGUAGES} for name, tokens in PUBLISHED.items()
+}
+published_characters = {
+    name: {lang: FLORES_CHARACTERS[lang] / tokens[lang] for lang in LANGUAGES} for name, tokens in PUBLISHED.items()
+}
+published_ratio = {name: tokens["zh"] / tokens["en"] for name, tokens in PUBLISHED.items()}
+# --8<-- [end:published]
+
+
+# --8<-- [start:costs]
+CONTENT_BYTES = 1e12  # of English; the same content in Chinese has other bytes
+SHAPE, CONTEXT = LLAMA_3_8B, 8_192
+GPUS_USED, MFU, DOLLARS = 64, 0.4, 3.0  # an hour of one H100: put in your own
+PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+token_flops = 3 * sum(forward_flops(SHAPE, CONTEXT).values()) / CONTEXT
+share = {lang: FLORES_BYTES[lang] / FLORES_BYTES["en"] for lang in LANGUAGES}
+
+
+def costs(lang: str, rate: float) -> dict[str, float]:
+    tokens = text_tokens(CONTENT_BYTES * share[lang], rate)
+    seconds = training_seconds(tokens * token_flops, GPUS_USED, PEAK, MFU)
+    return {
+        "tokens": tokens,
+        "run_flops": tokens * token_flops,
+        "days": seconds / 86_400,
+        "dollars": seconds / 3_600 * GPUS_USED * DOLLARS,
+        "context_bytes": CONTEXT * rate / share[lang],  # of content, in English
+    }
+
+
+# --8<-- [end:costs]
+
+
+# --8<-- [start:bill]
+bill = {name: {lang: costs(lang, rate[lang]) for lang in LANGUAGES} for name, rate in published_rate.items()}
+english_run_flops = bill["qwen"]["en"]["run_flops"]
+for name in ("gpt2", "qwen"):
+    days = (f"{lang} {bill[name][lang]['days']:.1f} days" for lang in LANGUAGES)
+    print(name, *days, sep="  ")
+# --8<-- [end:bill]
+
+
 # --8<-- [start:first]
 for lang in LANGUAGES:
     opening = "".join(paragraphs(lang)[:12])
@@ -47,6 +104,10 @@ text_bytes = {lang: len("".join(paragraphs(lang)).encode()) for lang in LANGUAGE
 text_characters = {lang: len("".join(paragraphs(lang))) for lang in LANGUAGES}
 text_paragraphs = len(paragraphs("en"))
 content_ratio = text_bytes["zh"] / text_bytes["en"]  # the same content
+character_bytes = {
+    "flores": FLORES_BYTES["zh"] / FLORES_CHARACTERS["zh"],
+    "book": text_bytes["zh"] / text_characters["zh"],
+}  # of Chinese text
 character_ratio = text_characters["zh"] / text_characters["en"]
 for lang in LANGUAGES:
     print(f"{lang}: {text_characters[lang]:,} characters, {text_bytes[lang]:,} bytes")
@@ -166,42 +227,65 @@ for name, rate in rates.items():
 # --8<-- [end:curve]
 
 
-# --8<-- [start:costs]
-CONTENT_BYTES = 1e12  # of English; the same content in Chinese has other bytes
-SHAPE, CONTEXT = replace(LLAMA_3_8B, vocab=SIZE), 8_192
-GPUS_USED, MFU, DOLLARS = 64, 0.4, 3.0  # an hour of one H100: put in your own
-PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
-token_flops = 3 * sum(forward_flops(SHAPE, CONTEXT).values()) / CONTEXT
-share = {"en": 1.0, "zh": content_ratio}  # bytes, of those of the English
+# --8<-- [start:same_size]
+SAME_SIZE = min(vocabulary_size.values())
+same_size = {name: of_size(each, SAME_SIZE) for name, each in learned.items()}
 
 
-def costs(lang: str, rate: float) -> dict[str, float]:
-    tokens = text_tokens(CONTENT_BYTES * share[lang], rate)
-    seconds = training_seconds(tokens * token_flops, GPUS_USED, PEAK, MFU)
-    return {
-        "tokens": tokens,
-        "run_flops": tokens * token_flops,
-        "days": seconds / 86_400,
-        "dollars": seconds / 3_600 * GPUS_USED * DOLLARS,
-        "context_bytes": CONTEXT * rate / share[lang],  # of content, in English
-    }
+def count_held_out(tokenizer: Tokenizer) -> dict[str, int]:
+    return {lang: len(encode(tokenizer, text.encode())) for lang, text in held_out.items()}
 
 
-# --8<-- [end:costs]
+held_tokens = {name: count_held_out(each) for name, each in same_size.items()}
+chinese_ratio = {name: tokens["zh"] / tokens["en"] for name, tokens in held_tokens.items()}
+held_characters = {
+    name: {lang: len(held_out[lang]) / tokens[lang] for lang in LANGUAGES} for name, tokens in held_tokens.items()
+}  # a token
+same_rate = {
+    name: {lang: len(held_out[lang].encode()) / tokens[lang] for lang in LANGUAGES}
+    for name, tokens in held_tokens.items()
+}
+# --8<-- [end:same_size]
 
 
-# --8<-- [start:bill]
-def bill_of(rate: dict[str, float]) -> dict[str, dict[str, float]]:
-    return {lang: costs(lang, rate[lang]) for lang in LANGUAGES}
+# --8<-- [start:cuts]
+SENTENCE = {"en": "Do two tensors share memory?", "zh": "两个张量是否共用内存？"}
+for lang, sentence in SENTENCE.items():
+    assert sentence in held_out[lang]
 
 
-bill = {name: bill_of(rate) for name, rate in rates.items()}
-english_over_chinese = {name: rate["en"] / rate["zh"] for name, rate in rates.items()}
-english_run_flops = bill["both"]["en"]["run_flops"]
-chinese_ratio = {name: content_ratio * r for name, r in english_over_chinese.items()}
-for name, ratio in chinese_ratio.items():
-    print(f"trained on {name}: Chinese takes {ratio:.2f} × the tokens of English")
-# --8<-- [end:bill]
+def cut(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Bytes of each token."""
+    return [len(tokenizer.tokens[token]) for token in encode(tokenizer, text.encode())]
+
+
+cuts = {name: {lang: cut(tokenizer, SENTENCE[lang]) for lang in LANGUAGES} for name, tokenizer in same_size.items()}
+question_tokens = {name: len(lengths["zh"]) for name, lengths in cuts.items()}
+# --8<-- [end:cuts]
+
+
+# --8<-- [start:shares]
+SHARES = (0, 5, 10, 25, 50, 100)  # of a hundred Chinese paragraphs, so many are used
+
+
+def thinned(text: str, percent: int) -> str:
+    """So many of a hundred lines, evenly spread."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for n, line in enumerate(lines) if (n + 1) * percent // 100 > n * percent // 100)
+
+
+mixed_tokens = {
+    percent: count_held_out(of_size(learn(train_text["en"] + thinned(train_text["zh"], percent), SIZE), SAME_SIZE))
+    for percent in SHARES
+}
+mixed_rate = {
+    percent: {lang: len(held_out[lang].encode()) / tokens[lang] for lang in LANGUAGES}
+    for percent, tokens in mixed_tokens.items()
+}
+mixed_ratio = {percent: tokens["zh"] / tokens["en"] for percent, tokens in mixed_tokens.items()}
+more_english_share = mixed_tokens[100]["en"] / mixed_tokens[0]["en"] - 1
+assert mixed_ratio[0] == chinese_ratio["en"] and mixed_ratio[100] == chinese_ratio["both"]
+# --8<-- [end:shares]
 
 
 # --8<-- [start:vocabulary]
@@ -225,6 +309,7 @@ vocabulary_cost = {
     name: {vocab: vocabulary_costs(shape, vocab) for vocab in VOCABULARIES}
     for name, shape in {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}.items()
 }
+head_flops = 2 * GPT2_SMALL.vocab * GPT2_SMALL.d_model  # a token, forward
 # --8<-- [end:vocabulary]
 
 
@@ -262,6 +347,13 @@ best_size = {name: min(each, key=each.__getitem__) for name, each in byte_flops.
 # --8<-- [end:best]
 
 
+# --8<-- [start:disk]
+tokens_a_byte = text_tokens(1, rates["both"]["en"])
+disk_share = {V: disk_bytes(tokens_a_byte, V) for V in (65_536, 65_537)}
+print(disk_share)
+# --8<-- [end:disk]
+
+
 # --8<-- [start:bits]
 def surprise(tokenizer: Tokenizer) -> tuple[float, int]:
     """Nats of the held-out text, and its tokens; the model: how often each was seen."""
@@ -283,23 +375,18 @@ counted_bits = nats[1_024][0] / log(2) / len(held_out["en"].encode())
 # --8<-- [end:bits]
 
 
-# --8<-- [start:disk]
-tokens_a_byte = text_tokens(1, rates["both"]["en"])
-disk_share = {V: disk_bytes(tokens_a_byte, V) for V in (65_536, 65_537)}
-print(disk_share)
-# --8<-- [end:disk]
-
-
 # --8<-- [start:yours]
-def of_parts(text: str) -> tuple[bytes, bytes]:
-    lines = text.splitlines(keepends=True)
-    return "".join(lines[::2]).encode(), "".join(lines[1::2]).encode()
+def measure_rate(text: str, encode: Callable[[str], Sized]) -> float:
+    """Bytes a token. The second argument is your tokenizer's function."""
+    return len(text.encode()) / len(encode(text))
 
 
-sample, rest = of_parts(held_out["zh"])
-sample_rate = len(sample) / len(encode(both, sample))
-foretold_tokens = text_tokens(len(rest), sample_rate)
-counted_tokens = len(encode(both, rest))
+lines = held_out["zh"].splitlines(keepends=True)
+sample, rest = "".join(lines[::2]), "".join(lines[1::2])
+sample_rate = measure_rate(sample, lambda text: encode(both, text.encode()))
+foretold_tokens = text_tokens(len(rest.encode()), sample_rate)
+counted_tokens = len(encode(both, rest.encode()))
+foretold_ratio = foretold_tokens / counted_tokens
 print(f"{foretold_tokens:,.0f} tokens foretold, {counted_tokens:,} counted")
 # --8<-- [end:yours]
 
@@ -314,17 +401,18 @@ for vocab, rate_of in BYTES_A_TOKEN.items():
 
 # --8<-- [start:exercise_1]
 YOUR_CHARACTERS = 500e6  # of Chinese
-your_bytes = 3 * YOUR_CHARACTERS
-your_tokens = text_tokens(your_bytes, BYTES_A_TOKEN[SIZE]["zh"])
-your_hours = training_seconds(your_tokens * token_flops, 1, PEAK, MFU) / 3_600
-print(f"{your_tokens:.3g} tokens, {your_hours:.1f} hours of one H100")
+your_tokens = {name: YOUR_CHARACTERS / characters["zh"] for name, characters in published_characters.items()}
+your_hours = {
+    name: training_seconds(tokens * token_flops, 1, PEAK, MFU) / 3_600 for name, tokens in your_tokens.items()
+}
+for name in ("gpt2", "qwen"):
+    print(f"{name}: {your_tokens[name]:.3g} tokens, {your_hours[name]:.1f} hours of one H100")
 # --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
-foreign_tokens_a_character = 3 / rates["en"]["zh"]
-foreign_context_characters = CONTEXT / foreign_tokens_a_character
-own_context_characters = CONTEXT * rates["zh"]["zh"] / 3
+foreign_context_characters = CONTEXT * held_characters["en"]["zh"]
+own_context_characters = CONTEXT * held_characters["zh"]["zh"]
 print(f"{foreign_context_characters:,.0f} or {own_context_characters:,.0f} characters")
 # --8<-- [end:exercise_2]
 
