@@ -49,6 +49,7 @@ class Weights(NamedTuple):
     layers: int  # the matrices of all layers
     layer: int  # those of one
     down: int  # of these, the MLP's last, of all experts
+    mlp: int  # all of the MLP's
     behind: int  # of a layer, all that comes behind its scores: attention's output and the MLP
     head: int  # the head's, which is the embedding's if they are tied
 
@@ -61,6 +62,7 @@ class Kept(NamedTuple):
     ends: int  # of all that is no layer, once the loss is there
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
+    in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
     named: int  # in its MLP, where something of its scores has a name still
@@ -164,6 +166,7 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
         layers=matrices,
         layer=matrices // shape.layers,
         down=shape.experts * shape.d_model * shape.d_ff,
+        mlp=counts["mlp"] // shape.layers,
         behind=(counts["mlp"] + counts["out"]) // shape.layers,
         head=shape.vocab * shape.d_model,
     )
@@ -175,8 +178,8 @@ def weigh_adapters(step: Step) -> Weights:
     wide, mlp = shape.heads * shape.head_dim, rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
     total = adapter_parameters(shape, rank, step.adapted)
     out = 0 if step.adapted == "query-value" else rank * (wide + shape.d_model)
-    behind = out + (3 if shape.gated else 2) * mlp * shape.experts
-    return Weights(total, total, total // shape.layers, mlp * shape.experts, behind, head=0)
+    whole = (3 if shape.gated else 2) * mlp * shape.experts
+    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
 
 
 def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
@@ -188,6 +191,7 @@ def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
         layers=packed * whole.layers + adapters * trained.layers,
         layer=packed * whole.layer + adapters * trained.layer,
         down=packed * whole.down + adapters * trained.down,
+        mlp=packed * whole.mlp + adapters * trained.mlp,
         behind=packed * whole.behind + adapters * trained.behind,
         head=cast * whole.head,
     )
@@ -235,6 +239,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         ends=ends,
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
+        in_norms=norms_bytes(step, stream, more, left),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         named=before + named if named else 0,
@@ -344,6 +349,29 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     beside = step.row * shape.d_model if (dropped or step.cast) and not (step.composed or shape.gated) else 0
     inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
     return inside + stream + inner_gradients(step) + beside - dropped
+
+
+def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
+    """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
+    gradients of their results. Before attention's, queries and keys have one for each head in some models.
+    """
+    shape, kept, tokens = step.shape, one_layer(step, step.inside), step.batch * step.seq_len
+    if not step.composed or shape.norm_shift:
+        return 0, 0, 0
+    wide, narrow, norm = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 4 * tokens * shape.d_model
+    before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
+    casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
+    if step.rank:
+        adapters = 2 if step.adapted == "query-value" else 4
+        unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
+        before -= step.recipe.weights * tokens * shape.d_model
+    before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
+    attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
+    queries = step.row * shape.d_model + 24 * tokens * wide
+    keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
+    heads = before + max(queries, keys) if shape.head_norms else 0
+    of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
+    return before + attention + of_heads + 6 * norm, heads, stream + 6 * norm + left
 
 
 def inner_gradients(step: Step) -> int:
@@ -526,6 +554,11 @@ def logits_at_loss(step: Step) -> int:
     return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 
+def named_hidden(step: Step, kept: Kept) -> int:
+    """The head's input, for which transformers has a name until its loss is there, though the head keeps a cast."""
+    return kept.stream if step.cast and step.composed and step.loss == "plain" and not kept.hidden else 0
+
+
 def copies_kept(step: Step, kept: Kept, layers: int) -> int:
     """Those of so many layers from the first, to their backward pass."""
     return kept.copies.layer * (layers - (-(-layers // step.every) if step.again else 0))
@@ -588,7 +621,7 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     end = held(
         gradients=earlier(step, weights),
         copies=copies,
-        activations=kept_of_layers(step, kept, step.shape.layers) + kept.ends,
+        activations=kept_of_layers(step, kept, step.shape.layers) + kept.ends + named_hidden(step, kept),
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
@@ -673,6 +706,12 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
     waits = waiting(step, weights, kept)
     moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
+    of_mlp, of_heads, of_attention = kept.in_norms
+    if of_mlp:
+        moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
+        moments.append(in_layer(step, weights, kept, others, of_heads, made + weights.behind, copies.behind))
+    if of_attention and not (others == 0 and step.rank):
+        moments.append(in_layer(step, weights, kept, others, of_attention, made + weights.layer, copies.layer))
     if kept.in_scores:
         first = kept.stream if kept.first and others == 0 else 0
         scores = kept.in_scores - first
