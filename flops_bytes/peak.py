@@ -63,6 +63,7 @@ class Kept(NamedTuple):
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
     in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
+    in_routing: int  # the same where its experts' results are weighted; 0 if there are none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
     named: int  # in its MLP, where something of its scores has a name still
@@ -240,6 +241,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         in_norms=norms_bytes(step, stream, more, left),
+        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left, stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         named=before + named if named else 0,
@@ -348,7 +350,8 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     dropped = kept.get("masks", 0) // 2
     beside = step.row * shape.d_model if (dropped or step.cast) and not (step.composed or shape.gated) else 0
     inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
-    return inside + stream + inner_gradients(step) + beside - dropped
+    routed = step.row * shape.active_experts * shape.d_model if shape.experts > 1 else 0  # their results have gone
+    return inside + stream + inner_gradients(step) + beside - dropped - routed
 
 
 def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
@@ -366,12 +369,23 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
         unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
         before -= step.recipe.weights * tokens * shape.d_model
     before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
+    # without a copy, its input has one gradient, with what the residual path brings
+    first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
     queries = step.row * shape.d_model + 24 * tokens * wide
     keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
     heads = before + max(queries, keys) if shape.head_norms else 0
     of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
-    return before + attention + of_heads + 6 * norm, heads, stream + 6 * norm + left
+    return before - stream - left + attention + of_heads + first, heads, first
+
+
+def routed_bytes(step: Step, whole: int, stream: int) -> int:
+    """Of the layer that goes backward, where its experts' results are weighted: the gradient of the weighted ones, and
+    those of both factors, in float32, and one cast."""
+    shape = step.shape
+    if shape.experts == 1:
+        return 0
+    return whole + stream + (12 * step.batch * step.seq_len + step.row) * shape.active_experts * shape.d_model
 
 
 def inner_gradients(step: Step) -> int:
@@ -379,13 +393,13 @@ def inner_gradients(step: Step) -> int:
     composed, tokens = step.composed and not step.shape.gated, step.batch * step.seq_len
     if composed and step.cast:
         return (10 if step.again else 12) * tokens * step.shape.d_ff
-    return step.row * step.shape.d_ff * (2 if step.shape.gated or composed else 1)
+    return step.row * step.shape.d_ff * step.shape.active_experts * (2 if step.shape.gated or composed else 1)
 
 
 def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
-    made = inner_gradients(step) + step.row * step.shape.d_ff
+    made = inner_gradients(step) + step.row * step.shape.d_ff * step.shape.active_experts
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
@@ -402,7 +416,9 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     if step.inside == "selective":  # queries, keys and values once kept, once made
-        scores += one_layer(step, step.inside)["qkv"] + turned_bytes(step)
+        alike = step.composed and step.batch == 1  # of one sequence transformers' need no copies, but to repeat them
+        narrow = 2 * shape.kv_heads * shape.head_dim * (shape.heads > shape.kv_heads)
+        scores += (step.row * narrow if alike else one_layer(step, step.inside)["qkv"]) + turned_bytes(step)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
@@ -580,7 +596,7 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     By then its product's gradient is there, but not yet those of a gate's two factors, and in the end neither its own
     input nor autocast's copy. A frozen one has no gradient; in 4 bits it is unpacked then, or cast.
     """
-    inner = step.row * step.shape.d_ff
+    inner = step.row * step.shape.d_ff * step.shape.active_experts
     later = inner_gradients(step) - inner
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
@@ -706,6 +722,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
     waits = waiting(step, weights, kept)
     moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
+    if kept.in_routing:
+        moments.append(in_layer(step, weights, kept, others, kept.in_routing, made, gone=0))
     of_mlp, of_heads, of_attention = kept.in_norms
     if of_mlp:
         moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))

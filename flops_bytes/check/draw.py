@@ -21,6 +21,7 @@ NOT_TOGETHER = {  # which would be refused, so one of them is not drawn beside t
     "lora": "GPT-2, which makes queries, keys and values with one matrix; experts, which have none of their own; "
     "checkpointing per operation, of whose matmuls adapters change which are every second",
     "layers fused": "biases or norms of heads, experts, a GPT-2 with a head of its own: this book has no such module",
+    "checkpointing per-op": "experts, of which nothing here says which products are every second",
     "recipe": "experts in float32, which transformers multiplies in 16 bits alone",
     "context": "more tokens than learned positions",
 }
@@ -57,7 +58,7 @@ def between(chance: random.Random, low: float, high: float) -> int:
 
 def draw_shape(chance: random.Random, learned: bool) -> Decoder:
     """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
-    layers, vocab = chance.randint(1, 4), between(chance, 1_000, 200_000)
+    layers, vocab = chance.randint(1, 3), between(chance, 1_000, 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
@@ -128,6 +129,8 @@ def mend(chance: random.Random, asked: dict[str, Any]) -> None:
         asked["layers"] = "composed"
     if gpt2 or experts or asked["checkpointing"] == "per-op":
         asked.pop("lora", None)
+    if experts and asked["checkpointing"] == "per-op":
+        asked["checkpointing"] = chance.choice(("none", "selective", "full"))
     if experts and asked["recipe"] not in ("bf16", "bf16-master"):
         asked["recipe"] = chance.choice(("bf16", "bf16-master"))
 
