@@ -63,7 +63,7 @@ class Kept(NamedTuple):
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
     in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
-    in_routing: int  # the same where its experts' results are weighted; 0 if there are none
+    in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
     named: int  # in its MLP, where something of its scores has a name still
@@ -241,7 +241,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         in_norms=norms_bytes(step, stream, more, left),
-        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left, stream),
+        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         named=before + named if named else 0,
@@ -379,13 +379,15 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     return before - stream - left + attention + of_heads + first, heads, first
 
 
-def routed_bytes(step: Step, whole: int, stream: int) -> int:
+def routed_bytes(step: Step, held: int) -> tuple[int, int]:
     """Of the layer that goes backward, where its experts' results are weighted: the gradient of the weighted ones, and
-    those of both factors, in float32, and one cast."""
+    those of both factors, in float32, and one cast; and where the gradients of gate and up are made, of both in one."""
     shape = step.shape
     if shape.experts == 1:
-        return 0
-    return whole + stream + (12 * step.batch * step.seq_len + step.row) * shape.active_experts * shape.d_model
+        return 0, 0
+    cast = 0 if step.again else step.row  # what was made again has gone by then
+    results = (12 * step.batch * step.seq_len + cast) * shape.active_experts * shape.d_model
+    return held + results, held - 2 * step.row * shape.active_experts * shape.d_ff
 
 
 def inner_gradients(step: Step) -> int:
@@ -722,8 +724,11 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
     waits = waiting(step, weights, kept)
     moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
-    if kept.in_routing:
-        moments.append(in_layer(step, weights, kept, others, kept.in_routing, made, gone=0))
+    weighted, gated = kept.in_routing
+    if weighted:
+        added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
+        moments.append(in_layer(step, weights, kept, others, weighted, made, gone=0))
+        moments.append(in_layer(step, weights, kept, others, gated, made + weights.mlp, copies.mlp, added))
     of_mlp, of_heads, of_attention = kept.in_norms
     if of_mlp:
         moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
