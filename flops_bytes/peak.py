@@ -66,6 +66,7 @@ class Kept(NamedTuple):
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
+    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked; 0 if none is
     named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
@@ -224,7 +225,10 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named = named_bytes(step, whole, stream)
+    named, unpacked = named_bytes(step, whole, stream), unpacked_bytes(step, whole, stream)
+    if step.four_bit:  # up's result is the last but one; or down's, whose input is kept for an adapter alone
+        inner, first = step.row * shape.d_ff, step.row * shape.d_model
+        unpacked += -inner * (step.adapted == "all") if step.again else inner * (step.adapted != "all") + first
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -244,6 +248,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
+        unpacked=before + unpacked,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -482,6 +487,18 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
     return whole + left * step.scores + stream + step.row * products
 
 
+def unpacked_bytes(step: Step, whole: int, stream: int) -> int:
+    """A layer on its way forward where a matrix of its MLP is unpacked, beside all that it keeps; with names for queries
+    and keys before they are turned, and in transformers' for the sum of which a norm keeps a copy."""
+    shape = step.shape
+    if not step.four_bit:
+        return 0
+    turned = step.row * (shape.heads + shape.kv_heads) * shape.head_dim
+    names = stream * (step.width < 4) if step.composed else turned
+    names += 0 if step.adapted == "all" else step.row * shape.d_model  # the MLP's input, which no adapter keeps
+    return whole + step.width * shape.d_model * shape.d_ff + names
+
+
 def before_remade(step: Step, stream: int) -> int:
     """Beside a layer that is made again the gradient of its result, and autocast's copy of that; or its product's,
     where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
@@ -645,7 +662,10 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     )
     mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
     in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
-    return most([end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp])
+    moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
+    if step.four_bit and not step.again:
+        moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
+    return most(moments)
 
 
 def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: int) -> dict[str, int]:
@@ -741,6 +761,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
     if kept.remade:
         moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
+    if step.four_bit and step.again:
+        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, copies.down))
     if kept.named and step.again:
         moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down))
     return most(moments)
