@@ -424,7 +424,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     if step.inside == "selective":  # queries, keys and values once kept, once made
         alike = step.composed and step.batch == 1  # of one sequence transformers' need no copies, but to repeat them
-        narrow = 2 * shape.kv_heads * shape.head_dim * (shape.heads > shape.kv_heads)
+        narrow = 2 * shape.kv_heads * shape.head_dim if shape.heads > shape.kv_heads else wide * (not step.dropout)
         scores += (step.row * narrow if alike else one_layer(step, step.inside)["qkv"]) + turned_bytes(step)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
@@ -488,14 +488,17 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
 
 
 def unpacked_bytes(step: Step, whole: int, stream: int) -> int:
-    """A layer on its way forward where a matrix of its MLP is unpacked, beside all that it keeps; with names for queries
-    and keys before they are turned, and in transformers' for the sum of which a norm keeps a copy."""
+    """A layer on its way forward where a matrix of its MLP is unpacked, beside all that it keeps and what it has names
+    for: queries and keys before they are turned, values and results of eager attention, of which copies are kept, in
+    transformers' the sum of which a norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
     if not step.four_bit:
         return 0
-    turned = step.row * (shape.heads + shape.kv_heads) * shape.head_dim
-    names = stream * (step.width < 4) if step.composed else turned
-    names += 0 if step.adapted == "all" else step.row * shape.d_model  # the MLP's input, which no adapter keeps
+    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    turned = step.row * (wide + narrow + (0 if step.fused else wide + narrow))
+    names = stream * (step.recipe.weights < 4) if step.composed else turned
+    names += 0 if step.adapted == "all" else step.row * shape.d_model
+    names += stream if step.cast else 0
     return whole + step.width * shape.d_model * shape.d_ff + names
 
 
