@@ -63,6 +63,7 @@ class Kept(NamedTuple):
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
     in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
+    behind_mlp: int  # the same when its MLP has gone backward, but for a gradient that autocast has to cast; else 0
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
@@ -225,7 +226,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked = named_bytes(step, whole, stream), unpacked_bytes(step, whole, stream)
+    named, unpacked = named_bytes(step, whole, stream), unpacked_bytes(step, whole if step.again else checkpointed, stream)
     if step.four_bit:  # up's result is the last but one; or down's, whose input is kept for an adapter alone
         inner, first = step.row * shape.d_ff, step.row * shape.d_model
         unpacked += -inner * (step.adapted == "all") if step.again else inner * (step.adapted != "all") + first
@@ -234,7 +235,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     left, first = left_of_layer(step), 0
     if step.rank:
         ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
-        first = 4 * tokens + (0 if step.again and not (copied and step.width < 4) else copied or stream)
+        first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
         first += step.row * shape.heads * shape.head_dim * queries
@@ -245,6 +246,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         in_norms=norms_bytes(step, stream, more, left),
+        behind_mlp=behind_mlp_bytes(step, stream, more) + left if step.cast and not step.rank else 0,
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
@@ -382,6 +384,13 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     heads = before + max(queries, keys) if shape.head_norms else 0
     of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
+
+
+def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
+    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before."""
+    kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
+    before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
+    return before + cast_bytes(step, more) - inputs * step.row * step.shape.d_model + 2 * stream
 
 
 def routed_bytes(step: Step, held: int) -> tuple[int, int]:
@@ -747,6 +756,9 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
     waits = waiting(step, weights, kept)
     moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
+    if kept.behind_mlp:
+        cast = step.cast * weights.down
+        moments.append(in_layer(step, weights, kept, others, kept.behind_mlp, made + weights.mlp, copies.mlp, cast))
     weighted, gated = kept.in_routing
     if weighted:
         added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
@@ -767,7 +779,9 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if step.four_bit and step.again:
         moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, copies.down))
     if kept.named and step.again:
-        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down))
+        before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
+        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
+        moments.append(in_layer(step, weights, kept, others, kept.named - before_last, made, gone=0))
     return most(moments)
 
 
