@@ -427,14 +427,16 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     values beside it, and it goes backward itself.
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
-    wide, scores = shape.heads * shape.head_dim, 3 * made * numbers
+    wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     if step.inside == "selective":  # queries, keys and values once kept, once made
         alike = step.composed and step.batch == 1  # of one sequence transformers' need no copies, but to repeat them
-        narrow = 2 * shape.kv_heads * shape.head_dim if shape.heads > shape.kv_heads else wide * (not step.dropout)
-        scores += (step.row * narrow if alike else one_layer(step, step.inside)["qkv"]) + turned_bytes(step)
+        copies = 2 * narrow if shape.heads > shape.kv_heads > 1 else wide * (not step.dropout)
+        scores += (step.row * copies if alike else one_layer(step, step.inside)["qkv"]) + turned_bytes(step)
+    elif step.composed and step.batch == shape.kv_heads == 1 and not step.dropout:
+        scores += step.row * (wide - narrow)  # of values once a query head, of which no copy was kept
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
@@ -675,6 +677,9 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
     in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
     moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
+    if kept.causal:
+        result = kept.stream + step.row * step.shape.d_model
+        moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
     if step.four_bit and not step.again:
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
     return most(moments)
