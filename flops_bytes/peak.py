@@ -428,15 +428,19 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
     wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
+    if step.composed and step.batch == 1 and (shape.kv_heads in (1, shape.heads)):
+        # of one sequence transformers' need no copies, so its values are there beside their gradient
+        once = shape.kv_heads == 1 and step.inside == "none"
+        scores += step.row * (wide - narrow if once else wide * (step.inside == "selective"))
+        copies = 0
+    elif step.inside == "selective":  # queries, keys and values once kept, once made
+        copies = step.row * 2 * narrow if step.composed and step.batch == 1 else one_layer(step, step.inside)["qkv"]
+    else:
+        copies = 0
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
-    if step.inside == "selective":  # queries, keys and values once kept, once made
-        alike = step.composed and step.batch == 1  # of one sequence transformers' need no copies, but to repeat them
-        copies = 2 * narrow if shape.heads > shape.kv_heads > 1 else wide * (not step.dropout)
-        scores += (step.row * copies if alike else one_layer(step, step.inside)["qkv"]) + turned_bytes(step)
-    elif step.composed and step.batch == shape.kv_heads == 1 and not step.dropout:
-        scores += step.row * (wide - narrow)  # of values once a query head, of which no copy was kept
+    scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
@@ -679,6 +683,8 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
     if kept.causal:
         result = kept.stream + step.row * step.shape.d_model
+        if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
+            result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
     if step.four_bit and not step.again:
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
@@ -802,7 +808,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     norm = held(
         gradients=head_gradient(step, weights, kept) or step.trained.gradients * weights.head,
         copies=copies_kept(step, kept, layers),
-        activations=kept_of_layers(step, kept, layers) + kept.rotary,
+        activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
         logits=kept_logits(step),
         temporaries=2 * kept.hidden,
