@@ -67,7 +67,7 @@ class Kept(NamedTuple):
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
-    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked; 0 if none is
+    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
     named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
@@ -226,10 +226,14 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked = named_bytes(step, whole, stream), unpacked_bytes(step, whole if step.again else checkpointed, stream)
-    if step.four_bit:  # up's result is the last but one; or down's, whose input is kept for an adapter alone
-        inner, first = step.row * shape.d_ff, step.row * shape.d_model
-        unpacked += -inner * (step.adapted == "all") if step.again else inner * (step.adapted != "all") + first
+    named, unpacked = named_bytes(step, whole, stream), 0
+    names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
+    if step.four_bit:  # beside it up's result, the last but one; or down's
+        unpacked = step.width * shape.d_model * shape.d_ff + names
+        unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
+        unpacked += 0 if step.again else step.row * shape.d_model
+    elif step.checkpointing == "full":
+        unpacked = whole + product + names
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -250,7 +254,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
-        unpacked=before + unpacked,
+        unpacked=before + unpacked if unpacked else 0,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -502,19 +506,18 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
     return whole + left * step.scores + stream + step.row * products
 
 
-def unpacked_bytes(step: Step, whole: int, stream: int) -> int:
-    """A layer on its way forward where a matrix of its MLP is unpacked, beside all that it keeps and what it has names
-    for: queries and keys before they are turned, values and results of eager attention, of which copies are kept, in
-    transformers' the sum of which a norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
+def names_in_mlp(step: Step, stream: int) -> int:
+    """What a layer on its way forward has names for in its MLP, beside all that it keeps: queries and keys before they
+    are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
+    norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
-    if not step.four_bit:
-        return 0
     wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    turned = step.row * (wide + narrow + (0 if step.fused else wide + narrow))
-    names = stream * (step.recipe.weights < 4) if step.composed else turned
-    names += 0 if step.adapted == "all" else step.row * shape.d_model
-    names += stream if step.cast else 0
-    return whole + step.width * shape.d_model * shape.d_ff + names
+    turned = step.row * (wide + narrow) * (not shape.positions)
+    eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
+    summed = stream * (step.recipe.weights < 4 and not shape.norm_shift)
+    names = summed if step.composed else turned + eager
+    names += step.row * shape.d_model if step.rank and step.adapted != "all" else 0
+    return names + (stream if step.cast else 0)
 
 
 def before_remade(step: Step, stream: int) -> int:
@@ -787,8 +790,9 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
     if kept.remade:
         moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
-    if step.four_bit and step.again:
-        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, copies.down))
+    if kept.unpacked and step.again:
+        gone = copies.down if step.four_bit else 0
+        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
     if kept.named and step.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
         moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
@@ -833,10 +837,12 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if step.accumulated and not step.rank:  # those of positions come before
         positions = step.trained.gradients * step.shape.positions * step.shape.d_model
         summed = max(summed, tied_waits(step, weights, kept) + positions)
+    # when a tied one's sum is made, the gradient of its rows has gone
+    one = step.trained.gradients * weights.head * (tied and not kept.hidden)
     return held(
         gradients=step.trained.gradients * weights.total,
         logits=kept_logits(step),
-        temporaries=kept.stream + 2 * kept.hidden + summed,
+        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed),
     )
 
 
