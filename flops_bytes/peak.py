@@ -232,7 +232,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
         unpacked += 0 if step.again else step.row * shape.d_model
-    elif step.checkpointing == "full":
+    elif step.again:
         unpacked = whole + product + names
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
@@ -837,8 +837,8 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if step.accumulated and not step.rank:  # those of positions come before
         positions = step.trained.gradients * step.shape.positions * step.shape.d_model
         summed = max(summed, tied_waits(step, weights, kept) + positions)
-    # when a tied one's sum is made, the gradient of its rows has gone
-    one = step.trained.gradients * weights.head * (tied and not kept.hidden)
+    # when a tied one's sum is made, the gradient of its rows has gone, unless it is one of positions too
+    one = step.trained.gradients * weights.head * (tied and not (kept.hidden or step.shape.positions))
     return held(
         gradients=step.trained.gradients * weights.total,
         logits=kept_logits(step),
