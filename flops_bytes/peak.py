@@ -687,7 +687,9 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if kept.causal:
         result = kept.stream + step.row * step.shape.d_model
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
-            result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
+            result += (
+                kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
+            )
         moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
     if step.four_bit and not step.again:
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
@@ -837,7 +839,7 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if step.accumulated and not step.rank:  # those of positions come before
         positions = step.trained.gradients * step.shape.positions * step.shape.d_model
         summed = max(summed, tied_waits(step, weights, kept) + positions)
-    # when a tied one's sum is made, the gradient of its rows has gone, unless it is one of positions too
+    # when a tied one's sum is made, the gradient of its rows has gone (of a GPT-2 it is planned still)
     one = step.trained.gradients * weights.head * (tied and not (kept.hidden or step.shape.positions))
     return held(
         gradients=step.trained.gradients * weights.total,

@@ -131,7 +131,10 @@ INSIDE |= {
     "all casts of a layer that is made again": THREE_SEQUENCES | {"context": 300, "lora": 8, "lora_on": "query-value"},
     "the last gradient that autocast casts": THREE_SEQUENCES | {"context": 60},
     "one sequence, of which attention makes no copies again": ONE
-    | {"shape": "layers=2 d_model=256 heads=4 kv_heads=4 head_dim=64 d_ff=512 vocab=1000", "checkpointing": "selective"},
+    | {
+        "shape": "layers=2 d_model=256 heads=4 kv_heads=4 head_dim=64 d_ff=512 vocab=1000",
+        "checkpointing": "selective",
+    },
     "keys and values of one head": ONE
     | {"shape": "layers=2 d_model=256 heads=4 kv_heads=1 head_dim=64 d_ff=512 vocab=1000", "checkpointing": "full"}
     | {"dropout": 0.1},
