@@ -478,7 +478,7 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
     dropout = 1 + made if step.dropout else 0
     cast = step.width if step.width != made else 0
-    numbers = max(made if made != masked else 0, dropout)
+    numbers = max(made if made != masked else 0, dropout or cast)
     names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)

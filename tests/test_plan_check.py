@@ -144,6 +144,10 @@ INSIDE |= {
         **{"shape": "layers=1 d_model=344 heads=10 kv_heads=2 head_dim=40 d_ff=651 vocab=1418", "context": 161},
         **{"attention": "eager", "recipe": "autocast", "checkpointing": "full", "micro_batch": 3, "accumulation": 2},
     },
+    "a cast of probabilities that are not kept": {
+        **{"shape": "layers=3 d_model=1024 heads=8 kv_heads=2 head_dim=64 d_ff=3584 vocab=8000", "attention": "eager"},
+        **{"recipe": "autocast", "checkpointing": "per-op", "loss": "chunked", "accumulation": 4, "context": 1_500},
+    },
     "a tied sum without its rows": {"shape": SMALL.replace("vocab=4000", "vocab=9000 tied=1"), "context": 1_500}
     | {"recipe": "autocast", "checkpointing": "per-op", "loss": "fused"},
 }

@@ -1,4 +1,8 @@
-"""What is asked of the planner when it is checked: options drawn at random, each of its values as likely as another."""
+"""What is asked of the planner when it is checked: options drawn at random, each of its values as likely as another.
+
+What is not drawn stands in two tables with its reason: options that a step without data and without a second process
+has none of, and pairs of which one makes the other impossible to count. There a plan is unchecked.
+"""
 
 # --8<-- [start:setup]
 import random
@@ -17,13 +21,12 @@ SOURCES = {"model": 1, "config": 12, "shape": 12}  # of which one is given, and 
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
-NOT_TOGETHER = {  # which would be refused, so one of them is not drawn beside the other
-    "lora": "GPT-2, which makes queries, keys and values with one matrix; experts, which have none of their own; "
-    "checkpointing per operation, of whose matmuls adapters change which are every second",
-    "layers fused": "biases or norms of heads, experts, a GPT-2 with a head of its own: this book has no such module",
-    "checkpointing per-op": "experts, of which nothing here says which products are every second",
-    "recipe": "experts in float32, which transformers multiplies in 16 bits alone",
-    "context": "more tokens than learned positions",
+NOT_TOGETHER = {  # of which one would be refused
+    "adapters": "GPT-2's one matrix of queries, keys and values; experts; --checkpointing per-op, of which they change "
+    "what every second matmul is",
+    "experts": "--checkpointing per-op; float32 weights, since transformers multiplies experts in 16 bits alone",
+    "--layers fused": "biases of a Llama, norms of heads, experts, a GPT-2 with a head of its own: no module here",
+    "a context": "fewer learned positions",
 }
 NOT_COUNTED = {
     "tensors without data lie on no GPU": ("gpu", "gpu_memory", "gpu_peak"),
