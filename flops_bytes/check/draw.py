@@ -32,9 +32,11 @@ NOT_COUNTED = {
     "tensors without data lie on no GPU": ("gpu", "gpu_memory", "gpu_peak"),
     "one process sends nothing": (
         *("gpus", "zero", "link", "node_gpus", "network_cards", "tensor_parallel", "pipeline_parallel"),
+        *("sharding_by", "reduce_bucket"),
     ),
     "accumulation by another name": ("global_batch",),
     "no optimizer runs on the host here": ("offload",),
+    "a packed matrix here keeps what bitsandbytes' of today does": ("quantized_by", "reentrant"),
     "a reserve beside the tensors": ("allowance",),
     "time, data and money, of which a step without data has none": (
         *("tokens", "text", "language", "bytes_a_token", "days", "mfu", "tokens_per_second", "step_seconds", "price"),
