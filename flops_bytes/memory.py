@@ -78,11 +78,12 @@ def layer_bytes(
     copied = 2 * shape.d_model + shape.head_norms * (wide + narrow) if composed and not shape.norm_shift else 0
     routed = 2 * row * shape.active_experts * shape.d_model if shape.experts > 1 else 0
     spelled_out = not fused and checkpointing == "none"
+    copies = spelled_out and not (composed and batch == shape.kv_heads == 1)  # of keys and values, once a query head
     scores = rows + 24 if fused else rows // 4 * seq_len * score_bytes(shape, width, composed, dropout, autocast)
     kept = {
         "norms": 2 * (row * shape.d_model + statistics) + head_norms + 4 * tokens * copied,
         "qkv_input": row * shape.d_model,
-        "qkv": row * (3 * wide if spelled_out else wide + 2 * narrow),
+        "qkv": row * (3 * wide if copies else wide + 2 * narrow),
         "scores": scores if checkpointing == "none" else 0,
         "out_input": row * wide,
         "mlp_input": row * shape.d_model,

@@ -49,6 +49,7 @@ class Weights(NamedTuple):
     layers: int  # the matrices of all layers
     layer: int  # those of one
     down: int  # of these, the MLP's last, of all experts
+    mlp: int  # all of the MLP's
     behind: int  # of a layer, all that comes behind its scores: attention's output and the MLP
     head: int  # the head's, which is the embedding's if they are tied
 
@@ -61,8 +62,12 @@ class Kept(NamedTuple):
     ends: int  # of all that is no layer, once the loss is there
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
+    in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
+    behind_mlp: int  # the same when its MLP has gone backward, but for a gradient that autocast has to cast; else 0
+    in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
+    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
     named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
@@ -164,6 +169,7 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
         layers=matrices,
         layer=matrices // shape.layers,
         down=shape.experts * shape.d_model * shape.d_ff,
+        mlp=counts["mlp"] // shape.layers,
         behind=(counts["mlp"] + counts["out"]) // shape.layers,
         head=shape.vocab * shape.d_model,
     )
@@ -175,8 +181,8 @@ def weigh_adapters(step: Step) -> Weights:
     wide, mlp = shape.heads * shape.head_dim, rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
     total = adapter_parameters(shape, rank, step.adapted)
     out = 0 if step.adapted == "query-value" else rank * (wide + shape.d_model)
-    behind = out + (3 if shape.gated else 2) * mlp * shape.experts
-    return Weights(total, total, total // shape.layers, mlp * shape.experts, behind, head=0)
+    whole = (3 if shape.gated else 2) * mlp * shape.experts
+    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
 
 
 def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
@@ -188,6 +194,7 @@ def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
         layers=packed * whole.layers + adapters * trained.layers,
         layer=packed * whole.layer + adapters * trained.layer,
         down=packed * whole.down + adapters * trained.down,
+        mlp=packed * whole.mlp + adapters * trained.mlp,
         behind=packed * whole.behind + adapters * trained.behind,
         head=cast * whole.head,
     )
@@ -219,13 +226,20 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named = named_bytes(step, whole, stream)
+    named, unpacked = named_bytes(step, whole, stream), 0
+    names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
+    if step.four_bit:  # beside it up's result, the last but one; or down's
+        unpacked = step.width * shape.d_model * shape.d_ff + names
+        unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
+        unpacked += 0 if step.again else step.row * shape.d_model
+    elif step.again:
+        unpacked = whole + product + names
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
     if step.rank:
         ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
-        first = 4 * tokens + (0 if step.again and not (copied and step.width < 4) else copied or stream)
+        first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
         first += step.row * shape.heads * shape.head_dim * queries
@@ -235,8 +249,12 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         ends=ends,
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
+        in_norms=norms_bytes(step, stream, more, left),
+        behind_mlp=behind_mlp_bytes(step, stream, more) + left if step.cast and not step.rank else 0,
+        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
+        unpacked=before + unpacked if unpacked else 0,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -343,7 +361,51 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     dropped = kept.get("masks", 0) // 2
     beside = step.row * shape.d_model if (dropped or step.cast) and not (step.composed or shape.gated) else 0
     inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
-    return inside + stream + inner_gradients(step) + beside - dropped
+    routed = step.row * shape.active_experts * shape.d_model if shape.experts > 1 else 0  # their results have gone
+    return inside + stream + inner_gradients(step) + beside - dropped - routed
+
+
+def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
+    """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
+    gradients of their results. Before attention's, queries and keys have one for each head in some models.
+    """
+    shape, kept, tokens = step.shape, one_layer(step, step.inside), step.batch * step.seq_len
+    if not step.composed or shape.norm_shift:
+        return 0, 0, 0
+    wide, narrow, norm = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 4 * tokens * shape.d_model
+    before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
+    casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
+    if step.rank:
+        adapters = 2 if step.adapted == "query-value" else 4
+        unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
+        before -= step.recipe.weights * tokens * shape.d_model
+    before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
+    # without a copy, its input has one gradient, with what the residual path brings
+    first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
+    attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
+    queries = step.row * shape.d_model + 24 * tokens * wide
+    keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
+    heads = before + max(queries, keys) if shape.head_norms else 0
+    of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
+    return before - stream - left + attention + of_heads + first, heads, first
+
+
+def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
+    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before."""
+    kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
+    before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
+    return before + cast_bytes(step, more) - inputs * step.row * step.shape.d_model + 2 * stream
+
+
+def routed_bytes(step: Step, held: int) -> tuple[int, int]:
+    """Of the layer that goes backward, where its experts' results are weighted: the gradient of the weighted ones, and
+    those of both factors, in float32, and one cast; and where the gradients of gate and up are made, of both in one."""
+    shape = step.shape
+    if shape.experts == 1:
+        return 0, 0
+    cast = 0 if step.again else step.row  # what was made again has gone by then
+    results = (12 * step.batch * step.seq_len + cast) * shape.active_experts * shape.d_model
+    return held + results, held - 2 * step.row * shape.active_experts * shape.d_ff
 
 
 def inner_gradients(step: Step) -> int:
@@ -351,13 +413,13 @@ def inner_gradients(step: Step) -> int:
     composed, tokens = step.composed and not step.shape.gated, step.batch * step.seq_len
     if composed and step.cast:
         return (10 if step.again else 12) * tokens * step.shape.d_ff
-    return step.row * step.shape.d_ff * (2 if step.shape.gated or composed else 1)
+    return step.row * step.shape.d_ff * step.shape.active_experts * (2 if step.shape.gated or composed else 1)
 
 
 def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
-    made = inner_gradients(step) + step.row * step.shape.d_ff
+    made = inner_gradients(step) + step.row * step.shape.d_ff * step.shape.active_experts
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
@@ -369,12 +431,20 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     values beside it, and it goes backward itself.
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
-    wide, scores = shape.heads * shape.head_dim, 3 * made * numbers
+    wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
+    if step.composed and step.batch == 1 and (shape.kv_heads in (1, shape.heads)):
+        # of one sequence transformers' need no copies, so its values are there beside their gradient
+        once = shape.kv_heads == 1 and step.inside == "none"
+        scores += step.row * (wide - narrow if once else wide * (step.inside == "selective"))
+        copies = 0
+    elif step.inside == "selective":  # queries, keys and values once kept, once made
+        copies = step.row * 2 * narrow if step.composed and step.batch == 1 else one_layer(step, step.inside)["qkv"]
+    else:
+        copies = 0
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
-    if step.inside == "selective":  # queries, keys and values once kept, once made
-        scores += one_layer(step, step.inside)["qkv"] + turned_bytes(step)
+    scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
@@ -408,7 +478,7 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
     dropout = 1 + made if step.dropout else 0
     cast = step.width if step.width != made else 0
-    numbers = max(made if made != masked else 0, dropout)
+    numbers = max(made if made != masked else 0, dropout or cast)
     names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)
@@ -434,6 +504,20 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
     if step.rank:
         products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
     return whole + left * step.scores + stream + step.row * products
+
+
+def names_in_mlp(step: Step, stream: int) -> int:
+    """What a layer on its way forward has names for in its MLP, beside all that it keeps: queries and keys before they
+    are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
+    norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
+    shape = step.shape
+    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    turned = step.row * (wide + narrow) * (not shape.positions)
+    eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
+    summed = stream * (step.recipe.weights < 4 and not shape.norm_shift)
+    names = summed if step.composed else turned + eager
+    names += step.row * shape.d_model if step.rank and step.adapted != "all" else 0
+    return names + (stream if step.cast else 0)
 
 
 def before_remade(step: Step, stream: int) -> int:
@@ -526,6 +610,11 @@ def logits_at_loss(step: Step) -> int:
     return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 
+def named_hidden(step: Step, kept: Kept) -> int:
+    """The head's input, for which transformers has a name until its loss is there, though the head keeps a cast."""
+    return kept.stream if step.cast and step.composed and step.loss == "plain" and not kept.hidden else 0
+
+
 def copies_kept(step: Step, kept: Kept, layers: int) -> int:
     """Those of so many layers from the first, to their backward pass."""
     return kept.copies.layer * (layers - (-(-layers // step.every) if step.again else 0))
@@ -547,7 +636,7 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     By then its product's gradient is there, but not yet those of a gate's two factors, and in the end neither its own
     input nor autocast's copy. A frozen one has no gradient; in 4 bits it is unpacked then, or cast.
     """
-    inner = step.row * step.shape.d_ff
+    inner = step.row * step.shape.d_ff * step.shape.active_experts
     later = inner_gradients(step) - inner
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
@@ -588,13 +677,23 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     end = held(
         gradients=earlier(step, weights),
         copies=copies,
-        activations=kept_of_layers(step, kept, step.shape.layers) + kept.ends,
+        activations=kept_of_layers(step, kept, step.shape.layers) + kept.ends + named_hidden(step, kept),
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
     mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
     in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
-    return most([end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp])
+    moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
+    if kept.causal:
+        result = kept.stream + step.row * step.shape.d_model
+        if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
+            result += (
+                kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
+            )
+        moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
+    if step.four_bit and not step.again:
+        moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
+    return most(moments)
 
 
 def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: int) -> dict[str, int]:
@@ -673,14 +772,33 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
     waits = waiting(step, weights, kept)
     moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
+    if kept.behind_mlp:
+        cast = step.cast * weights.down
+        moments.append(in_layer(step, weights, kept, others, kept.behind_mlp, made + weights.mlp, copies.mlp, cast))
+    weighted, gated = kept.in_routing
+    if weighted:
+        added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
+        moments.append(in_layer(step, weights, kept, others, weighted, made, gone=0))
+        moments.append(in_layer(step, weights, kept, others, gated, made + weights.mlp, copies.mlp, added))
+    of_mlp, of_heads, of_attention = kept.in_norms
+    if of_mlp:
+        moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
+        moments.append(in_layer(step, weights, kept, others, of_heads, made + weights.behind, copies.behind))
+    if of_attention and not (others == 0 and step.rank):
+        moments.append(in_layer(step, weights, kept, others, of_attention, made + weights.layer, copies.layer))
     if kept.in_scores:
         first = kept.stream if kept.first and others == 0 else 0
         scores = kept.in_scores - first
         moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
     if kept.remade:
         moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
+    if kept.unpacked and step.again:
+        gone = copies.down if step.four_bit else 0
+        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
     if kept.named and step.again:
-        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down))
+        before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
+        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
+        moments.append(in_layer(step, weights, kept, others, kept.named - before_last, made, gone=0))
     return most(moments)
 
 
@@ -696,7 +814,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     norm = held(
         gradients=head_gradient(step, weights, kept) or step.trained.gradients * weights.head,
         copies=copies_kept(step, kept, layers),
-        activations=kept_of_layers(step, kept, layers) + kept.rotary,
+        activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
         logits=kept_logits(step),
         temporaries=2 * kept.hidden,
@@ -721,10 +839,12 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if step.accumulated and not step.rank:  # those of positions come before
         positions = step.trained.gradients * step.shape.positions * step.shape.d_model
         summed = max(summed, tied_waits(step, weights, kept) + positions)
+    # when a tied one's sum is made, the gradient of its rows has gone (of a GPT-2 it is planned still)
+    one = step.trained.gradients * weights.head * (tied and not (kept.hidden or step.shape.positions))
     return held(
         gradients=step.trained.gradients * weights.total,
         logits=kept_logits(step),
-        temporaries=kept.stream + 2 * kept.hidden + summed,
+        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed),
     )
 
 

@@ -254,7 +254,7 @@ class Case:
             "last_layer": hidden + waits + gradient * vectors,
             "between": hidden + waits + gradient * (vectors + later // 2),  # three layers, so of one
             "first_layer": hidden + waits + gradient * (vectors + later),
-            "embedding": hidden - (stream if shape.tied and not chunked else 0),
+            "embedding": hidden - (stream if shape.positions and not chunked else 0),
             "update": -2 * (norm + bias)
             if self.recipe == "bf16_master" and shape.tied and "foreach" not in self.asked
             else 0,

@@ -96,6 +96,62 @@ INSIDE |= {
     "a layer that is made again has no gradients yet": SCORES | {"recipe": "bf16", "checkpointing": "full"},
 }
 
+LLAMA = "heads=4 kv_heads=2 head_dim=64"
+THIN = {"layers": "composed", "context": 700, "recipe": "bf16"}
+FEW: dict[str, Any] = {"lora": 4, "base": "4bit", "attention": "fused", "layers": "composed", "recipe": "bf16"}
+FEW |= {"checkpointing": "full", "context": 60, "lora_on": "query-value"}
+THREE_SEQUENCES: dict[str, Any] = {"layers": "composed", "attention": "eager", "checkpointing": "full", "dropout": 0.1}
+THREE_SEQUENCES |= {"micro_batch": 3, "loss": "compiled", "recipe": "autocast", "optimizer": "paged-adamw-8bit"}
+THREE_SEQUENCES |= {"shape": f"layers=1 d_model=512 {LLAMA} d_ff=2000 vocab=1000"}
+ONE: dict[str, Any] = {"layers": "composed", "attention": "eager", "context": 400, "loss": "fused", "recipe": "bf16"}
+QWEN: dict[str, Any] = {"model_type": "qwen3", "vocab_size": 1_000, "hidden_size": 128, "intermediate_size": 160}
+QWEN |= {"num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 6, "head_dim": 64}
+EXPERTS: dict[str, Any] = {"model_type": "mixtral", "vocab_size": 300, "hidden_size": 208, "intermediate_size": 392}
+EXPERTS |= {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 40}
+EXPERTS |= {"sliding_window": None, "num_local_experts": 4, "num_experts_per_tok": 2}
+INSIDE |= {
+    "a norm of operations inside a layer": THIN
+    | {"shape": f"layers=2 d_model=512 {LLAMA} d_ff=600 vocab=1000", "checkpointing": "per-op"},
+    "a norm of operations on the residual path in float32": THIN
+    | {"shape": f"layers=1 d_model=800 {LLAMA} d_ff=800 vocab=1500", "checkpointing": "per-op", "recipe": "autocast"},
+    "norms of heads": {"config": QWEN, "recipe": "bf16", "context": 500, "checkpointing": "per-op"},
+    "a name for the head's input": THIN
+    | {"shape": f"layers=6 d_model=400 {LLAMA} d_ff=400 vocab=1500", "recipe": "autocast"},
+    "experts' weighted results": {"config": EXPERTS, "recipe": "bf16", "context": 400, "micro_batch": 2},
+    "experts that are made again": {"config": EXPERTS, "recipe": "bf16", "context": 800, "checkpointing": "full"},
+    "experts' gates and ups in one": {"config": EXPERTS, "recipe": "bf16", "context": 40, "accumulation": 2},
+    "a matrix that is unpacked when it is made again": FEW
+    | {"shape": "layers=3 d_model=320 heads=1 kv_heads=1 head_dim=64 d_ff=867 vocab=400"},
+    "a matrix that is unpacked on its way forward": FEW
+    | {"shape": f"layers=2 d_model=200 {LLAMA} d_ff=500 vocab=900", "layers": "fused", "lora_on": "attention"}
+    | {"checkpointing": "none", "loss": "fused", "context": 30, "recipe": "fp32"},
+    "beside it what eager attention names": FEW
+    | {"shape": "layers=1 d_model=504 heads=10 kv_heads=5 head_dim=64 d_ff=762 vocab=900", "layers": "fused"}
+    | {"attention": "eager", "recipe": "autocast", "micro_batch": 7, "loss": "fused", "lora_on": "attention"},
+    "all casts of a layer that is made again": THREE_SEQUENCES | {"context": 300, "lora": 8, "lora_on": "query-value"},
+    "the last gradient that autocast casts": THREE_SEQUENCES | {"context": 60},
+    "one sequence, of which attention makes no copies again": ONE
+    | {
+        "shape": "layers=2 d_model=256 heads=4 kv_heads=4 head_dim=64 d_ff=512 vocab=1000",
+        "checkpointing": "selective",
+    },
+    "keys and values of one head": ONE
+    | {"shape": "layers=2 d_model=256 heads=4 kv_heads=1 head_dim=64 d_ff=512 vocab=1000", "checkpointing": "full"}
+    | {"dropout": 0.1},
+    "transformers' mask beside the last MLP": ONE
+    | {"shape": GPT.replace("positions=512", "positions=2048"), "recipe": "autocast", "dropout": 0.1, "context": 2_000},
+    "a layer that ends when it has been made again": {
+        **{"shape": "layers=1 d_model=344 heads=10 kv_heads=2 head_dim=40 d_ff=651 vocab=1418", "context": 161},
+        **{"attention": "eager", "recipe": "autocast", "checkpointing": "full", "micro_batch": 3, "accumulation": 2},
+    },
+    "a cast of probabilities that are not kept": {
+        **{"shape": "layers=3 d_model=1024 heads=8 kv_heads=2 head_dim=64 d_ff=3584 vocab=8000", "attention": "eager"},
+        **{"recipe": "autocast", "checkpointing": "per-op", "loss": "chunked", "accumulation": 4, "context": 1_500},
+    },
+    "a tied sum without its rows": {"shape": SMALL.replace("vocab=4000", "vocab=9000 tied=1"), "context": 1_500}
+    | {"recipe": "autocast", "checkpointing": "per-op", "loss": "fused"},
+}
+
 
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flops_bytes.check.draw import NOT_COUNTED, all_values, draw, unknown_options, values
+from flops_bytes.check.draw import NOT_COUNTED, NOT_TOGETHER, all_values, draw, unknown_options, values
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import read_options, read_shape
 
@@ -103,6 +103,8 @@ def summary(found: list[Checked]) -> Iterator[str]:
     missed = all_values() - {value for each in counted for value in values(each.asked)}
     if missed:
         yield f"not counted once: {', '.join(sorted(f'{name} {value}' for name, value in missed))}"
+    for name, others in NOT_TOGETHER.items():
+        yield f"not drawn together: {name} and {others}"
     for reason, names in NOT_COUNTED.items():
         yield f"not drawn: {', '.join(names)} ({reason})"
 

@@ -416,7 +416,7 @@ class Counted(NamedTuple):
 def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Counted:
     """A step's peak and FLOPs, from options that are read; by PyTorch's memory tracker its peak alone.
 
-    Gradients of an earlier micro-batch are as those of all earlier ones: two count for any number.
+    Of several micro-batches the last is counted, which finds gradients of those before it.
     """
     cast = asked["recipe"] in AUTOCAST
     with FakeTensorMode() if cast else nullcontext():
@@ -446,10 +446,11 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         trace = Tracker() if tracker else Counter()
         for tensor in held:
             trace.track_external(tensor) if isinstance(trace, Tracker) else trace.hold(tensor.untyped_storage())
-        batches = min(asked["accumulation"], 2)
         with trace, as_on_cuda(asked["layers"] == "fused" and has_dropout(asked, shape)):
-            for _ in range(batches):
-                go(made, tokens, targets, asked)
+            if asked["accumulation"] > 1:
+                for weight in weights:
+                    weight.grad = torch.empty_like(weight)
+            go(made, tokens, targets, asked)
             if has_masters:
                 for weight, master in zip(weights, masters, strict=True):
                     master.grad, weight.grad = weight.grad.float(), None  # type: ignore[union-attr]
@@ -459,8 +460,8 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         if isinstance(trace, Tracker):
             return Counted(trace.get_tracker_snapshot("peak")[torch.device(device)]["Total"], 0)
         is_eager = any(operation.name.startswith("_softmax") for operation in trace.operations)
-        assert is_eager == (asked["attention"] == "eager")
-        flops = trace.flops * asked["accumulation"] // batches
+        assert shape.experts > 1 or is_eager == (asked["attention"] == "eager")  # a router has a softmax too
+        flops = trace.flops * asked["accumulation"]
         return Counted(trace.peak_bytes, flops if shape.experts == 1 else 0)
 
 

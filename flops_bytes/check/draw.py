@@ -1,4 +1,8 @@
-"""What is asked of the planner when it is checked: options drawn at random, each of its values as likely as another."""
+"""What is asked of the planner when it is checked: options drawn at random, each of its values as likely as another.
+
+What is not drawn stands in two tables with its reason: options that a step without data and without a second process
+has none of, and pairs of which one makes the other impossible to count. There a plan is unchecked.
+"""
 
 # --8<-- [start:setup]
 import random
@@ -6,24 +10,33 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from flops_bytes.plan.options import OPTIONS, belongs
+from flops_bytes.plan.options import OPTIONS, belongs, named_shape
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:options]
-SOURCES = ("model", "config", "shape")  # of which one is given
+SOURCES = {"model": 1, "config": 12, "shape": 12}  # of which one is given, and how often; named models are deep
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
+NOT_TOGETHER = {  # of which one would be refused
+    "adapters": "GPT-2's one matrix of queries, keys and values; experts; --checkpointing per-op, of which they change "
+    "what every second matmul is",
+    "experts": "--checkpointing per-op; float32 weights, since transformers multiplies experts in 16 bits alone",
+    "--layers fused": "biases of a Llama, norms of heads, experts, a GPT-2 with a head of its own: no module here",
+    "a context": "fewer learned positions",
+}
 NOT_COUNTED = {
     "tensors without data lie on no GPU": ("gpu", "gpu_memory", "gpu_peak"),
     "one process sends nothing": (
         *("gpus", "zero", "link", "node_gpus", "network_cards", "tensor_parallel", "pipeline_parallel"),
+        *("sharding_by", "reduce_bucket"),
     ),
     "accumulation by another name": ("global_batch",),
     "no optimizer runs on the host here": ("offload",),
+    "a packed matrix here keeps what bitsandbytes' of today does": ("quantized_by", "reentrant"),
     "a reserve beside the tensors": ("allowance",),
     "time, data and money, of which a step without data has none": (
         *("tokens", "text", "language", "bytes_a_token", "days", "mfu", "tokens_per_second", "step_seconds", "price"),
@@ -50,7 +63,7 @@ def between(chance: random.Random, low: float, high: float) -> int:
 
 def draw_shape(chance: random.Random, learned: bool) -> Decoder:
     """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
-    layers, vocab = chance.randint(1, 6), between(chance, 1_000, 200_000)
+    layers, vocab = chance.randint(1, 3), between(chance, 1_000, 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
@@ -97,6 +110,8 @@ def configuration(chance: random.Random, kind: str) -> dict[str, Any]:
         "num_key_value_heads": shape.kv_heads,
         "head_dim": shape.head_dim,
     }
+    if kind == "llama" and chance.random() < 0.3:
+        found |= {"attention_bias": True, "mlp_bias": True}
     if kind in ("mistral", "mixtral"):
         found["sliding_window"] = None
     if kind == "mixtral":
@@ -110,10 +125,25 @@ def configuration(chance: random.Random, kind: str) -> dict[str, Any]:
 
 
 # --8<-- [start:draw]
+def mend(chance: random.Random, asked: dict[str, Any]) -> None:
+    """What nothing here can count becomes what can be: see NOT_TOGETHER."""
+    shape = named_shape({"model": None, "config": None, "shape": None} | asked)
+    gpt2, experts = shape.norm_shift, shape.experts > 1
+    asked["context"] = min(asked["context"], shape.positions or asked["context"])
+    if shape.qkv_biases or shape.head_norms or experts or shape.biases != gpt2 or (gpt2 and not shape.tied):
+        asked["layers"] = "composed"
+    if gpt2 or experts or asked["checkpointing"] == "per-op":
+        asked.pop("lora", None)
+    if experts and asked["checkpointing"] == "per-op":
+        asked["checkpointing"] = chance.choice(("none", "selective", "full"))
+    if experts and asked["recipe"] not in ("bf16", "bf16-master"):
+        asked["recipe"] = chance.choice(("bf16", "bf16-master"))
+
+
 def draw(chance: random.Random) -> dict[str, Any]:
     """What is asked: one model, and a value of each option that is drawn."""
     asked: dict[str, Any] = {}
-    source = chance.choice(SOURCES)
+    (source,) = chance.choices(list(SOURCES), list(SOURCES.values()))
     if source == "model":
         asked["model"] = chance.choice([name for name, shape in SHAPES.items() if shape.layers <= 16])
     elif source == "config":
@@ -131,6 +161,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
         longest = min(longest, SHAPES[asked["model"]].positions or longest)
     asked["context"] = between(chance, 32, longest)
     asked["dropout"] = chance.choice((None, 0, 0.1))
+    mend(chance, asked)
     if "lora" not in asked:
         del asked["lora_on"], asked["base"]  # there is nothing that they would change
     if asked["checkpointing"] != "full":
