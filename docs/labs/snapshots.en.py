@@ -19,7 +19,8 @@
 #
 # The snapshot is of this book's trainer: GPT-2 small under autocast, 16 sequences of 1,024 tokens, stopped in its
 # second step at a limit of 15.5 GiB. It was recorded with PyTorch's own CUDA allocator and **no GPU**: below it lay a
-# replacement for CUDA that hands out addresses and computes nothing. So sizes and order are PyTorch's, and it has no times.
+# replacement for CUDA that hands out addresses and computes nothing. So sizes and order are PyTorch's, and there are no
+# times.
 #
 # The notebook runs from top to bottom as it is, without a GPU. It needs this book's library, which the first cell of
 # that page's notebook installs. Put a file of your own in place of `path`, and most cells still run.

@@ -6,8 +6,8 @@
 # ///
 """What steps reserve, counted without a GPU: beside others' snapshots of CS336's model, and beside PyTorch's allocator.
 
-The model, which the course calls 2.7B, is written anew from what the snapshots' frames say of it: which operations, in which
-order. What is not counted: what reductions take for a moment, and when a block's rest had been split off before.
+The model, which the course calls 2.7B, is written anew from what the snapshots' frames say of it: which operations, in
+which order. What is not counted: what reductions take for a moment, and when a block's rest had been split off before.
 """
 
 # --8<-- [start:setup]
