@@ -182,6 +182,7 @@ CASES = {  # a shape, and T
     "llama_128k": (LLAMA_3_8B, 131_072),
     "mixtral_32k": (MIXTRAL_8X7B, 32_768),
 }
+CASE_LEN = {case: T for case, (_, T) in CASES.items()}
 
 
 def count_case(shape: Decoder, T: int) -> int:
