@@ -326,7 +326,7 @@ def over_count(case: str) -> dict[str, float]:
     return {formula: flops / counted_steps_flops[case] for formula, flops in said.items()}
 
 
-formula_ratio = {case: over_count(case) for case in CASES}
+over_count_ratio = {case: over_count(case) for case in CASES}
 counted_step_flops = counted_steps_flops["gpt2_1k"]
 palm_step_flops = palm_flops(
     GPT2_SMALL,
@@ -334,9 +334,9 @@ palm_step_flops = palm_flops(
     tokens=1_024,
     seq_len=1_024,
 )
-missed_share = {case: 1 - formula_ratio[case]["all"] for case in ("llama_8k", "llama_128k")}
+missed_share = {case: 1 - over_count_ratio[case]["all"] for case in ("llama_8k", "llama_128k")}
 assert counted_step_flops == palm_step_flops == step_flops(GPT2_SMALL, 1_024)
-assert {ratio["multiplied"] for ratio in formula_ratio.values()} == {1}
+assert {ratio["multiplied"] for ratio in over_count_ratio.values()} == {1}
 # --8<-- [end:papers]
 
 
@@ -387,8 +387,8 @@ def gpu_hours(flops: float) -> float:
 
 bill_hours = {case: gpu_hours(TOKENS * token_flops(*CASES[case])) for case in CASES}
 bill_flops = {case: TOKENS * token_flops(*CASES[case]) for case in CASES}
-six_hours = {case: bill_hours[case] * formula_ratio[case]["all"] for case in CASES}
-causal_hours = {case: bill_hours[case] * formula_ratio[case]["causal"] for case in CASES}
+six_hours = {case: bill_hours[case] * over_count_ratio[case]["all"] for case in CASES}
+causal_hours = {case: bill_hours[case] * over_count_ratio[case]["causal"] for case in CASES}
 bill_ratio = bill_hours["llama_128k"] / bill_hours["llama_8k"]
 for case, hours in bill_hours.items():
     print(f"{case:12}{hours:10,.0f} H100-hours, by 6ND {six_hours[case]:10,.0f}")
@@ -399,12 +399,12 @@ for case, hours in bill_hours.items():
 TITAN_TOKENS = 2_904  # a second and A100: pytorch/torchtitan, docs/performance.md at 6a6f755
 A100_PEAK = GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]
 
-all_parameters = names_parameters["llama"]["all"]
+named_parameters = names_parameters["llama"]["all"]
 run_token_flops = {
-    "theirs": palm_flops(LLAMA_3_8B, all_parameters, tokens=1, seq_len=8_192),
+    "theirs": palm_flops(LLAMA_3_8B, named_parameters, tokens=1, seq_len=8_192),
     "all_pairs": token_flops(LLAMA_3_8B, 8_192),
     "causal": step_flops(LLAMA_3_8B, 8_192, causal=True) / 8_192,
-    "six": 6 * all_parameters,
+    "six": 6 * named_parameters,
 }
 run_share = {name: TITAN_TOKENS * flops / A100_PEAK for name, flops in run_token_flops.items()}
 titan_hours = TOKENS / TITAN_TOKENS / 3600  # of A100s, for a trillion tokens
@@ -476,8 +476,8 @@ TITAN_70B_TOKENS = 331  # a second and A100, at 8,192; reported MFU: 51.7 %
 all_70b = sum(parameters(models.LLAMA_3_70B).values())
 reported_flops = palm_flops(models.LLAMA_3_70B, all_70b, tokens=1, seq_len=8_192)
 reported_share = TITAN_70B_TOKENS * reported_flops / A100_PEAK
-counted_share = TITAN_70B_TOKENS * token_flops(models.LLAMA_3_70B, 8_192) / A100_PEAK
-print(f"{reported_share:.1%} with all parameters, {counted_share:.1%} with M")
+counted_70b_share = TITAN_70B_TOKENS * token_flops(models.LLAMA_3_70B, 8_192) / A100_PEAK
+print(f"{reported_share:.1%} with all parameters, {counted_70b_share:.1%} with M")
 # --8<-- [end:exercise_3]
 
 
