@@ -77,6 +77,10 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
     "tensor-operations#element-wise": {"Counted": "allocated", "GPU, allocator": "measured"},
+    "transformer-flops#papers": {
+        "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
+    },
+    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "tokens#speed": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
     "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
