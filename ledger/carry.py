@@ -4,6 +4,9 @@ A record of a device that is not at hand cannot be had again at will. Whoever na
 change leaves measurements as they were; what can be seen without the device is compared: every exact value, the names
 of all others, the words that sections print, and the numbers where a section uses nothing measured. The record keeps
 its date, its device and what was measured there, and notes the change.
+
+A new snippet that measures nothing needs no device: what it counts here is any machine's, and its first record says
+where it was counted.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from ledger.units import Plain, is_device_value
 
 SILENT = "prints no more"  # what a note says of a section
 COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
+FIRST = {"*": "counted elsewhere"}  # the note of a record without a measured value, on a device that was not at hand
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
 
 
@@ -61,7 +65,8 @@ def carry(
     time_limit: float | None = None,
 ) -> Iterator[str]:
     """Carries the stale records of the named snippets, of one device or of all; yields a line for each. A record that
-    is not stale is taken up too where a value or a section of it is named.
+    is not stale is taken up too where a value or a section of it is named. A device that has records, but none of a
+    snippet, gets its first one if no value of it depends on the device.
 
     What sections printed that are `silent` now (`snippet.section`) goes, and so do values that are `gone`. Exact values
     that are `counted` anew (`snippet.value`), and what sections `printed` of these alone, are the fresh run's.
@@ -89,7 +94,8 @@ def carry(
         found = {name: by_device[name].get(snippet.name) for name in by_device if device in (None, name)}
         is_named = was or any(change.snippet == snippet.name for change in others)
         stale = {name: record for name, record in found.items() if record and (is_named or is_stale(record, snippet))}
-        if not stale:
+        absent = [] if was else [name for name, record in found.items() if record is None]
+        if not stale and not absent:
             yield f"{snippet.name}: no record is {f'called {was}' if was else 'stale'}"
             continue
         fresh = run(snippet, time_limit)
@@ -104,13 +110,42 @@ def carry(
                 carried[path] = _carried(record, snippet, fresh, *own, was=was)
             except ValueError as error:
                 problems += [Problem(path, 0, message) for message in str(error).splitlines()]
+        if absent and not (measured := _first_device_value(fresh)):
+            for name in absent:
+                device_there = next(iter(by_device[name].values())).device
+                carried[book.measurements / name / f"{snippet.name}.json"] = _first(snippet, fresh, device_there)
+        elif absent and not stale:
+            message = f"{', '.join(absent)} alone can record it: {measured} depends on the device"
+            problems.append(Problem(snippet.path, 0, message))
         if problems:
             raise LedgerError(problems)
         for path, record in carried.items():
             record.write(path)
             if was:
                 path.with_name(f"{was}.json").unlink()
-            yield f"{snippet.name}: carried, {path.parent.name}"
+            yield f"{snippet.name}: {'counted for' if path.parent.name in absent else 'carried,'} {path.parent.name}"
+
+
+def _first_device_value(fresh: Run) -> str:
+    """The name of a value that depends on the device; empty if there is none."""
+    places = (place for name, value in fresh.values.items() for place, _ in leaves([name], value))
+    return next((".".join(place) for place in places if is_device_value(list(place))), "")
+
+
+def _first(snippet: Snippet, fresh: Run, device: dict[str, Any]) -> Record:
+    """The first record of a snippet on a device that is not at hand, of values that are the same on every machine."""
+    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
+    identity = {key: device[key] for key in ("id", "kind", "name")}
+    note = {
+        "at": now,
+        "measured_hash": snippet.hash,
+        "confirmed_on": fresh.device["id"],
+        "renamed": FIRST,
+        "rounded": {},
+    }
+    return Record(
+        snippet.name, snippet.hash, now, fresh.seconds, identity, fresh.software, fresh.values, fresh.outputs, [note]
+    )
 
 
 def _called(book: Book, was: str, name: str) -> dict[str, dict[str, Record]]:

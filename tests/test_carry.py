@@ -253,6 +253,30 @@ def test_what_a_record_of_this_very_code_prints_wrongly_may_be_taken_from_here(p
     assert Record.read(path).outputs["bytes"] == "32 bytes"
 
 
+def test_a_new_snippet_that_measures_nothing_is_counted_for_a_device_far_away(
+    path: Path, small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snippet = small_book.snippets / "new.py"
+    snippet.write_text("# --8<-- [start:sum]\nsize_bytes = {'a': [4 * 8]}\nprint(32)\n# --8<-- [end:sum]\n")
+    arguments = ["--root", str(small_book.root), "carry", "new"]
+    assert main(arguments) == 0 and capsys.readouterr().out == "new: counted for far-gpu\n"
+    record = Record.read(path.with_name("new.json"))
+    assert (record.values, record.outputs) == ({"size_bytes": {"a": [32]}}, {"sum": "32"})
+    assert record.device == Record.read(path).device and record.hash == Snippet.read(snippet).hash
+    (note,) = record.carried
+    assert note["renamed"] == {"*": "counted elsewhere"} and note["confirmed_on"] != "far-gpu"
+    assert main(arguments) == 0 and capsys.readouterr().out == "new: no record is stale\n"
+
+
+def test_what_a_new_snippet_measures_the_device_alone_records(
+    path: Path, small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_book.snippets / "new.py").write_text("by_side = [{'bytes': 4}, {'measured_ratio': 2.0}]\n")
+    assert main(["--root", str(small_book.root), "carry", "new"]) == 1
+    assert "far-gpu alone can record it: by_side.1.measured_ratio depends on the device" in capsys.readouterr().err
+    assert not path.with_name("new.json").exists()
+
+
 def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
     assert carry('by_case = {"first": {"measured_ratio": 2.0}}\n', "", *STEEPEST)[0] == 1
     code, said = carry("4 * 8", "8 * 4", "--gone", "good.steepest")
