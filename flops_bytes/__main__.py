@@ -4,6 +4,7 @@ import os
 import sys
 
 from flops_bytes.check.__main__ import main as check
+from flops_bytes.kernels import main as trace
 from flops_bytes.plan.__main__ import main as plan
 from flops_bytes.published import main as published
 from flops_bytes.snapshot import main as snapshot
@@ -19,18 +20,20 @@ def count(arguments: list[str]) -> int:
     return count(arguments)
 
 
-COMMANDS = {"plan": plan, "count": count, "check": check, "published": published, "snapshot": snapshot}
+COMMANDS = {"plan": plan, "count": count, "check": check, "published": published, "snapshot": snapshot, "trace": trace}
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
        flops-bytes published FOLDER [options]
        flops-bytes snapshot FILE [options]
+       flops-bytes trace FILE [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
   count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
   published   what others measured on their GPUs, beside what plan says of it
   snapshot    a file of torch.cuda.memory._dump_snapshot(): where the memory went, and what lies free
+  trace       a file of torch.profiler's export_chrome_trace(): what the GPU was doing, and what it waited for
 
 flops-bytes plan --help lists the options."""
 
