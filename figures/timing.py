@@ -44,6 +44,34 @@ def calls(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
+def queue(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Three calls that Python queues one after the other, the GPU's work on them, and what three clocks measure of it.
+
+    As wide as a phone, so that it need not be scaled down there.
+    """
+    drawing = Drawing(340, 234)
+    start, launch, kernel, end = 64.0, 14.0, 80.0, 318.0
+    drawing.text(0, 27, labels["python"])
+    drawing.text(0, 69, labels["gpu"])
+    first = end - 3 * kernel
+    for call in range(3):
+        left = start + call * (launch + 3)
+        drawing.rect(left, 10, launch, 26, "fill-1")
+        drawing.rect(first + call * kernel, 52, kernel - 3, 26, "fill-0")
+        drawing.text(first + (call + 0.5) * kernel, 70, labels["call"].format(n=call + 1), "paper", anchor="middle")
+    waits = start + 3 * (launch + 3)
+    drawing.rect(waits, 10, end - waits, 26, "faint")
+    drawing.text((waits + end) / 2, 28, labels["waits"], anchor="middle")
+    spans = (("returns", start, start + launch, 1), ("synchronized", start, end, 2), ("events", first, end - 3, 0))
+    for row, (name, left, right, colour) in enumerate(spans):
+        y = 102 + 48 * row
+        drawing.line(left, y, right, y, f"stroke-{colour}")
+        for x in (left, right):
+            drawing.line(x, y - 5, x, y + 5, f"stroke-{colour}")
+        drawing.text(start, y + 22, labels[name])
+    return str(drawing)
+
+
 def running(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The median and the mean of the first n trials, over n, in final medians; both axes logarithmic."""
     seconds = values["timing.measured_trials_seconds"] or [1.0]

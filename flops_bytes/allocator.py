@@ -424,10 +424,23 @@ def _page(pool: Pool) -> int:
 
 
 # --8<-- [start:reserved]
+def downwards() -> Callable[[int], int]:
+    """Places each new segment below all before, as CUDA mostly does."""
+    lowest = 2**47
+
+    def place(size: int) -> int:
+        nonlocal lowest
+        lowest -= up(size, SEGMENT_STEP_BYTES)
+        return lowest
+
+    return place
+
+
 def reserved(
     changes: Iterable[tuple[int, int]],
     settings: Settings | None = None,
     capacity_bytes: int | None = None,
+    place: Callable[[int], int] | None = None,
 ) -> Allocator:
     """An allocator through which a step's storages went: peak_reserved_bytes and peak_allocated_bytes are its peaks.
 
@@ -435,7 +448,7 @@ def reserved(
     A storage that is resized gets a new block before its old one is freed, as on CUDA.
     Raises OutOfMemory with a capacity; ValueError for a storage that gives back more than it has.
     """
-    allocator = Allocator(settings, capacity_bytes=capacity_bytes)
+    allocator = Allocator(settings, place, capacity_bytes)
     held: dict[int, tuple[int, int]] = {}  # address and bytes, by storage
     for storage, change in changes:
         address, had = held.pop(storage, (0, 0))

@@ -22,12 +22,13 @@ CPU count as the card's too. Workspaces of cuBLAS and cuDNN, and what lies besid
 import argparse
 import gc
 import inspect
+import json
 import runpy
 import sys
 import sysconfig
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     unset_fake_temporarily,
 )
+from torch.nn.attention import flex_attention
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
@@ -153,7 +155,7 @@ class Change(NamedTuple):
 class StepTrace(Trace):
     """A trace that knows moments, lines, steps and FLOPs, and stops after the second step."""
 
-    def __init__(self, fake: FakeTensorMode) -> None:
+    def __init__(self, fake: FakeTensorMode | None) -> None:
         self.fake = fake
         self.moment, self.step, self.line = "forward", 0, ""
         self.events: list[Change] = []
@@ -200,9 +202,7 @@ class StepTrace(Trace):
         else:
             self.moment = "update" if self.updating or between else "forward"
         if self.moment == "forward" and self.updated and torch.is_grad_enabled():
-            self.step, self.updated = self.step + 1, 0
-            if self.step > 1:
-                raise Enough
+            self.next_step()
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
                 self.kinds.setdefault(number, "activations")
@@ -216,6 +216,12 @@ class StepTrace(Trace):
         else:
             self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
 
+    def next_step(self) -> None:
+        """The optimizers have worked, and a forward pass begins."""
+        self.step, self.updated = self.step + 1, 0
+        if self.step > 1:
+            raise Enough
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
         made_again = node is not None and torch.is_grad_enabled()
@@ -226,7 +232,7 @@ class StepTrace(Trace):
         if str(kwargs.get("device")) == "meta" or (inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
-        if is_known(func, inputs, kwargs):
+        if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
             if all(is_whole(each) for each in tensors_in(result)):
@@ -249,7 +255,7 @@ class StepTrace(Trace):
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        if not all(isinstance(weight, FakeTensor) for weight in weights):
+        if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
             raise Uncountable("the optimizer's weights have memory; build the model in the function that is counted")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
@@ -261,7 +267,7 @@ class StepTrace(Trace):
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
-        return isinstance(x, FakeTensor) and x.fake_mode is self.fake
+        return isinstance(x, FakeTensor) and x.fake_mode is self.fake if self.fake else isinstance(x, Tensor)
 
     def look(self) -> None:
         """For the parameters and buffers of all modules that live."""
@@ -302,7 +308,7 @@ class OneNorm(torch.autograd.Function):
 WIDE = {"acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt"}
 WIDE |= {"sinh", "tan", "pow", "__pow__", "__rpow__", "softplus", "norm", "layer_norm", "group_norm", "nll_loss"}
 WIDE |= {"kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "binary_cross_entropy_with_logits"}
-WIDE |= {"cross_entropy", "cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+WIDE |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -361,6 +367,15 @@ def attend(
     return found
 
 
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, **named: Any) -> Tensor:
+    """As CUDA's autocast has it, whatever its list says: log_softmax in the format of the logits, then in float32."""
+    if target.is_floating_point() or named.get("label_smoothing"):
+        return F.cross_entropy(input.float(), target, weight, **named)
+    probabilities = F.log_softmax(input, min(1, input.dim() - 1), dtype=input.dtype).float()
+    asked = {name: named[name] for name in ("ignore_index", "reduction") if name in named}
+    return F.nll_loss(probabilities, target, weight, **asked)
+
+
 def drop(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True) -> Tensor:
     """Dropout as on CUDA: its mask is a byte a number."""
     return torch.native_dropout(input, p, True)[0] if p and training and train else input
@@ -392,6 +407,9 @@ def moved(where: Any) -> Any:
     return where
 
 
+QUESTIONS = ("equal", "allclose", "is_nonzero")
+
+
 class OnCard(TorchFunctionMode):
     """Answers for a card: tensors that are sent there stay, and operations take a card's kernels."""
 
@@ -409,34 +427,41 @@ class OnCard(TorchFunctionMode):
             return drop(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
             return norm_in_one(*args, **kwargs)
-        if name in ("item", "__float__", "__int__", "__bool__"):
-            return self.number(func, args[0])
+        if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
+            return self.number(func, *args, **kwargs)
         if name == "__format__" and args[0].dim() == 0 and args[1]:
-            return format(self.number(torch.Tensor.item, args[0], asks=True), args[1])
+            return format(self.number(torch.Tensor.item, args[0], written=True), args[1])
+        if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
+            args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
         if "device" in kwargs:
             kwargs = kwargs | {"device": moved(kwargs["device"])}
         if name == "to":
             args = (args[0], *map(moved, args[1:]))
         if cast_type():
+            if name == "cross_entropy" and is_narrow(args[0]):
+                return cross_entropy(*args, **kwargs)
             if name in WIDE_RESULT and kwargs.get("dtype") is None and is_narrow(args[0]):
                 kwargs = kwargs | {"dtype": torch.float32}
             elif name in WIDE:
                 args, kwargs = tuple(map(widened, args)), {key: widened(value) for key, value in kwargs.items()}
         return func(*args, **kwargs)
 
-    def number(self, func: Any, x: Tensor, asks: bool = False) -> Any:
+    def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
         try:
-            return func(x)
+            return func(*args, **kwargs)
         except DataDependentOutputException:
-            caller = sys._getframe(2).f_code.co_filename
-            if caller.startswith(TORCH) and not asks:
-                return 0.0 if caller.endswith("grad_scaler.py") else 1.0
-            if self.item is None or not (x.is_floating_point() or x.dtype == torch.bool):
+            name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
+            asks = name in QUESTIONS or x.dtype == torch.bool
+            if caller.startswith(TORCH) and not written:
+                answer: Any = 0.0 if caller.endswith("grad_scaler.py") else 1.0
+            elif self.item is None or not (asks or x.is_floating_point()):
                 raise
-            answer = self.item if x.is_floating_point() else False
-            self.trace.notes[f"{lines_of(sys._getframe(2))}: a number of a tensor was answered by {answer}"] = None
-            return answer
+            else:
+                answer = False if asks else self.item
+                where = lines_of(sys._getframe(2))
+                self.trace.notes[f"{where}: a number of a tensor was answered by {answer}"] = None
+            return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
 
 
 def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -462,8 +487,31 @@ class Generator(torch.Generator):
         return super().__new__(cls, moved(device))  # type: ignore[call-arg]
 
 
+def without_tensors(tree: Any) -> Any:
+    """A list of numbers with a 0 for each that is a tensor's: torch.tensor() asks for their memory."""
+    return [without_tensors(each) for each in tree] if isinstance(tree, list | tuple) else 0 if is_fake(tree) else tree
+
+
+def is_fake(x: Any) -> bool:
+    return isinstance(x, FakeTensor)
+
+
 def plain(*values: Any, **named: Any) -> None:
     """Does nothing."""
+
+
+class Plain(nullcontext[None]):
+    """A stream, an event or a device, of which nothing is to be had but its name."""
+
+    cuda_stream = 0
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: 1.0 if name == "elapsed_time" else name == "query" or None
 
 
 @contextmanager
@@ -492,6 +540,7 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
     )
     answers: dict[str, Any] = {
         "is_available": lambda: True,
+        "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_device_name": lambda *_: properties.name,
@@ -506,6 +555,25 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
     }
     silent = "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats init"
     answers |= dict.fromkeys(silent.split(), plain)
+    stands = "Event Stream stream current_stream default_stream device"
+    answers |= dict.fromkeys(stands.split(), Plain)
+
+    def stats(*_: Any) -> dict[str, int]:
+        now = {"current": trace.live_bytes, "peak": trace.peak_bytes}
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
+        return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
+
+    answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
+
+    def flex(query: Tensor, key: Tensor, value: Tensor, *_: Any, **named: Any) -> Any:
+        trace.notes["flex_attention was counted as flash attention without a mask"] = None
+        found = attend(query, key, value, scale=named.get("scale"), enable_gqa=named.get("enable_gqa", False))
+        more = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        return (found, more) if named.get("return_lse") or named.get("return_aux") else found
+
+    def save(*_: Any, **__: Any) -> None:
+        trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
+
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
         for name, answer in answers.items():
@@ -519,6 +587,9 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
             (torch, "is_autocast_enabled", is_enabled),
             (torch, "get_autocast_dtype", lambda device_type: of_type(moved(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
+            (torch, "save", save),
+            (flex_attention, "flex_attention", flex),
+            *((torch.cuda.nvtx, name, plain) for name in ("range_push", "range_pop", "mark")),
             (F, "scaled_dot_product_attention", attend),
             (F, "dropout", drop),
             (torch, "Generator", Generator),
@@ -551,6 +622,9 @@ class Counted(NamedTuple):
     tokens: int  # that the step looks up in a table; 0 where it looks up none
     updates: bool  # whether an optimizer works in it
     notes: list[str]
+
+    def __str__(self) -> str:
+        return told(table(self))
 
 
 def summed(trace: StepTrace) -> Counted:
@@ -633,14 +707,19 @@ def count(
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     trace = StepTrace(fake)
+    ended = ""
     hooks = [
         optimizers.register_optimizer_step_pre_hook(trace.before_update),
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
         with card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
-            with suppress(Enough, SystemExit):
+            try:
                 repeat(step, trace)
+            except Enough:
+                pass
+            except SystemExit as exit:
+                ended = f"the script ended itself at {line_of(exit)}, before a step was whole; " if exit.code else ""
             if not trace.optimizers:
                 trace.look()
     except Uncountable:
@@ -653,7 +732,7 @@ def count(
     found = summed(trace)
     if not found.flops:
         raise Uncountable(
-            "no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
+            f"{ended}no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
             "as in train.py:step"
         )
     return found
@@ -662,10 +741,11 @@ def count(
 def reason(error: Exception) -> str:
     """One sentence: what cannot be counted, where, and what to do."""
     where, said = line_of(error), str(error).strip().partition("\n")[0]
-    if isinstance(error, DataDependentOutputException):
+    if isinstance(error, DataDependentOutputException) or ".numpy() is not supported" in said:
         return (
-            f"{where}: the number in a tensor is asked for (.item(), float(), if), and nothing is computed here; leave "
-            "that line out of the step, or give --item 1, which answers each float by 1 and each question by no"
+            f"{where}: the number in a tensor is asked for (.item(), float(), .numpy(), if), and nothing is computed "
+            "here; leave that line out of the step, or give --item 1, which answers each float by 1 and each question "
+            "by no, but not what is asked of whole numbers"
         )
     if isinstance(error, DynamicOutputShapeException):
         return (
@@ -674,14 +754,31 @@ def reason(error: Exception) -> str:
         )
     if isinstance(error, ModuleNotFoundError):
         return f"{where}: the module {error.name} is not installed; install it here, or import it where it is used"
-    if "Cannot access data pointer" in said or "no fake impl" in said or "Meta" in said or "meta" in said:
+    if isinstance(error, ImportError):
+        return f"{where}: {said}; install what it names here, or import it where it is used"
+    if isinstance(error, SyntaxError):
+        return f"{Path(error.filename or '').name}:{error.lineno}: {error.msg}; the script has to run without the count"
+    if isinstance(error, FileNotFoundError):
+        return f"{where}: {said}; put it there, or let the step make a batch of the same shape, as torch.randint() does"
+    if "process group" in said or "rendezvous" in said or "process_group" in said:
+        return (
+            f"{where}: a group of processes is asked for ({said}); count one rank, without it, as a script does that "
+            "is started without torchrun"
+        )
+    if "HigherOrderOperator" in said:
+        name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
+        return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
+    unknown = ("Cannot access", "no fake impl", "Meta", "meta", "dummy base class", "aten.")
+    if any(word in said for word in unknown) and "CUDA" not in said:
         return (
             f"{where}: a kernel needs data or has no rule for shapes alone ({said}); give it one by "
-            "torch.library.register_fake(), or take PyTorch's own operation for the count"
+            "torch.library.register_fake(), or take PyTorch's own operation on dense tensors for the count"
         )
     if "CUDA" in said or "cuda" in said or "NVIDIA" in said:
         return f"{where}: CUDA itself is asked for, and no card is here ({said}); leave that line out of the step"
-    return f"{where}: {type(error).__name__}: {said}"
+    if isinstance(error, TypeError) and where == "elsewhere":
+        return f"the function cannot be called so ({said}); name one without arguments, which makes its batch itself"
+    return f"{where}: {type(error).__name__}: {said}; if it runs without the count, leave that line out of the step"
 
 
 # --8<-- [end:count]
@@ -722,6 +819,11 @@ def fit(found: Counted, gpu: str, tokens: str | int | None = None) -> Fit:
 def sized(size: float) -> str:
     """GiB as the planner has them; MiB where it is less."""
     return gib(size) if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
+
+
+def told(rows: Iterable[tuple[str, str]]) -> str:
+    """Rows as text."""
+    return "\n".join(f"{what:34} {how_much}" for what, how_much in rows)
 
 
 def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
@@ -803,6 +905,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gpu", help="a row of the table of peaks, such as 'H100 SXM'")
     parser.add_argument("--tokens", help="to train on, such as 15T")
     parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
+    parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
     parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
     own, theirs = (
         (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
@@ -815,14 +918,17 @@ def main(arguments: list[str]) -> int:
         if not Path(path).is_file():
             raise Uncountable(f"{path}: there is no such file")
         memory = read_gpu(read_options({"gpu": asked.gpu})).memory_bytes if asked.gpu else 80e9
-        found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
+        with redirect_stdout(sys.stderr) if asked.json else nullcontext():
+            found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
         answer = fit(found, asked.gpu, asked.tokens) if asked.gpu else None
-        rows = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
+        shown = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
     except (Uncountable, ValueError) as error:
         print(f"flops-bytes count: {error}", file=sys.stderr)
         return MISTAKE
-    for what, how_much in rows:
-        print(f"{what:34}{how_much}")
+    if asked.json:
+        print(json.dumps(found._asdict() | ({"gpu": asked.gpu, "fit": answer._asdict()} if answer else {}), indent=2))
+    else:
+        print(told(shown))
     return FITS if not answer or answer.fits else DOES_NOT_FIT
 
 

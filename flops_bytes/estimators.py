@@ -57,6 +57,11 @@ def ask_deepspeed(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     return f"python -c 'from deepspeed.runtime.zero.stage3 import {name}; {name}({sizes}, {cards})'"
 
 
+def stage(told: Mapping[str, Any]) -> str:
+    """ZeRO's; of one GPU, which DeepSpeed may be told all the same, none: there is nothing to share."""
+    return str(told["zero"]) if told["gpus"] > 1 else "0"
+
+
 def ask_eleuther(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     if told["recipe"] not in MIXED or told["checkpointing"] not in ("none", "full"):
         return None
@@ -64,7 +69,7 @@ def ask_eleuther(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     sizes += f" --kv-size-ratio={shape.kv_heads / shape.heads:g} --ffn-expansion-factor={shape.d_ff / shape.d_model:g}"
     sizes += f" --num-mlp-linears={2 + shape.gated} --vocab-size={shape.vocab}"
     batch = f"--sequence-length={told['context']} --batch-size-per-gpu={told['micro_batch']}"
-    cards = f"--num-gpus={told['gpus']} --zero-stage={told['zero']}"
+    cards = f"--num-gpus={told['gpus']} --zero-stage={stage(told)}"
     again = " --checkpoint-activations" if told["checkpointing"] == "full" else ""
     return f"python calc/calc_transformer_mem.py {sizes} {batch} {cards}{again}"
 
@@ -79,7 +84,7 @@ def ask_llm_analysis(shape: Decoder, told: Mapping[str, Any]) -> str | None:
     state = " --master_weights_dtype_bytes=2 --other_op_bytes=2" if told["recipe"] == "bf16" else ""
     return f"""echo '{json.dumps(model)}' > asked.json
 python -m llm_analysis.analysis train --model_name=asked.json --gpu_name={CARDS[told["gpu"]]} \
---total_num_gpus={told["gpus"]} --ds_zero={told["zero"]} --batch_size_per_gpu={told["micro_batch"]} \
+--total_num_gpus={told["gpus"]} --ds_zero={stage(told)} --batch_size_per_gpu={told["micro_batch"]} \
 --seq_len={told["context"]} --activation_recomputation={again}{state}"""
 
 

@@ -222,7 +222,7 @@ def sharded_bytes(
     ends = counts["embedding"] + counts["positions"] + counts["head"]
     layer = (sum(counts.values()) - ends) // shape.layers
     head = shape.vocab * shape.d_model
-    split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
+    split = ("master", "optimizer", "gradients", "weights", "adapters")[: 0 if gpus == 1 else (0, 2, 3, 5)[zero]]
     reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
     found = {}
     for moment, lines in at.items():

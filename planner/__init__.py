@@ -59,6 +59,8 @@ IN_PLACE = (
     "errors",
     "evidence",
 )
+# Options of the command line that the form has no field for, nor its script:
+UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message
     "planner.js": (WANTED, "form.js"),
@@ -120,7 +122,11 @@ class PlannerPostprocessor(Postprocessor):
 
 def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[str]] | None = None) -> str:
     """The planner in JavaScript: answer(), and what Python gives it to stand on."""
-    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or WANTED)
+    return RUNTIME.read_text(encoding="utf-8") + translate(list(folders), wanted or WANTED, unasked())
+
+
+def unasked() -> dict[str, Any]:
+    return {name: plan_options.OPTIONS[name].default for name in UNASKED}
 
 
 def in_each_language(part: str) -> str:
@@ -131,7 +137,7 @@ def in_each_language(part: str) -> str:
 @cache
 def script(name: str, stamp: int) -> str:
     wanted, page = SCRIPTS[name]
-    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translate([PLANNER, LIBRARY], wanted))
+    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translate([PLANNER, LIBRARY], wanted, unasked()))
     names = f"{{{','.join([*(name for names in wanted.values() for name in names), 'ValueError'])}}}"
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in ("element.js", page))
     texts = f"const WORDS={in_each_language('memory')};" if page == "memory.js" else ""

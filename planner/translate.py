@@ -11,9 +11,10 @@ import ast
 import json
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 RUNTIME = Path(__file__).with_name("runtime.js")
 BINARY = {
@@ -85,9 +86,11 @@ class TranslationError(ValueError):
 class Module:
     """One module: its top-level statements by the names that they bind, and what it imports from the others."""
 
-    def __init__(self, path: Path, name: str, others: set[str]) -> None:
+    def __init__(self, path: Path, name: str, others: set[str], unasked: Mapping[str, Any]) -> None:
         self.path, self.name = path, name
         self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        if unasked:
+            Unasked(unasked).visit(self.tree)
         self.bound: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, str] = {}  # a name of ours, the module that it is of
         self.modules: set[str] = set()  # those that are imported whole
@@ -101,6 +104,112 @@ class Module:
                 self.modules |= {alias.name for alias in statement.names if alias.name in others}
             for name in binds(statement):
                 self.bound.setdefault(name, []).append(statement)
+
+
+class Folded(ast.NodeTransformer):
+    """Without what a constant decides."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(ast.Constant(one), [ast.Eq() | ast.NotEq() as sign], [ast.Constant(other)]):
+                return ast.copy_location(ast.Constant((one == other) == isinstance(sign, ast.Eq)), node)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Of `and` and `or` with texts, numbers or truths: without what cannot decide, up to what decides."""
+        self.generic_visit(node)
+        ends = isinstance(node.op, ast.Or)
+        values: list[ast.expr] = []
+        for value in node.values:
+            values.append(value)
+            if isinstance(value, ast.Constant):
+                if bool(value.value) == ends:
+                    break
+                if value is not node.values[-1]:
+                    values.pop()
+        return values[0] if len(values) == 1 else ast.copy_location(ast.BoolOp(node.op, values), node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant):
+            return node.body if node.test.value else node.orelse
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant):
+            return (node.body if node.test.value else node.orelse) or ast.copy_location(ast.Pass(), node)
+        return node
+
+
+class Unasked(Folded):
+    """Options that nobody asks about on a page, at their defaults."""
+
+    def __init__(self, defaults: Mapping[str, Any]) -> None:
+        self.defaults = defaults
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        match node:
+            case ast.Subscript(ast.Name("a"), ast.Constant(str() as name), ast.Load()) if name in self.defaults:
+                return ast.copy_location(ast.Constant(self.defaults[name]), node)
+        return self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        pairs = [pair for pair in zip(node.keys, node.values, strict=True) if not self.is_option(*pair)]
+        node.keys, node.values = [key for key, _ in pairs], [value for _, value in pairs]
+        return node
+
+    def is_option(self, key: ast.expr | None, value: ast.expr) -> bool:
+        match key, value:
+            case ast.Constant(name), ast.Call(ast.Name("Option")):
+                return name in self.defaults
+        return False
+
+
+class Field(Folded):
+    """A record's field that is one value wherever the record is made: it has none, and this stands where it was."""
+
+    def __init__(self, record: str, name: str, value: ast.Constant) -> None:
+        self.record, self.name, self.value = record, name, value
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(ast.Constant(self.value.value), node) if node.attr == self.name else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == self.record:
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != self.name]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        if node.name == self.record:
+            node.body = [s for s in node.body if not is_field(s, self.name)]
+        return node
+
+
+def is_field(statement: ast.stmt, name: str) -> bool:
+    return isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name
+
+
+def make_constant(statements: list[ast.stmt]) -> bool:
+    """Finds a field that is always made with one constant, by its name, and puts that in its place; if there is one."""
+    records = [s for s in statements if isinstance(s, ast.ClassDef)]
+    nodes = [node for s in statements for node in ast.walk(s)]
+    written = Counter(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    for record in records:
+        for name in parameters(record):
+            given = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == name]
+            owners = sum(name in parameters(other) for other in records)
+            made = [c for c in nodes if isinstance(c, ast.Call) and ast.unparse(c.func) == record.name]
+            alone = len(given) == len(made) == owners == 1 and not written[name] and given[0] in made[0].keywords
+            if alone and isinstance(value := given[0].value, ast.Constant):
+                for statement in statements:
+                    Field(record.name, name, value).visit(statement)
+                return True
+    return False
 
 
 def foreign(statement: ast.Import | ast.ImportFrom, ours: set[str]) -> dict[str, str]:
@@ -131,10 +240,12 @@ def used(statement: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
                 yield from used(child)
 
 
-def translate(folders: list[Path], wanted: Mapping[str, Iterable[str]]) -> str:
+def translate(
+    folders: list[Path], wanted: Mapping[str, Iterable[str]], unasked: Mapping[str, Any] | None = None
+) -> str:
     """JavaScript for the wanted names of modules in the folders, and for all that these need, module by module.
 
-    A folder that is a package gives its modules by their dotted names.
+    A folder that is a package gives its modules by their dotted names. Options that are `unasked` have one value each.
     """
     paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
@@ -143,7 +254,7 @@ def translate(folders: list[Path], wanted: Mapping[str, Iterable[str]]) -> str:
 
     def module(name: str) -> Module:
         if name not in modules:
-            modules[name] = Module(paths[name], name, set(paths))
+            modules[name] = Module(paths[name], name, set(paths), unasked or {})
             for other in (*modules[name].imports.values(), *sorted(modules[name].modules)):
                 module(other)
             order.append(name)
@@ -162,16 +273,17 @@ def translate(folders: list[Path], wanted: Mapping[str, Iterable[str]]) -> str:
                     elif isinstance(node.value, ast.Name) and node.value.id in of.modules:
                         need(node.value.id, node.attr)
 
-    def need_all() -> None:
+    def need_all() -> list[ast.stmt]:
         needed.clear()
         for place, names in wanted.items():
             for name in names:
                 if name not in module(place).bound:
                     raise TranslationError(f"{place}.py: there is no {name}")
                 need(place, name)
+        return [s for place, names in needed.items() for name in names for s in modules[place].bound[name]]
 
-    need_all()
-    kept = [s for place, names in needed.items() for name in names for s in modules[place].bound[name]]
+    while make_constant(kept := need_all()):
+        pass
     unread = unread_fields(kept)
     for statement in kept:
         spare(statement, unread)

@@ -226,6 +226,8 @@ def describe(source: str, found: list[Compared]) -> dict[str, Any]:
 described = [describe(source, found) for source, found in by_source(peaks).items()]
 sources = sorted(described, key=lambda source: -source.get("error_share", -1))  # the worst first
 worst = sources[0]
+without_worst = [each for each in by_kind(asked)["lora"] if each.reading.source != worst["file"]]
+lora_room_without_worst_share = room(without_worst)
 lowest, highest = min(asked, key=today), max(asked, key=today)
 lowest_ratio, highest_ratio = today(lowest), today(highest)
 lowest_source, highest_source = (heads[each.reading.source]["repository"] for each in (lowest, highest))
@@ -265,7 +267,10 @@ print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
 assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
-days_at = {str(percent): plan(**QUESTION, mfu=percent / 100)["days"] for percent in (30, 40, 50)}
+booked = dict(zip(("low", "assumed", "high"), plan(**QUESTION)["by_mfu"], strict=True))
+days_at = {name: row["days"] for name, row in booked.items()}
+mfu_at_share = {name: row["mfu"] for name, row in booked.items()}
+steps_like_it = plan(**QUESTION)["published_mfu"]["readings"]
 
 
 def share_of_peak(reading: Reading) -> float | None:

@@ -241,7 +241,7 @@ print(f"predicted {predicted_error_share:.2%}")
 # --8<-- [end:check_rule]
 
 
-# --8<-- [start:agreement]
+# --8<-- [start:benchmark]
 def time_with_benchmark(x: torch.Tensor, y: torch.Tensor, threads: int) -> float:
     """Median seconds of x @ y by PyTorch's own timer."""
     timer = benchmark.Timer("x @ y", globals={"x": x, "y": y}, num_threads=threads)
@@ -249,6 +249,10 @@ def time_with_benchmark(x: torch.Tensor, y: torch.Tensor, threads: int) -> float
     return median
 
 
+# --8<-- [end:benchmark]
+
+
+# --8<-- [start:agreement]
 measured_ours = time_call(multiply, min_trials=5, min_seconds=0.1)
 measured_theirs_seconds = time_with_benchmark(half_a, half_b, threads=1)
 measured_agreement_ratio = measured_theirs_seconds / measured_ours.median_seconds

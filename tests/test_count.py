@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,19 @@ def step():
     assert counted(write(text)).flops_dtype == "bfloat16"
 
 
+def test_autocasts_cross_entropy_is_that_of_cuda(write: Write) -> None:
+    """Logits and their log_softmax in 16 bits, a copy and its gradient in 32, as counted by a GPU's own allocator."""
+    text = """w = nn.Parameter(torch.randn(8, 50000, device="cuda"))
+def step():
+    with torch.autocast("cuda", torch.bfloat16):
+        y = torch.ones(1000, 8, device="cuda") @ w
+        loss = F.cross_entropy(y, torch.zeros(1000, dtype=torch.int64, device="cuda"))
+    loss.backward()
+    w.grad = None
+"""
+    assert counted(write(text)).peak_bytes // (1000 * 50000) == 2 + 2 + 4 + 4
+
+
 def test_dropout_keeps_a_byte_a_number(write: Write) -> None:
     text = """model = nn.Sequential(nn.Linear(8, 1000, bias=False), nn.Dropout(0.5)).cuda()
 def step():
@@ -154,9 +168,16 @@ REFUSED = {
     "float(x.sum())": "train.py:5: the number in a tensor is asked for",
     "print('yes' if x.sum() > 0 else 'no')": "train.py:5: the number in a tensor is asked for",
     "x[x > 0]": "train.py:5: aten.nonzero makes a tensor whose size depends on numbers",
-    "x.numpy().tolist()": "train.py:5: ",
+    "x.numpy().tolist()": "train.py:5: the number in a tensor is asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
-    "torch.cuda.CUDAGraph()": "train.py:5: ",
+    "torch.cuda.CUDAGraph()": "train.py:5: CUDA itself is asked for",
+    "torch.cuda.get_rng_state()": "train.py:5: CUDA itself is asked for",
+    "torch.allclose(x, x)": "train.py:5: the number in a tensor is asked for",
+    "torch.nested.nested_tensor([x])": "train.py:5: a kernel needs data or has no rule",
+    "open('no.txt')": "train.py:5: [Errno 2] No such file or directory: 'no.txt'; put it there",
+    "nn.parallel.DistributedDataParallel(nn.Linear(2, 2))": "train.py:5: a group of processes is asked for",
+    "from torch import no_such_name": "train.py:5: cannot import name 'no_such_name'",
+    "list(range(x.sum().long()))": "train.py:5: the number in a tensor is asked for",
     "raise ValueError('mine')": "train.py:5: ValueError: mine",
 }
 
@@ -167,6 +188,42 @@ def test_a_refusal_names_the_line(write: Write, line: str) -> None:
     with pytest.raises(Uncountable) as refusal:
         counted(write(text))
     assert str(refusal.value).startswith(REFUSED[line])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def step(:\n", "train.py:4: invalid syntax"),
+        ("def step(batch):\n    pass\n", "the function cannot be called so (step() missing 1 required"),
+        ("raise SystemExit('no data')\n", "the script ended itself at train.py:4"),
+    ],
+)
+def test_a_script_that_cannot_take_a_step_is_refused(write: Write, text: str, said: str) -> None:
+    with pytest.raises(Uncountable) as refusal:
+        counted(write(text))
+    assert str(refusal.value).startswith(said)
+
+
+def test_streams_events_and_files_are_nothing_here(write: Write) -> None:
+    more = """    with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(0):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(); event.synchronize()
+    torch.cuda.nvtx.range_push("step")
+    assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == torch.cuda.max_memory_allocated() > 0
+    torch.save(model.state_dict(), "never.pt")
+"""
+    found, path = counted(write(LINEAR + more)), Path("never.pt")
+    assert found.peak_bytes == counted(write(LINEAR)).peak_bytes
+    assert found.notes == ["train.py:17: torch.save was left out"] and not path.exists()
+
+
+def test_it_is_told_as_json(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("print('mine')\n" + LINEAR)
+    assert main([f"{path}:step", "--gpu", "H100 SXM", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = counted(path)
+    assert told["peak_bytes"] == found.peak_bytes and told["lines"] == found.lines
+    assert told["fit"]["fits"] and told["fit"]["step_seconds"]["0.5"] == fit(found, "H100 SXM").step_seconds[0.5]
 
 
 def test_a_kernel_without_a_rule_for_shapes_is_refused(write: Write) -> None:
@@ -184,6 +241,29 @@ def test_numbers_can_be_answered(write: Write) -> None:
     text = LINEAR + "    assert loss.item() == 2.5 and not loss > 1 and f'{loss:.1f}' == '2.5'\n"
     found = counted(write(text), item=2.5)
     assert [note.partition(": ")[0] for note in found.notes] == ["train.py:12"] * 2
+
+
+def test_pytorchs_own_questions_are_answered(write: Write) -> None:
+    text = LINEAR.replace(
+        "    optimizer.step()\n", "    scaler.unscale_(optimizer)\n    scaler.step(optimizer)\n    scaler.update()\n"
+    )
+    text = text.replace("loss.backward()", "scaler.scale(loss).backward()")
+    found = counted(write('scaler = torch.amp.GradScaler("cuda")\n' + text))
+    assert found.updates and not found.notes and found.kinds["optimizer state"] == 4 * 1000 * 1000
+
+
+def test_flex_attention_counts_as_flash_attention(write: Write) -> None:
+    flash = ATTENTION.format(options="")
+    flex = flash.replace("F.scaled_dot_product_attention(q, q, q, is_causal=True)", "flex_attention(q, q, q)")
+    found = counted(write("from torch.nn.attention.flex_attention import flex_attention\n" + flex))
+    assert found.flops == counted(write(flash)).flops
+    assert found.notes == ["flex_attention was counted as flash attention without a mask"]
+
+
+def test_a_list_of_tensors_becomes_one(write: Write) -> None:
+    made = "torch.tensor([each / 2 for each in loss.expand(3)])"
+    more = f"    made = {made}\n    assert made.shape == (3,) and made.is_floating_point()\n"
+    assert counted(write(LINEAR + more)).flops == counted(write(LINEAR)).flops
 
 
 def test_whole_numbers_are_computed(write: Write) -> None:

@@ -30,6 +30,7 @@ from figures import (
     number_formats,
     optimizers,
     roofline,
+    snapshots,
     storage_and_strides,
     tensor_operations,
     timing,
@@ -108,6 +109,11 @@ class Chart:
         found = [shape.attrib for shape in self.shapes if shape.tag == "rect" and _colour(shape) == colour]
         boxes = ([float(box[side]) for side in ("x", "y", "width", "height")] for box in found)
         return [(x, x + width, y, y + height) for x, y, width, height in boxes]
+
+    def line(self, colour: str) -> tuple[float, float]:
+        """Left and right of the first that is level."""
+        lines = (shape.attrib for shape in self.shapes if shape.tag == "line" and _colour(shape) == colour)
+        return next((float(line["x1"]), float(line["x2"])) for line in lines if line["y1"] == line["y2"])
 
     def place(self, word: str) -> Place:
         """Where a text stands."""
@@ -330,6 +336,14 @@ def test_trials_show_median_and_mean_where_they_lie() -> None:
     assert band[2:] == pytest.approx((others[2][1], others[0][1]), abs=0.1)
 
 
+def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
+    chart = Chart(timing.queue(Values({}), Words()))
+    launches, kernels, (waiting,) = (chart.bars(colour) for colour in ("1", "0", "faint"))
+    spans = [chart.line(colour) for colour in ("1", "2", "0")]
+    assert spans == [launches[0][:2], (launches[0][0], waiting[1]), (kernels[0][0], kernels[-1][1])]
+    assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
+
+
 def test_running_median_and_mean_are_not_swapped() -> None:
     seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
     chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
@@ -433,6 +447,27 @@ def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() ->
     assert ends == pytest.approx([sides[0], sides[2]], abs=0.1)  # after one piece, and after three
     assert chart.place("forward")[0] < ends[0] < chart.place("backward")[0] < ends[1] < chart.place("update")[0]
     assert above[1][1] < chart.place("logits")[0] and above[1][2] < chart.place("logits")[1] < above[1][2] + 20
+    assert not list(faults(chart))
+
+
+def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -> None:
+    kinds = {"weights": 1, "state": 2, "gradients": 1, "layers": 3, "loss": 2, "backward": 1}
+    stacked = {kind: [0, size * 2**30, size * 2**30] for kind, size in kinds.items()}
+    made = {"timeline_bytes": stacked, "wanted_bytes": 4 * 2**30, "limit_bytes": 12 * 2**30, "second_piece": 2}
+    chart = Chart(snapshots.timeline(Values({f"snapshots.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
+    floor = chart.place("0")[1] - 5
+    for kind, size in kinds.items():
+        *stack, last = sorted(chart.bars(chart.colours[kind]), key=lambda bar: (bar[0], -bar[3]))[:2]
+        for *_, top, bottom in (*stack, last):
+            assert (bottom, bottom - top) == pytest.approx((floor, size * unit), abs=0.1)
+        floor -= size * unit
+    (wanted,) = chart.bars("ink")
+    assert (wanted[3], wanted[3] - wanted[2]) == pytest.approx((floor, 4 * unit), abs=0.1)
+    (limit,) = [line[0][1] for line in chart.lines("ink") if line[0][1] == line[1][1] and line[0][1] < floor]
+    assert wanted[2] < limit < chart.place("wanted")[1] < wanted[3] and chart.place("wanted")[0] < wanted[0]
+    (between,) = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    assert between == pytest.approx(wanted[0], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
     assert not list(faults(chart))
 
 

@@ -13,7 +13,8 @@ import pytest
 from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
-NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"}
+NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "step_memory", "steps", "trace", "train"}
+NEED_TORCH |= {"train_sharded", "watch"}
 MODULES = sorted(LIBRARY.rglob("*.py"))
 
 

@@ -267,6 +267,23 @@ def test_published_steps_reach_no_less_where_products_are_computed_again_than_is
         assert of_size[False] - of_size[True] == pytest.approx(apart, abs=0.01)
 
 
+def test_of_one_model_steps_that_compute_again_reach_less_and_the_others_are_of_smaller_ones() -> None:
+    """As matmul_seconds() says; the best step of each kind of a model, at a context, on so many A100s or H100s."""
+    of: dict[Any, dict[bool, list[float]]] = {}
+    sizes: dict[tuple[str, bool], list[int]] = {}
+    for each in read_all(ROOT / "measurements" / "published"):
+        if each.what == "mfu_percent" and "missing" not in each.about:
+            a = read_options(each.settings)
+            again, size = a["checkpointing"] in ("per-op", "full"), sum(parameters(named_shape(a)).values())
+            sizes.setdefault((a["gpu"][:4], again), []).append(size)
+            pair = of.setdefault((each.source, size, a["gpu"][:4], a["gpus"], a["context"]), {True: [], False: []})
+            pair[again].append(each.value)
+    medians = {kind: round(statistics.median(found) / 1e9, 1) for kind, found in sizes.items()}
+    assert medians == {("A100", True): 12.8, ("A100", False): 0.8, ("H100", True): 13.0, ("H100", False): 1.3}
+    ratios = sorted(max(each[True]) / max(each[False]) for each in of.values() if each[True] and each[False])
+    assert len(ratios) == 6 and [round(ratio, 2) for ratio in (ratios[0], ratios[-1])] == [0.74, 0.89]
+
+
 KINDS_OF_STEPS: dict[str, tuple[dict[str, Any], tuple[str, str] | None]] = {
     "H100": ({}, ("H100", "kept")),
     "H100, all layers again": ({"checkpointing": "full"}, ("H100", "again")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from flops_bytes.plan.options import OPTIONS
 from flops_bytes.shapes import SHAPES
 from planner import engine
 from planner.answer import answer, completed, recomputing, replaced
-from planner.translate import TranslationError, translate
+from planner.translate import RUNTIME, TranslationError, translate
 from tests.test_plan import SHAPED
 
 # What crosses between the two: an int as text with an n, so that neither a large one nor its type is lost; a key of
@@ -80,7 +81,7 @@ def answered(fields: dict[str, str]) -> Any:
 
 
 KINDS = ("count", "length", "bytes", "money", "number", "share")
-NUMBERS = [name for name, option in OPTIONS.items() if option.kind in KINDS]
+NUMBERS = [name for name, option in OPTIONS.items() if option.kind in KINDS and name not in planner.UNASKED]
 SIZES = [
     name
     for name in NUMBERS
@@ -149,7 +150,7 @@ def draw(drawn: random.Random) -> dict[str, str]:
     fields = {"model": drawn.choice(list(SHAPES)), "gpu": drawn.choice([*GPUS, *TPUS])}
     fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
     for name, option in OPTIONS.items():
-        if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name != "task":
+        if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name not in ("task", *planner.UNASKED):
             fields[name] = drawn.choice(option.kind)
     for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
         fields[name] = number(drawn, str(OPTIONS[name].kind))
@@ -372,6 +373,59 @@ def test_what_nothing_reads_is_left_out(tmp_path: Path) -> None:
     context.eval(engine([tmp_path], {"spare": ["g"]}) + BRIDGE)
     assert json.loads(str(context.eval("JSON.stringify(tell(g('two')))"))) == ["5n", "wire"]
     context.close()
+
+
+UNASKED = """
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    kind: str
+    default: object
+
+
+class Setup(NamedTuple):
+    size: int
+    by: str
+    often: bool
+    twice: bool
+
+
+OPTIONS = {"size": Option("count", 1), "by": Option("text", "us"), "often": Option("text", "no")}
+
+
+def theirs(setup):
+    return -setup.size
+
+
+def other(setup):
+    return setup.by
+
+
+def f(a):
+    setup = Setup(size=a["size"], by=a["by"], often=a["often"] == "yes", twice=True)
+    setup = setup._replace(twice=False)
+    if setup.by != "us" or setup.often:
+        return [theirs(setup)]
+    elif a["often"] and setup.twice:
+        return [other(setup)]
+    last = 1 if setup.by == "us" or setup.size else theirs(setup)
+    return [*OPTIONS, setup.size, last, setup.twice]
+"""
+
+
+def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> None:
+    """What only they lead to is gone; a field that is not always one value stays."""
+    (tmp_path / "them.py").write_text(UNASKED)
+    text = translate([tmp_path], {"them": ["f"]}, {"by": "us", "often": "no"})
+    assert not any(word in text for word in ("theirs", "by", "often")) and "twice" in text and "other" in text
+    context = MiniRacer()
+    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
+    said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n]]))))")
+    context.close()
+    assert json.loads(str(said)) == ["size", "3n", "1n", False]
+    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[1:])
+    assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
 
 def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:

@@ -1,218 +1,33 @@
-"""What a step reserves, counted without a GPU, beside what somebody's card reserved: CS336's model of 2.7B parameters.
+"""What a step reserves, counted without a GPU, beside what somebody's card reserved, and beside PyTorch's allocator.
 
-The model is written anew from what the snapshots' frames say of it: which operations, in which order. Their sizes,
-order and addresses are in measurements/published/snapshots; what is not counted here is named where it is.
+The model of CS336 and the trainer's steps are the snippet's, as the page on snapshots has them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import gc
-import math
-from collections.abc import Callable
+import gzip
+import json
+import pickle
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-from flops_bytes.allocator import MIB, reserved
+from flops_bytes import step_memory
+from flops_bytes.allocator import MIB, downwards, reserved
 from flops_bytes.memory import activation_bytes
 from flops_bytes.replay import Replayed, one_ahead, read_histories
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.trace import Trace, meta
+from flops_bytes.shapes import parameters
+from flops_bytes.snapshot import follow, line_of, read
 from tests.conftest import ROOT
 
 FILE = ROOT / "measurements" / "published" / "snapshots" / "cs336-a2-systems.json.gz"
-SHAPE = Decoder(layers=32, d_model=2560, heads=32, kv_heads=32, head_dim=80, d_ff=10240, vocab=10000)
-BATCH = 4
-WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on a Hopper, one for each thread that makes products: forward and backward
-
-
-def hand_softmax(x: Tensor) -> Tensor:
-    e = torch.exp(x - x.max(dim=-1, keepdim=True)[0])
-    return e / e.sum(dim=-1, keepdim=True)
-
-
-def hand_mask(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(torch.eq(mask, 0), -1e9)  # mask == False
-
-
-def hand_silu(x: Tensor) -> Tensor:
-    return x * torch.sigmoid(x)
-
-
-def hand_norm(x: Tensor, gain: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    scaled = x / torch.sqrt(norm**2 / x.shape[-1] + 1e-5)
-    return torch.einsum("bsd,d->bsd", scaled, gain)
-
-
-Part = Callable[..., Tensor]
-BY_HAND: dict[str, Part] = {"softmax": hand_softmax, "mask": hand_mask, "silu": hand_silu, "norm": hand_norm}
-
-
-class OneNorm(torch.autograd.Function):
-    """A norm in one kernel: it keeps its input and a number a token."""
-
-    @staticmethod
-    def forward(context: Any, x: Tensor, gain: Tensor) -> Tensor:
-        context.save_for_backward(x, gain, x.new_empty(x.shape[:-1]))
-        return torch.empty_like(x)
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.empty_like(context.saved_tensors[0]), torch.empty_like(context.saved_tensors[1])
-
-
-class Linear(nn.Module):
-    def __init__(self, rows: int, columns: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(meta(rows, columns))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.einsum("bsi,io->bso", x, self.weight)
-
-
-class Norm(nn.Module):
-    def __init__(self, width: int, parts: dict[str, Part]) -> None:
-        super().__init__()
-        self.gain, self.part = nn.Parameter(meta(width)), parts["norm"]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.part(x, self.gain)
-
-
-class Attention(nn.Module):
-    def __init__(self, shape: Decoder, seq_len: int, parts: dict[str, Part]) -> None:
-        super().__init__()
-        self.heads, self.parts = shape.heads, parts
-        self.q, self.k, self.v, self.out = (Linear(shape.d_model, shape.d_model) for _ in range(4))
-        self.cache = nn.Buffer(meta(2, seq_len, shape.head_dim // 2))
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        cosines, sines = (self.cache[index][positions].unsqueeze(1) for index in (0, 1))
-        pairs = x.unflatten(-1, (-1, 2))
-        first, second = pairs[..., 0], pairs[..., 1]
-        rotated = torch.zeros_like(pairs)
-        rotated[..., 0] = first * cosines - second * sines
-        rotated[..., 1] = first * sines + second * cosines
-        return rotated.flatten(-2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, seq_len, _ = x.shape
-        q, k, v = (y(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in (self.q, self.k, self.v))
-        positions = torch.arange(seq_len, device="meta").expand(batch, -1)
-        q, k = self.rotate(q, positions), self.rotate(k, positions)
-        past = ~torch.triu(torch.ones(seq_len, seq_len, device="meta"), diagonal=1).to(torch.bool)
-        attended = self.attend(q, k, v, past.expand(batch, self.heads, -1, -1))
-        return self.out(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k)
-        scores = scores / math.sqrt(q.shape[-1])
-        scores = self.parts["mask"](scores, mask)
-        return torch.einsum("bhqk,bhkd->bhqd", self.parts["softmax"](scores), v)
-
-
-class Block(nn.Module):
-    def __init__(self, shape: Decoder, seq_len: int, parts: dict[str, Part]) -> None:
-        super().__init__()
-        self.norm, self.attention = Norm(shape.d_model, parts), Attention(shape, seq_len, parts)
-        self.norm2, self.silu = Norm(shape.d_model, parts), parts["silu"]
-        self.gate, self.down = Linear(shape.d_model, shape.d_ff), Linear(shape.d_ff, shape.d_model)
-        self.up = Linear(shape.d_model, shape.d_ff)
-
-    def mlp(self, x: Tensor) -> Tensor:
-        gate, up = self.gate(x), self.up(x)
-        return self.down(self.silu(gate) * up)  # type: ignore[no-any-return]
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.norm(x)
-        h = self.attention(h)
-        x = x + h
-        h = self.norm2(x)
-        h = self.mlp(h)
-        return x + h
-
-
-class Model(nn.Module):
-    def __init__(self, shape: Decoder, seq_len: int, parts: dict[str, Part]) -> None:
-        super().__init__()
-        self.embedding = Linear(shape.vocab, shape.d_model)
-        self.blocks = nn.ModuleList(Block(shape, seq_len, parts) for _ in range(shape.layers))
-        self.norm, self.head = Norm(shape.d_model, parts), Linear(shape.d_model, shape.vocab)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding.weight[tokens]
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))  # type: ignore[no-any-return]
-
-
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    logits, targets = logits.flatten(0, 1), targets.flatten()
-    shifted = logits - logits.max(dim=-1, keepdim=True)[0]
-    total = torch.exp(shifted).sum(dim=-1)
-    return (torch.log(total) - shifted[torch.arange(len(targets), device="meta"), targets]).mean()
-
-
-def update(model: nn.Module) -> list[Tensor]:
-    """A first step of AdamW, a parameter at a time: the change of one is there until that of the next is."""
-    state = []
-    for weight in model.parameters():
-        assert weight.grad is not None
-        first, second = torch.zeros_like(weight), torch.zeros_like(weight)
-        state += [first, second]
-        first.mul_(0.9).add_(weight.grad)
-        second.mul_(0.9).addcmul_(weight.grad, weight.grad)
-        change = first / torch.sqrt(second).add_(1e-8)
-        weight.data.add_(change).mul_(0.9)
-    return state
-
-
-class WithWorkspaces(Trace):
-    """A trace in which the first product forward and the first one backward get a workspace, as from cuBLAS."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.missing: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = super().__torch_dispatch__(func, types, args, kwargs)
-        direction = "backward" if torch._C._current_graph_task_id() >= 0 else "forward"
-        if func is torch.ops.aten.bmm.default and direction in self.missing:
-            self.missing.remove(direction)
-            self.changes.append((-1 if direction == "forward" else -2, WORKSPACE_BYTES))
-        return result
-
-
-@cache
-def counted(seq_len: int, whole: bool, workspaces: bool, in_one: tuple[str, ...] = (), layers: int = 32) -> Any:
-    """An allocator through which a forward pass went, or the whole step; parts `in_one` kernel are not by hand."""
-    parts = {**BY_HAND, **{name: IN_ONE[name] for name in in_one}}
-    gc.collect()
-    with WithWorkspaces() as trace:
-        model = Model(dataclasses.replace(SHAPE, layers=layers), seq_len, parts)
-        tokens = torch.randint(SHAPE.vocab, (BATCH, seq_len), device="meta")
-        trace.missing = {"forward", "backward"} if workspaces else set()
-        logits = model(tokens)
-        if whole:
-            loss = loss_of(logits, tokens)
-            loss.backward()
-            state = update(model)  # noqa: F841
-        changes = list(trace.changes)
-    return reserved(changes)
-
-
-IN_ONE: dict[str, Part] = {
-    "softmax": lambda x: F.softmax(x, dim=-1),
-    "mask": lambda scores, mask: scores + meta(*mask.shape[-2:]),
-    "silu": F.silu,
-    "norm": OneNorm.apply,
-}
+SNIPPET = ROOT / "snippets" / "slow" / "reserved_steps.py"
+DEFINED: dict[str, Any] = {"__name__": "reserved_steps"}  # what stands before the first count
+exec(compile(SNIPPET.read_text(encoding="utf-8").partition("# --8<-- [start:one]")[0], SNIPPET, "exec"), DEFINED)
+counted, foreseen, kept_by_hand = (DEFINED[name] for name in ("counted", "foreseen", "kept_by_hand"))
+SHAPE, BATCH, WORKSPACE_BYTES, IN_ONE = (DEFINED[name] for name in ("SHAPE", "BATCH", "WORKSPACE_BYTES", "IN_ONE"))
 
 
 SNAPSHOTS = {
@@ -248,17 +63,6 @@ def test_without_the_workspaces_of_cublas_that_is_what_is_missing() -> None:
     assert sizes.count(WORKSPACE_BYTES) >= 1
 
 
-def kept_by_hand(seq_len: int, layers: int, norms: int) -> dict[str, int]:
-    """What autograd keeps more of parts that are written with several operations each, in float32."""
-    tokens, rows = BATCH * seq_len, BATCH * SHAPE.heads * seq_len
-    return {
-        "softmax": layers * (4 * rows * seq_len + 8 * rows + 4 * rows),  # exp's result, an index, a sum
-        "mask": layers * rows * seq_len,  # a byte a score: mask == False, broadcast over batch and heads
-        "silu": layers * 4 * tokens * SHAPE.d_ff,  # the sigmoid
-        "norm": norms * 4 * tokens * (SHAPE.d_model + 1),  # what the gain multiplies, and the root
-    }
-
-
 @pytest.mark.parametrize("part", IN_ONE)
 def test_each_part_that_is_written_by_hand_keeps_what_its_formula_says(part: str) -> None:
     """Changed alone, with all else as it was."""
@@ -275,3 +79,76 @@ def test_these_parts_are_the_lines_that_the_plan_of_a_forward_pass_lacked(seq_le
     assert planned / theirs == pytest.approx(planned_ratio, abs=0.001)
     named = sum(kept_by_hand(seq_len, SHAPE.layers, 2 * SHAPE.layers + 1).values())
     assert 0.99 < (planned + named) / theirs < 1
+
+
+@pytest.mark.parametrize("case", ["quarter", "bf16"])
+def test_the_trainers_step_reserves_what_pytorchs_own_allocator_did(case: str) -> None:
+    """One of few gaps between segments, and one of many."""
+    theirs = step_memory.recorded()["counts"][case]
+    ours = foreseen(step_memory.RUNS[case])
+    assert ours.peak_allocated_bytes == pytest.approx(theirs["allocated_bytes"], rel=1e-3)
+    assert ours.peak_reserved_bytes == pytest.approx(theirs["reserved_bytes"], rel=1e-3)
+
+
+def test_equal_blocks_are_told_apart_by_where_cuda_puts_segments() -> None:
+    """Of two free blocks the one at the lower address is taken: the older one, or that of the newer segment."""
+    sizes = [(1, 40), (1, -40), (2, 30), (3, 10), (4, 30), (2, -30), (4, -30), (5, 25), (3, -10), (6, 40)]
+    changes = [(storage, size * MIB) for storage, size in sizes]
+    assert reserved(changes).peak_reserved_bytes == 110 * MIB, "25 MiB lie in the first segment, and 40 find no room"
+    assert reserved(changes, place=downwards()).peak_reserved_bytes == 70 * MIB, "they lie in the second, below it"
+    places = downwards()
+    assert places(3 * MIB) - places(MIB) == 2 * MIB, "each below the last, in steps of 2 MiB"
+
+
+@pytest.mark.parametrize("name", step_memory.SNAPSHOTS)
+def test_a_snapshot_says_what_was_counted_beside_it(name: str, tmp_path: Path) -> None:
+    told = step_memory.recorded()["counts"][name]
+    device = follow(read(step_memory.write_snapshot(name, tmp_path / "step.pickle")), 0)
+    assert device.misfits == 0
+    assert device.peak_allocated.size == told["allocated_bytes"]
+    assert device.peak_reserved.size == told["reserved_bytes"]
+    assert bool(device.errors) == bool(told["message"]) == (name == "out_of_memory")
+    lines = {line_of(block.frames) for block in device.blocks}
+    assert any("models.py" in line for line in lines) and all(
+        "/tmp" not in line and "site-" not in line for line in lines
+    )
+
+
+def test_a_snapshot_is_kept_without_folders_and_times(tmp_path: Path) -> None:
+    def frame(name: str, line: int) -> dict[str, Any]:
+        return {"filename": name, "line": line, "name": "forward"}
+
+    frames = [
+        frame("/home/me/env/lib/site-packages/torch/nn/functional.py", 7),
+        frame("/home/me/book/flops_bytes/models.py", 9),
+        {"filename": "??", "line": 0, "name": "at::bmm"},
+    ]
+    block = {"address": 512, "size": 1024, "requested_size": 600, "state": "active_allocated", "frames": frames}
+    segment = {"device": 0, "address": 512, "total_size": 1024, "stream": 0, "segment_type": "small"}
+    event = {"action": "alloc", "addr": 512, "size": 600, "stream": 0, "time_us": 5, "frames": frames}
+    freed = {"action": "free_requested", "addr": 512, "size": 600, "stream": 0, "time_us": 6, "frames": frames}
+    whole = {
+        "segments": [segment | {"is_expandable": False, "blocks": [block]}],
+        "device_traces": [[event, freed]],
+        "allocator_settings": {"expandable_segments": False},
+    }
+    (path := tmp_path / "whole.pickle").write_bytes(pickle.dumps(whole, 4))
+    (small := tmp_path / "small.pickle").write_bytes(gzip.decompress(step_memory.slim(path)))
+    first, second = read(path), read(small)
+    assert [each[:4] for each in second.traces[0]] == [each[:4] for each in first.traces[0]]
+    names = [(each.file, each.line) for each in second.traces[0][0].frames]
+    assert names == [("torch/nn/functional.py", 7), ("flops_bytes/models.py", 9)]
+    assert second.segments[0].blocks[0].frames == second.traces[0][0].frames and second.traces[0][1].frames == ()
+    assert [word for word in (b"time_us", b"/home", b"at::bmm") if word in small.read_bytes()] == []
+
+
+def test_what_was_recorded_is_small_and_names_its_pytorch() -> None:
+    files = sorted(Path(step_memory.__file__).parent.glob("step_memory.*.gz"))
+    assert [path.name.split(".")[1] for path in files] == sorted(step_memory.SNAPSHOTS)
+    assert sum(path.stat().st_size for path in files) < 60_000
+    told = step_memory.recorded()
+    assert {*told["counts"]} == {*step_memory.RUNS, *step_memory.SNAPSHOTS} and "H200" not in json.dumps(told)
+
+
+def test_a_command_that_is_none_says_how_it_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    assert step_memory.main([]) == 2 and "FOLDER" in capsys.readouterr().err

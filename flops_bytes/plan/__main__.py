@@ -5,8 +5,9 @@ import json
 import sys
 from pathlib import Path
 
+from flops_bytes import rates
 from flops_bytes.plan import plan
-from flops_bytes.plan.options import EXAMPLE, OPTIONS
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_options
 from flops_bytes.plan.table import serving_table, training_table
 from flops_bytes.shapes import short
 
@@ -51,6 +52,8 @@ def main(arguments: list[str]) -> int:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
         for what, how_much in (serving_table if serves else training_table)(found, asked):
             print(f"{what:32}{how_much}")
+            for line, seconds in rates.told(read_options(asked)) if what == "a step" else ():
+                print(f"{line:32}{seconds}")
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
 
 

@@ -22,6 +22,7 @@ from flops_bytes.gpus import (
     capacity_bytes,
 )
 from flops_bytes.memory import RECIPES
+from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
 from flops_bytes.shapes import SHAPES, Decoder, from_config, quoted, short, window
 from flops_bytes.sharding import ring_rate
 from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
@@ -55,6 +56,13 @@ OPTIONS = {
     "node_gpus": Option("count", 8, "GPUs of a node, which its own links join"),
     "network_cards": Option("count", None, "of a node; if not given, one for each GPU"),
     "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
+    "sharding_by": Option(
+        SHARDERS,
+        "fsdp2",
+        "fsdp1: of frozen layers and their adapters each a unit, as peft's policy makes them in transformers' trainer; "
+        "fsdp1-flat: both in one, as Lightning's; deepspeed-overlap: with its overlap_comm, which has two buckets",
+    ),
+    "reduce_bucket": Option("count", None, f"DeepSpeed's reduce_bucket_size, of numbers; {REDUCE_BUCKET // 10**6}M"),
     "context": Option(
         "length", 1_024, "tokens of a sequence, in serving those of each user: prompt and answer; 128k: 131,072"
     ),
@@ -74,6 +82,12 @@ OPTIONS = {
         "attention, as torchtitan's selective",
     ),
     "checkpoint_every": Option("count", 1, "with --checkpointing full: of every second layer, or third"),
+    "reentrant": Option(
+        ("no", "yes"),
+        "no",
+        "with --checkpointing full: torch.utils.checkpoint's use_reentrant, the default of transformers before 5; it "
+        "tells what --sharding-by fsdp1 and an older bitsandbytes hold",
+    ),
     "loss": Option(
         ("plain", "logits-held", "float32-held", "shifted", "as-logits", "compiled", "chunked", "fused"),
         "plain",
@@ -89,6 +103,11 @@ OPTIONS = {
         ("as-recipe", "4bit", "4bit-double"),
         "as-recipe",
         "the frozen matrices; 4bit: QLoRA; double: its constants quantized too",
+    ),
+    "quantized_by": Option(
+        QUANTIZERS,
+        "bitsandbytes",
+        "4 bits; bitsandbytes-0.43.1, or an older one, keeps the input of each matmul; torchao shards constants too",
     ),
     "optimizer": Option(
         ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
@@ -244,8 +263,15 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         if not belongs(name, a["task"]):
             other = "train" if a["task"] == "serve" else "serve"
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
-    if a["zero"] != "0" and a["gpus"] == 1:
+    if a["sharding_by"] == "fsdp2" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
+    if (
+        a["sharding_by"] != "fsdp2"
+        or a["quantized_by"] != "bitsandbytes"
+        or a["reduce_bucket"]
+        or a["reentrant"] == "yes"
+    ):
+        refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
     if a["lora_on"] != "all" and not a["lora"]:

@@ -97,7 +97,7 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     if steps := found["published_mfu"]:
         reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
-        yield "  published steps like it", reached
+        yield "  published steps", reached
     for row in found["by_mfu"]:
         nearest = runs_nearest(row["mfu"], [each["mfu"] for each in found["by_mfu"]])
         runs = "; ".join(f"{run.name}: {run.percent} %" for run in nearest) or "no published run is nearer"

@@ -1,0 +1,29 @@
+"""What a snapshot of the trainer holds over its events."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.axes import Axes, Scale
+
+GIB = 2**30
+ORDER = ("weights", "state", "gradients", "layers", "loss", "backward")
+
+
+def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Allocated bytes over the events of two steps, stacked by what asked for them; and the limit of them all."""
+    kinds = values["snapshots.timeline_bytes"] or {}
+    axes = Axes(Scale(labels["events"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
+    bottom = [0.0] * len(kinds.get("weights", []))
+    for colour, kind in enumerate(ORDER):
+        sizes = [size / GIB for size in kinds.get(kind, [])]
+        axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
+        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    if wanted := values["snapshots.wanted_bytes"]:
+        last, below, size = len(bottom) - 1, bottom[-1], wanted / GIB
+        axes.bar([last], [size], "ink", width=1, bottom=[below], alpha=0.3)
+        axes.annotate(labels["wanted"], last - 0.5, below + size / 3, dx=-5, anchor="end")
+    if limit := values["snapshots.limit_bytes"]:
+        axes.axhline(limit / GIB, labels["limit"], at="start")
+    if start := values["snapshots.second_piece"]:
+        axes.axvline(start - 0.5, labels["first"], labels["second"])
+    return str(axes)

@@ -1,0 +1,181 @@
+"""What a library that shards or quantizes holds beside the formulas, each line traced in its code; numbers in and out.
+
+What stands without an option is PyTorch's fully_shard, and bitsandbytes since 0.43.2. Paths and lines are those of
+PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flops_bytes.adapters import CONSTANTS, adapter_parameters, quantized_bytes
+
+if TYPE_CHECKING:
+    from flops_bytes.plan.training import Setup
+
+Moments = dict[str, dict[str, int]]
+SHARDERS = ("fsdp2", "fsdp1", "fsdp1-flat", "deepspeed", "deepspeed-overlap")
+QUANTIZERS = ("bitsandbytes", "bitsandbytes-0.43.1", "torchao")
+REDUCE_BUCKET = 500_000_000  # numbers: deepspeed/runtime/zero/config.py, reduce_bucket_size
+SUB_GROUP = 1_000_000_000  # the same, sub_group_size
+BACKWARD = ("loss", "head", "last_layer", "first_layer", "embedding")
+
+
+def refused(a: dict[str, Any]) -> None:
+    """Raises ValueError for what contradicts itself."""
+    by, base = a["sharding_by"], a["base"]
+    if a["reentrant"] == "yes" and a["checkpointing"] != "full":
+        raise ValueError("--reentrant: no whole layers are checkpointed; give --checkpointing full, or leave it out")
+    if by != "fsdp2" and a["zero"] == "0":
+        raise ValueError(f"--sharding-by: nothing is sharded by {by}; give --zero, or leave --sharding-by out")
+    if by[:4] == "fsdp" and a["zero"] != "0" and a["gpus"] == 1:
+        raise ValueError(
+            f"--sharding-by: {by} has no other GPU to share with; give --gpus 2 or more, or leave both out"
+        )
+    if by == "fsdp1-flat" and base != "as-recipe":
+        raise ValueError("--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1, or leave --base out")
+    if a["quantized_by"] != "bitsandbytes" and base == "as-recipe":
+        raise ValueError(f"--quantized-by: {a['quantized_by']} has nothing in 4 bits; give --base, or leave it out")
+    if a["reduce_bucket"] and by[:9] != "deepspeed":
+        raise ValueError("--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed, or leave it out")
+
+
+def with_software(setup: Setup, at: Moments) -> Moments:
+    """The moments of a step, a GPU, as the named libraries hold them."""
+    at = {moment: dict(lines) for moment, lines in at.items()}
+    if setup.quantized_by == "torchao":
+        shard_constants(setup, at)
+    if setup.quantized_by == "bitsandbytes-0.43.1":
+        keep_inputs(setup, at)
+    if setup.sharding_by == "fsdp1":
+        keep_hooked(setup, at)
+    if setup.sharding_by == "fsdp1-flat":
+        keep_flat_gradients(setup, at)
+    if setup.sharding_by[:9] == "deepspeed":
+        hold_buckets(setup, at)
+    return at
+
+
+def width_of(setup: Setup) -> int:
+    """Bytes of an activation, and of a gradient of a weight in its own format."""
+    return 4 if setup.recipe == "fp32" else 2
+
+
+def checkpointed(setup: Setup, layers: int) -> int:
+    """Of so many layers from the first, those that are made again whole."""
+    return -(-layers // setup.checkpoint_every) if setup.checkpointing == "full" else 0
+
+
+def keep_hooked(setup: Setup, at: Moments) -> None:
+    """FSDP 1 hangs a hook on the input of a unit whose weights are all frozen, and takes it off when the backward pass
+    has ended (torch/distributed/fsdp/_runtime_utils.py, _register_post_backward_reshard_only_hook).
+
+    Under reentrant checkpointing that input is a leaf, which the hook holds, and with it the input's own gradient. So
+    at the end there are two rows of the residual path for each such layer: all checkpoints, and as many gradients. The
+    first layer's input is in the plan already, and the gradients of its result and, in the end, of its input.
+    """
+    layers = checkpointed(setup, setup.shape.layers)
+    if setup.reentrant and setup.rank and setup.zero == 3 and setup.gpus > 1:
+        stream = width_of(setup) * setup.micro_batch * setup.context * setup.shape.d_model
+        at["first_layer"]["activations"] += max(0, 2 * layers - 3) * stream
+        at["embedding"]["activations"] += (2 * layers - 1) * stream
+
+
+def keep_flat_gradients(setup: Setup, at: Moments) -> None:
+    """FSDP 1 makes one parameter of a layer's weights, frozen ones and adapters together (use_orig_params): its
+    gradient is as large as if nothing were frozen, first in pieces, then as one, and matmuls keep inputs for it.
+
+    While micro-batches accumulate without communication (no_sync), a GPU has all of them whole; else its share of those
+    that are reduced (torch/distributed/fsdp/_runtime_utils.py, _post_backward_hook).
+    """
+    if not setup.rank or setup.zero < 2 or setup.gpus == 1:
+        return
+    counts, shape = setup.counts, setup.shape
+    ends = counts["embedding"] + counts["positions"] + counts["head"] + shape.d_model * (1 + shape.norm_shift)
+    layers = width_of(setup) * (sum(counts.values()) - ends + adapter_parameters(shape, setup.rank, setup.lora_on))
+    share = -(-layers // setup.gpus)
+    at["update"]["gradients"] += share
+    for moment in ("last_layer", "first_layer", "embedding"):
+        at[moment]["reduced"] += 2 * layers // shape.layers
+        at[moment]["activations"] += 0 if moment == "embedding" else unneeded_inputs(setup)
+        at[moment]["gradients"] += 0 if moment == "last_layer" or setup.accumulation > 1 else share
+    if setup.accumulation > 1:
+        for moment in ("forward", *BACKWARD):
+            at[moment]["gradients"] += layers
+
+
+def hold_buckets(setup: Setup, at: Moments) -> None:
+    """DeepSpeed copies gradients into a bucket before it reduces them, however few there are.
+
+    Stages 1 and 2 make one for each backward pass, or two to overlap (stage_1_and_2.py, backward, ipg_buffer); stage 3
+    has one for good, and the gradients of its share (stage3.py, _setup_for_real_optimizer). When the optimizer steps,
+    these are copied flat, and the copy is cast to float32: all in stages 1 and 2 (step), a group of parameters at a
+    time in stage 3 (_prepare_fp32_grad_for_sub_group).
+    """
+    width, share = width_of(setup), -(-setup.trained // setup.gpus)
+    buckets = 2 if setup.sharding_by == "deepspeed-overlap" and setup.zero < 3 else 1
+    for moment, lines in at.items():
+        held = setup.zero == 3 or moment in BACKWARD
+        lines["reduced"] = buckets * (setup.reduce_bucket or REDUCE_BUCKET) * width if held else 0
+    if setup.rank or setup.recipe != "bf16_master":
+        return
+    if setup.zero == 3:
+        for lines in at.values():
+            lines["gradients"] = width * share
+    at["update"]["gradients"] = width * share + (4 + width) * (min(share, SUB_GROUP) if setup.zero == 3 else share)
+
+
+def keep_inputs(setup: Setup, at: Moments) -> None:
+    """Until its version 0.43.2 bitsandbytes kept the input of each matmul with weights in 4 bits, which no gradient
+    asks for (bitsandbytes/autograd/_functions.py, MatMul4Bit.forward: ctx.tensors = (A, B)).
+
+    Not as tensors that autograd saves: so they stay until the graph goes, when the backward pass has ended. And a layer
+    that is to be made again keeps them all the same, unless checkpointing is reentrant, which runs it without autograd.
+    """
+    shape, layers = setup.shape, setup.shape.layers
+    row = width_of(setup) * setup.micro_batch * setup.context
+    product = row * shape.d_ff * shape.active_experts  # of an MLP's two halves, or what is behind GELU
+    norms = 5 if has_casts(setup) else 2
+    each = row * (norms * shape.d_model + shape.heads * shape.head_dim) + product
+    inside = unneeded_inputs(setup) + product
+    waits = 0 if setup.lora_on == "all" else inside
+    made_again = layers if setup.checkpointing == "per-op" else checkpointed(setup, layers)
+    again = 0 if setup.reentrant else each
+    whole = waits * (layers - made_again) + again * made_again  # beside what autograd keeps
+    for moment in ("forward", "loss", "head"):
+        at[moment]["activations"] += whole
+    own = 0 if made_again and again else inside - (0 if made_again else waits)  # the layer's that goes backward
+    at["last_layer"]["activations"] += whole + own
+    ended = 0 if setup.reentrant else each * layers
+    at["first_layer"]["activations"] += max(inside, ended - each + inside)
+    at["embedding"]["activations"] += ended
+
+
+def has_casts(setup: Setup) -> bool:
+    """Whether every matrix has a cast of its input of its own, as under autocast."""
+    return setup.recipe[:8] == "autocast" and not (setup.zero == 3 and setup.gpus > 1) and setup.shape.gated
+
+
+def unneeded_inputs(setup: Setup) -> int:
+    """Bytes of inputs of a layer's frozen matmuls that neither an adapter nor fused attention keeps, but of the last.
+
+    These are the second norm's result; under autocast, where every matrix has a cast of its own, one for each.
+    """
+    shape = setup.shape
+    if setup.lora_on == "all":
+        return 0
+    casts = 2 + (setup.lora_on == "query-value") if has_casts(setup) else 1
+    attended = 0 if setup.fused or setup.lora_on == "attention" else shape.heads * shape.head_dim
+    return width_of(setup) * setup.micro_batch * setup.context * (casts * shape.d_model + attended)
+
+
+def shard_constants(setup: Setup, at: Moments) -> None:
+    """torchao's 4-bit weights are cut with their constants (nf4_tensor.py, _INNER_TENSOR_NAMES_FOR_SHARDING), which are
+    gathered with them; bitsandbytes' are no parameters, so that each GPU has all of them."""
+    if setup.zero < 3 or setup.gpus == 1:
+        return
+    matrices = setup.counts["qkv"] + setup.counts["out"] + setup.counts["mlp"]
+    constants = quantized_bytes(matrices, 0, 64, CONSTANTS[setup.base])
+    for moment, lines in at.items():
+        lines["weights"] -= constants - -(-constants // setup.gpus)
+        lines["gathered"] += 0 if moment == "update" else 2 * constants // setup.shape.layers
