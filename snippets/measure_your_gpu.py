@@ -46,11 +46,10 @@ print(found)
 
 # --8<-- [start:card]
 card = "RTX 4090"
-answer = fit(found, card)
 needed_bytes, moment = found.peak_bytes, found.moment
 largest_bytes, in_line = max((size, line) for line, size in found.lines.items())
-left_bytes, card_bytes = answer.left_bytes, answer.card_bytes
-print(f"{card}: {'fits' if answer.fits else 'does not fit'}")
+card_bytes, left_bytes, fits = fit(found, card)[:3]
+print(f"{card}: {'fits' if fits else 'does not fit'}")
 # --8<-- [end:card]
 
 

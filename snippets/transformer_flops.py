@@ -10,16 +10,27 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes import flops as formulas
 from flops_bytes import models
-from flops_bytes.flops import ATTENTION, backward_flops, forward_flops
+from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, megatron_flops, palm_flops
+from flops_bytes.gpus import GPUS
 from flops_bytes.measure import get_device, time_call
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, GPT2Block, build, eager, flash, flash_each, fused, loss
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.models import (
+    GPT2_SMALL,
+    LLAMA_3_8B,
+    GPT2Block,
+    LlamaBlock,
+    build,
+    eager,
+    flash,
+    flash_each,
+    fused,
+    loss,
+)
+from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
 
 # --8<-- [end:setup]
 
@@ -112,6 +123,88 @@ assert again_flops == component_flops["gpt2"]["attention"] / 2
 # --8<-- [end:backward]
 
 
+# --8<-- [start:formula]
+def multiplied(shape: Decoder) -> int:
+    """M: the parameters of the matrices that a token is multiplied with."""
+    d, wide = shape.d_model, shape.heads * shape.head_dim
+    projections = d * (wide + 2 * shape.kv_heads * shape.head_dim) + wide * d
+    mlp = (3 if shape.gated else 2) * d * shape.d_ff * shape.active_experts
+    router = d * shape.experts if shape.experts > 1 else 0
+    return shape.layers * (projections + mlp + router) + d * shape.vocab  # the head
+
+
+def token_flops(shape: Decoder, T: int) -> int:
+    """Forward and backward, over all pairs of tokens."""
+    return 6 * multiplied(shape) + 12 * shape.layers * shape.heads * shape.head_dim * T
+
+
+print(f"{token_flops(LLAMA_3_8B, 8_192):,} FLOPs a token")
+# --8<-- [end:formula]
+
+
+# --8<-- [start:experts_module]
+class Experts(nn.Module):
+    """Mixtral's MLPs with a router; here each expert gets as many tokens as the others."""
+
+    def __init__(self, shape: Decoder) -> None:
+        super().__init__()
+        self.shape = shape
+        self.router = nn.Linear(shape.d_model, shape.experts, bias=False)
+        experts = (LlamaBlock(shape, eager) for _ in range(shape.experts))
+        self.experts = nn.ModuleList(nn.ModuleList([e.gate, e.up, e.down]) for e in experts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, T, d) → (b, T, d)."""
+        sent = x.repeat(1, self.shape.active_experts, 1).chunk(self.shape.experts, dim=1)
+        weight = self.router(x).softmax(-1).mean()  # the weighting is element-wise
+        parts = [down(F.silu(gate(h)) * up(h)) for h, (gate, up, down) in zip(sent, self.experts, strict=True)]
+        changes = torch.cat(parts, dim=1).chunk(self.shape.active_experts, dim=1)
+        return weight * torch.stack(changes).sum(0)
+
+
+def count_experts(shape: Decoder, seq_len: int) -> int:
+    """FLOPs of a step's MLPs with their router, of one layer."""
+    with torch.device("meta"):
+        x = torch.zeros(1, seq_len, shape.d_model, requires_grad=True)
+        experts = Experts(shape)
+    with FlopCounterMode(display=False) as counter:
+        experts(x).sum().backward()
+    return counter.get_total_flops()
+
+
+# --8<-- [end:experts_module]
+
+
+# --8<-- [start:cases]
+CASES = {  # a shape, and T
+    "gpt2_1k": (GPT2_SMALL, 1_024),
+    "llama_8k": (LLAMA_3_8B, 8_192),
+    "llama_128k": (LLAMA_3_8B, 131_072),
+    "mixtral_32k": (MIXTRAL_8X7B, 32_768),
+}
+CASE_LEN = {case: T for case, (_, T) in CASES.items()}
+
+
+def count_case(shape: Decoder, T: int) -> int:
+    """FLOPs of a step with eager attention: one layer, counted, as often as there are layers, and the head."""
+    dense = replace(shape, experts=1, active_experts=1)
+    head, with_layer = (sum(count_step(replace(dense, layers=n), T, eager)) for n in (0, 1))
+    layer = with_layer - head
+    if shape.experts > 1:  # in place of the dense MLP
+        mlp = forward_flops(replace(dense, layers=1), T)["mlp"]
+        layer += count_experts(shape, T) - 3 * mlp
+    return head + shape.layers * layer
+
+
+counted_steps_flops = {case: count_case(shape, T) for case, (shape, T) in CASES.items()}
+counted_token_flops = {case: counted_steps_flops[case] // T for case, (_, T) in CASES.items()}
+formula_token_flops = {case: token_flops(shape, T) for case, (shape, T) in CASES.items()}
+print(*(f"{case}: {count:,}" for case, count in counted_token_flops.items()), sep="\n")
+assert counted_token_flops == formula_token_flops
+assert counted_steps_flops == {case: formula_token_flops[case] * T for case, (_, T) in CASES.items()}
+# --8<-- [end:cases]
+
+
 # --8<-- [start:contexts]
 CONTEXTS = tuple(1_024 * 2**i for i in range(8))  # 1k to 128k
 ONE_LAYER = {  # all are alike; GPT-2 gets positions that it never had
@@ -143,20 +236,18 @@ for T in CONTEXTS:
 
 
 # --8<-- [start:crossing]
-def multiplied(shape: Decoder, head: bool = True) -> int:
-    """M: all matrices, a tied head too, but no table that is only looked up."""
-    flops = by_component(shape, 1)
-    others = flops["qkv"] + flops["out"] + flops["mlp"]
-    return (others + head * flops["head"]) // 2
-
-
 def crossing(M: int, shape: Decoder) -> float:
+    """The context in which scores and values take as much as all other matmuls."""
     return M / (2 * shape.layers * shape.heads * shape.head_dim)
+
+
+def layers_alone(shape: Decoder) -> int:
+    return multiplied(shape) - shape.d_model * shape.vocab
 
 
 multiplied_parameters = {m: multiplied(shape) for m, shape in SHAPES.items()}
 crossings = {m: crossing(multiplied(shape), shape) for m, shape in SHAPES.items()}
-without_head = {m: crossing(multiplied(s, head=False), s) for m, s in SHAPES.items()}
+without_head = {m: crossing(layers_alone(shape), shape) for m, shape in SHAPES.items()}
 crossing_in_widths = {m: T / SHAPES[m].d_model for m, T in without_head.items()}
 at_crossing = count_parts(LLAMA_3_8B, round(crossings["llama"]))
 crossing_attention_flops = at_crossing.pop("attention")
@@ -179,45 +270,84 @@ for T in (8_192, 131_072):
 
 # --8<-- [start:names]
 def without_tables(shape: Decoder) -> int:
-    """Kaplan's N."""
+    """Kaplan's N; of experts, the active ones."""
     tables = ("embedding", "positions", "head")
-    return sum(n for part, n in parameters(shape).items() if part not in tables)
+    counted = parameters(shape, active=True)
+    return sum(n for part, n in counted.items() if part not in tables)
 
 
-all_parameters = {m: sum(parameters(shape).values()) for m, shape in SHAPES.items()}
-kaplan_parameters = {m: without_tables(shape) for m, shape in SHAPES.items()}
-names_ratio = all_parameters["gpt2"] / kaplan_parameters["gpt2"]
-for m in SHAPES:
-    counts = (all_parameters[m], multiplied_parameters[m], kaplan_parameters[m])
-    print(f"{m:6}", *(f"{n:14,}" for n in counts))
+NAMED = SHAPES | {"mixtral": MIXTRAL_8X7B}
+names_parameters = {
+    m: {
+        "all": sum(parameters(shape).values()),
+        "active": sum(parameters(shape, active=True).values()),
+        "multiplied": multiplied(shape),
+        "kaplan": without_tables(shape),
+    }
+    for m, shape in NAMED.items()
+}
+names_ratio = names_parameters["gpt2"]["all"] / names_parameters["gpt2"]["kaplan"]
 # --8<-- [end:names]
 
 
 # --8<-- [start:papers]
-def over_count(m: str, T: int) -> dict[str, float]:
-    """What each formula says of a step over T tokens, over the eager count."""
-    shape, N, M = SHAPES[m], all_parameters[m], multiplied_parameters[m]
+def chinchilla_flops(shape: Decoder, T: int) -> int:
+    """Appendix F, for a layer with as many key as query heads and two matrices in its MLP."""
+    d, wide, V = shape.d_model, shape.heads * shape.head_dim, shape.vocab
+    projections = 2 * 3 * T * d * wide + 2 * T * wide * d
+    attention = 2 * T * T * wide + 3 * shape.heads * T * T + 2 * T * T * wide
+    dense = 2 * T * (d * shape.d_ff + d * shape.d_ff)
+    forward = 2 * T * V * d + shape.layers * (projections + attention + dense) + 2 * T * d * V
+    return 3 * forward
+
+
+def over_count(case: str) -> dict[str, float]:
+    """What each formula says of a step over T tokens, over the count of all pairs."""
+    shape, T = CASES[case]
+    N, active, positions, kaplan = (
+        sum(parameters(shape).values()),
+        sum(parameters(shape, active=True).values()),
+        parameters(shape)["positions"],
+        without_tables(shape),
+    )
+    M, scores = multiplied(shape), 12 * shape.layers * shape.heads * shape.head_dim * T
     said = {
-        "kaplan": formulas.six_n_d_flops(kaplan_parameters[m], T),
-        "all": formulas.six_n_d_flops(N, T),
-        "matrices": formulas.six_n_d_flops(M, T),
-        "palm": formulas.palm_flops(shape, N, T, T),
-        "palm_matrices": formulas.palm_flops(shape, M, T, T),
-        "megatron": formulas.megatron_flops(shape, T, T),
+        "all": 6 * N * T,
+        "kaplan": 6 * kaplan * T,
+        "kaplan_context": (6 * kaplan + scores / 2) * T,
+        "chinchilla": chinchilla_flops(shape, T),
+        "palm": palm_flops(shape, active, T, T),
+        "nanogpt": palm_flops(shape, active - positions, T, T),
+        "megatron": megatron_flops(shape, T, T),
+        "megatron_today": (6 * M + scores / 2) * T,
+        "multiplied": palm_flops(shape, M, T, T),
+        "causal": step_flops(shape, T, causal=True),
     }
-    return {formula: flops / step_flops(shape, T) for formula, flops in said.items()}
+    return {formula: flops / counted_steps_flops[case] for formula, flops in said.items()}
 
 
-formula_ratio = {m: over_count(m, T) for m, T in CONTEXT.items()}
-counted_step_flops = sum(count_step(GPT2_SMALL, 1_024, eager))
-palm_step_flops = formulas.palm_flops(
+over_count_ratio = {case: over_count(case) for case in CASES}
+counted_step_flops = counted_steps_flops["gpt2_1k"]
+palm_step_flops = palm_flops(
     GPT2_SMALL,
     multiplied_parameters["gpt2"],
     tokens=1_024,
     seq_len=1_024,
 )
+missed_share = {case: 1 - over_count_ratio[case]["all"] for case in ("llama_8k", "llama_128k")}
 assert counted_step_flops == palm_step_flops == step_flops(GPT2_SMALL, 1_024)
+assert {ratio["multiplied"] for ratio in over_count_ratio.values()} == {1}
 # --8<-- [end:papers]
+
+
+# --8<-- [start:experts]
+expert_parameters = {
+    "total": sum(parameters(MIXTRAL_8X7B).values()),
+    "active": sum(parameters(MIXTRAL_8X7B, active=True).values()),
+}
+expert_ratio = expert_parameters["total"] / expert_parameters["active"]
+print(expert_parameters, f"{expert_ratio:.2f}")
+# --8<-- [end:experts]
 
 
 # --8<-- [start:six]
@@ -245,17 +375,42 @@ assert six == {"own": 6, "shared": 72, "frozen": 4}
 # --8<-- [end:six]
 
 
-# --8<-- [start:experts]
-# Mixtral 8x7B: Llama 3 8B's shape but for these
-MIXTRAL = replace(LLAMA_3_8B, vocab=32_000, experts=8, active_experts=2)
+# --8<-- [start:bill]
+TOKENS = 1e12  # D
+MFU = 0.3
+H100_PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # FLOP/s, dense
 
-expert_parameters = {
-    "total": sum(parameters(MIXTRAL).values()),
-    "active": sum(parameters(MIXTRAL, active=True).values()),
+
+def gpu_hours(flops: float) -> float:
+    return flops / (H100_PEAK * MFU) / 3600
+
+
+bill_hours = {case: gpu_hours(TOKENS * token_flops(*CASES[case])) for case in CASES}
+bill_flops = {case: TOKENS * token_flops(*CASES[case]) for case in CASES}
+six_hours = {case: bill_hours[case] * over_count_ratio[case]["all"] for case in CASES}
+causal_hours = {case: bill_hours[case] * over_count_ratio[case]["causal"] for case in CASES}
+bill_ratio = bill_hours["llama_128k"] / bill_hours["llama_8k"]
+for case, hours in bill_hours.items():
+    print(f"{case:12}{hours:10,.0f} H100-hours, by 6ND {six_hours[case]:10,.0f}")
+# --8<-- [end:bill]
+
+
+# --8<-- [start:conventions]
+TITAN_TOKENS = 2_904  # a second and A100: pytorch/torchtitan, docs/performance.md at 6a6f755
+A100_PEAK = GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]
+
+named_parameters = names_parameters["llama"]["all"]
+run_token_flops = {
+    "theirs": palm_flops(LLAMA_3_8B, named_parameters, tokens=1, seq_len=8_192),
+    "all_pairs": token_flops(LLAMA_3_8B, 8_192),
+    "causal": step_flops(LLAMA_3_8B, 8_192, causal=True) / 8_192,
+    "six": 6 * named_parameters,
 }
-expert_ratio = expert_parameters["total"] / expert_parameters["active"]
-print(expert_parameters, f"{expert_ratio:.2f}")
-# --8<-- [end:experts]
+run_share = {name: TITAN_TOKENS * flops / A100_PEAK for name, flops in run_token_flops.items()}
+titan_hours = TOKENS / TITAN_TOKENS / 3600  # of A100s, for a trillion tokens
+short_share = run_token_flops["causal"] / run_token_flops["theirs"]
+assert round(run_share["theirs"], 3) == 0.568  # what they report
+# --8<-- [end:conventions]
 
 
 # --8<-- [start:timed]
@@ -316,9 +471,20 @@ print(f"{small_head_share:.1%}")
 
 
 # --8<-- [start:exercise_3]
-REPORTED_SHARE = 0.40  # MFU by PaLM's formula with all parameters
+TITAN_70B_TOKENS = 331  # a second and A100, at 8,192; reported MFU: 51.7 %
 
-counted_share = REPORTED_SHARE / formula_ratio["llama"]["palm"]
-causal_mfu_share = counted_share / causal_ratio[8_192]
-print(f"{counted_share:.1%} by the count, {causal_mfu_share:.1%} by the causal count")
+all_70b = sum(parameters(models.LLAMA_3_70B).values())
+reported_flops = palm_flops(models.LLAMA_3_70B, all_70b, tokens=1, seq_len=8_192)
+reported_share = TITAN_70B_TOKENS * reported_flops / A100_PEAK
+counted_70b_share = TITAN_70B_TOKENS * token_flops(models.LLAMA_3_70B, 8_192) / A100_PEAK
+print(f"{reported_share:.1%} with all parameters, {counted_70b_share:.1%} with M")
 # --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+QWEN3_0_6B = Decoder(28, 1_024, 16, 8, 128, 3_072, 151_936, tied=True)  # HQ is 2d
+
+by_width_flops = 6 * multiplied(QWEN3_0_6B) + 12 * 28 * 1_024 * 32_768  # 12LdT
+by_width_ratio = by_width_flops / token_flops(QWEN3_0_6B, 32_768)
+print(f"{by_width_ratio:.2f}")
+# --8<-- [end:exercise_4]

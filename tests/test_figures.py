@@ -35,6 +35,7 @@ from figures import (
     tensor_operations,
     timing,
     tokens,
+    transformer_flops,
     two_questions,
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
@@ -853,6 +854,28 @@ def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time()
             assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
             starts[row] += share
     assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
+
+
+def test_twice_the_tokens_are_twice_the_rectangle_and_four_times_the_square() -> None:
+    chart, cell = Chart(transformer_flops.two_kinds(Values(), Words())), transformer_flops.CELL
+    rectangles = chart.bars("0")
+    seen, hidden = (chart.bars(chart.colours[word]) for word in ("left", "hidden"))
+    assert {left for left, *_ in rectangles} == {chart.place("matrices")[0]}
+    assert {left for left, *_ in seen} == {chart.place("attention")[0]}
+    tops = sorted(top for *_, top, _ in rectangles)
+    for top, tokens in zip(tops, transformer_flops.TOKENS, strict=True):
+        cells = [
+            [
+                (right - left) * (bottom - y) / cell**2
+                for left, right, y, bottom in bars
+                if top <= y < top + cell * tokens
+            ]
+            for bars in (rectangles, seen, hidden)
+        ]
+        assert cells[0] == [tokens * transformer_flops.COLUMNS]
+        assert cells[1] == list(range(1, tokens + 1)) and sum(cells[1]) == tokens * (tokens + 1) / 2
+        assert sum(cells[1]) + sum(cells[2]) == tokens**2
+    assert transformer_flops.TOKENS[1] == 2 * transformer_flops.TOKENS[0]
 
 
 def test_a_threshold_lies_where_its_flops_do() -> None:
