@@ -267,9 +267,10 @@ print(f"{far_readings} are more than {NEAR_PERCENT} % off: {far_by_why}")
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
 assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
-booked = dict(zip(("low", "assumed", "high"), plan(**QUESTION)["by_mfu"], strict=True))
-days_at = {name: row["days"] for name, row in booked.items()}
-mfu_at_share = {name: row["mfu"] for name, row in booked.items()}
+days_at, mfu_at_share = (
+    {name: row[key] for name, row in zip(("low", "assumed", "high"), plan(**QUESTION)["by_mfu"], strict=True)}
+    for key in ("days", "mfu")
+)
 steps_like_it = plan(**QUESTION)["published_mfu"]["readings"]
 
 

@@ -863,18 +863,18 @@ def test_twice_the_tokens_are_twice_the_rectangle_and_four_times_the_square() ->
     assert {left for left, *_ in rectangles} == {chart.place("matrices")[0]}
     assert {left for left, *_ in seen} == {chart.place("attention")[0]}
     tops = sorted(top for *_, top, _ in rectangles)
-    for top, tokens in zip(tops, transformer_flops.TOKENS, strict=True):
+    for top, side in zip(tops, transformer_flops.TOKENS, strict=True):
         cells = [
             [
                 (right - left) * (bottom - y) / cell**2
                 for left, right, y, bottom in bars
-                if top <= y < top + cell * tokens
+                if top <= y < top + cell * side
             ]
             for bars in (rectangles, seen, hidden)
         ]
-        assert cells[0] == [tokens * transformer_flops.COLUMNS]
-        assert cells[1] == list(range(1, tokens + 1)) and sum(cells[1]) == tokens * (tokens + 1) / 2
-        assert sum(cells[1]) + sum(cells[2]) == tokens**2
+        assert cells[0] == [side * transformer_flops.COLUMNS]
+        assert cells[1] == list(range(1, side + 1)) and sum(cells[1]) == side * (side + 1) / 2
+        assert sum(cells[1]) + sum(cells[2]) == side**2
     assert transformer_flops.TOKENS[1] == 2 * transformer_flops.TOKENS[0]
 
 
