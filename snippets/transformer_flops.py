@@ -150,13 +150,13 @@ class Experts(nn.Module):
         super().__init__()
         self.shape = shape
         self.router = nn.Linear(shape.d_model, shape.experts, bias=False)
-        experts = (LlamaBlock(shape, eager) for _ in range(shape.experts))
-        self.experts = nn.ModuleList(nn.ModuleList([e.gate, e.up, e.down]) for e in experts)
+        blocks = [LlamaBlock(shape, eager) for _ in range(shape.experts)]
+        self.experts = [(block.gate, block.up, block.down) for block in blocks]
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, T, d) → (b, T, d)."""
         sent = x.repeat(1, self.shape.active_experts, 1).chunk(self.shape.experts, dim=1)
-        weight = self.router(x).softmax(-1).mean()  # the weighting is element-wise
+        weight: Tensor = self.router(x).softmax(-1).mean()  # the weighting is element-wise
         parts = [down(F.silu(gate(h)) * up(h)) for h, (gate, up, down) in zip(sent, self.experts, strict=True)]
         changes = torch.cat(parts, dim=1).chunk(self.shape.active_experts, dim=1)
         return weight * torch.stack(changes).sum(0)
@@ -169,7 +169,7 @@ def count_experts(shape: Decoder, seq_len: int) -> int:
         experts = Experts(shape)
     with FlopCounterMode(display=False) as counter:
         experts(x).sum().backward()
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 # --8<-- [end:experts_module]

@@ -865,11 +865,7 @@ def test_twice_the_tokens_are_twice_the_rectangle_and_four_times_the_square() ->
     tops = sorted(top for *_, top, _ in rectangles)
     for top, side in zip(tops, transformer_flops.TOKENS, strict=True):
         cells = [
-            [
-                (right - left) * (bottom - y) / cell**2
-                for left, right, y, bottom in bars
-                if top <= y < top + cell * side
-            ]
+            [(right - left) * (bottom - y) / cell**2 for left, right, y, bottom in bars if top <= y < top + cell * side]
             for bars in (rectangles, seen, hidden)
         ]
         assert cells[0] == [side * transformer_flops.COLUMNS]
