@@ -119,6 +119,7 @@ def line_of(error: BaseException) -> str:
 WHOLE = (torch.int64, torch.int32, torch.bool)
 KNOWN = 2**20  # numbers
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
+SIZED_BY_NUMBERS = {"nonzero", "masked_select", "_unique", "_unique2", "unique_consecutive", "unique_dim"}
 
 
 def is_on_meta(x: Tensor) -> bool:
@@ -136,6 +137,12 @@ def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
     return name in MAKERS and (kwargs.get("dtype") in WHOLE or name in ("randint", "randperm", "arange"))
+
+
+def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
+    """Whether the size of its result depends on more than the sizes of its inputs; a mask is an index."""
+    name = func._overloadpacket.__name__
+    return name in SIZED_BY_NUMBERS or (name == "index" and any(x.dtype == torch.bool for x in inputs[1:]))
 
 
 # --8<-- [end:known]
@@ -236,6 +243,8 @@ class StepTrace(Trace):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
             if all(is_whole(each) for each in tensors_in(result)):
+                if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
+                    self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None
                 return result
         result = super().__torch_dispatch__(func, types, args, kwargs)
         packet = func._overloadpacket
@@ -741,9 +750,11 @@ def count(
 def reason(error: Exception) -> str:
     """One sentence: what cannot be counted, where, and what to do."""
     where, said = line_of(error), str(error).strip().partition("\n")[0]
-    if isinstance(error, DataDependentOutputException) or ".numpy() is not supported" in said:
+    if ".numpy() is not supported" in said:
+        return f"{where}: the numbers in a tensor are asked for, and nothing is computed here; leave that line out"
+    if isinstance(error, DataDependentOutputException):
         return (
-            f"{where}: the number in a tensor is asked for (.item(), float(), .numpy(), if), and nothing is computed "
+            f"{where}: the number in a tensor is asked for (.item(), float(), print(), if), and nothing is computed "
             "here; leave that line out of the step, or give --item 1, which answers each float by 1 and each question "
             "by no, but not what is asked of whole numbers"
         )
@@ -797,9 +808,13 @@ class Fit(NamedTuple):
     step_seconds: dict[float, float]
 
 
-def fit(found: Counted, gpu: str, tokens: str | int | None = None) -> Fit:
-    """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card."""
-    asked = read_options({"gpu": gpu} | ({"tokens": tokens} if tokens else {}))
+def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str) -> Fit:
+    """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card.
+
+    In place of a row of the table of peaks, `card` is gpu_memory="80GB" and gpu_peak="989T".
+    """
+    named = {"gpu": gpu, "tokens": tokens} | card
+    asked = read_options({name: value for name, value in named.items() if value})
     row = read_gpu(asked)
     left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
     beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
@@ -816,6 +831,9 @@ def fit(found: Counted, gpu: str, tokens: str | int | None = None) -> Fit:
 
 
 # --8<-- [start:tell]
+LEAST_SHOWN = 2**20 / 20  # bytes: what is told as 0.1 MiB
+
+
 def sized(size: float) -> str:
     """GiB as the planner has them; MiB where it is less."""
     return gib(size) if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
@@ -833,13 +851,14 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
         "peak",
         f"{sized(found.peak_bytes)}, in the {found.moment} pass at {found.line}".replace("update pass", "update"),
     )
-    yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items())
+    yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items() if size >= LEAST_SHOWN)
     yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items())
-    yield "what lives at the peak", "beside weights, gradients and optimizer state, by the line that made it"
-    for line, size in list(found.lines.items())[:most]:
-        yield f"  {sized(size)}", line
-    if len(found.lines) > most:
-        yield f"  {sized(sum(list(found.lines.values())[most:]))}", f"{len(found.lines) - most} more lines"
+    lines = [(line, size) for line, size in found.lines.items() if size >= LEAST_SHOWN]
+    if most and lines:
+        yield "what lives at the peak", "beside weights, gradients and optimizer state, by the line that made it"
+        yield from ((f"  {sized(size)}", line) for line, size in lines[:most])
+        if len(lines) > most:
+            yield f"  {sized(sum(size for _, size in lines[most:]))}", f"{len(lines) - most} more lines"
     kinds = ", ".join(f"{kind} {flops:.4g}" for kind, flops in found.flops.items())
     again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
     yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"
@@ -859,7 +878,7 @@ def on_card(found: Counted, answer: Fit, gpu: str, tokens: str | None) -> Iterat
         days = f", {answer.days[mfu]:,.4g} days" if answer.days else ""
         yield f"at an MFU of {mfu:.0%}", f"{seconds:.4g} s a step{days}"
     if tokens and not found.tokens:
-        yield "  days", "not known: the step looks nothing up in a table, so its tokens cannot be counted"
+        yield "  days", "not known: no embedding looks tokens up in this step, so they cannot be counted"
 
 
 # --8<-- [end:tell]
@@ -903,6 +922,8 @@ def main(arguments: list[str]) -> int:
         "script", help="a file, or a function of it: train.py, train.py:step", metavar="FILE[:FUNCTION]"
     )
     parser.add_argument("--gpu", help="a row of the table of peaks, such as 'H100 SXM'")
+    parser.add_argument("--gpu-memory", help="of a card that the table has not, such as 80GB; with --gpu-peak")
+    parser.add_argument("--gpu-peak", help="its FLOP/s of the type that the step multiplies in, dense, such as 989T")
     parser.add_argument("--tokens", help="to train on, such as 15T")
     parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
     parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
@@ -917,16 +938,19 @@ def main(arguments: list[str]) -> int:
     try:
         if not Path(path).is_file():
             raise Uncountable(f"{path}: there is no such file")
-        memory = read_gpu(read_options({"gpu": asked.gpu})).memory_bytes if asked.gpu else 80e9
+        card = {name: getattr(asked, name) for name in ("gpu_memory", "gpu_peak") if getattr(asked, name)}
+        gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if card else None)
+        named = {"gpu": asked.gpu} if asked.gpu else {}
+        memory = read_gpu(read_options(named | card)).memory_bytes if gpu else 80e9
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():
             found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
-        answer = fit(found, asked.gpu, asked.tokens) if asked.gpu else None
-        shown = [*table(found, asked.lines), *(on_card(found, answer, asked.gpu, asked.tokens) if answer else ())]
+        answer = fit(found, asked.gpu, asked.tokens, **card) if gpu else None
+        shown = [*table(found, asked.lines), *(on_card(found, answer, str(gpu), asked.tokens) if answer else ())]
     except (Uncountable, ValueError) as error:
         print(f"flops-bytes count: {error}", file=sys.stderr)
         return MISTAKE
     if asked.json:
-        print(json.dumps(found._asdict() | ({"gpu": asked.gpu, "fit": answer._asdict()} if answer else {}), indent=2))
+        print(json.dumps(found._asdict() | ({"gpu": gpu, "fit": answer._asdict()} if answer else {}), indent=2))
     else:
         print(told(shown))
     return FITS if not answer or answer.fits else DOES_NOT_FIT

@@ -268,7 +268,7 @@ class watch:  # in small letters, like torch.no_grad
     def rows(self, most: int = 8) -> list[tuple[str, str]]:
         """What was counted and measured, in lines."""
         found, said = self.counted, self.measured
-        rows = [row for row in table(found, 0) if not row[0].startswith(("what lives", "  0"))]
+        rows = list(table(found, 0))
         if said.peak_bytes:
             meter = "allocated" if self.kind == "cuda" else "allocated, by the profiler"
             rows.append((f"peak, {meter}", beside(found.peak_bytes, said.peak_bytes)))

@@ -168,7 +168,7 @@ REFUSED = {
     "float(x.sum())": "train.py:5: the number in a tensor is asked for",
     "print('yes' if x.sum() > 0 else 'no')": "train.py:5: the number in a tensor is asked for",
     "x[x > 0]": "train.py:5: aten.nonzero makes a tensor whose size depends on numbers",
-    "x.numpy().tolist()": "train.py:5: the number in a tensor is asked for",
+    "x.numpy().tolist()": "train.py:5: the numbers in a tensor are asked for",
     "import no_such_module": "train.py:5: the module no_such_module is not installed",
     "torch.cuda.CUDAGraph()": "train.py:5: CUDA itself is asked for",
     "torch.cuda.get_rng_state()": "train.py:5: CUDA itself is asked for",
@@ -202,6 +202,19 @@ def test_a_script_that_cannot_take_a_step_is_refused(write: Write, text: str, sa
     with pytest.raises(Uncountable) as refusal:
         counted(write(text))
     assert str(refusal.value).startswith(said)
+
+
+@pytest.mark.parametrize("line", ["x[x > 3]", "x.unique()", "x.nonzero()"])
+def test_a_size_that_follows_numbers_made_here_is_said(write: Write, line: str) -> None:
+    text = """z = torch.ones(4, 4, device='cuda')
+def step():
+    x = torch.randint(9, (64,), device='cuda')
+    y = {}
+    torch.ones(y.numel(), 4).cuda() @ z
+"""
+    (note,) = counted(write(text.format(line))).notes
+    assert note == "train.py:7: this size follows from numbers that were made here, at random perhaps"
+    assert not counted(write(text.format("x * 2"))).notes
 
 
 def test_streams_events_and_files_are_nothing_here(write: Write) -> None:
@@ -328,6 +341,10 @@ def test_a_step_on_a_card(write: Write, capsys: pytest.CaptureFixture[str]) -> N
     assert main([f"{path}:step", "--gpu", "H100 SXM"]) == 0
     assert "fits, 78.17 GiB left" in (told := capsys.readouterr().out)
     assert "train.py:7" in told
+    assert main([f"{path}:step", "--gpu-memory", "9MB", "--gpu-peak", "1T"]) == 3
+    told = capsys.readouterr().out
+    assert "9MB card" in told and "does not fit" in told and "at an MFU of 40%" in told
+    assert main([f"{path}:step", "--gpu", "H101"]) == 2 and "--gpu-memory and --gpu-peak" in capsys.readouterr().err
     large = write(LINEAR.replace("1000", "60000"))
     assert main([f"{large}:step", "--gpu", "T4"]) == 3
     assert "does not fit" in capsys.readouterr().out
