@@ -95,6 +95,7 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
+    "snapshots.timeline": {"first": "second piece"},
     "inference.latency": {"bound": "predicted"},
     "many_gpus.stages": {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
