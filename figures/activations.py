@@ -87,11 +87,8 @@ def lengths(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     counted = values["activations.length_bytes"] or {}
     order = sorted(stacks, key=int)
     axes = Axes(Names([f"{int(length):,}" for length in order], labels["length"]), Scale("GiB"))
-    bottom = [0.0] * len(order)
-    for colour, part in enumerate(PARTS):
-        sizes = [stacks[length][part] / GIB for length in order]
-        axes.bar(range(len(order)), sizes, colour, labels[part], bottom=bottom)
-        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    parts = {labels[part]: [stacks[length][part] / GIB for length in order] for part in PARTS}
+    axes.stack(range(len(order)), parts)
     if counted:
         dots = [counted[length] / GIB if length in counted else None for length in order]
         axes.scatter(range(len(order)), dots, "ink", labels["hooks"])

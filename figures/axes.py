@@ -205,6 +205,14 @@ class Axes:
         """Upright bars, as wide as `width` of x; in a stack, `bottom` says where each begins."""
         self._bars(self.x, self.y, x, height, bottom, width, colour, label, alpha)
 
+    def stack(self, x: Sequence[float], parts: Mapping[str, Sequence[float]], width: float = 0.8) -> list[float]:
+        """Upright bars one upon the other, by their labels from the bottom up; how high each stack is."""
+        tops = [0.0] * len(x)
+        for colour, (label, sizes) in enumerate(parts.items()):
+            self.bar(x, sizes, colour, label, width=width, bottom=tops)
+            tops = [below + size for below, size in zip(tops, sizes, strict=True)]
+        return tops
+
     def barh(
         self, y: Sequence[float], width: Numbers, colour: Colour = 0, label: str = "", *,
         height: float = 0.8, left: Sequence[float] = (), alpha: float = 1,

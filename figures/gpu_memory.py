@@ -81,17 +81,14 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     pieces = values["gpu_memory.GPT2_BINS"] or {}
     order = ("weights", "optimizer", "gradients", "activations")
     axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
-    bottom = [0.0] * len(kinds.get("weights", []))
-    for colour, kind in enumerate(order):
-        sizes = [size / GIB for size in kinds.get(kind, [])]
-        axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
-        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in order}
+    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1)
     if kinds:
         forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
         axes.axvline(forward - 0.5, labels["forward"], labels["backward"])
         axes.axvline(backward - 0.5, "", labels["update"])
-        peak = max(range(len(bottom)), key=bottom.__getitem__)
-        axes.annotate(labels["logits"], peak + 0.5, bottom[peak], dy=12)
+        peak = max(range(len(tops)), key=tops.__getitem__)
+        axes.annotate(labels["logits"], peak + 0.5, tops[peak], dy=12)
     return str(axes)
 
 
@@ -106,12 +103,8 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     measured = values["gpu_memory.measured_step.timeline_bytes"] or []
     num_forward = 1 + 3 * (values["gpu_memory.NUM_LAYERS"] or 0)  # the input; a weight and two results a layer
     axes = Axes(Scale(labels["allocations"]), Scale("MiB"))
-    order = range(1, len(stacks) + 1)
-    bottom = [0.0] * len(stacks)
-    for colour, kind in enumerate(values["gpu_memory.KINDS"] or []):
-        sizes = [stack[kind] / MIB for stack in stacks]
-        axes.bar(order, sizes, colour, labels[kind], width=0.9, bottom=bottom)
-        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    parts = {labels[kind]: [stack[kind] / MIB for stack in stacks] for kind in values["gpu_memory.KINDS"] or []}
+    axes.stack(range(1, len(stacks) + 1), parts, width=0.9)
     if measured:
         axes.scatter(range(1, len(measured) + 1), [size / MIB for size in measured], "ink", labels["measured"])
     if stacks:

@@ -13,13 +13,10 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Allocated bytes over the events of two steps, stacked by what asked for them; and the limit of them all."""
     kinds = values["snapshots.timeline_bytes"] or {}
     axes = Axes(Scale(labels["events"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
-    bottom = [0.0] * len(kinds.get("weights", []))
-    for colour, kind in enumerate(ORDER):
-        sizes = [size / GIB for size in kinds.get(kind, [])]
-        axes.bar(range(len(sizes)), sizes, colour, labels[kind], width=1, bottom=bottom)
-        bottom = [below + size for below, size in zip(bottom, sizes, strict=True)]
+    parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in ORDER}
+    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1)
     if wanted := values["snapshots.wanted_bytes"]:
-        last, below, size = len(bottom) - 1, bottom[-1], wanted / GIB
+        last, below, size = len(tops) - 1, tops[-1], wanted / GIB
         axes.bar([last], [size], "ink", width=1, bottom=[below], alpha=0.3)
         axes.annotate(labels["wanted"], last - 0.5, below + size / 3, dx=-5, anchor="end")
     if limit := values["snapshots.limit_bytes"]:

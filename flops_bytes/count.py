@@ -119,7 +119,6 @@ def line_of(error: BaseException) -> str:
 WHOLE = (torch.int64, torch.int32, torch.bool)
 KNOWN = 2**20  # numbers
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
-SIZED_BY_NUMBERS = {"nonzero", "masked_select", "_unique", "_unique2", "unique_consecutive", "unique_dim"}
 
 
 def is_on_meta(x: Tensor) -> bool:
@@ -140,9 +139,10 @@ def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
-    """Whether the size of its result depends on more than the sizes of its inputs; a mask is an index."""
-    name = func._overloadpacket.__name__
-    return name in SIZED_BY_NUMBERS or (name == "index" and any(x.dtype == torch.bool for x in inputs[1:]))
+    """Whether the size of its result depends on more than the sizes of its inputs, as of an index that is a mask."""
+    is_index = func._overloadpacket is torch.ops.aten.index
+    masked = any(x.dtype == torch.bool for x in inputs[1:])
+    return torch.Tag.dynamic_output_shape in func.tags and (masked or not is_index)
 
 
 # --8<-- [end:known]
@@ -632,6 +632,11 @@ class Counted(NamedTuple):
     updates: bool  # whether an optimizer works in it
     notes: list[str]
 
+    @property
+    def useful_flops(self) -> int:
+        """Without those made again."""
+        return sum(self.flops.values()) - self.again_flops
+
     def __str__(self) -> str:
         return told(table(self))
 
@@ -808,19 +813,22 @@ class Fit(NamedTuple):
     step_seconds: dict[float, float]
 
 
-def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str) -> Fit:
+def asked_of(**named: Any) -> dict[str, Any]:
+    """The planner's options, of which None stands for what was not given."""
+    return read_options({name: value for name, value in named.items() if value})
+
+
+def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | None) -> Fit:
     """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card.
 
     In place of a row of the table of peaks, `card` is gpu_memory="80GB" and gpu_peak="989T".
     """
-    named = {"gpu": gpu, "tokens": tokens} | card
-    asked = read_options({name: value for name, value in named.items() if value})
+    asked = asked_of(gpu=gpu, tokens=tokens, **card)
     row = read_gpu(asked)
     left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
     beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
     peak = row.peak_flop_per_second.get(found.flops_dtype)
-    useful = sum(found.flops.values()) - found.again_flops
-    seconds = {mfu: useful / (mfu * peak) for mfu in MFUS} if peak else {}
+    seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in MFUS} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
     tight = 0 <= left < beside - BESIDE_TENSORS_BYTES
@@ -938,10 +946,9 @@ def main(arguments: list[str]) -> int:
     try:
         if not Path(path).is_file():
             raise Uncountable(f"{path}: there is no such file")
-        card = {name: getattr(asked, name) for name in ("gpu_memory", "gpu_peak") if getattr(asked, name)}
-        gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if card else None)
-        named = {"gpu": asked.gpu} if asked.gpu else {}
-        memory = read_gpu(read_options(named | card)).memory_bytes if gpu else 80e9
+        card = {"gpu_memory": asked.gpu_memory, "gpu_peak": asked.gpu_peak}
+        gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if any(card.values()) else None)
+        memory = read_gpu(asked_of(gpu=asked.gpu, **card)).memory_bytes if gpu else 80e9
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():
             found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
         answer = fit(found, asked.gpu, asked.tokens, **card) if gpu else None

@@ -16,7 +16,6 @@ import json
 import re
 import statistics
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from pathlib import Path
@@ -24,11 +23,11 @@ from typing import Any, NamedTuple
 
 from flops_bytes.gpus import GPUS, LINKS, REACHED, Gpu
 from flops_bytes.kernels import MIB, Trace, Work, as_trace, by_shape, entries, joined
-from flops_bytes.published import bytes_at, inline
+from flops_bytes.published import bytes_at, inline, read_file
 from flops_bytes.sharding import ring_bytes, ring_rate
 
 DERIVED = "# Written by `python -m flops_bytes.kernel_times`, from the files above and by formulas. No hand types it."
-NEEDED = ("repository", "commit", "licence")
+NEEDED = {"repository": ("repository", "commit", "licence")}
 TILE = 128  # rows, and columns, of the part of a matmul's result that an SM computes at a time
 LEAST_BYTES = 8 * MIB  # moved by an element-wise operation, to be kept
 NEAR = 0.25  # off by no more counts as near
@@ -92,14 +91,7 @@ class Timed(NamedTuple):
 
 def read_source(path: Path) -> dict[str, Any]:
     """A source as its file has it. Raises ValueError with the file and the mend."""
-    try:
-        source = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
-    if missing := [key for key in NEEDED if not source.get(key)]:
-        raise ValueError(f"{path}: it says no {missing[0]}; a source has {', '.join(NEEDED)}")
-    if not re.fullmatch(r"[0-9a-f]{40}", source["commit"]):
-        raise ValueError(f"{path}: its commit is not 40 hexadecimal digits")
+    source = read_file(path, NEEDED)
     for part in (*source.get("traces", []), *source.get("tables", [])):
         if part["card"] not in cards(source):
             raise ValueError(f"{path}: {part['card']} is no card of gpus.py, and not among its own cards")

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from flops_bytes.plan import plan
 from flops_bytes.plan.evidence import kind_of
@@ -119,17 +119,24 @@ def with_found(table: Mapping[str, Any], row: Mapping[str, Any], found: Mapping[
     return {name: value.format(**found) if isinstance(value, str) else value for name, value in told.items()}
 
 
-def read_head(path: Path) -> dict[str, Any]:
-    """A source as its file has it. Raises ValueError with the file and the mend."""
+def read_file(path: Path, needed: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """A source's file, with what is needed of a thread or of a repository. Raises ValueError with the file and the
+    mend."""
     try:
         source = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    kind = "thread" if "thread" in source else "repository"
-    if missing := [key for key in NEEDED[kind] if not source.get(key)]:
-        raise ValueError(f"{path}: it says no {missing[0]}; a source has {', '.join(NEEDED[kind])}")
+    kind = "thread" if "thread" in source and "thread" in needed else "repository"
+    if missing := [key for key in needed[kind] if not source.get(key)]:
+        raise ValueError(f"{path}: it says no {missing[0]}; a source has {', '.join(needed[kind])}")
     if kind == "repository" and not re.fullmatch(r"[0-9a-f]{40}", source["commit"]):
         raise ValueError(f"{path}: its commit is not 40 hexadecimal digits")
+    return source
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """A source as its file has it. Raises ValueError with the file and the mend."""
+    source = read_file(path, NEEDED)
     if len({table["name"] for table in source["tables"]}) < len(source["tables"]):
         raise ValueError(f"{path}: two tables have one name")
     for far in source.get("far", []):
@@ -431,14 +438,24 @@ def why_far(source: Mapping[str, Any], reading: Reading) -> Mapping[str, Any] | 
     return None
 
 
-def by_source(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
-    found: dict[str, list[Compared]] = {}
+class Sourced(Protocol):
+    """Something that is said of a reading."""
+
+    @property
+    def reading(self) -> Reading: ...
+
+
+Each = TypeVar("Each", bound=Sourced)
+
+
+def by_source(compared: Iterable[Each]) -> dict[str, list[Each]]:
+    found: dict[str, list[Each]] = {}
     for each in compared:
         found.setdefault(each.reading.source, []).append(each)
     return found
 
 
-def errors(compared: Iterable[Compared], ratio: Callable[[Compared], float] = today) -> dict[str, Any]:
+def errors(compared: Iterable[Sourced], ratio: Callable[[Any], float] = today) -> dict[str, Any]:
     """The median error over sources, since a source has one reading and another hundreds; and the share near."""
     ratios = {source: [ratio(each) for each in found] for source, found in by_source(compared).items()}
     every = sorted(each for found in ratios.values() for each in found)

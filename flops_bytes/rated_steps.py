@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan.options import SPEEDS, read_options
-from flops_bytes.published import A_GPU, MOST, Reading, asked, read_all
+from flops_bytes.published import A_GPU, MOST, Reading, asked, by_source, errors, read_all
 from flops_bytes.rates import Range, step
 
-NEAR = 0.15
 # FlashAttention 2 came on 2023-07-17. llm-foundry's rows of 40 GB cards stood there on 2023-05-03 (300cc5c), most of
 # those of 80 GB came by 2023-10-19 (b2a43a1), when either could be installed.
 FLASH = {("llm-foundry", "a100_40gb"): (1,), ("llm-foundry", "a100_80gb"): (1, 2)}
@@ -81,19 +80,15 @@ def rated(folder: Path) -> list[Rated]:
 def figures(found: Iterable[Rated]) -> dict[str, Any]:
     """The median error over sources, and over all: the share near, the worst, the intervals that hold their reading."""
     every = list(found)
-    sources = {
-        each.reading.source: [one for one in every if one.reading.source == each.reading.source] for each in every
-    }
-    errors = {name: statistics.median(abs(one.ratio - 1) for one in of) for name, of in sources.items()}
-    ratios = sorted(each.ratio for each in every)
+    said = errors(every, lambda each: each.ratio)
     return {
-        "steps": len(every),
-        "sources": len(sources),
-        "median_error_share": statistics.median(errors.values()),
-        "median_ratio": statistics.median(ratios),
-        "low_ratio": ratios[0],
-        "high_ratio": ratios[-1],
-        "within_share": sum(abs(ratio - 1) <= NEAR for ratio in ratios) / len(ratios),
+        "steps": said["readings"],
+        "sources": said["sources"],
+        "median_error_share": said["median_error_share"],
+        "median_ratio": statistics.median(each.ratio for each in every),
+        "low_ratio": said["low_ratio"],
+        "high_ratio": said["high_ratio"],
+        "within_share": said["within_share"],
         "held_share": sum(each.said.low <= each.seconds <= each.said.high for each in every) / len(every),
         "width_share": statistics.median((each.said.high - each.said.low) / each.said.assumed for each in every),
     }
@@ -106,8 +101,7 @@ def told(found: list[Rated]) -> Iterator[str]:
         name = f"{of.source:20} {of.table:28} {of.row:3}"
         yield f"{name} {each.gpus:4} GPUs {each.seconds:9.3f} s  {assumed:.3f} ({low:.3f} to {high:.3f})"
     nodes = {"one card": range(1, 2), "one node": range(2, 9), "more": range(9, 10**6)}
-    sources = sorted({each.reading.source for each in found})
-    kinds = {name: [each for each in found if each.reading.source == name] for name in sources}
+    kinds = dict(sorted(by_source(found).items()))
     kinds |= {name: [each for each in found if each.gpus in of] for name, of in nodes.items()} | {"all": found}
     for name, steps in kinds.items():
         if steps:

@@ -340,8 +340,7 @@ def mfu(found: Counted, seconds: float, gpu: Gpu | None) -> float | None:
     """By the FLOPs that a step needs, without those made again, and the dense peak of most of them."""
     peaks = gpu.peak_flop_per_second if gpu else {}
     tf32 = found.flops_dtype == "float32" and torch.backends.cuda.matmul.allow_tf32
-    useful = sum(found.flops.values()) - found.again_flops
-    return divide(divide(useful, seconds), peaks.get("tf32" if tf32 else found.flops_dtype))
+    return divide(divide(found.useful_flops, seconds), peaks.get("tf32" if tf32 else found.flops_dtype))
 
 
 def most_allocated(profile: Any, since: int) -> int:

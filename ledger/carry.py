@@ -134,18 +134,19 @@ def _first_device_value(fresh: Run) -> str:
 
 def _first(snippet: Snippet, fresh: Run, device: dict[str, Any]) -> Record:
     """The first record of a snippet on a device that is not at hand, of values that are the same on every machine."""
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
     identity = {key: device[key] for key in ("id", "kind", "name")}
-    note = {
-        "at": now,
-        "measured_hash": snippet.hash,
+    return dataclasses.replace(Record.of(snippet, fresh), device=identity, carried=[_note(snippet.hash, fresh, FIRST)])
+
+
+def _note(hash_: str, fresh: Run, renamed: dict[str, str], rounded: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a record says of having been carried, from the code of that hash, and of the run that confirmed it."""
+    return {
+        "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
+        "measured_hash": hash_,
         "confirmed_on": fresh.device["id"],
-        "renamed": FIRST,
-        "rounded": {},
+        "renamed": renamed,
+        "rounded": rounded or {},
     }
-    return Record(
-        snippet.name, snippet.hash, now, fresh.seconds, identity, fresh.software, fresh.values, fresh.outputs, [note]
-    )
 
 
 def _called(book: Book, was: str, name: str) -> dict[str, dict[str, Record]]:
@@ -187,14 +188,11 @@ def _carried(
     reasons += misprinted(snippet, printed, values, fresh.outputs, fresh.values)
     if reasons:
         raise ValueError("\n".join(f"cannot be carried: {reason}" for reason in reasons))
-    note = {
-        "at": datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat(),
-        "measured_hash": record.hash,
-        "confirmed_on": fresh.device["id"],
-        "renamed": ({f"{was}.py": f"{record.snippet}.py"} if was else {})
-        | {".".join(change.place): change.becomes for change in (*renames, *others)},
-        "rounded": {".".join(change.place): change.becomes for change in roundings},
-    }
+    own_name = {f"{was}.py": f"{record.snippet}.py"} if was else {}
+    renamed, rounded = (
+        {".".join(change.place): change.becomes for change in changes} for changes in ((*renames, *others), roundings)
+    )
+    note = _note(record.hash, fresh, own_name | renamed, rounded)
     return dataclasses.replace(
         record, hash=snippet.hash, values=values, outputs=printed, carried=[*record.carried, note]
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from flops_bytes.kernel_times import (
 from flops_bytes.kernels import Work, attention_work, matmul_work
 from tests.conftest import ROOT
 from tests.test_kernels import GEMM, kernel, launch, operation
+from tests.test_published import commit, git
 
 FOLDER = ROOT / "measurements" / "published" / "kernels"
 SOURCES = sorted(FOLDER.glob("*.toml"))
@@ -127,11 +127,6 @@ def test_no_kernel_passes_the_peak_of_its_units() -> None:
 
 
 # A source that is made up
-def git(folder: Path, *arguments: str) -> str:
-    named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-    return subprocess.run(["git", *named, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A source with a trace, a trace of collectives, and a table; its clone lies in `clones`."""
@@ -158,14 +153,13 @@ def source(tmp_path: Path) -> Path:
     (clone / "c.json").write_text(json.dumps({"deviceProperties": properties, "traceEvents": reduce}))
     (clone / "log.txt").write_text("# size time\n 0 9\n 1_024 50.5\n 2_048 60\n# end\n")
     git(clone, "init", "-q")
-    git(clone, "add", "-A")
-    git(clone, "commit", "-qm", "All")
+    committed = commit(clone)
     folder = tmp_path / "kernels"
     folder.mkdir()
     path = folder / "mine.toml"
     path.write_text(f"""# What is above stays.
 repository = "a/b"
-commit = "{git(clone, "rev-parse", "HEAD").strip()}"
+commit = "{committed}"
 licence = "MIT"
 
 [[traces]]

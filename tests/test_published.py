@@ -48,19 +48,23 @@ rows = [{{ context = 1024, seen = true }}, {{ context = 2048 }}, {{ context = 40
 
 @pytest.fixture
 def made_up(tmp_path: Path) -> Path:
+    return publish(tmp_path, "peaks.md", FILE, TABLE)
+
+
+def publish(tmp_path: Path, name: str, text: str, tables: str) -> Path:
     """A repository of somebody's, and a source that reads it: <tmp>/clones/some/body, <tmp>/sources/made-up.toml."""
     clone = tmp_path / "clones" / "some" / "body"
     clone.mkdir(parents=True)
-    (clone / "peaks.md").write_text(FILE, encoding="utf-8")
+    (clone / name).write_text(text, encoding="utf-8")
     git(clone, "init", "-q")
     path = tmp_path / "sources" / "made-up.toml"
     path.parent.mkdir()
-    path.write_text(head(commit(clone)) + TABLE, encoding="utf-8")
+    path.write_text(head(commit(clone), name) + tables, encoding="utf-8")
     return path
 
 
 def git(clone: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=Some Body", "-c", "user.email=some@body")
+    who = ("-c", "user.name=Some Body", "-c", "user.email=some@body", "-c", "commit.gpgsign=false")
     done = subprocess.run(["git", "-C", str(clone), *who, *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -71,8 +75,8 @@ def commit(clone: Path) -> str:
     return git(clone, "rev-parse", "HEAD")
 
 
-def head(at: str) -> str:
-    return f'repository = "some/body"\ncommit = "{at}"\npath = "peaks.md"\nlicence = "MIT"\n\n'
+def head(at: str, name: str = "peaks.md") -> str:
+    return f'repository = "some/body"\ncommit = "{at}"\npath = "{name}"\nlicence = "MIT"\n\n'
 
 
 def clones(path: Path) -> Path:

@@ -25,7 +25,7 @@ from flops_bytes.rates import Range, Widths, family, layer_bytes, loss_bytes, ma
 from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2
 from flops_bytes.trace import Trace
 from tests.conftest import ROOT
-from tests.test_published import clones, commit, git
+from tests.test_published import clones, publish
 
 PUBLISHED = ROOT / "measurements" / "published"
 SOURCES = sorted((PUBLISHED / "rates").glob("*.toml"))
@@ -59,15 +59,7 @@ ELSEWHERE = ("mm", "attention")  # lines of their own
 @pytest.fixture
 def made_up(tmp_path: Path) -> Path:
     """A repository of somebody's, and a source of rates that reads it."""
-    clone = tmp_path / "clones" / "some" / "body"
-    clone.mkdir(parents=True)
-    (clone / "rates.txt").write_text(FILE, encoding="utf-8")
-    git(clone, "init", "-q")
-    path = tmp_path / "sources" / "made-up.toml"
-    path.parent.mkdir()
-    head = f'repository = "some/body"\ncommit = "{commit(clone)}"\npath = "rates.txt"\nlicence = "MIT"\n'
-    path.write_text(head + TABLE, encoding="utf-8")
-    return path
+    return publish(tmp_path, "rates.txt", FILE, TABLE)
 
 
 @cache
