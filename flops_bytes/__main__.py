@@ -6,7 +6,7 @@ import sys
 from flops_bytes.check.__main__ import main as check
 from flops_bytes.kernels import main as trace
 from flops_bytes.plan.__main__ import main as plan
-from flops_bytes.published import main as published
+from flops_bytes.published.readings import main as published
 from flops_bytes.snapshot import main as snapshot
 
 

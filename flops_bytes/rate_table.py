@@ -1,6 +1,6 @@
 """Published rates of kernels by card, in 16 bits; measurements/published/rates has their sources."""
 
-# Written by `python -m flops_bytes.published_rates FOLDER --table`. No hand types what follows.
+# Written by `python -m flops_bytes.published.rates FOLDER --table`. No hand types what follows.
 # ruff: noqa: E501
 # fmt: off
 SIZED = {  # matmuls: m, k, n and GFLOP/s

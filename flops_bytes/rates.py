@@ -41,7 +41,7 @@ SLOWEST = 0.95
 FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
 FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691, abstract
 # What the rates said of published steps, over what these took, by family: how many, what a tenth lay below and a tenth
-# above. A test derives them (rated_steps.py).
+# above. A test derives them (published/step_times.py).
 AGREED = {"A100": (184, 0.78, 0.97), "H100": (74, 0.60, 0.80)}
 FAMILIES = {  # whose tables are asked: of sizes, of attention
     "A100": ("A100", "A800"),

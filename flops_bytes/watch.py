@@ -39,7 +39,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from flops_bytes.count import Counted, StepTrace, sized, summed, table, told
 from flops_bytes.gpus import GPUS, Gpu
 from flops_bytes.measure import divide, get_gpu
-from flops_bytes.published import extract, inline
+from flops_bytes.published.readings import extract, inline
 
 PEAK, NOW = "allocated_bytes.all.peak", "allocated_bytes.all.current"
 # --8<-- [end:setup]

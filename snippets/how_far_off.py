@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from flops_bytes.estimators import estimates, read_said
 from flops_bytes.plan.options import SPEEDS
-from flops_bytes.published import (
+from flops_bytes.published.estimators import estimates, read_said
+from flops_bytes.published.readings import (
     A_GPU,
     NEAR,
     WHY,
@@ -40,7 +40,7 @@ from flops_bytes.published import (
     spread,
     today,
 )
-from flops_bytes.published import asked as asked_of
+from flops_bytes.published.readings import asked as asked_of
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

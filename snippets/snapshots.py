@@ -23,7 +23,7 @@ from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
 # isort: split
 # --8<-- [start:setup_published]
 from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool
-from flops_bytes.replay import History, begun, closed_loop, one_ahead, read_histories
+from flops_bytes.published.replay import History, begun, closed_loop, one_ahead, read_histories
 from flops_bytes.snapshot import is_small
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flops_bytes.allocator import MIB, Allocator, OutOfMemory, Pool, Settings, reserved, segment_bytes
-from flops_bytes.replay import (
+from flops_bytes.published.replay import (
     Replayed,
     closed_loop,
     history,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.estimators import ASK, UNITS, WRITTEN, commands, estimates, read_said, run, wanted
-from flops_bytes.published import GIB, Compared, Reading
+from flops_bytes.published.estimators import ASK, UNITS, WRITTEN, commands, estimates, read_said, run, wanted
+from flops_bytes.published.readings import GIB, Compared, Reading
 from tests.conftest import ROOT
 from tests.test_plan_evidence import of_memory
 
@@ -36,7 +36,7 @@ def test_every_estimator_is_asked_and_says_where_it_comes_from() -> None:
 
 @pytest.mark.parametrize("name", sorted(ASK))
 def test_what_stands_is_what_the_readings_ask(name: str) -> None:
-    """If not: `python -m flops_bytes.estimators measurements/published CLONES` asks what is new."""
+    """If not: `python -m flops_bytes.published.estimators measurements/published CLONES` asks what is new."""
     stands = {told["command"].strip(): told["rows"] for told in SAID[name]["runs"]}
     assert stands == wanted(name, [each.reading for each in of_memory() if each.said])
     assert all(re.fullmatch(r"\d+\.\d+", literal) for told in SAID[name]["runs"] for literal in told["printed"])

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from flops_bytes.gpus import GPUS
-from flops_bytes.kernel_times import (
+from flops_bytes.kernels import Work, attention_work, matmul_work
+from flops_bytes.published.kernel_times import (
     DERIVED,
     LEAST_BYTES,
     Timed,
@@ -34,7 +35,6 @@ from flops_bytes.kernel_times import (
     tiled_flops,
     tiled_seconds,
 )
-from flops_bytes.kernels import Work, attention_work, matmul_work
 from tests.conftest import ROOT
 from tests.test_kernels import GEMM, kernel, launch, operation
 from tests.test_published import commit, git
@@ -219,7 +219,7 @@ def test_rows_are_derived_from_a_clone_first_without_their_times(source: Path) -
 
 
 def test_small_element_wise_operations_are_left_out(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flops_bytes.kernel_times.LEAST_BYTES", 2**24)
+    monkeypatch.setattr("flops_bytes.published.kernel_times.LEAST_BYTES", 2**24)
     assert derive(source, source.parent.parent / "clones") == 5
 
 

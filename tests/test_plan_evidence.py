@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from flops_bytes import published
 from flops_bytes.plan import plan
 from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
-from flops_bytes.published import Compared, compare, evidence, read_all, spread, today
+from flops_bytes.published import readings as published
+from flops_bytes.published.readings import Compared, compare, evidence, read_all, spread, today
 from planner import KINDS, form, words
 from planner import evidence as evidence_of_page
 from planner.answer import asked, command
@@ -141,6 +141,6 @@ def test_it_is_written_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pat
     path = ROOT / "flops_bytes" / "plan" / "evidence.py"
     text = path.read_text(encoding="utf-8")
     (tmp_path / "plan" / "evidence.py").write_text(text.partition("]] = {")[0] + "]] = {}\n", encoding="utf-8")
-    monkeypatch.setattr(published, "__file__", str(tmp_path / "published.py"))
+    monkeypatch.setattr(published, "__file__", str(tmp_path / "published" / "readings.py"))
     published.write_evidence(of_memory())
     assert (tmp_path / "plan" / "evidence.py").read_text(encoding="utf-8") == text

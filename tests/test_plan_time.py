@@ -16,7 +16,7 @@ from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, runs_nearest
 from flops_bytes.plan.table import training_table
 from flops_bytes.plan.training import ASSUMED_MFU
-from flops_bytes.published import read_all
+from flops_bytes.published.readings import read_all
 from flops_bytes.shapes import parameters
 from flops_bytes.sharding import overlap, ring_rate, waiting_seconds
 from planner import words

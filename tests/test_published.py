@@ -12,9 +12,18 @@ from typing import Any
 
 import pytest
 
-from flops_bytes import published
 from flops_bytes.plan import plan
-from flops_bytes.published import Compared, Reading, extract, missing, nearest_ratio, predict, read_all, read_source
+from flops_bytes.published import readings as published
+from flops_bytes.published.readings import (
+    Compared,
+    Reading,
+    extract,
+    missing,
+    nearest_ratio,
+    predict,
+    read_all,
+    read_source,
+)
 from ledger.book import Book
 from ledger.record import Records
 from tests.conftest import ROOT

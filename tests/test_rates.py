@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes import plan, published_rates, rates, steps
+from flops_bytes import plan, rates, steps
 from flops_bytes.flops import ATTENTION, forward_flops, recompute_flops
 from flops_bytes.models import build, flash, loss
 from flops_bytes.plan.__main__ import main as plan_main
 from flops_bytes.plan.options import read_options
-from flops_bytes.published import read_all, read_head
-from flops_bytes.published_rates import Rate, extract, read_folder, read_rates, tabled, written
-from flops_bytes.rated_steps import Rated, figures, flash_of, is_compiled, rate_reading, rated
+from flops_bytes.published import rates as published_rates
+from flops_bytes.published.rates import Rate, extract, read_folder, read_rates, tabled, written
+from flops_bytes.published.readings import read_all, read_head
+from flops_bytes.published.step_times import Rated, figures, flash_of, is_compiled, rate_reading, rated
 from flops_bytes.rates import Range, Widths, family, layer_bytes, loss_bytes, matmul_rate, size_share, update_bytes
 from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2
 from flops_bytes.trace import Trace

@@ -17,7 +17,7 @@ import pytest
 from flops_bytes import step_memory
 from flops_bytes.allocator import MIB, downwards, reserved
 from flops_bytes.memory import activation_bytes
-from flops_bytes.replay import Replayed, one_ahead, read_histories
+from flops_bytes.published.replay import Replayed, one_ahead, read_histories
 from flops_bytes.shapes import parameters
 from flops_bytes.snapshot import follow, line_of, read
 from tests.conftest import ROOT

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from flops_bytes.allocator import MIB, Allocator, downwards, reserved
 from flops_bytes.count import count
 from flops_bytes.memory import activation_bytes
-from flops_bytes.replay import one_ahead, read_histories
+from flops_bytes.published.replay import one_ahead, read_histories
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.step_memory import RUNS, Run, recorded, trainer
 from flops_bytes.trace import Trace, meta

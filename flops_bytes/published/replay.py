@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.allocator import MIN_BLOCK_BYTES, Allocator, Pool, segment_bytes
-from flops_bytes.published import bytes_at
+from flops_bytes.published.readings import bytes_at
 from flops_bytes.snapshot import NotPlain, Snapshot, as_snapshot, before, is_small, plain
 
 NEEDED = ("repository", "commit", "licence", "card", "paths")
@@ -302,7 +302,7 @@ def derive(path: Path, clone: Path) -> Iterator[tuple[str, History]]:
 
 
 def main(arguments: list[str]) -> int:
-    """python -m flops_bytes.replay FILE CLONE: FILE's histories anew, from a clone of its repository."""
+    """python -m flops_bytes.published.replay FILE CLONE: FILE's histories anew, from a clone of its repository."""
     if len(arguments) != 2:
         print(main.__doc__, file=sys.stderr)
         return 2

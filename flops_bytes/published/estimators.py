@@ -1,8 +1,8 @@
 """What other programs estimate of the runs that others published: each is asked with the command that stands beside it.
 
-`python -m flops_bytes.estimators measurements/published CLONES` runs what is new, with `--anew` everything, and writes
-what was printed into measurements/published/estimators. CLONES holds the programs' repositories as <owner>/<name>; the
-`python` that is found first has their packages.
+`python -m flops_bytes.published.estimators measurements/published CLONES` runs what is new, with `--anew` everything,
+and writes what was printed into measurements/published/estimators. CLONES holds the programs' repositories as
+<owner>/<name>; the `python` that is found first has their packages.
 """
 
 # --8<-- [start:setup]
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.published import GIB, Compared, Reading, asked, compare, read_all
+from flops_bytes.published.readings import GIB, Compared, Reading, asked, compare, read_all
 from flops_bytes.shapes import Decoder, parameters
 
-WRITTEN = "# Written by `python -m flops_bytes.estimators`. No hand types what follows."
+WRITTEN = "# Written by `python -m flops_bytes.published.estimators`. No hand types what follows."
 UNITS = {"gib": GIB, "bytes": 1}
 MIXED = ("bf16-master", "autocast")  # recipes with weights, gradients and moments in float32
 CARDS = {"A100 80GB SXM": "a100-sxm-80gb", "H100 SXM": "h100-sxm-80gb"}  # as llm-analysis calls them

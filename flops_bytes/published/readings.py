@@ -511,7 +511,7 @@ def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str
 
 def write_evidence(compared: Iterable[Compared]) -> None:
     """Writes it where the planner's answer looks for it: into this checkout's library."""
-    path = Path(__file__).parent / "plan" / "evidence.py"
+    path = Path(__file__).parents[1] / "plan" / "evidence.py"
     above = path.read_text(encoding="utf-8").partition("]] = {")[0]
     rows = (f"    {json.dumps(name)}: {json.dumps(found)},\n" for name, found in evidence(compared).items())
     rows = (row.replace("[", "(").replace("]", ")") for row in rows)

@@ -23,10 +23,12 @@ from typing import Any, NamedTuple
 
 from flops_bytes.gpus import GPUS, LINKS, REACHED, Gpu
 from flops_bytes.kernels import MIB, Trace, Work, as_trace, by_shape, entries, joined
-from flops_bytes.published import bytes_at, inline, read_file
+from flops_bytes.published.readings import bytes_at, inline, read_file
 from flops_bytes.sharding import ring_bytes, ring_rate
 
-DERIVED = "# Written by `python -m flops_bytes.kernel_times`, from the files above and by formulas. No hand types it."
+DERIVED = (
+    "# Written by `python -m flops_bytes.published.kernel_times`, from these files and formulas. No hand types it."
+)
 NEEDED = {"repository": ("repository", "commit", "licence")}
 TILE = 128  # rows, and columns, of the part of a matmul's result that an SM computes at a time
 LEAST_BYTES = 8 * MIB  # moved by an element-wise operation, to be kept
@@ -117,7 +119,9 @@ def read_rows(path: Path) -> list[Timed]:
     source = read_source(path)
     derived = source.get("derived")
     if not derived:
-        raise ValueError(f"{path}: nothing was derived; run python -m flops_bytes.kernel_times --derive CLONES")
+        raise ValueError(
+            f"{path}: nothing was derived; run python -m flops_bytes.published.kernel_times --derive CLONES"
+        )
     rows = [
         _operation(path.stem, source["traces"][each["trace"]], derived["sms"][each["trace"]], each)
         for each in derived.get("operations", [])
@@ -395,7 +399,7 @@ def told(rows: Iterable[Timed], every: bool = False) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     """Prints what was predicted over what was measured, by kind; the exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(
-        prog="python -m flops_bytes.kernel_times", description=(__doc__ or "").split("\n")[0]
+        prog="python -m flops_bytes.published.kernel_times", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published/kernels of a checkout")
     parser.add_argument("--derive", type=Path, metavar="CLONES", help="reads the sources' files from CLONES/OWNER/NAME")

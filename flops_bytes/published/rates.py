@@ -1,7 +1,7 @@
 """Rates of kernels that others published: read from their files at a commit, checked, and put into the rule's table.
 
 A file `measurements/published/rates/<source>.toml` is as those one folder higher: where a source stands, which lines
-hold its rows, and what each was measured on; every row of a table, or none. `python -m flops_bytes.published_rates
+hold its rows, and what each was measured on; every row of a table, or none. `python -m flops_bytes.published.rates
 FOLDER --extract CLONES` reads the rows anew from CLONES/owner/name, `--table` writes flops_bytes/rate_table.py.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.gpus import GPUS
-from flops_bytes.published import matches, read_head, rows_of, with_found
+from flops_bytes.published.readings import matches, read_head, rows_of, with_found
 
-EXTRACTED = "# Written by `python -m flops_bytes.published_rates`, from the files above. No hand types what follows."
+EXTRACTED = "# Written by `python -m flops_bytes.published.rates`, from the files above. No hand types what follows."
 RATES = {  # a pattern's group: what its unit is in FLOP/s or bytes/s
     "flop_per_second": 1.0,
     "tflop_per_second": 1e12,
@@ -179,7 +179,7 @@ def written(table: Mapping[str, Any]) -> Iterator[str]:
     """The module's lines."""
     yield '"""Published rates of kernels by card, in 16 bits; measurements/published/rates has their sources."""'
     yield ""
-    yield "# Written by `python -m flops_bytes.published_rates FOLDER --table`. No hand types what follows."
+    yield "# Written by `python -m flops_bytes.published.rates FOLDER --table`. No hand types what follows."
     yield "# ruff: noqa: E501"
     yield "# fmt: off"
     for name, of in table.items():
@@ -196,7 +196,7 @@ def written(table: Mapping[str, Any]) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     """The exit status is 2 after a mistake."""
     parser = argparse.ArgumentParser(
-        prog="python -m flops_bytes.published_rates", description=(__doc__ or "").splitlines()[0]
+        prog="python -m flops_bytes.published.rates", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--extract", type=Path, metavar="CLONES")
@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> int:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     if options.table:
-        path = Path(__file__).with_name("rate_table.py")
+        path = Path(__file__).parents[1] / "rate_table.py"
         path.write_text("\n".join(written(tabled(rates))) + "\n", encoding="utf-8")
     print(f"{len(rates)} rows")
     return 0

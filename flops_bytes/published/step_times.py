@@ -1,4 +1,4 @@
-"""Published steps beside their time from rates: `python -m flops_bytes.rated_steps measurements/published`."""
+"""Published steps beside their time from rates: `python -m flops_bytes.published.step_times measurements/published`."""
 
 # --8<-- [start:setup]
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan.options import SPEEDS, read_options
-from flops_bytes.published import A_GPU, MOST, Reading, asked, by_source, errors, read_all
+from flops_bytes.published.readings import A_GPU, MOST, Reading, asked, by_source, errors, read_all
 from flops_bytes.rates import Range, step
 
 # FlashAttention 2 came on 2023-07-17. llm-foundry's rows of 40 GB cards stood there on 2023-05-03 (300cc5c), most of
