@@ -27,7 +27,7 @@ from flops_bytes.published.readings import bytes_at, inline, read_file
 from flops_bytes.sharding import ring_bytes, ring_rate
 
 DERIVED = (
-    "# Written by `python -m flops_bytes.published.kernel_times`, from these files and formulas. No hand types it."
+    "# Written by `python -m flops_bytes.published.kernel_times`, from these files and formulas. No hand types."
 )
 NEEDED = {"repository": ("repository", "commit", "licence")}
 TILE = 128  # rows, and columns, of the part of a matmul's result that an SM computes at a time
@@ -120,7 +120,7 @@ def read_rows(path: Path) -> list[Timed]:
     derived = source.get("derived")
     if not derived:
         raise ValueError(
-            f"{path}: nothing was derived; run python -m flops_bytes.published.kernel_times --derive CLONES"
+            f"{path}: nothing was derived: run python -m flops_bytes.published.kernel_times --derive CLONES"
         )
     rows = [
         _operation(path.stem, source["traces"][each["trace"]], derived["sms"][each["trace"]], each)
