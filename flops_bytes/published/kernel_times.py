@@ -26,9 +26,7 @@ from flops_bytes.kernels import MIB, Trace, Work, as_trace, by_shape, entries, j
 from flops_bytes.published.readings import bytes_at, inline, read_file
 from flops_bytes.sharding import ring_bytes, ring_rate
 
-DERIVED = (
-    "# Written by `python -m flops_bytes.published.kernel_times`, from these files and formulas. No hand types."
-)
+DERIVED = "# Written by `python -m flops_bytes.published.kernel_times`, from these files and formulas. No hand types."
 NEEDED = {"repository": ("repository", "commit", "licence")}
 TILE = 128  # rows, and columns, of the part of a matmul's result that an SM computes at a time
 LEAST_BYTES = 8 * MIB  # moved by an element-wise operation, to be kept
