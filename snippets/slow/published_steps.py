@@ -9,15 +9,21 @@ All is counted, in Python alone. Times of a step are in milliseconds, rounded to
 """
 
 # --8<-- [start:setup]
-import statistics
-from pathlib import Path
 from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan.options import SPEEDS, read_options, read_shape
-from flops_bytes.published.readings import A_GPU, Reading, read_source
+from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.shapes import parameters
+
+# --8<-- [end:setup]
+# isort: split
+# --8<-- [start:setup_published]
+import statistics
+from pathlib import Path
+
+from flops_bytes.published.readings import A_GPU, Reading, read_source
+from flops_bytes.published.step_times import Rated, rated
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -29,17 +35,26 @@ def read_row(source: str, table: str, row: int) -> dict[str, Reading]:
     return {each.what: each for each in readings if (each.table, each.row) == (table, row)}
 
 
-def to_ms(seconds: float) -> float:
-    return round(1e3 * seconds, 3)
-
-
 def ms_of(readings: dict[str, Reading], tokens: int) -> float:
     """Of a step of so many tokens a GPU, or on all of them if the row counts them together."""
     reading = readings.get(A_GPU) or readings["tokens_per_second"]
-    return to_ms(tokens / reading.value)
+    return round(1e3 * tokens / reading.value, 3)
 
 
-# --8<-- [end:setup]
+# --8<-- [end:setup_published]
+
+
+# --8<-- [start:in_ms]
+def in_ms(of: rates.Step) -> dict[str, dict[str, float]]:
+    """Each line and their sum: low, assumed and high."""
+    lines = {line.replace(" ", "_").replace("-", "_"): each for line, each in of.lines.items()} | {"sum": of.seconds}
+    return {
+        line: {name: round(1e3 * each, 3) for name, each in seconds._asdict().items()}
+        for line, seconds in lines.items()
+    }
+
+
+# --8<-- [end:in_ms]
 
 
 # --8<-- [start:run]
@@ -77,11 +92,12 @@ run_published = {
     "rate": int(run_found["tokens_per_second"].value),  # tokens a second
     "ms": ms_of(run_found, RUN_TOKENS),
 }
+run_ms = in_ms(run_step)
 run_counted = {
     "peak_bytes": run_moment_bytes[run_peak_at],
-    "low_ms": to_ms(run_step.seconds.low),
-    "ms": to_ms(run_step.seconds.assumed),
-    "high_ms": to_ms(run_step.seconds.high),
+    "low_ms": run_ms["sum"]["low"],
+    "ms": run_ms["sum"]["assumed"],
+    "high_ms": run_ms["sum"]["high"],
 }
 run_beside = {
     "peak_ratio": round(run_counted["peak_bytes"] / run_published["peak_bytes"], 4),
@@ -112,35 +128,13 @@ print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds
 # --8<-- [end:mpt]
 
 
-# --8<-- [start:mpt_beside]
-def in_ms(of: rates.Step) -> dict[str, dict[str, float]]:
-    """Each line and their sum: low, assumed and high."""
-    lines = {line.replace(" ", "_").replace("-", "_"): each for line, each in of.lines.items()} | {"sum": of.seconds}
-    return {line: {name: to_ms(each) for name, each in seconds._asdict().items()} for line, seconds in lines.items()}
-
-
-mpt_found = read_row("llm-foundry", "MPT", 158)
+# --8<-- [start:mpt_rates]
 MPT_TOKENS = 8 * 4 * 12 * 2_048
 mpt_ms = in_ms(mpt)
-mpt_published = {
-    "rate": int(mpt_found["tokens_per_second"].value),
-    "ms": ms_of(mpt_found, MPT_TOKENS),
-    "line": mpt_found["tokens_per_second"].line,
-}
-mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
-mpt_missing_share = round(1 - mpt_ratio, 4)
-matmul_lines = mpt_ms["matmuls"]["assumed"] + mpt_ms["recomputation"]["assumed"]
-mpt_matmuls_share = round(matmul_lines / mpt_ms["sum"]["assumed"], 4)
-assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
-# --8<-- [end:mpt_beside]
-
-
-# --8<-- [start:mpt_rates]
 MPT_CARD = "A100 40GB SXM"
 MPT_SHAPE = read_shape(read_options(MPT_OPTIONS))
 sizes = {size for _, _, size in rates.products(MPT_SHAPE, 12 * 2_048, "full", 1, True)}
 shares = sorted(rates.size_share(MPT_CARD, *size) for size in sizes)
-mpt_matmul_time_share = round(mpt_ms["matmuls"]["assumed"] / mpt_published["ms"], 4)
 mpt_terabytes = [round(each / 1e12, 3) for each in rates.bandwidth(MPT_CARD, 1.555e12)]
 mpt_gpu_tokens = MPT_TOKENS // 8
 mpt_parameters = sum(parameters(MPT_SHAPE).values())
@@ -160,31 +154,59 @@ mpt_rates = {  # TFLOP/s
     "least_share": round(shares[0], 4),
     "largest_share": round(shares[-1], 4),
 }
+# --8<-- [end:mpt_rates]
+
+
+# --8<-- [start:mpt_beside]
+mpt_found = read_row("llm-foundry", "MPT", 158)
+mpt_published = {
+    "rate": int(mpt_found["tokens_per_second"].value),
+    "ms": ms_of(mpt_found, MPT_TOKENS),
+    "line": mpt_found["tokens_per_second"].line,
+}
+mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
+mpt_missing_share = round(1 - mpt_ratio, 4)
+matmul_lines = mpt_ms["matmuls"]["assumed"] + mpt_ms["recomputation"]["assumed"]
+mpt_matmuls_share = round(matmul_lines / mpt_ms["sum"]["assumed"], 4)
+assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
+mpt_matmul_time_share = round(mpt_ms["matmuls"]["assumed"] / mpt_published["ms"], 4)
 # what the published speed and ours are of the peak, by the source's own count of FLOPs
 mpt_of_peak = {
     "published_share": round(mpt_found["mfu_percent"].value, 4),
     "matmuls_share": round(1e3 * mpt_matmul_flops / rates.peak_of(MPT_CARD) / mpt_published["ms"], 4),  # those alone
     "by_rates_share": round(mpt_found["mfu_percent"].value / mpt_ratio, 4),
 }
-# --8<-- [end:mpt_rates]
+# --8<-- [end:mpt_beside]
 
 
 # --8<-- [start:compile]
-TITAN = "torchtitan", "8 GPUs, FSDP"
-titan_options = {name: value for name, value in read_row(*TITAN, 0)[A_GPU].settings.items() if name not in SPEEDS}
-TITAN_TOKENS = 2 * 8_192  # of a GPU
-titan = {way: rates.step(read_options(titan_options), compiled=way == "compiled") for way in ("eager", "compiled")}
+TITAN_OPTIONS = {
+    "model": "llama-3-8b",
+    "gpu": "H100 SXM",
+    "gpus": 8,
+    "zero": 3,
+    "recipe": "autocast",
+    "layers": "composed",  # norms of several operations, until they are compiled
+    "context": 8_192,
+    "micro_batch": 2,
+    "checkpointing": "per-op",
+}
+titan = {way: rates.step(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
 titan_ms = {way: in_ms(each) for way, each in titan.items()}
-titan_published_ms = {way: ms_of(read_row(*TITAN, row), TITAN_TOKENS) for row, way in enumerate(titan)}
+for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
+    print(f"{line:24}" + "".join(f"{lines[line]['assumed']:9,.0f} ms" for lines in titan_ms.values()))
+# --8<-- [end:compile]
+
+
+# --8<-- [start:compile_beside]
+TITAN = "torchtitan", "8 GPUs, FSDP"
+titan_published_ms = {way: ms_of(read_row(*TITAN, row), 2 * 8_192) for row, way in enumerate(titan)}
 titan_missing_ms = {way: round(titan_published_ms[way] - titan_ms[way]["sum"]["assumed"], 3) for way in titan}
 titan_saved_ms = {
     "published": round(titan_published_ms["eager"] - titan_published_ms["compiled"], 3),
     "by_bytes": round(titan_ms["eager"]["sum"]["assumed"] - titan_ms["compiled"]["sum"]["assumed"], 3),
 }
-for way in titan:
-    print(f"{way:10}published{titan_published_ms[way]:8,.0f} ms, by rates{titan_ms[way]['sum']['assumed']:8,.0f} ms")
-print(f"{'saved':10}published{titan_saved_ms['published']:8,.0f} ms, by bytes{titan_saved_ms['by_bytes']:8,.0f} ms")
-# --8<-- [end:compile]
+# --8<-- [end:compile_beside]
 
 
 # --8<-- [start:rungs]
@@ -198,39 +220,43 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
 }
 
 
-def rung(row: int, name: str) -> dict[str, float]:
-    """A row's peak and its milliseconds, published and by formula."""
-    found, choices = read_row(*TORCHTUNE, row), TECHNIQUES[name]
-    compiled, layers = not choices.get("composed"), "composed" if choices.get("composed") else "fused"
-    moments = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", **choices)
-    peak = max(sum(lines.values()) for lines in moments.values())
-    asked = RUN | {"layers": layers, "checkpointing": choices.get("checkpointing", "none")}
-    ms = to_ms(rates.step(read_options(asked), compiled=compiled).seconds.assumed)
-    published_bytes, published_ms = int(found["active_gib"].value), ms_of(found, RUN_TOKENS)
-    return {
-        "published_bytes": published_bytes,
-        "formula_bytes": peak,
-        "peak_ratio": round(peak / published_bytes, 4),
-        "published_ms": published_ms,
-        "formula_ms": ms,
-        "ms_ratio": round(ms / published_ms, 4),
-    }
+def moments_of(name: str) -> dict[str, int]:
+    lines = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", **TECHNIQUES[name])
+    return {moment: sum(each.values()) for moment, each in lines.items()}
 
 
-rungs = {name: rung(row, name) for row, name in enumerate(TECHNIQUES, 1)}
+def time_of(name: str) -> float:
+    choices = TECHNIQUES[name]
+    composed, checkpointing = choices.get("composed"), choices.get("checkpointing", "none")
+    asked = RUN | {"layers": "composed" if composed else "fused", "checkpointing": checkpointing}
+    return in_ms(rates.step(read_options(asked), compiled=not composed))["sum"]["assumed"]
+
+
+by_formula = {
+    name: {"formula_bytes": max(moments_of(name).values()), "formula_ms": time_of(name)} for name in TECHNIQUES
+}
+last_moment_bytes = moments_of("checkpointed")
+for name, said in by_formula.items():
+    print(f"{name:14}{said['formula_bytes'] / 2**30:7.2f} GiB{said['formula_ms']:9,.0f} ms")
+# --8<-- [end:rungs]
+
+
+# --8<-- [start:rungs_beside]
+def published_row(row: int) -> dict[str, float]:
+    found = read_row(*TORCHTUNE, row)
+    return {"published_bytes": int(found["active_gib"].value), "published_ms": ms_of(found, RUN_TOKENS)}
+
+
+rungs = {name: by_formula[name] | published_row(row) for row, name in enumerate(TECHNIQUES, 1)}
+assert last_moment_bytes["update"] + run_moments["update"]["weights"] > 1.1 * rungs["checkpointed"]["published_bytes"]
 chunked_saved_bytes = rungs["compiled"]["formula_bytes"] - rungs["chunked"]["formula_bytes"]
 rung_saved_ms = {
     "published": round(rungs["packed"]["published_ms"] - rungs["compiled"]["published_ms"], 3),
     "by_bytes": round(rungs["packed"]["formula_ms"] - rungs["compiled"]["formula_ms"], 3),
 }
-last_moments = peak_bytes(
-    read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", **TECHNIQUES["checkpointed"]
-)
-last_moment_bytes = {moment: sum(lines.values()) for moment, lines in last_moments.items()}
-last_unfused_bytes = last_moment_bytes["update"] + run_moments["update"]["weights"]
 # the update in the backward pass, so that gradients do not add up
 in_backward_published_bytes = int(read_row(*TORCHTUNE, 5)["active_gib"].value)
-# --8<-- [end:rungs]
+# --8<-- [end:rungs_beside]
 
 
 # --8<-- [start:stacks]
@@ -270,43 +296,40 @@ assert {line for line, ms in flash_saves_ms.items() if ms} == {"attention", "rec
 
 
 # --8<-- [start:held]
-if __name__ == "__main__":
-    from flops_bytes.published.step_times import Rated, rated
+def card(each: Rated) -> str:
+    of = each.reading.settings["gpu"]
+    return rates.family(str(of[0] if isinstance(of, list) else of))
 
-    def card(each: Rated) -> str:
-        of = each.reading.settings["gpu"]
-        return rates.family(str(of[0] if isinstance(of, list) else of))
 
-    def summed_up(steps: list[Rated]) -> dict[str, float]:
-        """Assumed over published."""
-        ratios = [each.ratio for each in steps]
-        tenths = statistics.quantiles(ratios, n=10)
-        return {
-            "steps": len(steps),
-            "median": round(statistics.median(ratios), 4),
-            "low": round(tenths[0], 4),
-            "high": round(tenths[-1], 4),
-            "near_share": round(sum(abs(ratio - 1) <= 0.15 for ratio in ratios) / len(ratios), 4),
-            "inside_share": round(
-                sum(each.said.low <= each.seconds <= each.said.high for each in steps) / len(steps), 4
-            ),
-        }
-
-    every = rated(FOLDER)
-    a100, h100 = ([each for each in every if card(each) == name] for name in ("A100", "H100"))
-    held = {
-        "a100_card": summed_up([each for each in a100 if each.gpus == 1]),
-        "a100_node": summed_up([each for each in a100 if 1 < each.gpus <= 8]),
-        "a100_more": summed_up([each for each in a100 if each.gpus > 8]),
-        "a100": summed_up(a100),
-        "h100": summed_up(h100),
-        "every": summed_up(every),
+def summed_up(steps: list[Rated]) -> dict[str, float]:
+    """Assumed over published."""
+    ratios = [each.ratio for each in steps]
+    tenths = statistics.quantiles(ratios, n=10)
+    return {
+        "steps": len(steps),
+        "median": round(statistics.median(ratios), 4),
+        "low": round(tenths[0], 4),
+        "high": round(tenths[-1], 4),
+        "near_share": round(sum(abs(ratio - 1) <= 0.15 for ratio in ratios) / len(ratios), 4),
+        "inside_share": round(sum(each.said.low <= each.seconds <= each.said.high for each in steps) / len(steps), 4),
     }
-    held_sources = len({each.reading.source for each in every})
-    held_highest = round(max(each.ratio for each in h100), 4)
-    short = [each for each in every if each.reading.source == "qwen" and each.gpus == 1]
-    SHORT_SECONDS = {str(each.reading.settings["context"]): each.seconds for each in short}  # by tokens of a step
-    held_short_ratio = {str(each.reading.settings["context"]): round(each.ratio, 4) for each in short}
-    for name, said in held.items():
-        print(f"{name:10}{said['steps']:4} steps, median {said['median']:.2f}, {said['inside_share']:.0%} inside")
+
+
+every = rated(FOLDER)
+a100, h100 = ([each for each in every if card(each) == name] for name in ("A100", "H100"))
+held = {
+    "a100_card": summed_up([each for each in a100 if each.gpus == 1]),
+    "a100_node": summed_up([each for each in a100 if 1 < each.gpus <= 8]),
+    "a100_more": summed_up([each for each in a100 if each.gpus > 8]),
+    "a100": summed_up(a100),
+    "h100": summed_up(h100),
+    "every": summed_up(every),
+}
+held_sources = len({each.reading.source for each in every})
+held_highest = round(max(each.ratio for each in h100), 4)
+short = [each for each in every if each.reading.source == "qwen" and each.gpus == 1]
+SHORT_SECONDS = {str(each.reading.settings["context"]): each.seconds for each in short}  # by tokens of a step
+held_short_ratio = {str(each.reading.settings["context"]): round(each.ratio, 4) for each in short}
+for name, said in held.items():
+    print(f"{name:10}{said['steps']:4} steps, median {said['median']:.2f}, {said['inside_share']:.0%} inside")
 # --8<-- [end:held]
