@@ -586,11 +586,13 @@ def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
     "float32-held" and "shifted" have copied all but each sequence's last before, and of the latter's a name still holds
-    the model's own. "as-logits" has three of these, in their own width. Of one sequence alone these need no copy.
+    the model's own. "as-logits" has three of these, in their own width, and autocast's float32 copy of the last. Of one
+    sequence alone these need no copy.
     """
-    wide = {"compiled": step.width, "fused": step.width, "as-logits": 3 * step.width, "shifted": 12 + step.width % 4}
+    wide = {"compiled": step.width, "fused": step.width, "shifted": 12 + step.width % 4}
+    wide |= {"as-logits": 3 * step.width + 2 * step.cast}
     if step.batch == 1:
-        wide |= {"as-logits": 2 * step.width, "shifted": 8 + step.width % 4, "float32-held": 4}
+        wide |= {"as-logits": 2 * (step.width + step.cast), "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
     return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)
@@ -600,13 +602,14 @@ def logits_at_loss(step: Step) -> int:
     """Bytes of logits when the loss goes backward.
 
     "plain": log-probabilities, their gradient, the logits', all in float32 (logits_bytes()), "logits-held" and
-    "float32-held": the logits beside these; "as-logits": these three in the logits' width. "compiled": torch.compile
-    makes one kernel of the loss, which keeps the logits, and one of its gradients, the logits' alone. "fused" has made
-    all gradients in the forward pass.
+    "float32-held": the logits beside these; "as-logits": these three in the logits' width, of which autocast casts the
+    log-probabilities (LossNLL.cpp asks for log_softmax in the logits' type, but nll_loss it makes in float32).
+    "compiled": torch.compile makes one kernel of the loss, which keeps the logits, and one of its gradients, the
+    logits' alone. "fused" has made all gradients in the forward pass.
     """
     if step.loss == "fused":
         return 0
-    wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width}
+    wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width + 2 * step.cast}
     return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 

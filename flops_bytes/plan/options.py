@@ -93,7 +93,7 @@ OPTIONS = {
         "plain",
         "plain: cross entropy of float32 logits; logits-held: a name still holds the model's own; float32-held: these "
         "in float32, as transformers' of 2024 made them; shifted: as transformers' 4.46 to 4.48, which copies all but "
-        "the last; as-logits: in the format of the model's own, but by autocast; compiled: by torch.compile; chunked: "
+        "the last; as-logits: in the format of the model's own; compiled: by torch.compile; chunked: "
         "head and loss in --chunks; fused: as Liger's fused linear cross entropy",
     ),
     "chunks": Option("count", 1, "parts in which head and loss are computed; 8 if --loss is chunked"),
@@ -280,8 +280,6 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--checkpoint-every: no whole layers are checkpointed; give --checkpointing full")
     if a["chunks"] > 1 and a["loss"] not in ("plain", "chunked"):
         raise ValueError(f"--chunks: --loss {a['loss']} has none of its own; leave one out")
-    if a["loss"] == "as-logits" and a["recipe"] in ("autocast", "autocast-fp16"):
-        a["loss"] = "plain"  # which autocast makes of it
     if a["loss"] == "chunked" and a["chunks"] == 1:
         a["chunks"] = 8
     a["layers"] = a["layers"] or ("composed" if a["config"] else "fused")
