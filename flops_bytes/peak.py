@@ -241,6 +241,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
         first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
+        # and its adapters there need no copy of their first matrix
+        first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
         first += step.row * shape.heads * shape.head_dim * queries
     return Kept(
@@ -644,6 +646,9 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
         backward = unpacked - later - (0 if step.adapted == "all" else inner)
+        # its adapter's gradients are there, in 16 bits still
+        narrow = 2 * weights.down if step.width == 2 else 0
+        backward += narrow if step.accumulated else -narrow
         forward = unpacked + named(step, kept.stream) - later - inner if step.again else 0
         return max(0, backward, forward if step.adapted == "all" or not step.four_bit else 0)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down

@@ -37,6 +37,7 @@ NOT_COUNTED = {
     "accumulation by another name": ("global_batch",),
     "no optimizer runs on the host here": ("offload",),
     "a packed matrix here keeps what bitsandbytes' of today does": ("quantized_by", "reentrant"),
+    "an adapter here multiplies in its activations' format, not as peft's": ("lora_inputs",),
     "a reserve beside the tensors": ("allowance",),
     "time, data and money, of which a step without data has none": (
         *("tokens", "text", "language", "bytes_a_token", "days", "mfu", "tokens_per_second", "step_seconds", "price"),

@@ -99,6 +99,11 @@ OPTIONS = {
     "chunks": Option("count", 1, "parts in which head and loss are computed; 8 if --loss is chunked"),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
     "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
+    "lora_inputs": Option(
+        ("as-activations", "float32"),
+        "as-activations",
+        "what an adapter multiplies; float32: as peft without autocast, which casts each adapted matrix's input for it",
+    ),
     "base": Option(
         ("as-recipe", "4bit", "4bit-double"),
         "as-recipe",
@@ -270,6 +275,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["quantized_by"] != "bitsandbytes"
         or a["reduce_bucket"]
         or a["reentrant"] == "yes"
+        or a["lora_inputs"] == "float32"
     ):
         refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flops_bytes.adapters import CONSTANTS, adapter_parameters, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, adapter_parameters, matrix_adapters, quantized_bytes
 
 if TYPE_CHECKING:
     from flops_bytes.plan.training import Setup
@@ -36,6 +36,10 @@ def refused(a: dict[str, Any]) -> None:
         raise ValueError("--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1, or leave --base out")
     if a["quantized_by"] != "bitsandbytes" and base == "as-recipe":
         raise ValueError(f"--quantized-by: {a['quantized_by']} has nothing in 4 bits; give --base, or leave it out")
+    if a["lora_inputs"] == "float32" and (not a["lora"] or a["recipe"] not in ("bf16", "bf16-master")):
+        raise ValueError(
+            "--lora-inputs: only adapters beside weights of 16 bits, without autocast, cast theirs; leave it out"
+        )
     if a["reduce_bucket"] and by[:9] != "deepspeed":
         raise ValueError("--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed, or leave it out")
 
@@ -47,6 +51,8 @@ def with_software(setup: Setup, at: Moments) -> Moments:
         shard_constants(setup, at)
     if setup.quantized_by == "bitsandbytes-0.43.1":
         keep_inputs(setup, at)
+    if setup.lora_inputs == "float32":
+        keep_casts(setup, at)
     if setup.sharding_by == "fsdp1":
         keep_hooked(setup, at)
     if setup.sharding_by == "fsdp1-flat":
@@ -149,6 +155,30 @@ def keep_inputs(setup: Setup, at: Moments) -> None:
     ended = 0 if setup.reentrant else each * layers
     at["first_layer"]["activations"] += max(inside, ended - each + inside)
     at["embedding"]["activations"] += ended
+
+
+def keep_casts(setup: Setup, at: Moments) -> None:
+    """Adapters of peft are in float32, and without autocast each casts its matrix's input (tuners/lora/layer.py,
+    forward, x.to(lora_A.weight.dtype)): where adapters in 16 bits share one input, there are as many of four bytes."""
+    more = casts_of_layer(setup)
+    waits = setup.shape.layers - checkpointed(setup, setup.shape.layers)
+    for moment in ("forward", "loss", "head"):
+        at[moment]["activations"] += more * waits
+    at["last_layer"]["activations"] += more * max(waits, 1)
+    at["first_layer"]["activations"] += more
+
+
+def casts_of_layer(setup: Setup) -> int:
+    """Bytes of a layer's inputs in float32, and what is between an adapter's two matrices, beyond those in 16 bits."""
+    shape, adapted = setup.shape, setup.lora_on
+    d, wide, inner = shape.d_model, shape.heads * shape.head_dim, shape.d_ff * shape.active_experts
+    casts, shared = (2 if adapted == "query-value" else 3) * d, d
+    if adapted != "query-value":  # the kernel keeps its own result
+        casts, shared = casts + wide, shared + (0 if setup.fused else wide)
+    if adapted == "all":
+        casts, shared = casts + (2 if shape.gated else 1) * d + inner, shared + d + inner
+    between = setup.rank * matrix_adapters(shape, adapted)
+    return setup.micro_batch * setup.context * (4 * (casts + between) - width_of(setup) * (shared + between))
 
 
 def has_casts(setup: Setup) -> bool:
