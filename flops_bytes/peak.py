@@ -68,6 +68,7 @@ class Kept(NamedTuple):
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
     unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
+    unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
     named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
@@ -226,12 +227,14 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked = named_bytes(step, whole, stream), 0
+    named, unpacked, unpacked_last = named_bytes(step, whole, stream), 0, 0
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
     if step.four_bit:  # beside it up's result, the last but one; or down's
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
         unpacked += 0 if step.again else step.row * shape.d_model
+        if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
+            unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
         unpacked = whole + product + names
     # "per-op" keeps the product of which scores are made
@@ -257,6 +260,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         unpacked=before + unpacked if unpacked else 0,
+        unpacked_last=unpacked_last,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -649,8 +653,8 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
-        forward = unpacked + named(step, kept.stream) - later - inner if step.again else 0
-        return max(0, backward, forward if step.adapted == "all" or not step.four_bit else 0)
+        forward = unpacked + named(step, kept.stream) - later - inner if step.again and not step.four_bit else 0
+        return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
@@ -803,6 +807,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if kept.unpacked and step.again:
         gone = copies.down if step.four_bit else 0
         moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
+    if kept.unpacked_last:
+        moments.append(in_layer(step, weights, kept, others, kept.unpacked_last, made, gone=0))
     if kept.named and step.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
         moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
