@@ -104,6 +104,12 @@ OPTIONS = {
         "as-activations",
         "what an adapter multiplies; float32: as peft without autocast, which casts each adapted matrix's input for it",
     ),
+    "lora_dropout": Option(("no", "yes"), "no", "before adapters, whose inputs it makes anew"),
+    "qkv_made": Option(
+        ("apart", "one"),
+        "apart",
+        "queries, keys and values; one: of one matmul, whose whole result the values keep, as in LitGPT",
+    ),
     "base": Option(
         ("as-recipe", "4bit", "4bit-double"),
         "as-recipe",
@@ -276,6 +282,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["reduce_bucket"]
         or a["reentrant"] == "yes"
         or a["lora_inputs"] == "float32"
+        or a["lora_dropout"] == "yes"
     ):
         refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:

@@ -66,6 +66,8 @@ class Setup(NamedTuple):
     reentrant: bool  # checkpointing
     quantized_by: str
     lora_inputs: str
+    lora_dropout: str
+    qkv_made: str
 
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
@@ -111,7 +113,13 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
-    if setup.sharding_by != "fsdp2" or setup.quantized_by != "bitsandbytes" or setup.lora_inputs == "float32":
+    if (
+        setup.sharding_by != "fsdp2"
+        or setup.quantized_by != "bitsandbytes"
+        or setup.lora_inputs == "float32"
+        or setup.lora_dropout == "yes"
+        or setup.qkv_made == "one"
+    ):
         at = with_software(setup, at)
     instead = {"optimizer": 0} if setup.paged else {}
     instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
@@ -386,6 +394,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         reentrant=a["reentrant"] == "yes",
         quantized_by=a["quantized_by"],
         lora_inputs=a["lora_inputs"],
+        lora_dropout=a["lora_dropout"],
+        qkv_made=a["qkv_made"],
         **{name: a[name] for name in same},
     )
 
