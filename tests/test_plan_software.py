@@ -365,7 +365,7 @@ def test_an_adapter_of_peft_keeps_an_input_of_its_own(named: str, lora_on: str) 
     planned = lines(**asked, **PEFT[named])["total"] - lines(**asked)["total"]
     counted = half(lora_on, "lora_dropout" in PEFT[named], "lora_inputs" in PEFT[named], False)
     more = counted - half(lora_on, False, False, False)
-    assert 0 < planned == pytest.approx(more, rel=0.005)
+    assert 0 < planned == more
 
 
 @pytest.mark.parametrize("drops", [False, True])
@@ -374,4 +374,4 @@ def test_values_of_one_matmul_keep_queries_and_keys_too(drops: bool) -> None:
     asked = HALF | {"lora_dropout": "yes" if drops else "no"}
     planned = lines(**asked, qkv_made="one")["total"] - lines(**HALF)["total"]
     more = half("query-value", drops, False, True) - half("query-value", False, False, False)
-    assert 0 < planned == pytest.approx(more, rel=0.005)
+    assert 0 < planned == pytest.approx(more, rel=0.01)  # one adapter is larger than two
