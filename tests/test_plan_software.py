@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nothing quantized": ({"quantized_by": "torchao"}, "--quantized-by: torchao has nothing in 4 bits; give --base"),
     "no adapters to cast for": ({"lora_inputs": "float32"}, "--lora-inputs: only adapters beside weights of 16 bits"),
-    "nothing to drop": ({"lora_dropout": "yes"}, "--lora-dropout: there are no adapters; give --lora a rank"),
+    "nothing to drop": ({"lora_dropout": "yes"}, "--lora-dropout: nothing has an adapter; give --lora a rank"),
     "another's bucket": (
         {"reduce_bucket": "200M", "gpus": 2, "zero": 2},
         "--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed",

@@ -41,7 +41,7 @@ def refused(a: dict[str, Any]) -> None:
             "--lora-inputs: only adapters beside weights of 16 bits, without autocast, cast theirs; leave it out"
         )
     if a["lora_dropout"] == "yes" and not a["lora"]:
-        raise ValueError("--lora-dropout: there are no adapters; give --lora a rank, or leave --lora-dropout out")
+        raise ValueError("--lora-dropout: nothing has an adapter; give --lora a rank, or leave --lora-dropout out")
     if a["reduce_bucket"] and by[:9] != "deepspeed":
         raise ValueError("--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed, or leave it out")
 
