@@ -392,7 +392,9 @@ def predict_file(d_model: int) -> int:
     return 12 * parameters + counters + RANDOM_STATE_BYTES + 8 * NUM_ROWS
 
 
-adamw_checkpoint_bytes = {"gpt2": 12 * 124_439_808, "llama": 12 * 8_030_261_248}  # small; 3 8B
+adamw_parameter_bytes = 4 + 2 * 4  # itself and two moments
+MODELS = {"gpt2": 124_439_808, "llama": 8_030_261_248}  # GPT-2 small; Llama 3 8B
+adamw_checkpoint_bytes = {name: adamw_parameter_bytes * n for name, n in MODELS.items()}
 WIDTH = 512
 quietly(Run(WIDTH), last_step=1)
 predicted_checkpoint_bytes = predict_file(WIDTH)
