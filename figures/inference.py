@@ -62,7 +62,7 @@ def knee(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 def latency(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens a second of all users over the time of a step, by the bound, for more and more users of equal contexts."""
     served = values["inference.served_ms"]
-    axes = Axes(Log(labels["latency"]), Log(labels["throughput"]))
+    axes = Axes(Scale(labels["latency"], low=0), Log(labels["throughput"]))
     for colour, context in enumerate(sorted(served, key=int)):
         users = sorted(map(int, served[context]))
         taken = [served[context][str(b)] for b in users]

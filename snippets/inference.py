@@ -281,6 +281,7 @@ for context, power in SERVED.items():
     print(f"{context:6,} tokens each: 1 user {steps[0]:.2f} ms, ", end="")
     print(f"{users_at[-1]:4} users {steps[-1]:5.2f} ms")
 served_ratio = served_ms[1_024][64] / served_ms[1_024][1]
+served_gain = 64 / served_ratio
 # --8<-- [end:served]
 
 
