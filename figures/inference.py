@@ -19,6 +19,8 @@ def phases(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """
     drawing = Drawing(2 * HALF + GAP, 310)
     parts, times = values["inference.phase"], values["inference.phase_ms"]
+    if not parts or not times:
+        return str(drawing)
     cache = f"{values['inference.prompt_cache_bytes'] / 1e9:.2f} GB"
     weights = f"{parts['prefill']['read_bytes'] / 1e9:.1f} GB"
     longest = max(taken for part in times.values() for taken in part.values())
@@ -47,9 +49,9 @@ def phases(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def knee(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Time of one matmul over its rows, in two formats: as published, and dashed the roofline's."""
-    points = values["inference.knee"]
+    points = values["inference.knee"] or {}
     axes = Axes(Log(labels["rows"], ticks=(1, 16, 64, 128, 256)), Scale(labels["time"], low=0))
-    for colour, name in enumerate(("bf16", "fp8")):
+    for colour, name in enumerate(sorted(points)):
         rows = sorted(map(int, points[name]))
         for kind in ("bound", "reported"):
             taken = [points[name][str(n)][kind] for n in rows]
@@ -61,7 +63,7 @@ def knee(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def latency(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens a second of all users over the time of a step, by the bound, for more and more users of equal contexts."""
-    served = values["inference.served_ms"]
+    served = values["inference.served_ms"] or {}
     axes = Axes(Scale(labels["latency"], low=0), Log(labels["throughput"]))
     for colour, context in enumerate(sorted(served, key=int)):
         users = sorted(map(int, served[context]))
