@@ -299,7 +299,7 @@ quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS
 # --8<-- [end:bits]
 
 
-# --8<-- [start:others]
+# --8<-- [start:published]
 LLAMA_2_7B = replace(llama(4_096, 32, 32, 11_008), kv_heads=32, vocab=32_000)
 LLAMA_2_70B = replace(LLAMA_3_70B, vocab=32_000)
 NAMED = {
@@ -317,7 +317,7 @@ READS = {  # bytes/s by the datasheet
     "MI250X, half": 3.2768e12 / 2,
 }
 FIVE, EIGHT_HALF = BITS["int4"], bits_per_weight(8, 32, 16)
-OTHERS = {  # model, GPU, how many, bits of a weight, tokens a second for one user
+PUBLISHED = {  # model, GPU, how many, bits of a weight, tokens a second for one user
     "vllm_8b": ("Llama 3.1 8B", "H100", 1, 16, 133),
     "cpp_7b": ("Llama 2 7B", "RTX 4090", 1, 16, 61.03),
     "cpp_7b_int8": ("Llama 2 7B", "RTX 4090", 1, EIGHT_HALF, 98.13),
@@ -358,30 +358,30 @@ OTHERS = {  # model, GPU, how many, bits of a weight, tokens a second for one us
     "fast_mixtral_int8_4": ("Mixtral 8x7B", "A100", 4, 8, 216.87),
     "fast_mixtral_int8_8": ("Mixtral 8x7B", "A100", 8, 8, 279.35),
 }
-others = {}
-for name, (model, gpu, cards, bits, rate) in OTHERS.items():
+published = {}
+for name, (model, gpu, cards, bits, rate) in PUBLISHED.items():
     bound = cards * READS[gpu] / decode_bytes(NAMED[model], 1, 5, bits)
-    others[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
-    others[name] |= {"bound": bound, "reported": rate, "ratio": rate / bound}
+    published[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
+    published[name] |= {"bound": bound, "reported": rate, "ratio": rate / bound}
     assert rate < bound, name
 
 
 def reached_between(cards: int, bits: float) -> list[float]:
     """The lowest and highest share of the bound on so many cards, with such weights."""
-    rows = [row for row in others.values() if row["cards"] == cards]
+    rows = [row for row in published.values() if row["cards"] == cards]
     shares = [row["ratio"] for row in rows if row["bits"] == bits]
     return [min(shares), max(shares)]
 
 
 reached_16, reached_8 = reached_between(1, 16), reached_between(1, 8)
 reached_4, reached_eight = reached_between(1, FIVE), reached_between(8, 16)
-ratios = [row["ratio"] for row in others.values()]
+ratios = [row["ratio"] for row in published.values()]
 reached_all = [min(ratios), max(ratios)]
 del ratios
-int4_faster = others["fast_7b_int4"]["reported"] / others["fast_7b"]["reported"]
-int8_faster = others["fast_7b_int8"]["reported"] / others["fast_7b"]["reported"]
-print(f"{len(others)} rates, {reached_all[0]:.2f} to {reached_all[1]:.2f} of the bound")
-# --8<-- [end:others]
+int4_faster = published["fast_7b_int4"]["reported"] / published["fast_7b"]["reported"]
+int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["reported"]
+print(f"{len(published)} rates, {reached_all[0]:.2f} to {reached_all[1]:.2f} of the bound")
+# --8<-- [end:published]
 
 
 # --8<-- [start:caches]
@@ -409,7 +409,7 @@ with torch.no_grad(), Trace() as trace:
 measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
 small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, H100)
 measured_operation_us = small_us / measured_operations
-eager_ratio = 25.5 / others["fast_7b"]["bound"]  # as PyTorch's authors began
+eager_ratio = 25.5 / published["fast_7b"]["bound"]  # as PyTorch's authors began
 print(f"GPT-2 small: {small_us:.0f} µs, {measured_operations} tensors made")
 print(f"{measured_operation_us:.2f} µs for each")
 # --8<-- [end:small]
@@ -429,10 +429,10 @@ pass_tokens = round(tokens_a_pass(ACCEPTED, DRAFTED), 3)
 # --8<-- [start:drafts]
 AT_ONCE = {1: 65.20, 2: 124.32, 4: 246.37, 8: 485.16}  # tokens/s, RTX 4090, llama.cpp
 at_once_ratio = {n: n / rate * AT_ONCE[1] for n, rate in AT_ONCE.items()}
-PLAIN = OTHERS["vllm_8b"][-1]  # tokens/s without drafts, on an H100
+PLAIN = PUBLISHED["vllm_8b"][-1]  # tokens/s without drafts, on an H100
 EAGLE = {2: 201.69, 4: 198, 7: 169.92}  # with so many drafted tokens
 eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
-drafted_70b_ratio = 48.4 / OTHERS["fast_70b_int4"][-1]
+drafted_70b_ratio = 48.4 / PUBLISHED["fast_70b_int4"][-1]
 # --8<-- [end:drafts]
 
 
@@ -448,7 +448,7 @@ users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
 first_ms = 1e3 * answer["prefill_seconds"]
 del answer
-reached = others["fast_8b"]["ratio"]  # of an A100's bandwidth
+reached = published["fast_8b"]["ratio"]  # of an A100's bandwidth
 likely = H100._replace(bandwidth=reached * BANDWIDTH)
 likely_users = users_within(LLAMA_3_8B, latency, exercise_context, likely)
 print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")
