@@ -274,8 +274,8 @@ fp8_faster = {rows: wide_us[rows] / narrow_us[rows] for rows in (1, 256)}
 # --8<-- [start:served]
 SERVED = {128: 10, 1_024: 8, 8_192: 5}  # tokens of a user: powers of two that fit
 served_ms = {}
-for context, power in SERVED.items():
-    users_at = [2**n for n in range(power + 1)]
+for context, doublings in SERVED.items():
+    users_at = [2**n for n in range(doublings + 1)]
     steps = [1e3 * decode_seconds(LLAMA_3_8B, b, context, H100) for b in users_at]
     served_ms[context] = dict(zip(users_at, steps, strict=True))
     print(f"{context:6,} tokens each: 1 user {steps[0]:.2f} ms, ", end="")
