@@ -6,6 +6,7 @@
 
 # --8<-- [start:setup]
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -254,7 +255,7 @@ WIDTH = {"bf16": 2, "fp8": 1}  # bytes of a weight and of an input; results are 
 FP8_PEAK = GPUS["H100 SXM"].peak_flop_per_second["float8"]
 KNEE_PEAK = {"bf16": PEAK, "fp8": FP8_PEAK}
 knee_bytes = IN * OUT * WIDTH["bf16"]
-knee = {}  # µs
+knee: dict[str, dict[int, dict[str, float]]] = {}  # µs
 for name, by_rows in KNEE.items():
     knee[name] = {}
     for rows, teraflops in by_rows.items():
@@ -358,7 +359,7 @@ PUBLISHED = {  # model, GPU, how many, bits of a weight, tokens a second for one
     "fast_mixtral_int8_4": ("Mixtral 8x7B", "A100", 4, 8, 216.87),
     "fast_mixtral_int8_8": ("Mixtral 8x7B", "A100", 8, 8, 279.35),
 }
-published = {}
+published: dict[str, dict[str, Any]] = {}
 for name, (model, gpu, cards, bits, rate) in PUBLISHED.items():
     bound = cards * READS[gpu] / decode_bytes(NAMED[model], 1, 5, bits)
     published[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
