@@ -934,17 +934,39 @@ def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> N
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
-def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
+def test_users_stand_at_their_own_latency_and_those_with_longer_contexts_apart() -> None:
+    made = {"128": {"1": 4.0, "8": 5.0}, "1024": {"1": 5.0, "8": 10.0}}
+    chart = Chart(inference.latency(Values({"inference.served_ms": made}), Words(context="{tokens}")))
+    few, many = (chart.dots(chart.colours[name]) for name in ("128", "1,024"))
+    assert few[1][0] == pytest.approx(many[0][0], abs=0.1)  # as long a step
+    assert many[0][1] > few[0][1] > many[1][1] > few[1][1]  # 200, 250, 800 and 1,600 tokens a second
+    assert chart.place("8")[0] == pytest.approx(many[1][0], abs=1)
+
+
+def test_a_published_matmul_lies_above_its_bound_in_each_format() -> None:
     made = {
-        "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
-        "predicted_sweep_seconds": {"1": 0.001, "10": 0.01, "100": 0.1},
+        "bf16": {"1": {"bound": 100.0, "reported": 150.0}, "256": {"bound": 120.0, "reported": 200.0}},
+        "fp8": {"1": {"bound": 50.0, "reported": 100.0}, "256": {"bound": 60.0, "reported": 120.0}},
     }
-    chart = Chart(inference.latency(Values({f"decode_speed.{name}": made[name] for name in made}), Words()))
-    bound, measured = (chart.dots(chart.colours[name]) for name in ("bound", "measured"))
-    assert [len(bound), len(measured)] == [3, 2]
-    assert measured[0][0] == pytest.approx(bound[1][0], abs=0.1)  # 10 ms for one user is the bound of ten
-    assert measured[0][1] == pytest.approx(measured[1][1], abs=0.1)  # as many tokens a second
-    assert chart.place("10")[0] > measured[1][0] and chart.place("1")[0] > measured[0][0]
+    chart = Chart(inference.knee(Values({"inference.knee": made}), Words()))
+    wide, narrow = (chart.dots(chart.colours[f"{name}_reported"]) for name in ("bf16", "fp8"))
+    assert wide[0][1] == pytest.approx(chart.place("150")[1] - 5, abs=1)
+    assert narrow[0][1] == pytest.approx(chart.place("100")[1] - 5, abs=1) and narrow[0][1] > narrow[1][1]
+    assert wide[1][0] == narrow[1][0] == pytest.approx(chart.place("256")[0], abs=1)
+
+
+def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
+    part = {"read_bytes": 15e9, "flops": 2e12}
+    made = {
+        "phase": {"prefill": part, "decode": {"read_bytes": 16e9, "flops": 1e10}},
+        "phase_ms": {"prefill": {"read": 5.0, "compute": 20.0}, "decode": {"read": 10.0, "compute": 0.0}},
+        "prompt_cache_bytes": 1.5e8,
+    }
+    words = Words(flops="{count} TFLOPs", read="read {time}", weights="{size}")
+    chart = Chart(inference.phases(Values({f"inference.{name}": value for name, value in made.items()}), words))
+    widths = [float(bar.attrib["width"]) for bar in chart.shapes if bar.tag == "rect" and bar.attrib["height"] == "16"]
+    assert widths == pytest.approx([158 / 4, 158, 158 / 2, 1], abs=0.1)
+    assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
 
 
 # Figures of the book, with the values of its records

@@ -96,7 +96,8 @@ MEANS: dict[str, dict[str, str]] = {
     "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
-    "inference.latency": {"bound": "predicted"},
+    "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
+    },
     "many_gpus.stages": {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
