@@ -26,7 +26,7 @@ HARMLESS = {  # keys with such a word that change nothing of it
     "layernorm_epsilon", "logits_to_keep", "mamba_ssm_dtype", "max_window_layers", "moe_renormalize",
     "moe_router_activation_func", "moe_router_load_balancing_type", "num_expert_group", "no_rope_layer_interval",
     "no_rope_layers", "output_gate_type", "output_hidden_states", "pretraining_tp", "qk_head_dim", "qk_layernorm",
-    "query_pre_attn_scalar", "residual_dropout", "residual_multiplier", "router_aux_loss_coef", "router_bias_update_rate",
+    "query_pre_attn_scalar", "residual_dropout", "residual_multiplier", "router_aux_loss_coef", "vision_config",
     "sliding_window_pattern", "swiglu_limit", "swiglu_alpha", "use_routing_bias", "use_sliding_window",
     "num_key_value_heads", "mlp_bias", "experts_per_token", "moe_layer_freq", "num_key_value_groups", "use_mtp",
     "initial_context_length", "mtp_transformer_layers", "use_bidirectional_attention", "layer_types", "sliding_window",
@@ -431,10 +431,10 @@ RENAMED = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
 
 def decoder_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The decoder's own part of a configuration: all of it, or what stands under text_config."""
-    text = config.get("text_config")
+    text, outer = config.get("text_config"), str(config.get("model_type"))
     if not isinstance(text, Mapping):
-        return config
-    kind = text.get("model_type", WRAPPED.get(str(config.get("model_type"))))
+        return {**config, "model_type": WRAPPED[outer], "vision_config": None} if outer in WRAPPED else config
+    kind = text.get("model_type", WRAPPED.get(outer))
     own = {"model_type": RENAMED.get(str(kind), kind)}
     if "tie_word_embeddings" in config:
         own["tie_word_embeddings"] = config["tie_word_embeddings"]
@@ -474,7 +474,7 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
         of.size("vocab_size"),
         counted(layers),
         tied=of.flag("tie_word_embeddings"),
-        predicting=of.optional("num_nextn_predict_layers"),
+        predicting=of.optional("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     )
     if unread := of.unread():
         raise ValueError(f"--config: {unread[0]} = {quoted(own[unread[0]])} is not counted here; {estimate(config)}")
