@@ -135,7 +135,7 @@ GLM = {
 # --8<-- [start:others]
 def gpt_oss(layers: int, experts: int) -> dict[str, Any]:
     kinds = ["sliding_attention", "full_attention"] * (layers // 2)
-    more = {"head_dim": 64, "attention_bias": True, "sliding_window": 128, "layer_types": kinds}
+    more: dict[str, Any] = {"head_dim": 64, "attention_bias": True, "sliding_window": 128, "layer_types": kinds}
     more |= {"num_local_experts": experts, "num_experts_per_tok": 4, "tie_word_embeddings": False}
     return {"model_type": "gpt_oss"} | sizes(layers, 2_880, 64, 8, 2_880, 201_088) | more
 
@@ -147,7 +147,12 @@ def gemma3(layers: int, width: int, heads: int, kv_heads: int, inner: int, **mor
 
 
 def llama4(experts: int, step: int) -> dict[str, Any]:
-    more = {"head_dim": 128, "intermediate_size_mlp": 16_384, "num_local_experts": experts, "num_experts_per_tok": 1}
+    more: dict[str, Any] = {
+        "head_dim": 128,
+        "intermediate_size_mlp": 16_384,
+        "num_local_experts": experts,
+        "num_experts_per_tok": 1,
+    }
     more |= {"interleave_moe_layer_step": step, "attention_chunk_size": 8_192, "attention_bias": False}
     more |= {"no_rope_layers": [1, 1, 1, 0] * 12, "tie_word_embeddings": False}
     return {"model_type": "llama4_text"} | sizes(48, 5_120, 40, 8, 8_192, 202_048) | more
