@@ -21,7 +21,7 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "aux_loss_alpha", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
+    "_sliding_window_pattern", "attn_output_gate", "aux_loss_alpha", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
     "decoder_start_token_id", "ep_size", "fuse_qkv", "head_dim_scale", "image_token_index", "layer_norm_eps",
     "layernorm_epsilon", "logits_to_keep", "mamba_ssm_dtype", "max_window_layers", "moe_renormalize",
     "moe_router_activation_func", "moe_router_load_balancing_type", "num_expert_group", "no_rope_layer_interval",
@@ -43,16 +43,19 @@ class Config:
         self.kind = config.get("model_type")
 
     def get(self, *keys: str) -> Any:
-        """The value of the first of these keys that is there and not null; else what the library takes."""
+        """The value of the first of these keys that is there and not null; null if one is there; else the library's."""
         self.asked |= set(keys)
-        said = [self.config[key] for key in keys if self.config.get(key) is not None]
-        return said[0] if said else next((self.defaults[key] for key in keys if key in self.defaults), None)
+        said = [self.config[key] for key in keys if key in self.config]
+        if said:
+            return next((value for value in said if value is not None), None)
+        return next((self.defaults[key] for key in keys if key in self.defaults), None)
 
     def size(self, *keys: str) -> int:
         value = self.get(*keys)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
+            key = next((key for key in keys if key in self.config), " or ".join(keys))
             needs = f"a {self.kind} needs a whole number above 0 there"
-            raise ValueError(f"--config: {keys[0]} = {quoted(value)}; {needs}")
+            raise ValueError(f"--config: {key} = {quoted(value)}; {needs}")
         return value
 
     def optional(self, *keys: str) -> int:
@@ -108,6 +111,12 @@ def upper(of: Config, layers: int) -> list[str]:
     used = of.get("use_sliding_window") and of.get("sliding_window")
     first = of.get("max_window_layers") if used else layers
     return [SLIDING if index >= first else FULL for index in range(layers)]
+
+
+def alternate(of: Config, layers: int) -> list[str]:
+    """A window in every other layer below max_window_layers, if use_sliding_window says so (Qwen 2 MoE)."""
+    most = of.get("max_window_layers") if of.get("use_sliding_window") else 0
+    return [SLIDING if index < most and index % 2 == 0 else FULL for index in range(layers)]
 
 
 def every(period: int, other: str, of: Config, layers: int) -> list[str]:
@@ -310,17 +319,22 @@ class Family(NamedTuple):
 
 
 NO_BIAS = {"attention_bias": False}
+UPPER = {"max_window_layers": 28, "sliding_window": 4_096}
 WITH_OUT = partial(attention, biases="attention_bias", out_bias="attention_bias")
 LLAMA = Family(WITH_OUT, partial(dense, biases="mlp_bias"), defaults={"mlp_bias": False} | NO_BIAS)
 MISTRAL = Family(types=all_alike, defaults={"sliding_window": 4_096, "num_key_value_heads": 8})
 QWEN_3 = Family(
-    partial(WITH_OUT, norms="head"), types=upper, defaults={"head_dim": 128, "max_window_layers": 28} | NO_BIAS
+    partial(WITH_OUT, norms="head"),
+    types=upper,
+    defaults={"head_dim": 128, "num_key_value_heads": 32} | UPPER | NO_BIAS,
 )
 QWEN_NEXT = Family(gated_delta, partial(qwen_moe, shared=True), qwen_next)
 OF_NEXT = {
     "decoder_sparse_step": 1, "full_attention_interval": 4, "head_dim": 256, "linear_conv_kernel_dim": 4,
     "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+    "shared_expert_intermediate_size": 512, "num_key_value_heads": 2,
 } | NO_BIAS  # fmt: skip
+RANK = {"q_lora_rank": 1_536}
 DEEPSEEK = Family(
     latent,
     deepseek,
@@ -338,28 +352,38 @@ FAMILIES: dict[str, Family] = {
     "seed_oss": Family(
         partial(attention, biases="attention_bias", out_bias="attention_out_bias"),
         partial(dense, biases="mlp_bias"),
-        defaults={"attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128},
+        defaults={"attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128}
+        | {"num_key_value_heads": 8},
     ),
     "qwen2": Family(
-        partial(attention, biases="qkv_bias"), types=upper, defaults={"qkv_bias": True, "max_window_layers": 28}
+        partial(attention, biases="qkv_bias"),
+        types=upper,
+        defaults={"qkv_bias": True, "num_key_value_heads": 32} | UPPER,
     ),
     "qwen2_moe": Family(
         partial(attention, biases="qkv_bias"),
         partial(qwen_moe, shared=True),
-        types=upper,
-        defaults={"qkv_bias": True, "decoder_sparse_step": 1, "max_window_layers": 28},
+        types=alternate,
+        defaults={"qkv_bias": True, "decoder_sparse_step": 1, "num_key_value_heads": 16}
+        | {"shared_expert_intermediate_size": 5_632}
+        | UPPER,
     ),
     "qwen3": QWEN_3,
     "qwen3_moe": Family(
-        partial(WITH_OUT, norms="head"), qwen_moe, if_used, defaults={"decoder_sparse_step": 1} | NO_BIAS
+        partial(WITH_OUT, norms="head"),
+        qwen_moe,
+        if_used,
+        defaults={"decoder_sparse_step": 1, "num_key_value_heads": 4, "sliding_window": 4_096} | NO_BIAS,
     ),
     "qwen3_next": QWEN_NEXT._replace(defaults=OF_NEXT),
-    "qwen3_5_text": QWEN_NEXT._replace(mlp=dense, defaults=OF_NEXT),
+    "qwen3_5_text": QWEN_NEXT._replace(mlp=dense, defaults=OF_NEXT | {"num_key_value_heads": 4}),
     "qwen3_5_moe_text": QWEN_NEXT._replace(defaults=OF_NEXT),
-    "deepseek_v2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 0, "n_shared_experts": 2} | NO_BIAS),
+    "deepseek_v2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 0, "n_shared_experts": 2} | RANK | NO_BIAS),
     "deepseek_v3": DEEPSEEK,
-    "kimi_k2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 1, "n_shared_experts": 1} | NO_BIAS),
-    "glm4_moe_lite": DEEPSEEK._replace(defaults={"first_k_dense_replace": 1, "n_shared_experts": 1} | NO_BIAS),
+    "kimi_k2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 1, "n_shared_experts": 1} | RANK | NO_BIAS),
+    "glm4_moe_lite": DEEPSEEK._replace(
+        defaults={"first_k_dense_replace": 1, "n_shared_experts": 1, "q_lora_rank": 768} | NO_BIAS
+    ),
     "kimi_linear": DEEPSEEK._replace(
         mixer=kimi_delta,
         types=kimi_linear,
@@ -403,10 +427,12 @@ FAMILIES: dict[str, Family] = {
         llama4_moe,
         llama4,
         defaults={"attention_chunk_size": 8_192, "interleave_moe_layer_step": 1, "no_rope_layer_interval": 4}
-        | {"head_dim": 128, "intermediate_size_mlp": 16_384, "use_qk_norm": True}
+        | {"head_dim": 128, "intermediate_size_mlp": 16_384, "num_key_value_heads": 8}
         | NO_BIAS,
     ),
-    "minimax_m2": Family(partial(attention, norms="wide"), mixtral, defaults={"head_dim": 128}),
+    "minimax_m2": Family(
+        partial(attention, norms="wide"), mixtral, defaults={"head_dim": 128, "num_key_value_heads": 8}
+    ),
     "olmo2": Family(OLMO, defaults=NO_BIAS),
     "olmo3": Family(OLMO, types=partial(every, 4, SLIDING), defaults={"sliding_window": 4_096} | NO_BIAS),
     "olmoe": Family(OLMO, mixtral, defaults=NO_BIAS),
@@ -415,7 +441,8 @@ FAMILIES: dict[str, Family] = {
         WITH_OUT,
         partial(dense, biases="mlp_bias"),
         smollm3,
-        defaults={"mlp_bias": False, "no_rope_layer_interval": 4, "tie_word_embeddings": True} | NO_BIAS,
+        defaults={"mlp_bias": False, "no_rope_layer_interval": 4, "tie_word_embeddings": True, "num_key_value_heads": 4}
+        | NO_BIAS,
     ),
 }
 # --8<-- [end:families]

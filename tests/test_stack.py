@@ -124,7 +124,7 @@ def test_what_a_configuration_leaves_out_is_what_its_library_takes(case: str) ->
     for key in config:
         rest = {name: value for name, value in config.items() if name != key}
         told = read_or_why(rest | {"model_type": kind})
-        if isinstance(told, str) and told.startswith(f"--config: {key} = None"):
+        if isinstance(told, str) and key in told.partition(" = None")[0].split():
             continue
         try:
             theirs = library(kind, rest).to_dict()
@@ -146,7 +146,7 @@ def test_all_kinds_are_here() -> None:
     assert all(kind in CONFIG_MAPPING for kind, _ in CASES.values())
 
 
-@pytest.mark.parametrize("kind", ["deepseek_v3", "glm4_moe", "glm4_moe_lite"])
+@pytest.mark.parametrize("kind", ["deepseek_v3", "glm4_moe"])
 def test_layers_that_predict_further_tokens_are_those_of_the_library(kind: str) -> None:
     config = library(*CASES[kind])
     model = module(config)
@@ -201,8 +201,9 @@ MASKS: dict[str, tuple[Callable[..., Any], tuple[int, bool]]] = {
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("seq_len", [1, 4, 5, 6, 10, 23])
 def test_the_pairs_that_a_mask_leaves_are_those_of_the_librarys_mask(name: str, seq_len: int) -> None:
-    mask, (reach, chunked) = MASKS[name]
-    seen = [[bool(mask(0, 0, query, key)) for key in range(seq_len)] for query in range(seq_len)]
+    mask, (reach, chunked) = MASKS[name]  # of tokens as tensors
+    tokens = torch.arange(seq_len)
+    seen = mask(0, 0, tokens[:, None], tokens).expand(seq_len, seq_len).tolist()
     assert pairs(seq_len, reach, chunked) == sum(map(sum, seen))
     attention = Attention(1, 1, 1, reach, chunked)
     assert [attention.seen(query + 1) for query in range(seq_len)] == [sum(row) for row in seen]
@@ -268,8 +269,10 @@ def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
         model(words, attention_mask=by_kind if mixed else only, past_key_values=cache, use_cache=True)
     by_hand = 0
     for layer, times in stack.layers:
-        if isinstance(layer.mixer, Delta):  # three products with the state, which are written as sums
-            by_hand += times * 3 * 2 * layer.mixer.value_heads * layer.mixer.key_dim * layer.mixer.value_dim
+        if isinstance(mixer := layer.mixer, Delta):  # three products with the state, which are written as sums
+            by_hand += times * 3 * 2 * mixer.value_heads * mixer.key_dim * mixer.value_dim
+            features = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
+            by_hand -= times * 2 * features * 4  # the convolution makes the token before again
         if isinstance(layer.mlp, Experts) and case == "llama4":
             by_hand -= times * (layer.mlp.experts - layer.mlp.active) * 3 * 2 * stack.d_model * layer.mlp.d_ff
     assert decode_flops(stack, USERS, CHUNK, absorbed=False) == counter.get_total_flops() + USERS * by_hand
