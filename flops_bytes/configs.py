@@ -21,7 +21,7 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "attn_output_gate", "aux_loss_alpha", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
+    "_sliding_window_pattern", "attn_output_gate", "aux_loss_alpha", "cache_implementation", "chunk_size_feed_forward",
     "decoder_start_token_id", "ep_size", "fuse_qkv", "head_dim_scale", "image_token_index", "layer_norm_eps",
     "layernorm_epsilon", "logits_to_keep", "mamba_ssm_dtype", "max_window_layers", "moe_renormalize",
     "moe_router_activation_func", "moe_router_load_balancing_type", "num_expert_group", "no_rope_layer_interval",
@@ -338,7 +338,7 @@ RANK = {"q_lora_rank": 1_536}
 DEEPSEEK = Family(
     latent,
     deepseek,
-    defaults={"first_k_dense_replace": 3, "n_shared_experts": 1, "num_nextn_predict_layers": 1} | NO_BIAS,
+    defaults={"first_k_dense_replace": 3, "n_shared_experts": 1, "num_nextn_predict_layers": 1} | RANK | NO_BIAS,
 )
 OLMO = partial(WITH_OUT, norms="wide")
 GEMMA = {"tie_word_embeddings": True, "head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4_096} | NO_BIAS
@@ -404,6 +404,7 @@ FAMILIES: dict[str, Family] = {
             "n_shared_experts": 1,
             "num_nextn_predict_layers": 1,
             "use_qk_norm": False,
+            "num_key_value_heads": 8,
         }
         | NO_BIAS,
     ),
