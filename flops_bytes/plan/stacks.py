@@ -75,7 +75,8 @@ def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
         return dict(asked)
     own, of_library = decoder_of(config), bool(asked.get("config"))
     if own.get("model_type") in KNOWN:  # a configuration is of transformers' modules, a name of this book's
-        return {"layers": "composed" if of_library else "fused"} | rest | {"config": own}
+        modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
+        return modules | rest | {"config": own}
     decoder = alike(read_stack(config))
     if decoder and of_library and own["model_type"] in LLAMAS:
         return rest | {"config": as_llama(decoder) | {"attention_dropout": own.get("attention_dropout")}}
