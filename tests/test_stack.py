@@ -6,14 +6,13 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from transformers.masking_utils import (
     causal_mask_function,
     chunked_causal_mask_function,
@@ -151,7 +150,7 @@ def test_layers_that_predict_further_tokens_are_those_of_the_library(kind: str) 
     config = library(*CASES[kind])
     model = module(config)
     with torch.device("meta"):
-        further = MtpModel(model, 2)
+        further = MtpModel(cast(PreTrainedModel, model), 2)
     stack = replace(read_stack(config.to_dict()), predicting=2)
     assert predicting_parameters(stack) == numbers(further, "layers.") > 0
     assert predicting_parameters(replace(stack, predicting=0)) == 0
@@ -227,7 +226,7 @@ def cached(config: Any, model: nn.Module, length: int) -> DynamicCache:
 
 
 def kept_bytes(cache: DynamicCache) -> int:
-    tensors: list[torch.Tensor] = []
+    tensors: list[Any] = []
     for layer in cache.layers:
         for name in ("keys", "values", "conv_states", "recurrent_states"):
             held = getattr(layer, name, None)
@@ -511,7 +510,7 @@ def test_keys_that_say_nothing_of_a_shape_are_let_be() -> None:
 def test_a_stack_may_be_written_by_hand() -> None:
     """Two kinds of layer, each with half of the other."""
     mixers, mlps = (Attention(4, 2, 8), Latent(4, 0, 6, 4, 2, 4)), (Dense(16), Experts(4, 2, 8))
-    layers = tuple((Layer(mixer, mlp), 3) for mixer, mlp in product(mixers, mlps))
+    layers = tuple((Layer(mixer, mlp), 3) for mixer in mixers for mlp in mlps)
     stack = Stack(32, 10, layers, tied=True)
     assert stack.depth == 12
     attention = 32 * (4 + 2 + 2) * 8 + 4 * 8 * 32
