@@ -23,7 +23,9 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
 HARMLESS = {  # keys with such a word that change nothing of it
     "_sliding_window_pattern", "attn_output_gate", "aux_loss_alpha", "cache_implementation", "chunk_size_feed_forward",
     "decoder_start_token_id", "ep_size", "fuse_qkv", "head_dim_scale", "image_token_index", "layer_norm_eps",
-    "layernorm_epsilon", "logits_to_keep", "mamba_ssm_dtype", "max_window_layers", "moe_renormalize",
+    "layernorm_epsilon", "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta",
+    "mlp_intermediate_size", "rotary_dim", "shared_moe_mode", "clip_qkv",
+    "logits_to_keep", "mamba_ssm_dtype", "max_window_layers", "moe_renormalize",
     "moe_router_activation_func", "moe_router_load_balancing_type", "num_expert_group", "no_rope_layer_interval",
     "no_rope_layers", "output_gate_type", "output_hidden_states", "pretraining_tp", "qk_head_dim", "qk_layernorm",
     "query_pre_attn_scalar", "residual_dropout", "residual_multiplier", "router_aux_loss_coef", "vision_config",

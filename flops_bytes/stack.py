@@ -90,10 +90,8 @@ class Attention:
         return {"scores": each, "values": each}
 
     def seen(self, context: int) -> int:
-        """Of so many tokens, those that the last one sees."""
-        if not self.reach:
-            return context
-        return (context - 1) % self.reach + 1 if self.chunked else min(context, self.reach)
+        """Of so many tokens, those that the last one sees; of a chunk, when it is full, or fullest."""
+        return min(context, self.reach) if self.reach else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
         """Of a new token that sees `context`, itself too: what has no weights."""
@@ -101,12 +99,11 @@ class Attention:
 
     def kept(self, tokens: int) -> int:
         """Numbers that the cache holds of so many tokens: keys and values, of a window no more than fill it."""
-        within = min(tokens, self.reach) if self.reach else tokens
-        return 2 * within * self.kv_heads * self.head_dim
+        return 2 * self.seen(tokens) * self.kv_heads * self.head_dim
 
     def read(self, context: int) -> int:
         """Of these, what a step reads."""
-        return 2 * self.seen(context) * self.kv_heads * self.head_dim
+        return self.kept(context)
 
     def state_bytes(self, width: int) -> int:
         return 0

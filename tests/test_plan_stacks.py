@@ -37,7 +37,7 @@ def test_a_name_whose_layers_are_alike_is_planned_like_its_shape() -> None:
         written = asked_alike({"model": name} | EIGHT)
         assert written is not None and found == plan_alike(**written), shape
         decoder = read_shape(read_options(written))
-        assert decoder == alike(read_stack(PRESETS[name].config))
+        assert decoder == alike(read_stack(PRESETS[name].config), 4_096)
         assert found["parameters"]["total"] == sum(parameters(read_stack(PRESETS[name].config)).values())
         assert found["fits"] is not None and found["memory_bytes"]["activations"] > 0
 
@@ -60,6 +60,24 @@ def test_a_decoder_in_a_larger_model_is_planned_alone() -> None:
     text = {"model_type": "mistral", "sliding_window": None, "head_dim": 16} | SMALL
     config = {"model_type": "mistral3", "text_config": text, "vision_config": {"hidden_size": 8}}
     assert plan(config=config, gpu="T4", recipe="fp32") == plan_alike(config=text, gpu="T4", recipe="fp32")
+
+
+def test_a_known_kind_whose_shape_only_a_stack_can_say() -> None:
+    """A window that is shorter than the context; biases that a Decoder has not."""
+    windowed = SMALL | {"model_type": "mistral", "sliding_window": 512}
+    asked = {"gpu": "H100 SXM", "config": windowed}
+    assert plan(**asked, context=512)["fits"] is True
+    longer = plan(**asked, context=1_024)
+    assert longer["fits"] is None and longer["cache_bytes"] == plan(**asked, context=600)["cache_bytes"]
+    of_phi = SMALL | {"model_type": "phi3", "sliding_window": 512}
+    assert plan(gpu="H100 SXM", config=of_phi, context=512)["fits"] is True
+    assert plan(gpu="H100 SXM", config=of_phi, context=513)["fits"] is None
+    biased = plan(gpu="H100 SXM", config=SMALL | {"model_type": "llama", "attention_bias": True})
+    assert biased["parameters"]["attention"] == 4 * ((64 + 1) * (64 + 2 * 32) + (64 + 1) * 64)
+    with pytest.raises(ValueError, match="--config: quantization_config = "):
+        plan(gpu="H100 SXM", config=SMALL | {"model_type": "llama", "quantization_config": {"bits": 4}})
+    with pytest.raises(ValueError, match="--config: hidden_size = 'x'; a mistral needs a whole number"):
+        plan(gpu="H100 SXM", config=windowed | {"hidden_size": "x"})
 
 
 @pytest.mark.parametrize("kind", ["smollm3", "phi3", "granite"])

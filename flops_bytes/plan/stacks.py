@@ -18,6 +18,7 @@ from flops_bytes.plan.options import (
     SPEEDS,
     batched_tokens,
     capacity_source,
+    read,
     read_config,
     read_gpu,
     read_options,
@@ -27,7 +28,7 @@ from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
 from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
 from flops_bytes.presets import PRESETS
 from flops_bytes.serving import Server, largest
-from flops_bytes.shapes import KNOWN, SHAPES, Decoder, quoted
+from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
     Attention,
     Delta,
@@ -74,13 +75,37 @@ def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     if config is None:
         return dict(asked)
     own, of_library = decoder_of(config), bool(asked.get("config"))
-    if own.get("model_type") in KNOWN:  # a configuration is of transformers' modules, a name of this book's
+    if own.get("model_type") in KNOWN and of_known(
+        own, asked
+    ):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
         return modules | rest | {"config": own}
-    decoder = alike(read_stack(config))
+    decoder = alike(read_stack(config), context_of(asked))
     if decoder and of_library and own["model_type"] in LLAMAS:
         return rest | {"config": as_llama(decoder) | {"attention_dropout": own.get("attention_dropout")}}
     return rest | {"shape": written(decoder)} if decoder and not of_library else None
+
+
+def context_of(asked: Mapping[str, Any]) -> int:
+    length: int = read("context", asked.get("context") or OPTIONS["context"].default)
+    return length
+
+
+def is_alike(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether a configuration is one that the planner of layers all alike reads as it is, or refuses for good."""
+    return config.get("model_type") in KNOWN and of_known(config, asked)
+
+
+def of_known(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Of a kind that is known there: not where only a stack can say its shape, as of a context beyond its window."""
+    try:
+        from_config(config, context_of(asked))
+    except ValueError:
+        try:
+            return alike(read_stack(config), context_of(asked)) is not None
+        except ValueError:
+            return True
+    return True
 
 
 # Whose modules keep what a Llama's do; that of Phi 3 makes queries, keys and values in one matmul, as gate and up,
@@ -115,7 +140,7 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None  # which the planner refuses
     if asked.get("config"):
         config = read_config(asked["config"])
-        return config if is_read(config) and config.get("model_type") not in KNOWN else None
+        return config if is_read(config) and not is_alike(config, asked) else None
     name = str(asked.get("model", "")).strip().lower()
     if name in PRESETS:
         return PRESETS[name].config
@@ -125,15 +150,15 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def alike(stack: Stack) -> Decoder | None:
-    """The same as a decoder of layers all alike, if it is one."""
+def alike(stack: Stack, context: int) -> Decoder | None:
+    """The same as a decoder of layers all alike, if it is one for so many tokens."""
     (layer, layers), *others = stack.layers
     mixer, mlp = layer.mixer, layer.mlp
     if others or stack.predicting or layer.norms != 2:
         return None
     if not isinstance(mixer, Attention) or not isinstance(mlp, Dense):
         return None
-    if mixer.reach or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
+    if 0 < mixer.reach < context or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
         return None
     return Decoder(
         layers=layers,
