@@ -505,7 +505,7 @@ def test_keys_that_say_nothing_of_a_shape_are_let_be() -> None:
     for kind, config in CASES.values():
         beside = {"rms_norm_eps": 1e-6, "rope_theta": 10_000, "auto_map": {}, "pretraining_tp": 1, "scale_emb": 12}
         assert read_stack(config | beside | {"model_type": kind}) == read_stack(config | {"model_type": kind})
-    of_minimax = {
+    of_minimax: Config = {
         "layernorm_mlp_beta": 1.0,
         "mlp_intermediate_size": 8_192,
         "mtp_transformer_layers": 1,

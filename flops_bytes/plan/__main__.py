@@ -3,15 +3,16 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from flops_bytes import rates
+from flops_bytes.plan import plan
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_options
-from flops_bytes.plan.stacks import asked_alike, plan
 from flops_bytes.plan.table import serving_table, stack_table, training_table
-from flops_bytes.presets import PRESETS
-from flops_bytes.shapes import short
+from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
@@ -25,13 +26,32 @@ holds is known here, and that fits; 2 if the question has a mistake."""
 FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 
+def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
+    """What was found, and what the planner of layers all alike was asked for it; None if the layers differ.
+
+    What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
+    """
+    if not asked.get("config") and asked.get("model", "gpt2") in SHAPES:
+        return plan(**asked), asked
+    from flops_bytes.plan import stacks
+
+    return stacks.plan(**asked), stacks.asked_alike(asked)
+
+
+def names() -> str:
+    """The models that have a name beside those of shapes.py, in lines."""
+    from flops_bytes.presets import PRESETS
+
+    return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
+
+
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
     description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
     parser = argparse.ArgumentParser(
         prog="flops-bytes plan",
         description=description,
-        epilog=EXAMPLES.format(presets="\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))),
+        epilog=EXAMPLES.format(presets=names()) if {"-h", "--help"} & {*arguments} else "",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -46,7 +66,7 @@ def main(arguments: list[str]) -> int:
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:
-        found = plan(**asked)
+        found, question = answer(asked)
     except ValueError as error:
         print(f"flops-bytes plan: {error}", file=sys.stderr)
         return MISTAKE
@@ -55,7 +75,6 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
-        question = asked_alike(asked)
         table = serving_table if serves else training_table if question is not None else stack_table
         for what, how_much in table(found, asked):
             print(f"{what:32}{how_much}")
