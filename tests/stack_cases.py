@@ -62,6 +62,7 @@ CASES: dict[str, tuple[str, Config]] = {
     "gpt_oss": ("gpt_oss", SMALL | LOCAL | WINDOW | HEADS),
     "gemma2": ("gemma2", SMALL | WINDOW | HEADS),
     "gemma3": ("gemma3_text", SMALL | WINDOW | HEADS | {"sliding_window_pattern": 3}),
+    "gemma3, its own period": ("gemma3_text", SMALL | WINDOW | HEADS | {"num_hidden_layers": 10}),
     "llama4": (
         "llama4_text",
         SMALL
