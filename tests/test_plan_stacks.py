@@ -256,6 +256,23 @@ def test_a_published_configuration_is_planned(name: str, tmp_path: Path, capsys:
         assert "quantization_config: left out" in table
 
 
+@pytest.mark.parametrize("kind", ["llama", "olmo2"])
+def test_a_configuration_is_read_once(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pipe can be."""
+    (file := tmp_path / "config.json").write_text(json.dumps(SMALL | {"model_type": kind}), encoding="utf-8")
+    read_text, read = Path.read_text, []
+
+    def reading(path: Path, *more: Any, **named: Any) -> str:
+        read.append(path)
+        return read_text(path, *more, **named)
+
+    monkeypatch.setattr(Path, "read_text", reading)
+    assert main(["--config", str(file), "--gpu", "H100 SXM"]) in (0, 4)
+    assert read.count(file) == 1 and capsys.readouterr().out.startswith("--config /")
+
+
 def test_a_mistake_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "config.json").write_text(
         json.dumps(CASES["gpt_oss"][1] | {"model_type": "gpt_oss", "mlp_rank": 4})

@@ -10,7 +10,7 @@ from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.plan import plan
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_options
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
 from flops_bytes.plan.table import serving_table, stack_table, training_table
 from flops_bytes.shapes import SHAPES, short
 
@@ -65,8 +65,9 @@ def main(arguments: list[str]) -> int:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
-    try:
-        found, question = answer(asked)
+    try:  # a pipe can be read once
+        once = {**asked, "config": read_config(asked["config"])} if asked.get("config") else asked
+        found, question = answer(once)
     except ValueError as error:
         print(f"flops-bytes plan: {error}", file=sys.stderr)
         return MISTAKE
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
         table = serving_table if serves else training_table if question is not None else stack_table
-        for what, how_much in table(found, asked):
+        for what, how_much in table(found, once):
             print(f"{what:32}{how_much}")
             timed = what == "a step" and question is not None
             for line, seconds in rates.told(read_options(question or {})) if timed else ():

@@ -297,7 +297,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
     estimated = {
         "wire": gpus > 1,
         "experts": any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers),
-        "latents, absorbed": any(isinstance(mixer, Latent) for mixer, _ in stack.mixers()),
+        "latents on each GPU, absorbed": any(isinstance(mixer, Latent) for mixer, _ in stack.mixers()),
     }
     return {
         "parameters": totals(stack),
