@@ -376,17 +376,6 @@ temporary.cleanup()  # the files are no longer needed
 # --8<-- [end:pin]
 
 
-# --8<-- [start:exercise_link]
-batch_bytes = 2 * BATCH * SEQ_LEN * torch.int64.itemsize  # inputs and targets
-row_bytes = BATCH * (SEQ_LEN + 1) * np.dtype(np.uint16).itemsize
-link_ratio = batch_bytes / row_bytes
-print(f"int64 twice: {batch_bytes:,} B, uint16 once: {row_bytes:,} B")
-sent = torch.arange(5, dtype=torch.int32).to(torch.uint16).to(get_device())
-widened = sent.long()  # on the device
-assert widened.tolist() == [0, 1, 2, 3, 4] and 7.9 < link_ratio < 8
-# --8<-- [end:exercise_link]
-
-
 # --8<-- [start:exercise_twins]
 class Stream(IterableDataset[int]):
     """Random starts from a generator that every worker gets a copy of."""
