@@ -1011,15 +1011,14 @@ def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idl
     scale = (first[1] - first[0]) / 30
     assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
     assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
-    across = {
-        name: [line for line in chart.lines(colour) if line[0][1] == line[1][1]]
-        for name, colour in (("busy", "0"), ("idle", "2"), ("exposed", "1"))
+    levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
+    spans = {
+        name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
     }
-    ends = {name: [(line[0][0], line[1][0]) for line in lines] for name, lines in across.items()}
-    assert ends["busy"] == [(first[0], first[1]), (second[0], sent[1])]
-    assert ends["idle"] == [(first[1], second[0])] and ends["exposed"] == [(second[1], sent[1])]
-    for name, lines in across.items():
-        assert chart.place(name)[1] == pytest.approx(lines[0][0][1], abs=6)
+    assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
+    assert spans["idle"] == [(pytest.approx(first[1]), pytest.approx(second[0]))]
+    assert spans["exposed"] == [(pytest.approx(second[1]), pytest.approx(sent[1]))]
 
 
 def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_most_comes_first() -> None:
