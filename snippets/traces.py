@@ -357,7 +357,7 @@ def attention_of(told: dict[str, Any]) -> dict[str, float]:
 
 
 def flash_rate(told: dict[str, Any]) -> float:
-    return next(e["flop_per_second"] for e in told["operations"] if "flash" in e["operation"]) / 1e12
+    return float(next(e["flop_per_second"] for e in told["operations"] if "flash" in e["operation"])) / 1e12
 
 
 assert is_close(SPAN_MS, 1e3 * published("bert")["span_seconds"])
@@ -365,6 +365,6 @@ assert is_close(BUSY_MS, 1e3 * published("bert")["busy_seconds"])
 assert all(is_close(REPLACED_MS[part], found) for part, found in attention_of(published("timesformer")).items())
 assert is_close(PASS_MS, 1e3 * published("timesformer")["span_seconds"])
 assert is_close(FLASH_TFLOP_PER_SECOND, flash_rate(published("qwen")))
-assert ALL_REDUCES == {each.bytes: round(1e3 * each.seconds, 3) for each in REDUCED}
+assert {each.bytes: round(1e3 * each.seconds, 3) for each in REDUCED} == ALL_REDUCES
 num_scores = FRAMES * HEADS * TOKENS_A_FRAME**2  # of a layer
 # --8<-- [end:exercises_hold]

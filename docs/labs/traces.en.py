@@ -84,8 +84,9 @@ assert recorded == 6 * weights * BATCH * CONTEXT
 # %% [markdown] slug="time"
 # ## Where the time goes
 #
-# Operations hold each other: `aten::linear` calls `aten::addmm`. So a duration counts once if we subtract that of what an
-# operation called. Which take the most time of their own? On a CPU this is the work itself, on a GPU only its launch.
+# Operations hold each other: `aten::linear` calls `aten::addmm`. So a duration counts once if we subtract that of what
+# an operation called. Which take the most time of their own? On a CPU this is the work itself, on a GPU only its
+# launch.
 
 # %%
 own: Counter[str] = Counter()
