@@ -13,8 +13,8 @@
 # %% [markdown] slug="lab-traces"
 # # Lab: record a trace and take it apart
 #
-# What does one training step do, operation by operation? Here you record a trace of this book's trainer, count its FLOPs
-# from the shapes in the file, and see where the time goes. It is the companion of [Traces](../traces.md).
+# What does one training step do, operation by operation? Here you record a trace of this book's trainer, count its
+# FLOPs from the shapes in the file, and see where the time goes. It is the companion of [Traces](../traces.md).
 #
 # The notebook runs from top to bottom as it is. On a GPU it reads kernels, without one the CPU's operations; the events
 # have the same form. It needs this book's library, which the first cell of that page's notebook installs. The times are
