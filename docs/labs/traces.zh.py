@@ -11,11 +11,11 @@
 # ---
 
 # %% [markdown] slug="lab-traces"
-# # 实验：录一份 trace，再拆开来看
+# # 实验：录一份 trace，逐项分析
 #
-# 一步训练里，每个运算各做了什么？在这里，你将给本书的训练程序录一份性能剖析记录（trace），用文件里的形状数出 FLOPs，再看时间花在哪里。本实验与[《性能剖析》](../traces.md)一章配套。
+# 训练一步，PyTorch 执行了哪些算子，时间又花在哪里？本实验为本书的训练程序录一份性能剖析记录（trace），由文件里的形状算出 FLOPs，再统计各个算子的用时，与[《性能剖析》](../traces.md)一章配套。
 #
-# 这个笔记本可以原样从头运行到尾。有 GPU 就读 kernel，没有就读 CPU 上的运算，两者的事件格式相同。它需要本书的库，《性能剖析》那一页的笔记本在第一个单元格里安装它。打印出来的时间，是运行它的那台机器的。
+# 这个笔记本不用改动，就能从头运行到尾。有 GPU 时读的是 kernel，没有 GPU 时读的是 CPU 上的算子，两者的事件格式相同。运行它需要本书的库，《性能剖析》那一页的笔记本在第一个单元格里会安装。打印出来的时间只反映运行它的那台机器。
 
 # %%
 import json
@@ -45,9 +45,9 @@ def step() -> None:
 
 
 # %% [markdown] slug="record"
-# ## 记录一步
+# ## 录一步训练
 #
-# 第一步不记录，第二步用来预热剖析器，第三步才算数。
+# 第一步跳过，第二步用来预热 profiler，第三步才写进文件。
 
 # %%
 path = Path(mkdtemp()) / "step.json"
@@ -65,9 +65,9 @@ for category, times in Counter(event["cat"] for event in events).most_common():
     print(f"{category:20}{times:6,}")
 
 # %% [markdown] slug="flops"
-# ## 由形状得到 FLOPs
+# ## 由形状算出 FLOPs
 #
-# 线性层的每次矩阵乘法，都是一个带形状的 `aten::mm` 或 `aten::addmm`。加起来应当是每个矩阵参数、每个词元 6 FLOPs，其中前向 2，反向 4。
+# 线性层的每次矩阵乘法，在文件里是一个 `aten::mm` 或 `aten::addmm`，并且记了形状。它们的 FLOPs 加起来，应当等于矩阵的参数个数乘以词元数再乘以 6，其中前向占 2，反向占 4。
 
 # %%
 linear = [event for event in events if event["name"] in ("aten::mm", "aten::addmm")]
@@ -80,7 +80,7 @@ assert recorded == 6 * weights * BATCH * CONTEXT
 # %% [markdown] slug="time"
 # ## 时间花在哪里
 #
-# 运算会嵌套，例如 `aten::linear` 会调用 `aten::addmm`。减去内层运算的时间，每段时间就只算一次。哪些运算自身用时最多？在 CPU 上，这就是计算本身，在 GPU 上则只是启动。
+# 算子会嵌套，例如 `aten::linear` 会调用 `aten::addmm`。从每个算子的用时里减去它所调用的算子的用时，每段时间就只算一次。这样算下来，哪些算子用时最多？在 CPU 上，这是计算本身的用时，在 GPU 上则只是启动 kernel 的用时。
 
 # %%
 own: Counter[str] = Counter()
@@ -100,7 +100,7 @@ for name, spent in own.most_common(8):
 # %% [markdown] slug="kernels"
 # ## 如果有 GPU，看看 kernel
 #
-# 本书的库读同一个文件，给出在忙、空闲和尚未启动的时间。没有 GPU，就没有 kernel 可读。
+# 本书的库读的是同一个文件，由它算出忙碌、空闲和尚未启动的时间。没有 GPU 的话，文件里就没有 kernel。
 
 # %%
 trace = read(path)
@@ -113,6 +113,6 @@ else:
     print("no kernels: this machine has no GPU that PyTorch sees")
 
 # %% [markdown] slug="your-own"
-# ## 换成你自己的
+# ## 换成你自己的训练步
 #
-# 上下文加长到四倍，哪一项的比例会变？词表加大到十倍呢？改第一个单元格里的常数，再运行一遍，断言在各种取值下都成立。然后把 `step` 换成你自己的一步训练。
+# 如果上下文长度变成四倍，哪个算子的时间占比会变？词表变成十倍呢？改动第一个单元格里的常数，再运行一遍就知道了，换成这些取值，断言仍然成立。然后把 `step` 换成你自己的一步训练。
