@@ -154,7 +154,7 @@ def shares_of(told: dict[str, Any]) -> dict[str, float]:
 
 NAMES = sorted(read_reports(FOLDER / "traces"))
 num_traces = len(NAMES)
-SPANS = {name: {"seconds": published(name)["span_seconds"]} for name in NAMES}
+SPAN_SECONDS = {name: published(name)["span_seconds"] for name in NAMES}
 time_shares = {name: shares_of(published(name)) for name in NAMES}
 busy_share = {name: shares["kernels"] + shares["exposed"] for name, shares in time_shares.items()}
 matmul_share = {name: published(name)["with_shapes"]["peak_share"] for name in NAMES}  # of the card's peak
@@ -174,17 +174,17 @@ print("\n".join(printed(published("bert"), width=48)))
 
 
 # --8<-- [start:launches]
-def launches_of(told: dict[str, Any]) -> dict[str, dict[str, float]]:
+def launches_of(told: dict[str, Any]) -> dict[str, float]:
     """Medians: a call that launches, from the call to the kernel on an idle GPU, and the kernel of the first row."""
     found = told["launches"]
     return {
-        "call": {"seconds": found["median_call_seconds"]},
-        "to_kernel": {"seconds": found["median_idle_delay_seconds"]},
-        "kernel": {"seconds": told["operations"][0]["median_seconds"]},
+        "call": found["median_call_seconds"],
+        "to_kernel": found["median_idle_delay_seconds"],
+        "kernel": told["operations"][0]["median_seconds"],
     }
 
 
-LAUNCHES = launches_of(published("bert"))
+LAUNCH_SECONDS = launches_of(published("bert"))
 num_launches = published("bert")["launches"]["count"]
 # --8<-- [end:launches]
 
@@ -198,7 +198,7 @@ class Part(NamedTuple):
 
     calls: int
     flops: int
-    seconds: float
+    kernel_seconds: float
     time_share: float
     peak_share: float | None
 
@@ -239,7 +239,9 @@ flops_share = {name: part.flops / pass_flops for name, part in PASS.items()}
 AT_PEAK_SECONDS = pass_flops / H100_FLOP_PER_SECOND
 behind_peak_ratio = published("timesformer")["span_seconds"] / AT_PEAK_SECONDS
 for name, part in PASS.items():
-    print(f"{name:9}{part.calls:5} calls{part.flops:20,} FLOPs{part.seconds * 1e3:8.2f} ms{part.time_share:7.1%}")
+    print(
+        f"{name:9}{part.calls:5} calls{part.flops:20,} FLOPs{part.kernel_seconds * 1e3:8.2f} ms{part.time_share:7.1%}"
+    )
 assert sum(part.time_share for part in PASS.values()) <= busy_share["timesformer"] + 1e-9
 # --8<-- [end:timesformer]
 
