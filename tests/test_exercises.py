@@ -130,6 +130,12 @@ ANSWERS: dict[str, float] = {
     "tokens.run_bits.B": 3.1 / (4.2 * math.log(2)),
     "tokens.grown_ratio": 1
     + 2 * 768 * (128_256 - 50_257) / (24 * 12 * 768**2 + 2 * 768 * 50_257 + 4 * 1024 * 768 * 12),
+    "traces.moved_us": 60 - 55,
+    "traces.shorter_us": 100 - 90,
+    "traces.no_gaps_ratio": 3.908 / 0.309,
+    "traces.fused_ratio": 160 / (160 - 127.4 + 12 * 8 * 12 * 4 * 3137**2 * 64 / 90.2e9),
+    "traces.size_ratio": 31_502_336 / 8_196_000,
+    "traces.time_ratio": 2.674 / 3.307,
     "transformer_flops.crossing_70b": LLAMA_70B / (2 * 80 * 64 * 128),
     "transformer_flops.small_head_share": 2 * 2048 * 128_256
     / (2 * llama_matrices(2048, 16, 8 * 64, 8192, 128_256) + 4 * 8192 * 16 * 32 * 64),

@@ -35,6 +35,7 @@ from figures import (
     tensor_operations,
     timing,
     tokens,
+    traces,
     transformer_flops,
     two_questions,
 )
@@ -1015,3 +1016,48 @@ def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
                     if svg:  # else the device has none of its measurements
                         found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
     assert not found
+
+
+def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idle_and_exposed() -> None:
+    def event(cat: str, name: str, start: float, length: float, stream: int = 0) -> dict[str, Any]:
+        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream}}
+
+    made = [
+        event("cuda_runtime", "launch", 0, 4),
+        event("kernel", "gemm", 10, 30, 7),
+        event("kernel", "gemm", 60, 20, 7),
+        event("kernel", "nccl", 70, 30, 20),
+    ]
+    chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
+    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
+    scale = (first[1] - first[0]) / 30
+    assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
+    assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
+    levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
+    spans = {
+        name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
+    }
+    assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
+    assert sum(spans["idle"], ()) == pytest.approx((first[1], second[0]))
+    assert sum(spans["exposed"], ()) == pytest.approx((second[1], sent[1]))
+
+
+def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_most_comes_first() -> None:
+    made = {
+        "bert": {"kernels": 0.1, "exposed": 0.1, "launching": 0.6, "idle": 0.2},
+        "deepseek": {"kernels": 0.5, "exposed": 0.25, "launching": 0.15, "idle": 0.1},
+        "unnamed": {"kernels": 1.0, "exposed": 0.0, "launching": 0.0, "idle": 0.0},
+    }
+    words = {name: name for name in ("share", "kernels", "exposed", "launching", "idle", "bert", "deepseek")}
+    chart = Chart(traces.shares(Values({"traces.time_shares": made}), words))
+    whole = chart.place("100")[0] - chart.place("0")[0]
+    assert chart.place("deepseek")[1] < chart.place("bert")[1]
+    for name, part, colour in (("deepseek", "kernels", "0"), ("bert", "launching", "2")):
+        bars = sorted(chart.bars(colour), key=lambda bar: bar[2])
+        bar = bars[0] if name == "deepseek" else bars[-1]
+        assert bar[1] - bar[0] == pytest.approx(made[name][part] * whole, abs=0.5)
+    for row in (0, -1):  # each part begins where the one before it ends
+        parts = [sorted(chart.bars(colour), key=lambda bar: bar[2])[row] for colour in "0123"]
+        assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
+    assert not list(faults(chart))
