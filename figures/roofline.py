@@ -22,8 +22,10 @@ def kind_of(kernel: Mapping[str, Any]) -> str:
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An H100's roof: where decoding, prefill and training stand, and what others' kernels reached."""
     card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
-    peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
     first, last, lowest = 0.1, 10_000, 1e8
+    if not (card and at_once):
+        return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
+    peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
     axes = Axes(Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest), height=380)
     limits = f"{format_value(peaks['bfloat16'], 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
     ridge = peaks["bfloat16"] / bandwidth
@@ -45,7 +47,7 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             anchor="end" if before else "start",
         )
     for kind, colour in KINDS.items():
-        mine = [each for each in values["roofline.KERNELS"] if kind_of(each) == kind]
+        mine = [each for each in values["roofline.KERNELS"] or [] if kind_of(each) == kind]
         points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
     axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=-4, dy=-10, anchor="middle")
@@ -54,13 +56,14 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What others' kernels took over what the roof of their card allows."""
-    kernels = values["roofline.KERNELS"]
+    kernels = values["roofline.KERNELS"] or []
     axes = Axes(Log(labels["roof"], unit="seconds"), Log(labels["taken"], unit="seconds"), height=300)
     for kind, colour in KINDS.items():
         mine = [each for each in kernels if kind_of(each) == kind]
         points = [each["roof_seconds"] for each in mine], [each["taken_seconds"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
-    ends = [min(each["taken_seconds"] for each in kernels), max(each["taken_seconds"] for each in kernels)]
+    taken = [each["taken_seconds"] for each in kernels]
+    ends = [min(taken), max(taken)] if taken else []
     axes.plot(ends, ends, "ink", labels["same"])
     return str(axes)
 

@@ -73,7 +73,6 @@ MEANS: dict[str, dict[str, str]] = {
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
-    "roofline#fusion": {"Tensors moved": "passes", "By the bytes": "predicted seconds", "Measured": "chain seconds"},
     "storage-and-strides#views": {"Reports": "reported", "Holds": "held"},
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
@@ -100,7 +99,6 @@ MEANS: dict[str, dict[str, str]] = {
     "many_gpus.stages": {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
-    "roofline.sweep": {"floor": "call", "sum": "flop", "measured": "median"},
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
     "training_loop.curves": {
         "η = 0.01": "lowest", "η = 0.03": "low", "η = 0.1": "middle", "η = 0.15": "high", "η = 0.25": "beyond"
