@@ -33,7 +33,9 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         [first, ridge, last], [first * bandwidth, *2 * [peaks["bfloat16"]]], "ink", f"{labels['roof']}\u2003{limits}"
     )
     axes.plot([peaks["float32"] / bandwidth, last], 2 * [peaks["float32"]], 5)
-    axes.annotate(labels["other_units"], last, peaks["float32"], dx=0, dy=-7, anchor="end", css="muted")
+    axes.annotate(
+        labels["other_units"], peaks["float32"] / bandwidth, peaks["float32"], dx=-10, dy=4, anchor="end", css="muted"
+    )
     for name, tokens in MARKS.items():
         intensity = at_once[tokens]["intensity"]
         axes.plot([intensity] * 2, [lowest, min(peaks["bfloat16"], intensity * bandwidth)], 0, dashed=True)
@@ -50,7 +52,7 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         mine = [each for each in values["roofline.KERNELS"] or [] if kind_of(each) == kind]
         points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
-    axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=-4, dy=-10, anchor="middle")
+    axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=-12, dy=5, anchor="end")
     return str(axes)
 
 
