@@ -26,7 +26,9 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     if not (card and at_once):
         return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
     peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
-    axes = Axes(Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest), height=380)
+    axes = Axes(
+        Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest, high=3e15), height=390
+    )
     limits = f"{format_value(peaks['bfloat16'], 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
     ridge = peaks["bfloat16"] / bandwidth
     axes.plot(
@@ -52,7 +54,7 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         mine = [each for each in values["roofline.KERNELS"] or [] if kind_of(each) == kind]
         points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
-    axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=-12, dy=5, anchor="end")
+    axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=0, dy=-7, anchor="middle")
     return str(axes)
 
 

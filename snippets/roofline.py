@@ -211,8 +211,8 @@ def tokens_at(intensity: float, d: int, f: int, itemsize: int = BFLOAT16) -> flo
 ridge_tokens = {gpu: tokens_at(tensor_ridges[gpu], D_MODEL, D_FF) for gpu in TABLE_GPUS}
 FULL = ceil(ridge_tokens["H100 SXM"])
 AT_ONCE = {tokens: at_once(tokens) for tokens in (1, 64, FULL, PREFILL, TRAINING)}
-for tokens, each in AT_ONCE.items():
-    print(f"{tokens:6} tokens {each.intensity:7.1f} FLOP/B {each.roof_seconds * 1e6:8.1f} µs")
+for tokens, times in AT_ONCE.items():
+    print(f"{tokens:6} tokens {times.intensity:7.1f} FLOP/B {times.roof_seconds * 1e6:8.1f} µs")
 assert at_once(FULL - 1).intensity < h100_ridge < at_once(FULL).intensity
 # --8<-- [end:tokens]
 
@@ -270,7 +270,7 @@ def published() -> tuple[Kernel, ...]:
 KERNELS = [  # on an H100, and of matmuls those in bf16
     each for each in published() if each.card == "H100 SXM" and (each.unit == "bfloat16" or each.kind == "element-wise")
 ]
-PICKED = {  # the largest of their kind, and those that show something
+PICKED: dict[str, tuple[Any, ...]] = {  # the largest of their kind, and those that show something
     "mul": ("mul", 944_713_824),
     "add": ("add", 19_268_352),
     "gelu": ("gelu", 77_073_408),
@@ -295,9 +295,9 @@ SHOWN = {name: pick(*what) for name, what in PICKED.items()}
 ARITHMETIC_SECONDS = SHOWN["mul"].counted_flops / H100.peak_flop_per_second["float32"]  # of mul
 trace_flops_ratio = SHOWN["wide"].counted_flops / SHOWN["mul"].counted_flops
 TRACE_TIME_RATIO = SHOWN["mul"].taken_seconds / SHOWN["wide"].taken_seconds
-for name, each in SHOWN.items():
+for name, shown in SHOWN.items():
     print(
-        f"{name:10}{each.intensity:8.2f} FLOP/B {each.taken_seconds * 1e6:8.1f} µs {each.roof_share:5.2f} of its roof"
+        f"{name:10}{shown.intensity:8.2f} FLOP/B {shown.taken_seconds * 1e6:8.1f} µs {shown.roof_share:5.2f} of its roof"
     )
 # --8<-- [end:kernels]
 
@@ -337,8 +337,8 @@ GROUPS = {
     "matmuls": group(matmuls("")),
     "odd": group(matmuls("rows that begin at no multiple of 16 bytes")),
 }
-for name, each in GROUPS.items():
-    print(f"{name:10}{each.kernels:3} kernels {each.low_share:.2f} to {each.high_share:.2f} of their roofs")
+for name, reached in GROUPS.items():
+    print(f"{name:10}{reached.kernels:3} kernels {reached.low_share:.2f} to {reached.high_share:.2f} of their roofs")
 # --8<-- [end:groups]
 
 
@@ -432,8 +432,8 @@ def compiled_last(each: Rated) -> bool:
 COMPILED = find_pairs()
 COMPILED_RATIO = {gpus: each.by_bytes_seconds / each.saved_seconds for gpus, each in COMPILED.items()}
 COMPILED_SHARE = COMPILED["8"].saved_seconds / COMPILED["8"].eager_seconds
-for gpus, each in COMPILED.items():
-    print(f"{gpus:4} GPUs: {each.saved_seconds * 1e3:.0f} ms saved, {each.by_bytes_seconds * 1e3:.0f} by bytes")
+for gpus, pair in COMPILED.items():
+    print(f"{gpus:4} GPUs: {pair.saved_seconds * 1e3:.0f} ms saved, {pair.by_bytes_seconds * 1e3:.0f} by bytes")
 # --8<-- [end:compiled]
 
 
