@@ -296,9 +296,7 @@ ARITHMETIC_SECONDS = SHOWN["mul"].counted_flops / H100.peak_flop_per_second["flo
 trace_flops_ratio = SHOWN["wide"].counted_flops / SHOWN["mul"].counted_flops
 TRACE_TIME_RATIO = SHOWN["mul"].taken_seconds / SHOWN["wide"].taken_seconds
 for name, shown in SHOWN.items():
-    print(
-        f"{name:10}{shown.intensity:8.2f} FLOP/B {shown.taken_seconds * 1e6:8.1f} µs {shown.roof_share:5.2f} of its roof"
-    )
+    print(f"{name:10}{shown.intensity:8.2f} FLOP/B {shown.taken_seconds * 1e6:8.1f} µs {shown.roof_share:5.2f} of roof")
 # --8<-- [end:kernels]
 
 
