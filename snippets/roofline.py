@@ -8,6 +8,7 @@
 
 # --8<-- [start:setup]
 from collections.abc import Callable
+from math import ceil
 from typing import NamedTuple
 
 import torch
@@ -34,7 +35,6 @@ from flops_bytes.measure import (
 # --8<-- [start:setup_published]
 from collections.abc import Iterable
 from functools import cache
-from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any
