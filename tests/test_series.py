@@ -69,6 +69,10 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
+    "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
+    "roofline#fusion": {
+        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes", "By the bytes / saved": "ratio",
+    },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
