@@ -37,8 +37,6 @@ ANSWERS: dict[str, float] = {
     "counting_flops.order_ratio": (8192 + 1) / 2,
     "counting_flops.small_first_flops": 2 * (10 * 2 * 10 + 10 * 10 * 60),
     "counting_flops.large_first_flops": 2 * (2 * 10 * 60 + 10 * 2 * 60),
-    "data_loading.row_bytes": 32 * (1024 + 1) * 2,
-    "data_loading.batch_bytes": 2 * 32 * 1024 * 8,
     "data_loading.epoch_unseen_share": 1 / math.e,
     "full_ledger.llama_state_bytes": 2 + 4 + 4 + 4 + 4,
     "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
@@ -87,9 +85,6 @@ ANSWERS: dict[str, float] = {
     "mixed_precision.cards_needed.megatron": math.ceil(8e9 * 18 / 80e9),
     "mixed_precision.room_bytes": 80e9 - 8e9 * 8,
     "models_and_initialization.lecun_relu_scale": 2**-4,
-    "models_and_initialization.two_std": math.sqrt(
-        1 - 2 * 2 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2))
-    ),
     "named_dimensions.num_patches": (224 // 16) ** 2,
     "named_dimensions.patch_numbers": 3 * 16 * 16,
     "named_dimensions.shrinks_by": math.sqrt(4096),
@@ -137,7 +132,6 @@ ANSWERS: dict[str, float] = {
     "tokens.run_bits.B": 3.1 / (4.2 * math.log(2)),
     "tokens.grown_ratio": 1
     + 2 * 768 * (128_256 - 50_257) / (24 * 12 * 768**2 + 2 * 768 * 50_257 + 4 * 1024 * 768 * 12),
-    "training_loop.half_batch": 16 + 1,
     "transformer_flops.crossing_70b": LLAMA_70B / (2 * 80 * 64 * 128),
     "transformer_flops.small_head_share": 2 * 2048 * 128_256
     / (2 * llama_matrices(2048, 16, 8 * 64, 8192, 128_256) + 4 * 8192 * 16 * 32 * 64),

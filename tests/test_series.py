@@ -38,7 +38,7 @@ MEANS: dict[str, dict[str, str]] = {
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
-    "data-loading#overlap": {
+    "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
