@@ -410,6 +410,46 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     assert not list(faults(chart))
 
 
+def kernel(kind: str, laid_out: str, intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    rates = {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
+    return {"kind": kind, "laid_out": laid_out, **rates}
+
+
+H100_ROOF = {
+    "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
+    "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
+    "KERNELS": [
+        kernel("element-wise", "contiguous", 1, 1e12, 1e-4, 1e-4),  # on the slope
+        kernel("element-wise", "strided", 1, 1e11, 1e-4, 1e-3),
+        kernel("matmul", "", 1000, 1e14, 1e-3, 1e-3),  # on the flat part
+        kernel("attention", "", 100, 1e13, 1e-5, 1e-4),
+    ],
+}
+
+
+def test_published_kernels_lie_under_a_roof_where_their_rates_are() -> None:
+    chart = Chart(roofline.h100(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (roof,) = [line for line in chart.lines("ink") if len(line) == 3]
+    places = {kind: chart.dots(str(colour)) for kind, colour in roofline.KINDS.items()}
+    assert [len(each) for each in places.values()] == [1, 1, 1, 1]
+    flat = roof[1][1]
+    assert places["matmul"][0][1] == pytest.approx(flat, abs=1)
+    start, ridge = roof[:2]
+    x, y = places["contiguous"][0]
+    assert (y - start[1]) / (x - start[0]) == pytest.approx((ridge[1] - start[1]) / (ridge[0] - start[0]), rel=0.02)
+    assert places["strided"][0][0] == pytest.approx(x, abs=1) and places["strided"][0][1] > y
+
+
+def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
+    chart = Chart(roofline.times(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (low, high) = next(line for line in chart.lines("ink") if line[0][0] != line[1][0] and line[0][1] != line[1][1])
+    slope = (high[1] - low[1]) / (high[0] - low[0])
+    for kind, above in {"contiguous": 0, "matmul": 0, "strided": 1, "attention": 1}.items():
+        ((x, y),) = chart.dots(str(roofline.KINDS[kind]))
+        on_line = low[1] + slope * (x - low[0])
+        assert y < on_line - 5 if above else y == pytest.approx(on_line, abs=1)
+
+
 def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
     parts = {part: (index + 1) * 2**30 for index, part in enumerate(activations.PARTS)}
     stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
