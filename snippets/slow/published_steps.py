@@ -12,6 +12,7 @@ All is counted, in Python alone. Times of a step are in milliseconds, rounded to
 from typing import Any
 
 from flops_bytes import rates
+from flops_bytes.gpus import GPUS
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.shapes import parameters
@@ -191,7 +192,17 @@ TITAN_OPTIONS = {
     "micro_batch": 2,
     "checkpointing": "per-op",
 }
-titan = {way: rates.step(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
+titan_terabytes = {"usual": GPUS["H100 SXM"].bandwidth_bytes_per_second / 1e12, "theirs": 2.4}  # 96 GB, HBM2e
+BY_BYTES = ("element-wise", "recomputed element-wise", "loss", "update")
+
+
+def on_their_cards(of: rates.Step) -> rates.Step:
+    slower = titan_terabytes["usual"] / titan_terabytes["theirs"]
+    return rates.Step({line: each.times(slower if line in BY_BYTES else 1) for line, each in of.lines.items()})
+
+
+usual = {way: rates.step(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
+titan = {way: on_their_cards(each) for way, each in usual.items()}
 titan_ms = {way: in_ms(each) for way, each in titan.items()}
 for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
     print(f"{line:24}" + "".join(f"{lines[line]['assumed']:9,.0f} ms" for lines in titan_ms.values()))
@@ -201,11 +212,15 @@ for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
 # --8<-- [start:compile_beside]
 TITAN = "torchtitan", "8 GPUs, FSDP"
 titan_published_ms = {way: ms_of(read_row(*TITAN, row), 2 * 8_192) for row, way in enumerate(titan)}
+usual_ms = {way: round(1e3 * each.seconds.assumed, 3) for way, each in usual.items()}
 titan_missing_ms = {way: round(titan_published_ms[way] - titan_ms[way]["sum"]["assumed"], 3) for way in titan}
+titan_usual_missing_ms = {way: round(titan_published_ms[way] - usual_ms[way], 3) for way in titan}
 titan_saved_ms = {
     "published": round(titan_published_ms["eager"] - titan_published_ms["compiled"], 3),
     "by_bytes": round(titan_ms["eager"]["sum"]["assumed"] - titan_ms["compiled"]["sum"]["assumed"], 3),
+    "by_usual_bytes": round(usual_ms["eager"] - usual_ms["compiled"], 3),
 }
+titan_saved_ratio = round(titan_saved_ms["by_bytes"] / titan_saved_ms["published"], 4)
 # --8<-- [end:compile_beside]
 
 
@@ -253,6 +268,11 @@ chunked_saved_bytes = rungs["compiled"]["formula_bytes"] - rungs["chunked"]["for
 rung_saved_ms = {
     "published": round(rungs["packed"]["published_ms"] - rungs["compiled"]["published_ms"], 3),
     "by_bytes": round(rungs["packed"]["formula_ms"] - rungs["compiled"]["formula_ms"], 3),
+}
+rung_saved_ratio = round(rung_saved_ms["by_bytes"] / rung_saved_ms["published"], 4)
+compiled_frees_bytes = {
+    each: int(rungs["packed"][f"{each}_bytes"] - rungs["compiled"][f"{each}_bytes"])
+    for each in ("published", "formula")
 }
 # the update in the backward pass, so that gradients do not add up
 in_backward_published_bytes = int(read_row(*TORCHTUNE, 5)["active_gib"].value)
@@ -326,6 +346,7 @@ held = {
     "every": summed_up(every),
 }
 held_sources = len({each.reading.source for each in every})
+held_others_median = round(statistics.median(each.ratio for each in h100 if each.reading.source != TITAN[0]), 4)
 held_highest = round(max(each.ratio for each in h100), 4)
 short = [each for each in every if each.reading.source == "qwen" and each.gpus == 1]
 SHORT_SECONDS = {str(each.reading.settings["context"]): each.seconds for each in short}  # by tokens of a step
