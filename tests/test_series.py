@@ -61,8 +61,7 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
-    "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
-    "mfu#three": {"kernel": "kernel products"},
+    "mfu#here": {"4096 × 4096 × 4095": "odd sums"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
@@ -116,7 +115,7 @@ SAID = {  # by headers of tables, in any of them
 }
 
 OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
-TWICE = {"mfu#three.median_seconds", "storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
+TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
 
