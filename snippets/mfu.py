@@ -265,7 +265,8 @@ def waves_of(row: Timed, tile: tuple[int, int]) -> tuple[int, int, float]:
 class Filled(NamedTuple):
     """A published matmul, its tiles and waves by the kernel's name, and what it reached."""
 
-    shape: str
+    shape: str  # of the result
+    matmul: str  # with the length of the sums
     tile: str
     tiles: int
     waves: int
@@ -278,7 +279,9 @@ def filled_of(row: Timed, tile: tuple[int, int]) -> Filled:
     """Whichever way the tile lies, the one that fits better."""
     tiles, waves, share = max((waves_of(row, each) for each in (tile, tile[::-1])), key=lambda each: each[2])
     _, m, p, n = row.shape
-    return Filled(f"{m:,} × {p:,}", f"{tile[0]} × {tile[1]}", tiles, waves, share, share_of_peak(row), n)
+    return Filled(
+        f"{m:,} × {p:,}", f"{m:,} × {p:,} × {n:,}", f"{tile[0]} × {tile[1]}", tiles, waves, share, share_of_peak(row), n
+    )
 
 
 TILED = [(row, filled_of(row, tile)) for row in MATMULS if (tile := tile_of(row.kernel))]
@@ -297,8 +300,10 @@ SHOWN = {  # rows, columns, length of the sums: H100, bf16
     "nine": (25088, 768, 768),
     "nine_long": (25089, 768, 3072),
 }
-H100_ROWS = {row.shape[1:]: each for row, each in TILED if row.card == "H100 SXM" and row.shape[0] == 1}
-FILLED = {name: H100_ROWS[m, p, n]._asdict() for name, (m, p, n) in SHOWN.items()}
+FILLED = {
+    name: next(each._asdict() for row, each in TILED if row.card == "H100 SXM" and row.shape == (1, *shape))
+    for name, shape in SHOWN.items()
+}
 EXAMPLE, EXAMPLE_TILE = SHOWN["few"], (128, 64)  # as the kernel's name says
 assert FILLED["few"]["tile"] == "128 × 64"
 assert FILLED["three_long"]["reached_share"] < FILLED["ten"]["reached_share"]

@@ -61,7 +61,12 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
-    "mfu#here": {"4096 × 4096 × 4095": "odd sums"},
+    "mfu#here 2": {"4096 × 4096 × 4095": "odd sums"},
+    "mfu#tiles": {
+        "788 × 768 × 3,072": "few", "5,185 × 1,024 × 1,024": "three", "5,185 × 1,024 × 4,096": "three long",
+        "5,185 × 4,096 × 1,024": "ten", "25,088 × 768 × 768": "nine", "25,089 × 768 × 3,072": "nine long",
+    },
+    "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
