@@ -380,6 +380,35 @@ def test_rates_of_a_data_type_have_its_colour() -> None:
     assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
 
 
+def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
+    points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
+    chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
+    kept, again = (chart.dots(chart.colours[kind]) for kind in ("kept", "again"))
+    assert [x for x, _ in kept] == pytest.approx([chart.place("60 %")[0], chart.place("40 %")[0]], abs=1)
+    assert [x for x, _ in again] == pytest.approx([chart.place("20 %")[0]], abs=1)
+    assert kept[0][1] < again[0][1] < kept[1][1]  # of one card, recomputed below; then the next card
+
+
+def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
+    few = {"shape": "2 × 2", "tiles": 3, "waves": 1, "reached_share": 0.1}
+    long = {"shape": "5 × 1", "tiles": 10, "waves": 3, "reached_share": 0.67}
+    made = {
+        "FILLED": {"few": few, "three_long": long},
+        "EXAMPLE": (300, 128, 1),
+        "EXAMPLE_TILE": (128, 64),
+        "NUM_SMS": 4,
+    }
+    chart = Chart(mfu.waves(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    result, *rest = chart.bars("1")
+    assert (result[1] - result[0], result[3] - result[2]) == pytest.approx((0.2 * 128, 0.2 * 300))
+    on_sms, waves = rest[:3], rest[3:]
+    assert len(chart.bars("faint")) == 1 + 1 + 3  # the tiles' overhang, an idle SM, and what waves leave
+    assert len(on_sms) == 3 and len({right - left for left, right, *_ in on_sms}) == 1
+    widths = [right - left for left, right, *_ in waves]
+    assert widths == pytest.approx([widths[0], widths[0], widths[0] / 2])
+    assert "67 %" in chart.texts
+
+
 def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     made = {
         "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
