@@ -30,7 +30,7 @@ from flops_bytes.sharding import (
 from collections.abc import Iterable
 from pathlib import Path
 
-from flops_bytes.published.kernel_times import Timed, compared, link_of, read_all
+from flops_bytes.published.kernel_times import LARGE_BYTES, NEAR, Timed, compared, link_of, read_all
 
 FOLDERS = (above / "measurements" / "published" / "kernels" for above in Path(__file__).parents)
 _collectives = [row for row in read_all(next(filter(Path.is_dir, FOLDERS))) if row.kind == "collective"]
@@ -55,6 +55,7 @@ for ranks, stages in parts_bytes.items():
     for name, parts in stages.items():
         print(f"{ranks:2} ranks, {name:7}{sum(parts.values()) / 2**30:7.1f} GiB each")
 replicated_bytes = sum(parts_bytes[64]["DDP"].values())
+CARD_BYTES = GPUS["H100 SXM"].memory_bytes
 sharded_bytes = sum(parts_bytes[8]["ZeRO-3"].values())
 # --8<-- [end:stages]
 
@@ -98,6 +99,7 @@ for ranks, lines in peaks.items():
 
 
 # --8<-- [start:published]
+SIZES_BYTES = {"small": 2**20, "block": 2**24, "large": LARGE_BYTES}
 TABLES = {  # of nccl-tests and the like: the source's file, and the table's name there
     "a100": ("superbenchmark", "all-reduce, 8 A100"),
     "a100_gather": ("superbenchmark", "all-gather, 8 A100"),
@@ -141,6 +143,7 @@ SENT_BYTES_PER_SECOND = {  # of the largest message, on the bus: what a ring wou
     for name in TABLES
     for row in (max(table(name), key=lambda row: row.shape[0]),)
 }
+NEAR_PERCENT = round(100 * NEAR)
 large = near(_collectives)  # all tables, as they stand in the sources
 large_plain = near(row for name in PLAIN for row in table(name))
 slower_ratio = SENT_BYTES_PER_SECOND["b200"] / SENT_BYTES_PER_SECOND["four"]
