@@ -158,7 +158,7 @@ def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     for name, css, _ in legend:
         drawing.rect(x, 3, 14, 14, css)
         drawing.text(x + 20, 15, labels[name])
-        x += 128
+        x += 118
 
     def bar(top: float, css: str, block: int, start: float, end: float) -> None:
         drawing.rect(start * scale, top, (end - start) * scale - 2, 24, css)

@@ -147,6 +147,11 @@ NEAR_PERCENT = round(100 * NEAR)
 large = near(_collectives)  # all tables, as they stand in the sources
 large_plain = near(row for name in PLAIN for row in table(name))
 slower_ratio = SENT_BYTES_PER_SECOND["b200"] / SENT_BYTES_PER_SECOND["four"]
+waiting_ratio = [
+    round((row.seconds or 0.0) / row.predicted["ring"])
+    for row in _collectives
+    if row.source == "holistic-trace-analysis"
+]
 for name in TABLES:
     print(f"{name:13}{SENT_BYTES_PER_SECOND[name] / 1e9:5.0f} GB/s, {LATENCY_SECONDS[name] * 1e6:4.0f} µs")
 # --8<-- [end:published]
@@ -202,11 +207,12 @@ def seconds_of_a_step(link: str, tokens: int) -> dict[str, float]:
     return {"sent_bytes": sent, "wire": sent / (REACHED * LINKS[link]), "matmuls": matmuls}
 
 
+TOKENS = {"node": 8192, "each": 8192, "short": 1024, "shared": 8192}  # on a GPU
 STEP_SECONDS = {
-    "node": seconds_of_a_step("NVLink", 8192),
-    "eight": seconds_of_a_step("400 Gb/s", 8192),
-    "short": seconds_of_a_step("400 Gb/s", 1024),
-    "shared": seconds_of_a_step("shared", 8192),
+    "node": seconds_of_a_step("NVLink", TOKENS["node"]),
+    "each": seconds_of_a_step("400 Gb/s", TOKENS["each"]),
+    "short": seconds_of_a_step("400 Gb/s", TOKENS["short"]),
+    "shared": seconds_of_a_step("shared", TOKENS["shared"]),
 }
 # --8<-- [end:step]
 
@@ -218,11 +224,6 @@ EXPOSED_SECONDS = {"deepseek": 4.162e-3, "recommender": 87.921e-3}
 
 hidden_share = {name: 1 - EXPOSED_SECONDS[name] / COMMUNICATION_SECONDS[name] for name in SPAN_SECONDS}
 exposed_share = {name: EXPOSED_SECONDS[name] / SPAN_SECONDS[name] for name in SPAN_SECONDS}
-waiting_ratio = [
-    round((row.seconds or 0.0) / row.predicted["ring"])
-    for row in _collectives
-    if row.source == "holistic-trace-analysis"
-]
 # --8<-- [end:traces]
 
 
