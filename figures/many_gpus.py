@@ -77,13 +77,10 @@ def _ranks(
     for rank in range(RANKS):
         left = x + 37 * rank
         for piece in range(RANKS):
-            box = {"x": left, "y": y + 17 * piece, "width": 30, "height": 14}
-            if (rank, piece) in done:
-                drawing.add("rect", f"fill-{piece}", **box)
-            elif (rank, piece) in own:
-                drawing.add("rect", f"fill-{piece}", fill_opacity=PALE, **box)
-            else:
-                drawing.add("rect", "faint", **box)
+            css, faded = (f"fill-{piece}", 1.0) if (rank, piece) in own | done else ("faint", 1.0)
+            if (rank, piece) in own - done:
+                faded = PALE
+            drawing.add("rect", css, x=left, y=y + 17 * piece, width=30, height=14, fill_opacity=faded)
         drawing.text(left + 15, y + 17 * RANKS + 12, name.format(n=rank), "muted", anchor="middle")
 
 
@@ -152,10 +149,9 @@ def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     step = fsdp_step()
     drawing = Drawing(640, 330)
     scale = 640 / max(end for _, _, end in step["reduce"])
-    legend = (("forward", "fill-0", 1.0), ("backward", "fill-1", 1.0), ("head", "muted", 1.0))
-    legend += (("gather", "fill-2", 1.0), ("reduce", "fill-3", 1.0))
+    legend = {"forward": "fill-0", "backward": "fill-1", "head": "muted", "gather": "fill-2", "reduce": "fill-3"}
     x = 0.0
-    for name, css, _ in legend:
+    for name, css in legend.items():
         drawing.rect(x, 3, 14, 14, css)
         drawing.text(x + 20, 15, labels[name])
         x += 118
