@@ -61,6 +61,11 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
+    "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
+    "many-gpus#time": {
+        "Share reached at 1 MiB": "1048576", "Share reached at 64 MiB": "67108864",
+        "Share reached at 1 GiB": "1073741824", "Rate sent, largest size": "sent",
+    },
     "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
     "mfu#three": {"kernel": "kernel products"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
