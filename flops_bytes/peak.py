@@ -68,6 +68,7 @@ class Kept(NamedTuple):
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
     unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
+    unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
     named: int  # in its MLP, where something of its scores has a name still
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
@@ -226,12 +227,14 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked = named_bytes(step, whole, stream), 0
+    named, unpacked, unpacked_last = named_bytes(step, whole, stream), 0, 0
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
     if step.four_bit:  # beside it up's result, the last but one; or down's
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
         unpacked += 0 if step.again else step.row * shape.d_model
+        if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
+            unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
         unpacked = whole + product + names
     # "per-op" keeps the product of which scores are made
@@ -241,6 +244,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
         first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
+        # and its adapters there need no copy of their first matrix
+        first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
         first += step.row * shape.heads * shape.head_dim * queries
     return Kept(
@@ -255,6 +260,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         unpacked=before + unpacked if unpacked else 0,
+        unpacked_last=unpacked_last,
         named=before + named if named else 0,
         rotary=rotary,
         stream=stream,
@@ -586,11 +592,13 @@ def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
     "float32-held" and "shifted" have copied all but each sequence's last before, and of the latter's a name still holds
-    the model's own. "as-logits" has three of these, in their own width. Of one sequence alone these need no copy.
+    the model's own. "as-logits" has three of these, in their own width, and autocast's float32 copy of the last. Of one
+    sequence alone these need no copy.
     """
-    wide = {"compiled": step.width, "fused": step.width, "as-logits": 3 * step.width, "shifted": 12 + step.width % 4}
+    wide = {"compiled": step.width, "fused": step.width, "shifted": 12 + step.width % 4}
+    wide |= {"as-logits": 3 * step.width + 2 * step.cast}
     if step.batch == 1:
-        wide |= {"as-logits": 2 * step.width, "shifted": 8 + step.width % 4, "float32-held": 4}
+        wide |= {"as-logits": 2 * (step.width + step.cast), "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
     return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)
@@ -600,13 +608,14 @@ def logits_at_loss(step: Step) -> int:
     """Bytes of logits when the loss goes backward.
 
     "plain": log-probabilities, their gradient, the logits', all in float32 (logits_bytes()), "logits-held" and
-    "float32-held": the logits beside these; "as-logits": these three in the logits' width. "compiled": torch.compile
-    makes one kernel of the loss, which keeps the logits, and one of its gradients, the logits' alone. "fused" has made
-    all gradients in the forward pass.
+    "float32-held": the logits beside these; "as-logits": these three in the logits' width, of which autocast casts the
+    log-probabilities (LossNLL.cpp asks for log_softmax in the logits' type, but nll_loss it makes in float32).
+    "compiled": torch.compile makes one kernel of the loss, which keeps the logits, and one of its gradients, the
+    logits' alone. "fused" has made all gradients in the forward pass.
     """
     if step.loss == "fused":
         return 0
-    wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width}
+    wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width + 2 * step.cast}
     return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 
@@ -641,8 +650,11 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
         backward = unpacked - later - (0 if step.adapted == "all" else inner)
-        forward = unpacked + named(step, kept.stream) - later - inner if step.again else 0
-        return max(0, backward, forward if step.adapted == "all" or not step.four_bit else 0)
+        # its adapter's gradients are there, in 16 bits still
+        narrow = 2 * weights.down if step.width == 2 else 0
+        backward += narrow if step.accumulated else -narrow
+        forward = unpacked + named(step, kept.stream) - later - inner if step.again and not step.four_bit else 0
+        return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
@@ -795,6 +807,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if kept.unpacked and step.again:
         gone = copies.down if step.four_bit else 0
         moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
+    if kept.unpacked_last:
+        moments.append(in_layer(step, weights, kept, others, kept.unpacked_last, made, gone=0))
     if kept.named and step.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
         moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))

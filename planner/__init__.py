@@ -60,7 +60,8 @@ IN_PLACE = (
     "evidence",
 )
 # Options of the command line that the form has no field for, nor its script:
-UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
+UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by", "qkv_made")
+UNASKED += ("lora_inputs", "lora_dropout")
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message
     "planner.js": (WANTED, "form.js"),

@@ -36,6 +36,7 @@ from figures import (
     tensor_operations,
     timing,
     tokens,
+    traces,
     transformer_flops,
     two_questions,
 )
@@ -446,6 +447,46 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     on_roof = measured[0][1][1] + decade * math.log10(1e11 / 2.5e8)
     assert relu[1] == pytest.approx(on_roof, abs=0.2)
     assert not list(faults(chart))
+
+
+def kernel(kind: str, laid_out: str, intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    rates = {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
+    return {"kind": kind, "laid_out": laid_out, **rates}
+
+
+H100_ROOF = {
+    "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
+    "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
+    "KERNELS": [
+        kernel("element-wise", "contiguous", 1, 1e12, 1e-4, 1e-4),  # on the slope
+        kernel("element-wise", "strided", 1, 1e11, 1e-4, 1e-3),
+        kernel("matmul", "", 1000, 1e14, 1e-3, 1e-3),  # on the flat part
+        kernel("attention", "", 100, 1e13, 1e-5, 1e-4),
+    ],
+}
+
+
+def test_published_kernels_lie_under_a_roof_where_their_rates_are() -> None:
+    chart = Chart(roofline.h100(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (roof,) = [line for line in chart.lines("ink") if len(line) == 3]
+    places = {kind: chart.dots(str(colour)) for kind, colour in roofline.KINDS.items()}
+    assert [len(each) for each in places.values()] == [1, 1, 1, 1]
+    flat = roof[1][1]
+    assert places["matmul"][0][1] == pytest.approx(flat, abs=1)
+    start, ridge = roof[:2]
+    x, y = places["contiguous"][0]
+    assert (y - start[1]) / (x - start[0]) == pytest.approx((ridge[1] - start[1]) / (ridge[0] - start[0]), rel=0.02)
+    assert places["strided"][0][0] == pytest.approx(x, abs=1) and places["strided"][0][1] > y
+
+
+def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
+    chart = Chart(roofline.times(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (low, high) = next(line for line in chart.lines("ink") if line[0][0] != line[1][0] and line[0][1] != line[1][1])
+    slope = (high[1] - low[1]) / (high[0] - low[0])
+    for kind, above in {"contiguous": 0, "matmul": 0, "strided": 1, "attention": 1}.items():
+        ((x, y),) = chart.dots(str(roofline.KINDS[kind]))
+        on_line = low[1] + slope * (x - low[0])
+        assert y < on_line - 5 if above else y == pytest.approx(on_line, abs=1)
 
 
 def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
@@ -973,17 +1014,39 @@ def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> N
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
-def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
+def test_users_stand_at_their_own_latency_and_those_with_longer_contexts_apart() -> None:
+    made = {"128": {"1": 4.0, "8": 5.0}, "1024": {"1": 5.0, "8": 10.0}}
+    chart = Chart(inference.latency(Values({"inference.served_ms": made}), Words(context="{tokens}")))
+    few, many = (chart.dots(chart.colours[name]) for name in ("128", "1,024"))
+    assert few[1][0] == pytest.approx(many[0][0], abs=0.1)  # as long a step
+    assert many[0][1] > few[0][1] > many[1][1] > few[1][1]  # 200, 250, 800 and 1,600 tokens a second
+    assert chart.place("8")[0] == pytest.approx(many[1][0], abs=1)
+
+
+def test_a_published_matmul_lies_above_its_bound_in_each_format() -> None:
     made = {
-        "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
-        "predicted_sweep_seconds": {"1": 0.001, "10": 0.01, "100": 0.1},
+        "bf16": {"1": {"bound": 100.0, "reported": 150.0}, "256": {"bound": 120.0, "reported": 200.0}},
+        "fp8": {"1": {"bound": 50.0, "reported": 100.0}, "256": {"bound": 60.0, "reported": 120.0}},
     }
-    chart = Chart(inference.latency(Values({f"decode_speed.{name}": made[name] for name in made}), Words()))
-    bound, measured = (chart.dots(chart.colours[name]) for name in ("bound", "measured"))
-    assert [len(bound), len(measured)] == [3, 2]
-    assert measured[0][0] == pytest.approx(bound[1][0], abs=0.1)  # 10 ms for one user is the bound of ten
-    assert measured[0][1] == pytest.approx(measured[1][1], abs=0.1)  # as many tokens a second
-    assert chart.place("10")[0] > measured[1][0] and chart.place("1")[0] > measured[0][0]
+    chart = Chart(inference.knee(Values({"inference.knee": made}), Words()))
+    wide, narrow = (chart.dots(chart.colours[f"{name}_reported"]) for name in ("bf16", "fp8"))
+    assert wide[0][1] == pytest.approx(chart.place("150")[1] - 5, abs=1)
+    assert narrow[0][1] == pytest.approx(chart.place("100")[1] - 5, abs=1) and narrow[0][1] > narrow[1][1]
+    assert wide[1][0] == narrow[1][0] == pytest.approx(chart.place("256")[0], abs=1)
+
+
+def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
+    part = {"read_bytes": 15e9, "flops": 2e12}
+    made = {
+        "phase": {"prefill": part, "decode": {"read_bytes": 16e9, "flops": 1e10}},
+        "phase_ms": {"prefill": {"read": 5.0, "compute": 20.0}, "decode": {"read": 10.0, "compute": 0.0}},
+        "prompt_cache_bytes": 1.5e8,
+    }
+    words = Words(flops="{count} TFLOPs", read="read {time}", weights="{size}")
+    chart = Chart(inference.phases(Values({f"inference.{name}": value for name, value in made.items()}), words))
+    widths = [float(bar.attrib["width"]) for bar in chart.shapes if bar.tag == "rect" and bar.attrib["height"] == "16"]
+    assert widths == pytest.approx([158 / 4, 158, 158 / 2, 1], abs=0.1)
+    assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
 
 
 # Figures of the book, with the values of its records
@@ -1032,3 +1095,48 @@ def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
                     if svg:  # else the device has none of its measurements
                         found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
     assert not found
+
+
+def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idle_and_exposed() -> None:
+    def event(cat: str, name: str, start: float, length: float, stream: int = 0) -> dict[str, Any]:
+        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream}}
+
+    made = [
+        event("cuda_runtime", "launch", 0, 4),
+        event("kernel", "gemm", 10, 30, 7),
+        event("kernel", "gemm", 60, 20, 7),
+        event("kernel", "nccl", 70, 30, 20),
+    ]
+    chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
+    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
+    scale = (first[1] - first[0]) / 30
+    assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
+    assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
+    levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
+    spans = {
+        name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
+    }
+    assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
+    assert sum(spans["idle"], ()) == pytest.approx((first[1], second[0]))
+    assert sum(spans["exposed"], ()) == pytest.approx((second[1], sent[1]))
+
+
+def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_most_comes_first() -> None:
+    made = {
+        "bert": {"kernels": 0.1, "exposed": 0.1, "launching": 0.6, "idle": 0.2},
+        "deepseek": {"kernels": 0.5, "exposed": 0.25, "launching": 0.15, "idle": 0.1},
+        "unnamed": {"kernels": 1.0, "exposed": 0.0, "launching": 0.0, "idle": 0.0},
+    }
+    words = {name: name for name in ("share", "kernels", "exposed", "launching", "idle", "bert", "deepseek")}
+    chart = Chart(traces.shares(Values({"traces.time_shares": made}), words))
+    whole = chart.place("100")[0] - chart.place("0")[0]
+    assert chart.place("deepseek")[1] < chart.place("bert")[1]
+    for name, part, colour in (("deepseek", "kernels", "0"), ("bert", "launching", "2")):
+        bars = sorted(chart.bars(colour), key=lambda bar: bar[2])
+        bar = bars[0] if name == "deepseek" else bars[-1]
+        assert bar[1] - bar[0] == pytest.approx(made[name][part] * whole, abs=0.5)
+    for row in (0, -1):  # each part begins where the one before it ends
+        parts = [sorted(chart.bars(colour), key=lambda bar: bar[2])[row] for colour in "0123"]
+        assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
+    assert not list(faults(chart))

@@ -125,6 +125,12 @@ INSIDE |= {
     "a matrix that is unpacked on its way forward": FEW
     | {"shape": f"layers=2 d_model=200 {LLAMA} d_ff=500 vocab=900", "layers": "fused", "lora_on": "attention"}
     | {"checkpointing": "none", "loss": "fused", "context": 30, "recipe": "fp32"},
+    "the last matrix that is unpacked when it is made again": FEW
+    | {"shape": "layers=1 d_model=816 heads=10 kv_heads=10 head_dim=64 d_ff=854 vocab=1794 tied=1", "context": 92}
+    | {"layers": "fused", "attention": "eager", "lora_on": "all", "lora": 62, "accumulation": 2, "loss": "compiled"},
+    "its adapter's gradients in 16 bits while it is unpacked": FEW
+    | {"shape": "layers=1 d_model=1740 heads=12 kv_heads=4 head_dim=96 d_ff=6450 vocab=2238", "context": 92}
+    | {"layers": "fused", "attention": "eager", "lora_on": "all", "lora": 42},
     "beside it what eager attention names": FEW
     | {"shape": "layers=1 d_model=504 heads=10 kv_heads=5 head_dim=64 d_ff=762 vocab=900", "layers": "fused"}
     | {"attention": "eager", "recipe": "autocast", "micro_batch": 7, "loss": "fused", "lora_on": "attention"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,9 +34,9 @@ def lines(**asked: Any) -> dict[str, int]:
 
 
 class Adapter(nn.Module):
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, rank: int = RANK) -> None:
         super().__init__()
-        self.down, self.up = nn.Linear(inputs, RANK, bias=False), nn.Linear(RANK, outputs, bias=False)
+        self.down, self.up = nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         made: Tensor = self.up(self.down(x))
@@ -263,6 +263,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1",
     ),
     "nothing quantized": ({"quantized_by": "torchao"}, "--quantized-by: torchao has nothing in 4 bits; give --base"),
+    "no adapters to cast for": ({"lora_inputs": "float32"}, "--lora-inputs: only adapters beside weights of 16 bits"),
+    "nothing to drop": ({"lora_dropout": "yes"}, "--lora-dropout: nothing has an adapter; give --lora a rank"),
     "another's bucket": (
         {"reduce_bucket": "200M", "gpus": 2, "zero": 2},
         "--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed",
@@ -284,3 +286,92 @@ def test_adapters_are_sharded_with_the_weights_beside_them(group: None) -> None:
     before = fsdp1(flat=False, reentrant=False).before_bytes
     planned = lines(**SHARDED)
     assert planned["weights"] + planned["adapters"] + planned["batch"] // 2 == pytest.approx(before, rel=0.01)
+
+
+class Inputs(nn.Module):
+    """A frozen matrix and peft's adapter: in float32, as its input is cast then, with a dropout of its own."""
+
+    drops = casts = False
+
+    def __init__(self, frozen: nn.Linear, rank: int = RANK) -> None:
+        super().__init__()
+        self.frozen, self.adapter = frozen, Adapter(frozen.in_features, frozen.out_features, rank)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.frozen(x)
+        x = x.float() if self.casts else x
+        x = torch.native_dropout(x, 0.05, True)[0] if self.drops else x
+        adapter = self.adapter if self.casts else self.adapter.to(x.dtype)
+        return (result + adapter(x)).to(result.dtype)
+
+
+class Joined(nn.Module):
+    """Queries, keys and values of one matmul, which the first to be asked makes; each of the three is a part of it."""
+
+    def __init__(self, block: LlamaBlock) -> None:
+        super().__init__()
+        parts = (block.q, block.k, block.v)
+        self.sizes = [part.out_features for part in parts]
+        self.whole = nn.Linear(block.q.in_features, sum(self.sizes), bias=False, device="meta", dtype=torch.bfloat16)
+        self.whole.requires_grad_(False)
+        self.matrix: nn.Module = self.whole
+
+    def part(self, which: int) -> Callable[[Tensor], Tensor]:
+        def of(x: Tensor) -> Tensor:
+            if which == 0:
+                self.made = self.matrix(x).split(self.sizes, -1)
+            return self.made[which]
+
+        return of
+
+
+HALF = ASKED | {"recipe": "bf16", "shape": SMALL.replace("vocab=50", "vocab=5000")}  # which peaks at its loss
+
+
+def half(lora_on: str, drops: bool, casts: bool, joined: bool) -> int:
+    """The most that a step of bfloat16 holds, but for the optimizer."""
+    model = build(named_shape({"model": None, "config": None} | HALF), flash).to(torch.bfloat16).requires_grad_(False)
+    for block in model.blocks:
+        if joined:
+            one = Joined(block)  # type: ignore[arg-type]
+            one.matrix = adapted(one.whole, drops, casts, 2 * RANK)
+            for which, name in enumerate(("q", "k", "v")):
+                getattr(block, name).forward = one.part(which)
+        for name in () if joined else MATRICES[lora_on]:
+            setattr(block, name, adapted(getattr(block, name), drops, casts))
+    tokens = torch.zeros(2, 512, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        loss(model, tokens, tokens).backward()
+    return trace.peak_bytes
+
+
+def adapted(frozen: nn.Linear, drops: bool, casts: bool, rank: int = RANK) -> Inputs:
+    made = Inputs(frozen, rank).to("meta")
+    made.drops, made.casts = drops, casts
+    return made
+
+
+PEFT = {
+    "float32": {"lora_inputs": "float32"},
+    "dropout": {"lora_dropout": "yes"},
+    "both": {"lora_inputs": "float32", "lora_dropout": "yes"},
+}
+
+
+@pytest.mark.parametrize("lora_on", MATRICES)
+@pytest.mark.parametrize("named", PEFT)
+def test_an_adapter_of_peft_keeps_an_input_of_its_own(named: str, lora_on: str) -> None:
+    asked: dict[str, Any] = HALF | {"lora_on": lora_on}
+    planned = lines(**asked, **PEFT[named])["total"] - lines(**asked)["total"]
+    counted = half(lora_on, "lora_dropout" in PEFT[named], "lora_inputs" in PEFT[named], False)
+    more = counted - half(lora_on, False, False, False)
+    assert 0 < planned == more
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_values_of_one_matmul_keep_queries_and_keys_too(drops: bool) -> None:
+    """And its adapter's dropout is one."""
+    asked = HALF | {"lora_dropout": "yes" if drops else "no"}
+    planned = lines(**asked, qkv_made="one")["total"] - lines(**HALF)["total"]
+    more = half("query-value", drops, False, True) - half("query-value", False, False, False)
+    assert 0 < planned == pytest.approx(more, rel=0.01)  # one adapter is larger than two

@@ -35,6 +35,8 @@ EMPTY = {  # rows whose cell holds no reading: runs out of memory
     ("fms-acceleration", "Liger's loss"): 61,
     ("litgpt", "LoRA, one GPU, Llama 2"): 3,
     ("ms-swift", "LoRA, lengths"): 2,
+    ("ms-swift-2023", "quantization"): 1,
+    ("ms-swift-2023", "full, lengths"): 2,
     ("qwen", "7B"): 3,
 }
 FILE = """# Peaks

@@ -38,7 +38,7 @@ MEANS: dict[str, dict[str, str]] = {
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
-    "data-loading#overlap": {
+    "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
@@ -74,11 +74,14 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
+    "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
+    "roofline#fusion": {
+        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes", "By the bytes / saved": "ratio",
+    },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
-    "roofline#fusion": {"Tensors moved": "passes", "By the bytes": "predicted seconds", "Measured": "chain seconds"},
     "storage-and-strides#views": {"Reports": "reported", "Holds": "held"},
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
@@ -101,11 +104,11 @@ MEANS: dict[str, dict[str, str]] = {
     "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
-    "inference.latency": {"bound": "predicted"},
+    "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
+    },
     "many_gpus.stages": {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
-    "roofline.sweep": {"floor": "call", "sum": "flop", "measured": "median"},
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
     "training_loop.curves": {
         "η = 0.01": "lowest", "η = 0.03": "low", "η = 0.1": "middle", "η = 0.15": "high", "η = 0.25": "beyond"

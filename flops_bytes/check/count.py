@@ -22,6 +22,7 @@ from torch.utils.flop_counter import flop_registry
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
 from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.count import cross_entropy
 from flops_bytes.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
 from flops_bytes.plan.options import has_dropout
 from flops_bytes.shapes import Decoder
@@ -468,7 +469,8 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
 def shifted(logits: Tensor, targets: Tensor) -> Tensor:
     """ForCausalLMLoss of transformers 4.48: each position's logits beside the next one's word."""
     before, words = logits[:, :-1].contiguous(), targets[:, 1:].flatten()
-    return F.cross_entropy(before.view(-1, logits.shape[-1]), words)
+    narrow = torch.is_autocast_enabled("cpu")  # on CUDA autocast makes of them what it does not on a CPU
+    return (cross_entropy if narrow else F.cross_entropy)(before.view(-1, logits.shape[-1]), words)
 
 
 def in_autocast(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

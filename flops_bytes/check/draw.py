@@ -37,6 +37,8 @@ NOT_COUNTED = {
     "accumulation by another name": ("global_batch",),
     "no optimizer runs on the host here": ("offload",),
     "a packed matrix here keeps what bitsandbytes' of today does": ("quantized_by", "reentrant"),
+    "an adapter here multiplies what its matrix does, as it is": ("lora_inputs", "lora_dropout"),
+    "this book's and transformers' modules make queries, keys and values apart": ("qkv_made",),
     "a reserve beside the tensors": ("allowance",),
     "time, data and money, of which a step without data has none": (
         *("tokens", "text", "language", "bytes_a_token", "days", "mfu", "tokens_per_second", "step_seconds", "price"),

@@ -93,12 +93,23 @@ OPTIONS = {
         "plain",
         "plain: cross entropy of float32 logits; logits-held: a name still holds the model's own; float32-held: these "
         "in float32, as transformers' of 2024 made them; shifted: as transformers' 4.46 to 4.48, which copies all but "
-        "the last; as-logits: in the format of the model's own, but by autocast; compiled: by torch.compile; chunked: "
+        "the last; as-logits: in the format of the model's own; compiled: by torch.compile; chunked: "
         "head and loss in --chunks; fused: as Liger's fused linear cross entropy",
     ),
     "chunks": Option("count", 1, "parts in which head and loss are computed; 8 if --loss is chunked"),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
     "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
+    "lora_inputs": Option(
+        ("as-activations", "float32"),
+        "as-activations",
+        "what an adapter multiplies; float32: as peft without autocast, which casts each adapted matrix's input for it",
+    ),
+    "lora_dropout": Option(("no", "yes"), "no", "before adapters, whose inputs it makes anew"),
+    "qkv_made": Option(
+        ("apart", "one"),
+        "apart",
+        "queries, keys and values; one: of one matmul, whose whole result the values keep, as in LitGPT",
+    ),
     "base": Option(
         ("as-recipe", "4bit", "4bit-double"),
         "as-recipe",
@@ -270,6 +281,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["quantized_by"] != "bitsandbytes"
         or a["reduce_bucket"]
         or a["reentrant"] == "yes"
+        or a["lora_inputs"] == "float32"
+        or a["lora_dropout"] == "yes"
     ):
         refused(a)
     if a["base"] != "as-recipe" and not a["lora"]:
@@ -280,8 +293,6 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--checkpoint-every: no whole layers are checkpointed; give --checkpointing full")
     if a["chunks"] > 1 and a["loss"] not in ("plain", "chunked"):
         raise ValueError(f"--chunks: --loss {a['loss']} has none of its own; leave one out")
-    if a["loss"] == "as-logits" and a["recipe"] in ("autocast", "autocast-fp16"):
-        a["loss"] = "plain"  # which autocast makes of it
     if a["loss"] == "chunked" and a["chunks"] == 1:
         a["chunks"] = 8
     a["layers"] = a["layers"] or ("composed" if a["config"] else "fused")

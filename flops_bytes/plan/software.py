@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flops_bytes.adapters import CONSTANTS, adapter_parameters, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, adapter_parameters, matrix_adapters, quantized_bytes
 
 if TYPE_CHECKING:
     from flops_bytes.plan.training import Setup
@@ -36,6 +36,12 @@ def refused(a: dict[str, Any]) -> None:
         raise ValueError("--sharding-by: fsdp1-flat has no weights in 4 bits; choose fsdp1, or leave --base out")
     if a["quantized_by"] != "bitsandbytes" and base == "as-recipe":
         raise ValueError(f"--quantized-by: {a['quantized_by']} has nothing in 4 bits; give --base, or leave it out")
+    if a["lora_inputs"] == "float32" and (not a["lora"] or a["recipe"] not in ("bf16", "bf16-master")):
+        raise ValueError(
+            "--lora-inputs: only adapters beside weights of 16 bits, without autocast, cast theirs; leave it out"
+        )
+    if a["lora_dropout"] == "yes" and not a["lora"]:
+        raise ValueError("--lora-dropout: nothing has an adapter; give --lora a rank, or leave --lora-dropout out")
     if a["reduce_bucket"] and by[:9] != "deepspeed":
         raise ValueError("--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed, or leave it out")
 
@@ -47,6 +53,10 @@ def with_software(setup: Setup, at: Moments) -> Moments:
         shard_constants(setup, at)
     if setup.quantized_by == "bitsandbytes-0.43.1":
         keep_inputs(setup, at)
+    if setup.lora_inputs == "float32" or setup.lora_dropout == "yes":
+        keep_inputs_of_adapters(setup, at)
+    if setup.qkv_made == "one":
+        keep_more(setup, at, joined_values(setup))
     if setup.sharding_by == "fsdp1":
         keep_hooked(setup, at)
     if setup.sharding_by == "fsdp1-flat":
@@ -149,6 +159,59 @@ def keep_inputs(setup: Setup, at: Moments) -> None:
     ended = 0 if setup.reentrant else each * layers
     at["first_layer"]["activations"] += max(inside, ended - each + inside)
     at["embedding"]["activations"] += ended
+
+
+def keep_more(setup: Setup, at: Moments, layer: int, first: int = 0) -> None:
+    """So many bytes more of each layer, until it has gone backward; of the first so many fewer."""
+    waits = setup.shape.layers - checkpointed(setup, setup.shape.layers)
+    fewer = 0 if setup.checkpointing == "full" else first
+    for moment in ("forward", "loss", "head"):
+        at[moment]["activations"] += layer * waits - fewer
+    at["last_layer"]["activations"] += layer * max(waits, 1) - fewer
+    at["first_layer"]["activations"] += layer - first
+
+
+def keep_inputs_of_adapters(setup: Setup, at: Moments) -> None:
+    """See adapters_inputs(). Those in float32 have no copy in 16 bits, and of the first layer's input no mask is kept,
+    for nothing below is trained."""
+    if setup.lora_inputs == "float32":
+        for lines in at.values():
+            lines["copies"] = 0
+    masks = setup.micro_batch * setup.context * setup.shape.d_model * of_qkv(setup)
+    keep_more(setup, at, adapters_inputs(setup), masks if setup.lora_dropout == "yes" else 0)
+
+
+def of_qkv(setup: Setup) -> int:
+    """Adapters of queries, keys and values, by the matmuls that make them."""
+    return 1 if setup.qkv_made == "one" else 2 if setup.lora_on == "query-value" else 3
+
+
+def adapters_inputs(setup: Setup) -> int:
+    """Bytes of a layer's inputs to adapters, beyond those in 16 bits that several of them share.
+
+    Adapters of peft are in float32, and without autocast each casts its matrix's input (tuners/lora/layer.py, forward,
+    x.to(lora_A.weight.dtype)); what is between its two matrices is float32 too. And each has a dropout of its own, of
+    which it keeps the result, and a byte a feature of the mask; but one for queries, keys and values of one matmul.
+    """
+    shape, adapted, wide = setup.shape, setup.lora_on, setup.lora_inputs == "float32"
+    d, attended, inner = shape.d_model, shape.heads * shape.head_dim, shape.d_ff * shape.active_experts
+    made, shared = of_qkv(setup) * d, d
+    if adapted != "query-value":  # a fused kernel keeps its own result
+        made, shared = made + attended, shared + (0 if setup.fused else attended)
+    if adapted == "all":
+        made, shared = made + (2 if shape.gated else 1) * d + inner, shared + d + inner
+    width = width_of(setup)
+    between = (4 - width) * setup.rank * matrix_adapters(shape, adapted) if wide else 0
+    each = (4 if wide else width) + (1 if setup.lora_dropout == "yes" else 0)
+    return setup.micro_batch * setup.context * (each * made - width * shared + between)
+
+
+def joined_values(setup: Setup) -> int:
+    """Bytes of queries and keys before they are turned, which a layer keeps with its values where one matmul has made
+    all three: the fused kernel is given a part of its result (LitGPT's lit_gpt/model.py, CausalSelfAttention)."""
+    shape = setup.shape
+    turned = (shape.heads + shape.kv_heads) * shape.head_dim if setup.fused and not shape.positions else 0
+    return width_of(setup) * setup.micro_batch * setup.context * turned
 
 
 def has_casts(setup: Setup) -> bool:

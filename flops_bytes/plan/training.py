@@ -65,6 +65,9 @@ class Setup(NamedTuple):
     reduce_bucket: int | None  # DeepSpeed's
     reentrant: bool  # checkpointing
     quantized_by: str
+    lora_inputs: str
+    lora_dropout: str
+    qkv_made: str
 
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
@@ -110,7 +113,13 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         counts=setup.counts,
         base=setup.base,
     )
-    if setup.sharding_by != "fsdp2" or setup.quantized_by != "bitsandbytes":
+    if (
+        setup.sharding_by != "fsdp2"
+        or setup.quantized_by != "bitsandbytes"
+        or setup.lora_inputs == "float32"
+        or setup.lora_dropout == "yes"
+        or setup.qkv_made == "one"
+    ):
         at = with_software(setup, at)
     instead = {"optimizer": 0} if setup.paged else {}
     instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
@@ -384,6 +393,9 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         reduce_bucket=a["reduce_bucket"],
         reentrant=a["reentrant"] == "yes",
         quantized_by=a["quantized_by"],
+        lora_inputs=a["lora_inputs"],
+        lora_dropout=a["lora_dropout"],
+        qkv_made=a["qkv_made"],
         **{name: a[name] for name in same},
     )
 
