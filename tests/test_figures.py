@@ -24,6 +24,7 @@ from figures import (
     how_far_off,
     how_numbers_are_made,
     inference,
+    many_gpus,
     mfu,
     mixed_precision,
     named_dimensions,
@@ -344,6 +345,44 @@ def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
     spans = [chart.line(colour) for colour in ("1", "2", "0")]
     assert spans == [launches[0][:2], (launches[0][0], waiting[1]), (kernels[0][0], kernels[-1][1])]
     assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
+
+
+def test_a_reduce_scatter_on_a_ring_leaves_each_rank_one_complete_piece() -> None:
+    assert [max(map(max, many_gpus.counts(rounds))) for rounds in range(4)] == [1, 2, 3, 4]
+    complete = [[piece for piece in range(4) if held[piece] == 4] for held in many_gpus.counts(3)]
+    assert complete == [[1], [2], [3], [0]]
+    chart = Chart(many_gpus.ring(Values({}), Words(rank="rank {n}", round="round {n}")))
+    widths = [right - left for left, right, *_ in chart.bars("0")]  # the first piece, on four ranks, four times
+    assert widths == pytest.approx([13.0] * 4 + [13, 26, 13, 13] + [13, 26, 39, 13] + [13, 26, 39, 52])
+
+
+def test_collectives_leave_what_they_are_named_for() -> None:
+    chart = Chart(many_gpus.collectives(Values({}), Words(rank="{n}")))
+    left = [bar[0] for bar in chart.bars("0") if bar[0] > 190]  # the first piece, after: on which ranks
+    assert left == [196] + [196, 233, 270, 307] * 2
+
+
+def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
+    step = many_gpus.fsdp_step()
+    assert [block for block, *_ in step["compute"]] == [1, 2, 3, 0, 3, 2, 1]
+    assert [block for block, *_ in step["gather"]] == [1, 2, 3, 3, 2, 1]
+    computed = [bar for bar in step["compute"] if bar[0]]
+    assert all(gather[2] <= compute[1] for gather, compute in zip(step["gather"], computed, strict=True))
+    held = [(gather[1], compute[2]) for gather, compute in zip(step["gather"], computed, strict=True)]
+    assert max(sum(start <= moment < end for start, end in held) for moment, _ in held) == 2
+    ends = {block: end for block, _, end in step["compute"][4:]}
+    assert all(start >= ends[block] for block, start, _ in step["reduce"])
+    chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
+    assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+
+
+def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
+    sizes = {"b200": 0.9, "a100": 0.75, "two": 1.7}
+    shares = {name: {"1024": 0.0, "1048576": 0.1, "1073741824": share} for name, share in sizes.items()}
+    chart = Chart(many_gpus.reached(Values({"many_gpus.reached_share": shares}), Words()))
+    ends = {name: chart.lines(chart.colours[name])[0][-1][1] for name in sizes}
+    assert ends["two"] < ends["b200"] < ends["a100"]  # up is more
+    assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
 
 
 def test_running_median_and_mean_are_not_swapped() -> None:
