@@ -1043,6 +1043,41 @@ def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> N
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
+def test_a_moment_is_a_stack_of_what_is_alive_beside_the_published_peak() -> None:
+    made = {
+        "run_moments": {
+            "loss": {"weights": 2 * 2**30, "optimizer": 2**30, "activations": 4 * 2**30, "logits": 3 * 2**30},
+            "update": {"weights": 2 * 2**30, "gradients": 5 * 2**30},
+        },
+        "run_published": {"peak_bytes": 12 * 2**30},
+    }
+    values = Values({f"published_steps.{name}": value for name, value in made.items()})
+    chart = Chart(full_ledger.moments(values, Words(axis="GiB")))
+    ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars("muted") if top < chart.place("loss")[1] < top + 40]
+    scale = (right - left) / 3  # a GiB
+    parts = {"activations": (3, 7), "logits": (7, 10), "gradients": (2, 7)}
+    for part, (start, end) in parts.items():
+        ((x1, x2, top, bottom),) = chart.bars(chart.colours[part])
+        assert (x1, x2 + 1) == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+        assert top < chart.place("update" if part == "gradients" else "loss")[1] < bottom
+    ((x, _), *_), *_ = chart.lines("ink")
+    assert x == pytest.approx(left + 12 * scale, abs=0.5)
+
+
+def test_a_steps_lines_stand_end_to_end_in_units_of_its_published_time() -> None:
+    shares = {"mpt": {"matmuls": 0.5, "recomputed": 0.2, "attention": 0.1}, "tune_eager": {"matmuls": 0.25}}
+    chart = Chart(full_ledger.stacks(Values({"published_steps.stacks": shares}), Words()))
+    ((one, _), *_), *_ = chart.lines("ink")
+    long, short = sorted(chart.bars(chart.colours["matmuls"]), key=lambda bar: bar[0] - bar[1])
+    left, scale = long[0], one - long[0]
+    assert (
+        short[1] - left == pytest.approx(0.25 * scale, abs=1.1) and short[2] < chart.place("tune_eager")[1] < short[3]
+    )
+    for part, (start, end) in {"matmuls": (0, 0.5), "recomputed": (0.5, 0.7), "attention": (0.7, 0.8)}.items():
+        bar = next(bar for bar in chart.bars(chart.colours[part]) if bar[2] < chart.place("mpt")[1] < bar[3])
+        assert bar[:2] == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+
+
 def test_users_stand_at_their_own_latency_and_those_with_longer_contexts_apart() -> None:
     made = {"128": {"1": 4.0, "8": 5.0}, "1024": {"1": 5.0, "8": 10.0}}
     chart = Chart(inference.latency(Values({"inference.served_ms": made}), Words(context="{tokens}")))
@@ -1084,7 +1119,7 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
 def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
     values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#ladder 2"].options).filled(values)
+    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
     assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
     assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
     assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]

@@ -42,6 +42,9 @@ MEANS: dict[str, dict[str, str]] = {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
+    "full-ledger#held": {
+        "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"
+    },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
     "gpu_memory.measured_requests": {
