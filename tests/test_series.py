@@ -83,7 +83,8 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
     "roofline#fusion": {
-        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes", "By the bytes / saved": "ratio",
+        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
+        "By the bytes / saved": "ratio",
     },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
