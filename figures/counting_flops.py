@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, text_width
+from figures.axes import text_width
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -65,23 +65,3 @@ def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(x + 18, 135, labels[kind])
         x += 44 + text_width(labels[kind])
     return str(drawing)
-
-
-def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The cost of relu over the cost of the product before it, by width: by count, predicted by time, and measured."""
-    series = {
-        "count": values["counting_flops.count_ratio"] or {},
-        "predicted": values["counting_flops.predicted_time_ratio"] or {},
-        "measured": values["counting_flops.measured_time_ratio"] or {},
-    }
-    axes = Axes(Log(labels["width"], ticks=sorted(map(int, series["count"]))), Log(labels["ratio"]))
-    for colour, (name, found) in enumerate(series.items()):
-        points = sorted((int(width), ratio) for width, ratio in found.items() if ratio)
-        if points:
-            widths, ratios = zip(*points, strict=True)
-            if name == "measured":
-                axes.scatter(widths, ratios, colour, labels[name], size=5)
-            else:
-                axes.plot(widths, ratios, colour, labels[name])
-                axes.scatter(widths, ratios, colour, size=3)
-    return str(axes)

@@ -10,6 +10,66 @@ from ledger.units import format_value
 
 OPERATIONS = ("relu", "gelu", "dot", "matvec", "matmul")  # in the order of the page
 ABOVE = {"relu": 9, "matvec": 20}  # pixels: these names stand above their points, so that neighbours do not collide
+KINDS = {"contiguous": 2, "strided": 4, "matmul": 1, "attention": 3}  # of published kernels, and their colours
+MARKS = {"decode": "1", "batch": "64", "prefill": "2048", "training": "16384"}  # tokens that one matrix meets at once
+
+
+def kind_of(kernel: Mapping[str, Any]) -> str:
+    """Element-wise kernels by how their tensors lie; one that converts data types counts as contiguous."""
+    return kernel["kind"] if kernel["kind"] != "element-wise" else kernel["laid_out"] or "contiguous"
+
+
+def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """An H100's roof: where decoding, prefill and training stand, and what others' kernels reached."""
+    card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
+    first, last, lowest = 0.1, 10_000, 1e8
+    if not (card and at_once):
+        return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
+    peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
+    axes = Axes(
+        Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest, high=3e15), height=390
+    )
+    limits = f"{format_value(peaks['bfloat16'], 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
+    ridge = peaks["bfloat16"] / bandwidth
+    axes.plot(
+        [first, ridge, last], [first * bandwidth, *2 * [peaks["bfloat16"]]], "ink", f"{labels['roof']}\u2003{limits}"
+    )
+    axes.plot([peaks["float32"] / bandwidth, last], 2 * [peaks["float32"]], 5)
+    axes.annotate(
+        labels["other_units"], peaks["float32"] / bandwidth, peaks["float32"], dx=-10, dy=4, anchor="end", css="muted"
+    )
+    for name, tokens in MARKS.items():
+        intensity = at_once[tokens]["intensity"]
+        axes.plot([intensity] * 2, [lowest, min(peaks["bfloat16"], intensity * bandwidth)], 0, dashed=True)
+        before = name == "prefill"
+        axes.annotate(
+            labels[name],
+            intensity,
+            lowest,
+            dx=-6 if before else 6,
+            dy=-28 if before else -8,
+            anchor="end" if before else "start",
+        )
+    for kind, colour in KINDS.items():
+        mine = [each for each in values["roofline.KERNELS"] or [] if kind_of(each) == kind]
+        points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
+        axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
+    axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=0, dy=-7, anchor="middle")
+    return str(axes)
+
+
+def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What others' kernels took over what the roof of their card allows."""
+    kernels = values["roofline.KERNELS"] or []
+    axes = Axes(Log(labels["roof"], unit="seconds"), Log(labels["taken"], unit="seconds"), height=300)
+    for kind, colour in KINDS.items():
+        mine = [each for each in kernels if kind_of(each) == kind]
+        points = [each["roof_seconds"] for each in mine], [each["taken_seconds"] for each in mine]
+        axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
+    taken = [each["taken_seconds"] for each in kernels]
+    ends = [min(taken), max(taken)] if taken else []
+    axes.plot(ends, ends, "ink", labels["same"])
+    return str(axes)
 
 
 def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -53,23 +113,4 @@ def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             axes.annotate(labels[name], x, y, dx=-6, dy=-ABOVE[name], anchor="end")
         else:
             axes.annotate(labels[name], x, y, dy=14)
-    return str(axes)
-
-
-def sweep(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Time of square products by their side: measured, by both roofs, and the floor."""
-    points = sorted((int(n), point) for n, point in (values["roofline.measured_sweep"] or {}).items())
-    floor = values["roofline.measured_call_seconds"]
-    rate = values["roofline.measured_flop_per_second"]
-    sides = [n for n, _ in points]
-    axes = Axes(Log(labels["side"], ticks=sides), Log(unit="seconds"), height=324)
-    if floor:
-        axes.axhline(floor, f"{labels['floor']}\u2002{format_value(floor, 'seconds')}", 2, dashed=False)
-    for name in ("sheet", "roof"):
-        seconds = [point[f"{name}_seconds"] for _, point in points]
-        if any(seconds):
-            axes.plot(sides, seconds, "ink" if name == "sheet" else 0, labels[name], dashed=name == "roof")
-        if name == "roof" and floor and rate:
-            axes.plot(sides, [floor + 2 * side**3 / rate for side in sides], 3, labels["sum"])
-    axes.scatter(sides, [point["median_seconds"] for _, point in points], 1, labels["measured"], size=5)
     return str(axes)

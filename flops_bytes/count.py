@@ -62,6 +62,7 @@ TORCH, STANDARD, OWN = (
 )
 MFUS = (0.3, 0.4, 0.5)
 CALLS = 64  # of a function, at most, until an optimizer has worked twice
+BUILD_INSIDE = "build the model in the function that is counted"
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 
 
@@ -239,6 +240,8 @@ class StepTrace(Trace):
         if str(kwargs.get("device")) == "meta" or (inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
+        if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
+            self.look_outside(inputs)
         if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
@@ -259,13 +262,25 @@ class StepTrace(Trace):
             self.words[self.step, args[0].untyped_storage()._cdata] += args[1].numel()
         return result
 
+    def look_outside(self, inputs: list[Tensor]) -> None:
+        """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
+        for x in inputs:
+            if isinstance(x, FakeTensor) or is_whole(x):
+                continue
+            if isinstance(x, nn.Parameter):
+                raise Uncountable(f"{self.line}: a weight has memory here; {BUILD_INSIDE}")
+            if x.numel() > 1:
+                self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = (
+                    None
+                )
+
     # --8<-- [start:hooks]
     def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
-            raise Uncountable("the optimizer's weights have memory; build the model in the function that is counted")
+            raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
 
@@ -286,6 +301,7 @@ class StepTrace(Trace):
             for kind in ("_parameters", "_buffers")
         )
         self.name(list(buffers.values()), "buffers")
+        self.name([x.grad for x in parameters.values() if x.grad is not None], "gradients")
         self.name(list(parameters.values()), "weights")
         if parameters:
             trained = sum(x.numel() for x in parameters.values() if x.requires_grad)
@@ -703,7 +719,11 @@ def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
             if calls == 2:
                 return
             trace.step = 1
-        found = call()
+        try:
+            found = call()
+        finally:
+            if not trace.optimizers:
+                trace.look()  # as long as the model lives
         if callable(found) and not isinstance(found, nn.Module):
             call = found
         else:
@@ -734,8 +754,6 @@ def count(
                 pass
             except SystemExit as exit:
                 ended = f"the script ended itself at {line_of(exit)}, before a step was whole; " if exit.code else ""
-            if not trace.optimizers:
-                trace.look()
     except Uncountable:
         raise
     except Exception as error:
@@ -860,7 +878,7 @@ def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
         f"{sized(found.peak_bytes)}, in the {found.moment} pass at {found.line}".replace("update pass", "update"),
     )
     yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items() if size >= LEAST_SHOWN)
-    yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items())
+    yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items() if size)
     lines = [(line, size) for line, size in found.lines.items() if size >= LEAST_SHOWN]
     if most and lines:
         yield "what lives at the peak", "beside weights, gradients and optimizer state, by the line that made it"

@@ -1,19 +1,25 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
+# [tool.ledger]
+# data = ["measurements/published/torchtitan.toml", "measurements/published/kernels/*.toml"]
 # ///
-"""Why an operation is slow: its FLOPs, its bytes or its launch, predicted and then measured."""
+"""Is it arithmetic or memory that takes the time: predicted for an H100, beside kernels that others timed on one."""
 
 # --8<-- [start:setup]
 from collections.abc import Callable
-from contextlib import suppress
-from statistics import median
+from math import ceil
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 from flops_bytes.gpus import GPUS, Gpu
+from flops_bytes.trace import Trace, count_flops
+
+# --8<-- [end:setup]
+# isort: split
+# --8<-- [start:setup_measured]
 from flops_bytes.measure import (
     Timing,
     divide,
@@ -23,12 +29,30 @@ from flops_bytes.measure import (
     get_peak_flop_per_second,
     time_call,
 )
-from flops_bytes.trace import Trace, count_flops
 
-# --8<-- [end:setup]
+# --8<-- [end:setup_measured]
+# isort: split
+# --8<-- [start:setup_published]
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from flops_bytes.published.kernel_times import Timed, read_rows, reason
+from flops_bytes.published.kernel_times import read_source as read_kernels
+from flops_bytes.published.readings import read_source
+from flops_bytes.published.step_times import Rated, is_compiled, rate_reading
+
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+# --8<-- [end:setup_published]
 
 
 # --8<-- [start:work]
+BFLOAT16 = 2  # bytes of one element
+
+
 class Work(NamedTuple):
     """What an operation has to do, whatever does it."""
 
@@ -40,16 +64,13 @@ class Work(NamedTuple):
         return self.work_flops / self.moved_bytes
 
 
-def elementwise(num_elements: int, flops: int, itemsize: int) -> Work:
+def elementwise(num_elements: int, flops: int, itemsize: int = BFLOAT16) -> Work:
     """One tensor read, one written, so many FLOPs for each element."""
     return Work(flops * num_elements, 2 * num_elements * itemsize)
 
 
-def product(a: tuple[int, int], b: tuple[int, int], itemsize: int) -> Work:
-    """(m, n) @ (n, p): m · p sums of n products."""
-    (m, n), (rows, p) = a, b
-    if rows != n:
-        raise ValueError(f"{a} @ {b}: {n} columns meet {rows} rows")
+def matmul(m: int, n: int, p: int, itemsize: int = BFLOAT16) -> Work:
+    """(m, n) @ (n, p): m · p sums of n terms."""
     return Work(2 * m * n * p, itemsize * (m * n + n * p + m * p))
 
 
@@ -58,7 +79,6 @@ def product(a: tuple[int, int], b: tuple[int, int], itemsize: int) -> Work:
 
 # --8<-- [start:count]
 SIDE = 16384  # n, of a square matrix
-BFLOAT16 = 2  # bytes of one element
 RELU_FLOPS = 1  # for each element: one comparison
 GELU_FLOPS = 5  # x · 0.5 · (1 + erf(x · √½)): 3 products, 1 sum, 1 erf
 
@@ -68,9 +88,9 @@ def count(n: int, itemsize: int) -> dict[str, Work]:
     return {
         "relu": elementwise(n * n, RELU_FLOPS, itemsize),
         "gelu": elementwise(n * n, GELU_FLOPS, itemsize),
-        "dot": product((1, n * n), (n * n, 1), itemsize),
-        "matvec": product((n, n), (n, 1), itemsize),
-        "matmul": product((n, n), (n, n), itemsize),
+        "dot": matmul(1, n * n, 1, itemsize),
+        "matvec": matmul(n, n, 1, itemsize),
+        "matmul": matmul(n, n, n, itemsize),
     }
 
 
@@ -79,7 +99,7 @@ intensities = {name: work.intensity() for name, work in works.items()}
 for name, work in works.items():
     print(f"{name:7}{work.work_flops:18,} FLOPs{work.moved_bytes:14,} B", end="")
     print(f"{intensities[name]:10.2f} FLOP/B")
-thousand_intensity = count(1024, BFLOAT16)["matmul"].intensity()
+thousand_intensity = matmul(1000, 1000, 1000).intensity()
 # --8<-- [end:count]
 
 
@@ -109,52 +129,24 @@ print("bytes of all five and FLOPs of the matmul: equal to the formulas")
 
 # --8<-- [start:ridge]
 TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
-H200 = GPUS["H200 SXM"]
+H100 = GPUS["H100 SXM"]
 
 
-def ridge(gpu: Gpu, units: str) -> float:
+def ridge(gpu: Gpu, units: str = "bfloat16") -> float:
     """The intensity at which arithmetic takes as long as moving bytes."""
     return gpu.peak_flop_per_second[units] / gpu.bandwidth_bytes_per_second
 
 
-tensor_ridges = {name: ridge(GPUS[name], "bfloat16") for name in TABLE_GPUS}
-cuda_ridges = {name: ridge(GPUS[name], "float32") for name in TABLE_GPUS}
+tensor_ridges = {name: ridge(GPUS[name]) for name in TABLE_GPUS}
+other_ridges = {name: ridge(GPUS[name], "float32") for name in TABLE_GPUS}
 for name in TABLE_GPUS:
-    print(f"{name:14} bf16 on tensor cores: {tensor_ridges[name]:4.0f}", end="  ")
-    print(f" fp32 on CUDA cores: {cuda_ridges[name]:3.0f}  FLOP/B")
-
-h200_tensor_ridge = tensor_ridges["H200 SXM"]
-h200_cuda_ridge = cuda_ridges["H200 SXM"]
-ridge_sides = {name: 3 * value for name, value in tensor_ridges.items()}
-free_flops = h200_cuda_ridge * 2 * BFLOAT16  # for each element
-assert free_flops > GELU_FLOPS
+    print(f"{name:14} tensor cores, bf16: {tensor_ridges[name]:4.0f}", end="  ")
+    print(f" other units, fp32: {other_ridges[name]:3.0f}  FLOP/B")
 # --8<-- [end:ridge]
 
 
-# --8<-- [start:tokens]
-D_MODEL = 8192
-
-
-def tokens_at(intensity: float, d: int) -> float:
-    """The b at which (b, d) @ (d, d) in bf16 has that intensity.
-
-    b · d / (2 · b + d) = intensity, solved for b.
-    """
-    return intensity * d / (d - 2 * intensity)
-
-
-weight = (D_MODEL, D_MODEL)
-ridge_tokens = {gpu: tokens_at(tensor_ridges[gpu], D_MODEL) for gpu in TABLE_GPUS}
-for name, tokens in ridge_tokens.items():
-    print(f"{name:14}{tokens:6.1f} tokens")
-    below = product((int(tokens), D_MODEL), weight, BFLOAT16)
-    above = product((int(tokens) + 1, D_MODEL), weight, BFLOAT16)
-    assert below.intensity() < tensor_ridges[name] < above.intensity()
-# --8<-- [end:tokens]
-
-
 # --8<-- [start:predict]
-VECTOR = ("relu", "gelu", "dot", "matvec")  # on CUDA cores, in float32
+VECTOR = ("relu", "gelu", "dot", "matvec")  # without tensor cores, in float32
 PEAKS = ("bfloat16", "float32")
 Rate = float | None  # per second; None where it is not known
 
@@ -166,19 +158,281 @@ def roofline(work: Work, peak: Rate, bandwidth: Rate) -> float | None:
     return max(work.work_flops / peak, work.moved_bytes / bandwidth)
 
 
-def on_h200(name: str) -> float:
-    """Predicted seconds by the datasheet of an H200."""
-    peak = H200.peak_flop_per_second["float32" if name in VECTOR else "bfloat16"]
-    return roofline(works[name], peak, H200.bandwidth_bytes_per_second) or 0.0
+def on_h100(work: Work, units: str = "bfloat16") -> float:
+    """Seconds at the roof of an H100."""
+    peak = H100.peak_flop_per_second[units]
+    return roofline(work, peak, H100.bandwidth_bytes_per_second) or 0.0
 
 
-H200_SECONDS = {name: on_h200(name) for name in works}
+H100_SECONDS = {name: on_h100(work, "float32" if name in VECTOR else "bfloat16") for name, work in works.items()}
 flops_ratio = works["matmul"].work_flops // works["relu"].work_flops
-h200_time_ratio = H200_SECONDS["matmul"] / H200_SECONDS["relu"]
+h100_time_ratio = H100_SECONDS["matmul"] / H100_SECONDS["relu"]
+h100_ridge, h100_other_ridge = tensor_ridges["H100 SXM"], other_ridges["H100 SXM"]
+ridge_side = 3 * h100_ridge  # of square matrices
+free_flops = h100_other_ridge * 2 * BFLOAT16  # for each element
 print(f"matmul over relu: {flops_ratio:,} × the FLOPs", end=", ")
-print(f"{h200_time_ratio:.1f} × the time")
-assert H200_SECONDS["gelu"] == H200_SECONDS["relu"]
+print(f"{h100_time_ratio:.1f} × the time")
+assert H100_SECONDS["gelu"] == H100_SECONDS["relu"] and free_flops > GELU_FLOPS
 # --8<-- [end:predict]
+
+
+# --8<-- [start:tokens]
+D_MODEL, D_FF = 4096, 14336  # Llama 3 8B: the matrix from d to f features in the MLP
+PREFILL, TRAINING = 2048, 2 * 8192  # tokens
+
+
+class AtOnce(NamedTuple):
+    """So many tokens times that matrix, on an H100."""
+
+    intensity: float
+    counted_flops: int
+    moved_bytes: int
+    arithmetic_seconds: float
+    bytes_seconds: float
+    roof_seconds: float
+
+
+def at_once(tokens: int) -> AtOnce:
+    """By its arithmetic, by its bytes, and the longer of both."""
+    work = matmul(tokens, D_MODEL, D_FF)
+    arithmetic = work.work_flops / H100.peak_flop_per_second["bfloat16"]
+    moving = work.moved_bytes / H100.bandwidth_bytes_per_second
+    return AtOnce(work.intensity(), *work, arithmetic, moving, max(arithmetic, moving))
+
+
+def tokens_at(intensity: float, d: int, f: int, itemsize: int = BFLOAT16) -> float:
+    """The m at which (m, d) @ (d, f) has that intensity, with weights of so many bytes.
+
+    1 / intensity = itemsize / (2 · m) + 1 / d + 1 / f, solved for m.
+    """
+    return itemsize / 2 / (1 / intensity - 1 / d - 1 / f)
+
+
+ridge_tokens = {gpu: tokens_at(tensor_ridges[gpu], D_MODEL, D_FF) for gpu in TABLE_GPUS}
+FULL = ceil(ridge_tokens["H100 SXM"])
+AT_ONCE = {tokens: at_once(tokens) for tokens in (1, 64, FULL, PREFILL, TRAINING)}
+for tokens, times in AT_ONCE.items():
+    print(f"{tokens:6} tokens {times.intensity:7.1f} FLOP/B {times.roof_seconds * 1e6:8.1f} µs")
+assert at_once(FULL - 1).intensity < h100_ridge < at_once(FULL).intensity
+# --8<-- [end:tokens]
+
+
+# --8<-- [start:published]
+class Kernel(NamedTuple):
+    """A kernel of a published trace, beside its roof."""
+
+    card: str
+    kind: str  # matmul, attention, element-wise
+    operation: str
+    shape: tuple[int, ...]
+    unit: str  # data type
+    laid_out: str  # contiguous or strided, by an element-wise kernel's name
+    why: str  # what may keep it from its roof, said without its time
+    calls: int
+    counted_flops: int
+    moved_bytes: int
+    intensity: float
+    rate_flop_per_second: float
+    rate_bytes_per_second: float
+    taken_seconds: float  # median of the calls
+    roof_seconds: float
+    roof_share: float
+
+
+LAID_OUT = {"vectorized_elementwise": "contiguous", "elementwise_kernel": "strided"}  # PyTorch's names
+
+
+def as_kernel(row: Timed, work: dict[str, Any]) -> Kernel:
+    """One FLOP for each number that an element-wise operation writes."""
+    flops, moved = work.get("flops", row.shape[-1]), work["bytes"]
+    taken, roof = row.seconds or 0.0, row.predicted["roof"]
+    laid_out = next((text for start, text in LAID_OUT.items() if row.kernel.startswith(start)), "")
+    name = row.operation.removeprefix("_scaled_dot_product_")
+    what = row.card, row.kind, name, row.shape, row.unit, laid_out, reason(row), row.calls
+    return Kernel(*what, flops, moved, flops / moved, flops / taken, moved / taken, taken, roof, roof / taken)
+
+
+@cache
+def published() -> tuple[Kernel, ...]:
+    """The kernels of all published traces, without copies from and to the CPU."""
+    found = []
+    for path in sorted((FOLDER / "kernels").glob("*.toml")):
+        rows = [row for row in read_rows(path) if row.kind != "collective"]
+        works = read_kernels(path)["derived"].get("operations", [])
+        found += [as_kernel(*pair) for pair in zip(rows, works, strict=True)]
+    return tuple(each for each in found if each.why != "a copy from or to the host")
+
+
+# --8<-- [end:published]
+
+
+# --8<-- [start:kernels]
+KERNELS = [  # on an H100, and of matmuls those in bf16
+    each for each in published() if each.card == "H100 SXM" and (each.unit == "bfloat16" or each.kind == "element-wise")
+]
+PICKED: dict[str, tuple[Any, ...]] = {  # the largest of their kind, and those that show something
+    "mul": ("mul", 944_713_824),
+    "add": ("add", 19_268_352),
+    "gelu": ("gelu", 77_073_408),
+    "strided": ("add", 9_158_656),
+    "cached": ("add", 5_309_440),
+    "wide": ("addmm", 25_089, 768, 3072),
+    "square": ("addmm", 5185, 1024, 1024),
+    "thin": ("addmm", 788, 768, 3072),
+    "odd": ("bmm", 3137, 64, 3137),
+    "small": ("addmm", 141, 512, 512),
+    "attention": ("flash_attention", 559, 559, 64),
+}
+
+
+def pick(operation: str, *end: int) -> Kernel:
+    """The kernel of an operation whose shape ends so."""
+    (found,) = (each for each in KERNELS if each.operation == operation and each.shape[-len(end) :] == end)
+    return found
+
+
+SHOWN = {name: pick(*what) for name, what in PICKED.items()}
+ARITHMETIC_SECONDS = SHOWN["mul"].counted_flops / H100.peak_flop_per_second["float32"]  # of mul
+trace_flops_ratio = SHOWN["wide"].counted_flops / SHOWN["mul"].counted_flops
+TRACE_TIME_RATIO = SHOWN["mul"].taken_seconds / SHOWN["wide"].taken_seconds
+for name, shown in SHOWN.items():
+    print(f"{name:10}{shown.intensity:8.2f} FLOP/B {shown.taken_seconds * 1e6:8.1f} µs {shown.roof_share:5.2f} of roof")
+# --8<-- [end:kernels]
+
+
+# --8<-- [start:groups]
+LONG_SECONDS, SHORT_SECONDS = 10e-6, 2e-6  # at the roof
+FUNCTIONS = ("gelu", "silu", "sigmoid")  # erf or an exponential for each number
+
+
+class Group(NamedTuple):
+    """What kernels of one kind reach of their roofs."""
+
+    kernels: int
+    low_share: float
+    median_share: float
+    high_share: float
+
+
+def group(kernels: Iterable[Kernel]) -> Group:
+    """Of those that take 10 µs or more at their roofs."""
+    shares = sorted(each.roof_share for each in kernels if each.roof_seconds >= LONG_SECONDS)
+    return Group(len(shares), shares[0], median(shares), shares[-1])
+
+
+def laid_out(how: str) -> list[Kernel]:
+    return [each for each in KERNELS if each.laid_out == how]
+
+
+def matmuls(why: str) -> list[Kernel]:
+    return [each for each in KERNELS if each.kind == "matmul" and each.why == why]
+
+
+GROUPS = {
+    "plain": group(each for each in laid_out("contiguous") if each.operation not in FUNCTIONS),
+    "functions": group(each for each in laid_out("contiguous") if each.operation in FUNCTIONS),
+    "strided": group(laid_out("strided")),
+    "matmuls": group(matmuls("")),
+    "odd": group(matmuls("rows that begin at no multiple of 16 bytes")),
+}
+for name, reached in GROUPS.items():
+    print(f"{name:10}{reached.kernels:3} kernels {reached.low_share:.2f} to {reached.high_share:.2f} of their roofs")
+# --8<-- [end:groups]
+
+
+# --8<-- [start:beyond]
+def faster_than_roof() -> dict[str, float]:
+    """Kernels that took 5 % less than their roof allows, on whatever card."""
+    found = [each for each in published() if each.roof_share > 1.05]
+    assert {each.card for each in found} == {"A100 40GB SXM"}
+    moved = [each.moved_bytes for each in found]
+    most = max(each.roof_share for each in found)
+    return {"kernels": len(found), "most_ratio": most, "least_bytes": min(moved), "most_bytes": max(moved)}
+
+
+def on_amd(operation: str) -> list[float]:
+    """Shares of the roof of an MI300X, of contiguous tensors from 67 million numbers on."""
+    mine = [each for each in published() if each.card == "MI300X" and each.operation == operation]
+    return sorted(each.roof_share for each in mine if each.laid_out == "contiguous" and each.counted_flops > 67e6)
+
+
+def short_matmuls() -> dict[str, float]:
+    """What matmuls take that take less than 2 µs at their roof."""
+    mine = [each for each in KERNELS if each.kind == "matmul" and each.roof_seconds < SHORT_SECONDS]
+    taken = [each.taken_seconds for each in mine]
+    return {"kernels": len(taken), "least_seconds": min(taken), "most_seconds": max(taken)}
+
+
+FASTER = faster_than_roof()
+AMD = {operation: on_amd(operation) for operation in ("add", "silu")}
+SHORTEST = short_matmuls()
+(DECODED,) = (each for each in published() if each.card == "B200" and each.shape[1] == 1)
+# --8<-- [end:beyond]
+
+
+# --8<-- [start:chain]
+def gelu_chain(x: torch.Tensor) -> torch.Tensor:
+    """GELU by tanh (Hendrycks and Gimpel), one operation after the other."""
+    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+with Trace() as chain:
+    gelu_chain(x)
+chain_operations = len(chain.operations)
+chain_bytes = moved_bytes(gelu_chain, x)
+fused_bytes = works["gelu"].moved_bytes
+fusion_bytes_ratio = chain_bytes / fused_bytes
+print(f"{chain_operations} operations move {chain_bytes:,} B")
+print(f"one would move {fused_bytes:,} B, 1 / {fusion_bytes_ratio:.0f} of it")
+assert chain_operations == 9 and fusion_bytes_ratio == 11
+# --8<-- [end:chain]
+
+
+# --8<-- [start:launch]
+# AMD-AGI/TraceLens at 171dd74, BERT-small on an H100, medians of 61 launches
+LAUNCH_SECONDS = 54e-6  # t_0, from one launch to the next
+HIDDEN_SIDE = (LAUNCH_SECONDS * H100.peak_flop_per_second["bfloat16"] / 2) ** (1 / 3)
+print(f"a square matmul in bf16 takes longer from n = {HIDDEN_SIDE:.0f} on")
+# --8<-- [end:launch]
+
+
+# --8<-- [start:compiled]
+class Compiled(NamedTuple):
+    """What torch.compile saves of a published step: as published, and by the bytes of all lines but matmuls."""
+
+    eager_seconds: float
+    compiled_seconds: float
+    saved_seconds: float
+    by_bytes_low_seconds: float
+    by_bytes_seconds: float
+    by_bytes_high_seconds: float
+
+
+def compare_compiled(eager: Rated, compiled: Rated) -> Compiled:
+    """Two rows that differ by torch.compile alone."""
+    said = [before - after for before, after in zip(eager.said, compiled.said, strict=True)]
+    return Compiled(eager.seconds, compiled.seconds, eager.seconds - compiled.seconds, *said)
+
+
+def find_pairs() -> dict[str, Compiled]:
+    """torchtitan's Llama 3 8B, by GPUs: without torch.compile, and with it."""
+    rated = [each for each in map(rate_reading, read_source(FOLDER / "torchtitan.toml")[1]) if each]
+    return {
+        str(gpus): compare_compiled(*sorted((each for each in rated if each.gpus == gpus), key=compiled_last))
+        for gpus in (8, 128)
+    }
+
+
+def compiled_last(each: Rated) -> bool:
+    return is_compiled(each.reading)
+
+
+COMPILED = find_pairs()
+COMPILED_RATIO = {gpus: each.by_bytes_seconds / each.saved_seconds for gpus, each in COMPILED.items()}
+COMPILED_SHARE = COMPILED["8"].saved_seconds / COMPILED["8"].eager_seconds
+for gpus, pair in COMPILED.items():
+    print(f"{gpus:4} GPUs: {pair.saved_seconds * 1e3:.0f} ms saved, {pair.by_bytes_seconds * 1e3:.0f} by bytes")
+# --8<-- [end:compiled]
 
 
 # --8<-- [start:prepare]
@@ -284,135 +538,13 @@ for name, point in measured_points.items():
 # --8<-- [end:compare]
 
 
-# --8<-- [start:floor]
-SMALL_SIDES = (1, 8, 16, 24, 32)
-CALLS = 100
-
-
-def in_a_row(n: int) -> float:
-    """Seconds of one of a hundred products, called one after the other."""
-    a, b, c = rand(n, n), rand(n, n), rand(n, n)
-    hundred = clock(lambda: [torch.mm(a, b, out=c) for _ in range(CALLS)])
-    return hundred.median_seconds / CALLS
-
-
-# in turns, so that all sides meet the same machine
-measured_rounds = [[in_a_row(n) for n in SMALL_SIDES] for _ in range(7)]
-measured_middle = map(median, zip(*measured_rounds, strict=True))
-measured_small_seconds = dict(zip(SMALL_SIDES, measured_middle, strict=True))
-measured_call_seconds = measured_small_seconds[1]  # one multiplication, and the call
-# --8<-- [end:floor]
-
-
-# --8<-- [start:third]
-def third_limit(n: int) -> dict[str, float]:
-    """A small product, which a cache holds: its arithmetic, the max and the sum."""
-    work = 2 * n**3 / measured_flop_per_second
-    largest, total = max(measured_call_seconds, work), measured_call_seconds + work
-    return {
-        "work_seconds": work,
-        "max_seconds": largest,
-        "sum_seconds": total,
-        "max_ratio": measured_small_seconds[n] / largest,
-        "sum_ratio": measured_small_seconds[n] / total,
-    }
-
-
-measured_third_limit = {n: third_limit(n) for n in SMALL_SIDES[1:]}
-for n, row in measured_third_limit.items():
-    print(f"n = {n:<4}over max {row['max_ratio']:.2f}, over sum {row['sum_ratio']:.2f}")
-# --8<-- [end:third]
-
-
-# --8<-- [start:chain]
-def gelu_chain(x: torch.Tensor) -> torch.Tensor:
-    """GELU by tanh (Hendrycks and Gimpel), one operation after the other."""
-    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-
-with Trace() as chain:
-    gelu_chain(x)
-chain_operations = len(chain.operations)
-chain_bytes = moved_bytes(gelu_chain, x)
-fused_bytes = works["gelu"].moved_bytes
-fusion_bytes_ratio = chain_bytes / fused_bytes
-print(f"{chain_operations} operations move {chain_bytes:,} B")
-print(f"one would move {fused_bytes:,} B, 1 / {fusion_bytes_ratio:.0f} of it")
-assert chain_operations == 9 and fusion_bytes_ratio == 11
-# --8<-- [end:chain]
-
-
-# --8<-- [start:fusion]
-measured_chain_side = SIDE if measured_on_gpu else 2048
-features = rand(measured_chain_side, measured_chain_side)
-
-
-def time_compiled() -> Timing | None:
-    """The chain through torch.compile; None on a CPU, or where it fails."""
-    if not torch.cuda.is_available():
-        return None
-    compiled = torch.compile(gelu_chain)
-    with suppress(RuntimeError):  # no Triton, or no C compiler for it
-        return clock(lambda: compiled(features))
-    return None
-
-
-written = torch.ops.aten.gelu.out  # F.gelu, into memory that is there already
-there = torch.empty_like(features)
-measured_in_cache_side = 4096 if measured_on_gpu else 256
-measured_tiles = (measured_chain_side / measured_in_cache_side) ** 2
-tile = rand(measured_in_cache_side, measured_in_cache_side)
-tile_there = torch.empty_like(tile)
-
-
-def per_tile() -> float:
-    """Seconds without memory: a piece that stays in a cache, as often as it fits."""
-    one = clock(lambda: written(tile, approximate="tanh", out=tile_there))
-    return one.median_seconds * measured_tiles
-
-
-measured_eager, measured_compiled = clock(lambda: gelu_chain(features)), time_compiled()
-measured_written = clock(lambda: F.gelu(features, approximate="tanh"))
-measured_there = clock(lambda: written(features, approximate="tanh", out=there))
-measured_chain_seconds = {
-    "eager": measured_eager.median_seconds,
-    "compiled": measured_compiled.median_seconds if measured_compiled else None,
-    "written": measured_written.median_seconds,
-    "there": measured_there.median_seconds,
-    "cached": per_tile(),
-}
-for name, took in measured_chain_seconds.items():
-    print(f"{name:9}", f"{took * 1e3:8.3f} ms" if took else "not on this device")
-# --8<-- [end:fusion]
-
-
-# --8<-- [start:speed_up]
-PASSES = {"eager": 22, "compiled": 2, "written": 2, "there": 2, "cached": 0}
-assert PASSES["eager"] * get_memory_usage(x) == chain_bytes
-
-
-def speed_up(name: str) -> dict[str, float | None]:
-    """One way to compute the chain: by its bytes at a copy's rate, and measured."""
-    moved_bytes = PASSES[name] * get_memory_usage(features)
-    predicted = moved_bytes / measured_bytes_per_second
-    seconds = measured_chain_seconds[name]
-    return {
-        "predicted_seconds": predicted or None,
-        "bytes_ratio": divide(seconds, predicted),
-        "speed_up_ratio": divide(measured_chain_seconds["eager"], seconds),
-    }
-
-
-measured_speed_ups = {name: speed_up(name) for name in PASSES}
-# --8<-- [end:speed_up]
-
-
 # --8<-- [start:exercise_1]
-EPILOGUE_SIDES = (1024, 4096, SIDE)
-relu_to_matmul_share = {n: 2 * h200_tensor_ridge / n for n in EPILOGUE_SIDES}
-print({n: f"{share:.1%}" for n, share in relu_to_matmul_share.items()})
+EPILOGUE_WIDTHS = (1024, 4096, SIDE)
+relu_to_matmul_share = {n: 2 * h100_ridge / n for n in EPILOGUE_WIDTHS}
+equal_width = 2 * h100_ridge
+print({n: f"{share:.1%}" for n, share in relu_to_matmul_share.items()}, f"equal at {equal_width:.0f}")
 
-direct = H200_SECONDS["relu"] / H200_SECONDS["matmul"]
+direct = H100_SECONDS["relu"] / H100_SECONDS["matmul"]
 assert abs(relu_to_matmul_share[SIDE] - direct) < 1e-9
 # --8<-- [end:exercise_1]
 
@@ -432,16 +564,36 @@ assert (output - target).shape == (POINTS, POINTS)
 # --8<-- [start:exercise_3]
 TOKENS, WIDTH = 8192, 4096  # rows of the input, and its columns
 
-up = product((TOKENS, WIDTH), (WIDTH, 4 * WIDTH), BFLOAT16)
-down = product((TOKENS, 4 * WIDTH), (4 * WIDTH, WIDTH), BFLOAT16)
-gelu = elementwise(TOKENS * 4 * WIDTH, GELU_FLOPS, BFLOAT16)
-assert min(up.intensity(), down.intensity()) > h200_tensor_ridge
+up, down = matmul(TOKENS, WIDTH, 4 * WIDTH), matmul(TOKENS, 4 * WIDTH, WIDTH)
+gelu = elementwise(TOKENS * 4 * WIDTH, GELU_FLOPS)
+assert min(up.intensity(), down.intensity()) > h100_ridge
 
 # every kernel on its roof
-product_time = (up.work_flops + down.work_flops) / H200.peak_flop_per_second["bfloat16"]
-gelu_time = gelu.moved_bytes / H200.bandwidth_bytes_per_second
-fused_layer_share = product_time / (product_time + gelu_time)
-chain_time = fusion_bytes_ratio * gelu_time
-eager_layer_share = product_time / (product_time + chain_time)
+matmul_time = on_h100(up) + on_h100(down)
+gelu_time = on_h100(gelu, "float32")
+fused_layer_share = matmul_time / (matmul_time + gelu_time)
+eager_layer_share = matmul_time / (matmul_time + fusion_bytes_ratio * gelu_time)
 print(f"of the peak: fused {fused_layer_share:.0%}, the chain {eager_layer_share:.0%}")
 # --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+eight_bit_tokens = tokens_at(h100_ridge, D_MODEL, D_FF, itemsize=1)
+print(f"{eight_bit_tokens:.0f} tokens instead of {ridge_tokens['H100 SXM']:.0f}")
+rows = round(eight_bit_tokens)
+weight_bytes, features_bytes = D_MODEL * D_FF, BFLOAT16 * rows * (D_MODEL + D_FF)
+reached_intensity = 2 * rows * D_MODEL * D_FF / (weight_bytes + features_bytes)
+assert abs(reached_intensity / h100_ridge - 1) < 0.01
+# --8<-- [end:exercise_4]
+
+
+# --8<-- [start:exercise_5]
+HEADS, KEY_VALUE_HEADS, HEAD_FEATURES = 32, 8, 128  # Llama 3 8B
+CACHED = 4096  # tokens, of one sequence
+
+cache_flops = 2 * 2 * HEADS * HEAD_FEATURES * CACHED  # scores, and the sum of the values
+cache_bytes = 2 * BFLOAT16 * KEY_VALUE_HEADS * HEAD_FEATURES * CACHED  # keys and values
+cache_intensity = cache_flops / cache_bytes
+print(f"{cache_intensity:.0f} FLOP/B")
+assert cache_intensity == HEADS / KEY_VALUE_HEADS
+# --8<-- [end:exercise_5]

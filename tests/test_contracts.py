@@ -18,7 +18,7 @@ LOADERS = {
     "flops_bytes/count.py": "runs a reader's script, which finds what lies beside it",
     "ledger/execute.py": "a snippet finds what lies beside it and the library",
     "ledger/site/variants.py": "the one loader of figures",
-    "snippets/training_loop.py": "looks for a copy of itself that a reader saved",
+    "snippets/training_loop/training_loop.py": "looks for a copy of itself that a reader saved",
     "tests/blocks.py": "proves that a block needs the library alone",
     "tests/test_notebooks.py": "proves that a notebook needs the library alone",
 }

@@ -292,10 +292,33 @@ def test_a_model_that_was_made_before_is_refused() -> None:
 
     def step() -> None:
         model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
 
-    with pytest.raises(Uncountable, match="build the model in the function"):
+    with pytest.raises(Uncountable, match=r"test_count\.py:\d+: a weight .* build the model in the function"):
         count(step)
+    with pytest.raises(Uncountable, match=r"test_count\.py:\d+: the optimizer's weights .* build the model in"):
+        count(lambda: optimizer.step())
+
+
+def test_numbers_that_were_made_before_are_said_to_be_left_out() -> None:
+    x = torch.ones(2, 4)
+
+    def make() -> Callable[[], None]:
+        model = torch.nn.Linear(4, 4)
+        return lambda: model(x).sum().backward()
+
+    notes = count(make).notes
+    assert len(notes) == 1 and "made before the count, whose bytes are left out" in notes[0]
+
+
+def test_weights_and_gradients_are_known_without_an_optimizer() -> None:
+    def make() -> Callable[[], None]:
+        model = torch.nn.Linear(1000, 1000, bias=False)
+        return lambda: model(torch.ones(100, 1000)).sum().backward()
+
+    found = count(make)
+    assert found.weights == {"all": 1000 * 1000, "trained": 1000 * 1000}
+    assert found.kinds["weights"] == found.kinds["gradients"] == 4 * 1000 * 1000
+    assert "update" not in str(found)
 
 
 def test_all_is_as_before_afterwards(write: Write) -> None:

@@ -36,16 +36,13 @@ FORMULAS_WITHOUT_A_ROW = {
     "optimizers.md#sgd": (2, DEFINES),
     "roofline.md#work": (1, DEFINES),
     "storage-and-strides.md#contiguity": (1, DEFINES),
-    "training-loop.md#data": (1, DEFINES),
     "activations.md#fits": (1, PART),
     "activations.md#logits": (1, PART),
     "counting-flops.md#count-or-speed": (1, PART),
     "gpt2-parameters.md#block": (1, PART),
-    "models-and-initialization.md#count": (1, PART),
-    "models-and-initialization.md#scale": (1, PART),
     "roofline.md#ridge": (1, PART),
     "timing.md#how-many": (1, PART),
-    "training-loop.md#batches": (3, PART),
+    "training-loop.md#limit": (3, PART),
 }
 
 # Values that are named as predictions, or as ratios to one, and follow from no formula of the book.
@@ -57,7 +54,6 @@ VALUES_WITHOUT_A_ROW = {
     "decode_speed.predicted_bytes_per_second": RATE,
     "decode_speed.predicted_flop_per_second": RATE,
     "link_and_context.predicted_link_bytes_per_second": RATE,
-    "mfu.predicted_peak": RATE,
     "mfu.predicted_peaks_flop_per_second": RATE,
     "mfu_limits.predicted_peak_flop_per_second": RATE,
     "mfu_limits.predicted_sms": RATE,

@@ -60,7 +60,6 @@ FORMULAS_IN_WORDS: dict[str, set[str]] = {
     "activations.md#variants": {"2\\,bTd"},
     "activations.md#exercises": {"T>16\\,d/H", "16\\,d/H"},
     "many-gpus.md#time": {"T^*"},
-    "training-loop.md#batches": {"n\\to\\infty"},
 }
 
 

@@ -38,10 +38,13 @@ MEANS: dict[str, dict[str, str]] = {
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
-    "data-loading#overlap": {
+    "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
+    "full-ledger#held": {
+        "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"
+    },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
     "gpu_memory.measured_requests": {
@@ -61,19 +64,32 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
-    "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
-    "mfu#three": {"kernel": "kernel products"},
+    "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
+    "many-gpus#time": {
+        "Share reached at 1 MiB": "1048576", "Share reached at 64 MiB": "67108864",
+        "Share reached at 1 GiB": "1073741824", "Rate sent, largest size": "sent",
+    },
+    "mfu#here 2": {"4096 × 4096 × 4095": "odd sums"},
+    "mfu#tiles": {
+        "788 × 768 × 3,072": "few", "5,185 × 1,024 × 1,024": "three", "5,185 × 1,024 × 4,096": "three long",
+        "5,185 × 4,096 × 1,024": "ten", "25,088 × 768 × 768": "nine", "25,089 × 768 × 3,072": "nine long",
+    },
+    "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
+    "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
+    "roofline#fusion": {
+        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
+        "By the bytes / saved": "ratio",
+    },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
-    "roofline#fusion": {"Tensors moved": "passes", "By the bytes": "predicted seconds", "Measured": "chain seconds"},
     "storage-and-strides#views": {"Reports": "reported", "Holds": "held"},
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
@@ -96,11 +112,11 @@ MEANS: dict[str, dict[str, str]] = {
     "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
-    "inference.latency": {"bound": "predicted"},
+    "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
+    },
     "many_gpus.stages": {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
-    "roofline.sweep": {"floor": "call", "sum": "flop", "measured": "median"},
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
     "training_loop.curves": {
         "η = 0.01": "lowest", "η = 0.03": "low", "η = 0.1": "middle", "η = 0.15": "high", "η = 0.25": "beyond"
@@ -116,7 +132,7 @@ SAID = {  # by headers of tables, in any of them
 }
 
 OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
-TWICE = {"mfu#three.median_seconds", "storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
+TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
 

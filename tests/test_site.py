@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
@@ -27,6 +28,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = []
         self.prose = ""
+        self.titles: list[str] = []
         self.python_blocks = 0
         self._inside: list[str] = []
         self.feed(text)
@@ -37,6 +39,7 @@ class Page(HTMLParser):
             self._inside.append(tag)
         if "id" in attributes:
             self.ids.add(attributes["id"])
+        self.titles += [attributes["title"]] if "title" in attributes else []
         if tag == "a" and "href" in attributes:
             self.links.append(attributes["href"])
         if tag == "link" and attributes.get("rel") in ("stylesheet", "icon", "preload", "preconnect", "modulepreload"):
@@ -77,6 +80,12 @@ def test_nothing_is_left_unfilled(pages: dict[Path, Page]) -> None:
         if sign in page.prose
     ]
     assert left == []
+
+
+def test_no_title_on_a_chinese_page_is_english(site: Path, pages: dict[Path, Page]) -> None:
+    titles = Counter(title for path, page in pages.items() if path.is_relative_to(site / "zh") for title in page.titles)
+    assert [title for title in titles if re.fullmatch(r"[A-Z][a-z]+( \w+)+", title)] == []
+    assert titles["本节的链接"] > 100 and titles["回到正文中的脚注 3"] > 10
 
 
 @pytest.mark.parametrize(

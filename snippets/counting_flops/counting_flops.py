@@ -15,13 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from flops_bytes.gpus import GPUS, Gpu
+from flops_bytes.gpus import GPUS
 from flops_bytes.measure import (
     Timing,
     get_device,
-    get_gpu,
     get_memory_usage,
-    get_peak_flop_per_second,
     time_call,
 )
 from flops_bytes.trace import count_flops
@@ -245,86 +243,6 @@ def time_per_flop(kind: str) -> float:
 per_flop_ratio = {k: time_per_flop(k) / time_per_flop("matmuls") for k in PUBLISHED}
 print({kind: round(ratio) for kind, ratio in per_flop_ratio.items()})
 # --8<-- [end:published]
-
-
-# --8<-- [start:crossing]
-BF16_SIZE = 2  # bytes
-
-
-def crossing(gpu: Gpu) -> float:
-    """The width n up to which relu takes as long as the product."""
-    peak = gpu.peak_flop_per_second["bfloat16"]
-    return BF16_SIZE * peak / gpu.bandwidth_bytes_per_second
-
-
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
-crossing_width = {name: crossing(GPUS[name]) for name in TABLE_GPUS}
-for name, width in crossing_width.items():
-    print(f"{name:14}n = {width:.0f}")
-# --8<-- [end:crossing]
-
-
-# --8<-- [start:predict]
-WIDTHS = (16, 64, 256, 1024, 4096)  # n of a layer relu(x @ w), with w of n × n
-
-
-def predict_time_ratio(n: int) -> float | None:
-    """Time of relu over that of the product in bf16; None without a datasheet."""
-    gpu, peak = get_gpu(), get_peak_flop_per_second("bfloat16")
-    if gpu is None or peak is None:
-        return None
-    bytes_seconds = 2 * n * BF16_SIZE / gpu.bandwidth_bytes_per_second  # of one row
-    flops_seconds = 2 * n * n / peak
-    return bytes_seconds / max(bytes_seconds, flops_seconds)
-
-
-predicted_time_ratio = {n: predict_time_ratio(n) for n in WIDTHS}
-
-measured_rows = 2**18 if torch.cuda.is_available() else 512
-measured_dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-measured_widths = WIDTHS if torch.cuda.is_available() else WIDTHS[:-1]
-
-
-class Layer(NamedTuple):
-    """Seconds of the product, of relu, and of a copy, which computes nothing."""
-
-    product_seconds: float
-    relu_seconds: float
-    copy_seconds: float
-
-
-# --8<-- [end:predict]
-
-
-# --8<-- [start:layer]
-def measure_layer(n: int) -> Layer:
-    """relu(x @ w) in its two parts, and a copy of x."""
-    x = torch.randn(measured_rows, n, device=get_device(), dtype=measured_dtype)
-    w = torch.randn(n, n, device=get_device(), dtype=measured_dtype)
-    calls = [lambda: x @ w, lambda: F.relu(x), lambda: x.clone()]
-    return Layer(*(time_call(call, 10, 0.03).median_seconds for call in calls))
-
-
-measured_layers = {n: measure_layer(n) for n in measured_widths}
-# --8<-- [end:layer]
-
-
-# --8<-- [start:compare]
-def time_ratio(layer: Layer) -> float:
-    """relu over the product before it."""
-    return layer.relu_seconds / layer.product_seconds
-
-
-count_ratio = {n: 1 / (2 * n) for n in WIDTHS}
-measured_time_ratio = {n: time_ratio(layer) for n, layer in measured_layers.items()}
-for n, ratio in measured_time_ratio.items():
-    print(f"n = {n:4}  by count {count_ratio[n]:.5f}, by time {ratio:.4f}")
-
-equal_operations = 2 * GPT2_WIDTH  # element-wise ones that match one product
-measured_wide = measured_layers[1024]
-measured_over_count_ratio = time_ratio(measured_wide) / count_ratio[1024]
-measured_relu_to_copy_ratio = measured_wide.relu_seconds / measured_wide.copy_seconds
-# --8<-- [end:compare]
 
 
 # --8<-- [start:exercise_1]

@@ -372,39 +372,11 @@ WAYS = ("pageable", "in_line", "in_loader")
 measured_delivery = {way: time_delivery(way) for way in WAYS}
 for way, delivered in measured_delivery.items():
     print(f"{way:10}", delivered and round(delivered["tokens_per_second"]))
+temporary.cleanup()  # the files are no longer needed
 # --8<-- [end:pin]
 
 
-# --8<-- [start:exercise_1]
-def window_counts(n: int, seq_len: int) -> dict[str, int]:
-    """How many windows n tokens have: random ones may overlap, a walk's do not."""
-    return {
-        "inputs_only": n - seq_len + 1,
-        "with_targets": n - seq_len,
-        "disjoint": (n - 1) // seq_len,
-    }
-
-
-counts = window_counts(10, 4)
-walked = [list(range(i, i + 5)) for i in range(0, 10 - 4, 4)]  # inputs and targets
-print(counts, walked)
-assert counts == {"inputs_only": 7, "with_targets": 6, "disjoint": 2}
-assert len(walked) == counts["disjoint"]
-# --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
-batch_bytes = 2 * BATCH * SEQ_LEN * torch.int64.itemsize  # inputs and targets
-row_bytes = BATCH * (SEQ_LEN + 1) * np.dtype(np.uint16).itemsize
-link_ratio = batch_bytes / row_bytes
-print(f"int64 twice: {batch_bytes:,} B, uint16 once: {row_bytes:,} B")
-sent = torch.arange(5, dtype=torch.int32).to(torch.uint16).to(get_device())
-widened = sent.long()  # on the device
-assert widened.tolist() == [0, 1, 2, 3, 4] and 7.9 < link_ratio < 8
-# --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
+# --8<-- [start:exercise_twins]
 class Stream(IterableDataset[int]):
     """Random starts from a generator that every worker gets a copy of."""
 
@@ -429,10 +401,10 @@ one_seed, two_seeds = first_starts(per_worker=False), first_starts(per_worker=Tr
 distinct = {"one_seed": len(set(one_seed)), "seed_per_worker": len(set(two_seeds))}
 print(distinct)
 assert distinct == {"one_seed": 3, "seed_per_worker": 6}
-# --8<-- [end:exercise_3]
+# --8<-- [end:exercise_twins]
 
 
-# --8<-- [start:exercise_4]
+# --8<-- [start:exercise_epoch]
 def unseen_share(n: int) -> float:
     """Share of n windows never drawn, if n are drawn with replacement."""
     return (1 - 1 / n) ** n
@@ -444,5 +416,4 @@ measured_unseen_share = 1 - len(set(drawn.tolist())) / 10_000
 print(f"formula {epoch_unseen_share:.1%}, drawn {measured_unseen_share:.1%}")
 assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6
 assert abs(measured_unseen_share - math.exp(-1)) < 0.02
-temporary.cleanup()  # the files are no longer needed
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_epoch]

@@ -392,6 +392,9 @@ def predict_file(d_model: int) -> int:
     return 12 * parameters + counters + RANDOM_STATE_BYTES + 8 * NUM_ROWS
 
 
+adamw_parameter_bytes = 4 + 2 * 4  # itself and two moments
+MODELS = {"gpt2": 124_439_808, "llama": 8_030_261_248}  # GPT-2 small; Llama 3 8B
+adamw_checkpoint_bytes = {name: adamw_parameter_bytes * n for name, n in MODELS.items()}
 WIDTH = 512
 quietly(Run(WIDTH), last_step=1)
 predicted_checkpoint_bytes = predict_file(WIDTH)
@@ -420,29 +423,21 @@ assert read_by_torch and "damaged" in complaint
 # --8<-- [end:flipped]
 
 
-# --8<-- [start:exercise_1]
-half_batch = D_MODEL + 1
-limits = {batch: batch / (batch + D_MODEL + 1) for batch in (1, 4, half_batch, 1024)}
-print({batch: round(limit, 3) for batch, limit in limits.items()})
-assert limits[half_batch] == 0.5
-# --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
+# --8<-- [start:exercise_saved]
 fresh = Run()
 state_tensors = {"before": len(tree_leaves(fresh.optimizer.state_dict()["state"]))}
 quietly(fresh, last_step=1)
 state_tensors["after"] = len(tree_leaves(fresh.optimizer.state_dict()["state"]))
 print(state_tensors)
 assert state_tensors == {"before": 0, "after": 9}  # 2 moments, a step; 3 tensors
-# --8<-- [end:exercise_2]
+# --8<-- [end:exercise_saved]
 
 
-# --8<-- [start:exercise_3]
+# --8<-- [start:exercise_rate]
 faster = Run(lr=0.5)
 load(faster, killed)
 loaded_lr = faster.optimizer.param_groups[0]["lr"]
 print("asked for 0.5, got", loaded_lr)
 assert loaded_lr == 0.01
 temporary.cleanup()
-# --8<-- [end:exercise_3]
+# --8<-- [end:exercise_rate]

@@ -2,12 +2,11 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "torch>=2.11"]
 # ///
-"""A model's parameters: what they are, how large to draw them, and again."""
+"""A model's parameters: what they are, and how large to draw them, again the same."""
 
 # --8<-- [start:setup]
 import math
 import random
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -181,6 +180,26 @@ limits = {  # lines of the figure
     "float16_smallest": torch.finfo(torch.float16).tiny,  # that is not subnormal
 }
 # --8<-- [end:limits]
+
+
+# --8<-- [start:residual]
+NUM_BLOCKS = 12  # of GPT-2 small; each adds to the residual stream twice
+STD_OF_GPT2 = 0.02  # Radford et al. 2019
+
+
+def stream_scale(num_blocks: int, std: float) -> float:
+    """Standard deviation of 1 plus two independent terms a block, of standard deviation std each."""
+    return math.sqrt(1 + 2 * num_blocks * std**2)
+
+
+residual_factor = 1 / math.sqrt(2 * NUM_BLOCKS)
+stream_scales = {
+    "plain": stream_scale(NUM_BLOCKS, 1.0),
+    "scaled": stream_scale(NUM_BLOCKS, residual_factor),
+}
+residual_std = STD_OF_GPT2 * residual_factor  # of the matrices that write to the stream
+root_d_stds = {d: 1 / math.sqrt(d) for d in (768, 4096)}  # GPT-2 small, Llama 3 8B
+# --8<-- [end:residual]
 
 
 # --8<-- [start:truncation]
@@ -370,7 +389,7 @@ assert measured_fixed is None or measured_fixed["different"] == 1
 # --8<-- [end:determinism]
 
 
-# --8<-- [start:exercise_1]
+# --8<-- [start:exercise_empty]
 class Hidden(nn.Module):
     """Its layers stand in a Python list, where a module does not look."""
 
@@ -389,10 +408,10 @@ print("in a list:", hidden_parameters, " in a ModuleList:", found_parameters)
 print("state dict:", hidden_names)
 assert hidden_parameters == 0 and found_parameters == 2 * 64 * 64
 assert hidden_names == ["mask"]
-# --8<-- [end:exercise_1]
+# --8<-- [end:exercise_empty]
 
 
-# --8<-- [start:exercise_2]
+# --8<-- [start:exercise_relu]
 def after_relus(gain: float, layers: int = 8, d: int = 1024) -> float:
     """Root mean square after so many layers with ReLU, their std gain / √d."""
     x = torch.randn(32, d, generator=seeded(0))
@@ -408,36 +427,4 @@ measured_relu = {"lecun": after_relus(1.0), "he": after_relus(math.sqrt(2))}
 print({name: round(value, 3) for name, value in measured_relu.items()})
 assert abs(measured_relu["lecun"] / lecun_relu_scale - 1) < 0.25
 assert abs(measured_relu["he"] - 1) < 0.25
-# --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
-JAX_CONSTANT = 0.87962566103423978  # jax.nn.initializers, truncation at two std
-
-two_std = truncated_std(2)
-asked_std = STD / two_std
-measured_corrected_ratio = truncated(asked_std, bound=2 * asked_std).std().item()
-print(f"{two_std:.6f}, measured over wanted: {measured_corrected_ratio:.4f}")
-assert abs(two_std - JAX_CONSTANT) < 1e-9
-assert abs(measured_corrected_ratio - 1) < 0.01
-# --8<-- [end:exercise_3]
-
-
-# --8<-- [start:exercise_4]
-shallow = DeepLinear(64, 1, std=0.125, rng=seeded(0))
-deeper = DeepLinear(64, 2, std=0.125, rng=seeded(0))
-same_head = torch.equal(shallow.head.weight, deeper.head.weight)
-
-
-def named(name: str) -> torch.Generator:
-    """A generator for a use: its seed is a hash of the use's name."""
-    return seeded(zlib.crc32(name.encode()))
-
-
-head_draw = torch.randn(4, generator=named("head"))
-data_draw = torch.randn(4, generator=named("data"))
-same_named_head = torch.equal(head_draw, torch.randn(4, generator=named("head")))
-print("one generator:", same_head, " one for each name:", same_named_head)
-assert not same_head and same_named_head
-assert not torch.equal(head_draw, data_draw)
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_relu]
