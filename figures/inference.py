@@ -1,25 +1,77 @@
-"""The figure of inference."""
+"""Figures of inference: its two phases, one matmul with more rows, a server with more users."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log
+from figures.axes import Axes, Log, Scale
+from figures.svg import Drawing
+
+HALF, GAP = 158.0, 24.0  # widths of a phase, and between both
+TOKENS, SIDE = 8, 15.0
+
+
+def phases(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Prefill beside decoding: the tokens that go in, what is read, and how long reading and computing take.
+
+    As wide as a phone, so that it need not be scaled down there.
+    """
+    drawing = Drawing(2 * HALF + GAP, 310)
+    parts, times = values["inference.phase"], values["inference.phase_ms"]
+    if not parts or not times:
+        return str(drawing)
+    cache = f"{values['inference.prompt_cache_bytes'] / 1e9:.2f} GB"
+    weights = f"{parts['prefill']['read_bytes'] / 1e9:.1f} GB"
+    longest = max(taken for part in times.values() for taken in part.values())
+    for column, name in enumerate(("prefill", "decode")):
+        left = column * (HALF + GAP)
+        drawing.text(left, 15, labels[name])
+        new = TOKENS if name == "prefill" else 1
+        for token in range(TOKENS + (name == "decode")):
+            css = "fill-1" if token >= TOKENS + (name == "decode") - new else "faint"
+            drawing.rect(left + token * (SIDE + 2.4), 28, SIDE, SIDE, css)
+        drawing.text(left, 64, labels[f"{name}_tokens"], "muted")
+        drawing.rect(left, 78, HALF, 34, "fill-0", rx=4)
+        drawing.text(left + HALF / 2, 100, labels["weights"].format(size=weights), "paper", anchor="middle")
+        css = "fill-2" if name == "decode" else "faint"
+        drawing.rect(left, 120, HALF, 34, css, rx=4)
+        text = labels[f"{name}_cache"].format(size=cache)
+        drawing.text(left + HALF / 2, 142, text, "paper" if name == "decode" else "ink", anchor="middle")
+        drawing.text(left, 182, labels["flops"].format(count=f"{parts[name]['flops'] / 1e12:.3g}"))
+        for row, (kind, colour) in enumerate((("read", 0), ("compute", 1))):
+            y = 206 + 54 * row
+            taken = times[name][kind]
+            drawing.text(left, y + 8, labels[kind].format(time=f"{taken:.3g} ms"))
+            drawing.rect(left, y + 16, max(taken / longest * HALF, 1), 16, f"fill-{colour}")
+    return str(drawing)
+
+
+def knee(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Time of one matmul over its rows, in two formats: as published, and dashed the roofline's."""
+    points = values["inference.knee"] or {}
+    axes = Axes(Log(labels["rows"], ticks=(1, 16, 64, 128, 256)), Scale(labels["time"], low=0))
+    for colour, name in enumerate(sorted(points)):
+        rows = sorted(map(int, points[name]))
+        for kind in ("bound", "reported"):
+            taken = [points[name][str(n)][kind] for n in rows]
+            axes.plot(rows, taken, colour, labels[f"{name}_{kind}"], dashed=kind == "bound")
+            if kind == "reported":
+                axes.scatter(rows, taken, colour)
+    return str(axes)
 
 
 def latency(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Tokens a second of all users over the time of a step, measured and by the bound, from one user to many."""
-    language = labels["language"]
-    axes = Axes(Log(labels["latency"], unit="seconds", language=language), Log(labels["throughput"]))
-    measured, predicted = (values[f"decode_speed.{name}sweep_seconds"] or {} for name in ("", "predicted_"))
-    users = sorted(map(int, predicted))
-    for colour, (found, label) in enumerate(((predicted, labels["bound"]), (measured, labels["measured"]))):
-        seconds = [found.get(str(b)) for b in users]
-        rates = [taken and b / taken for b, taken in zip(users, seconds, strict=True)]
-        axes.plot(seconds, rates, colour, label, dashed=not colour)
-        axes.scatter(seconds, rates, colour)
-        for b, taken, rate in zip(users, seconds, rates, strict=True):
-            if colour and taken and rate:
-                axes.annotate(str(b), taken, rate, dx=8, dy=14)
+    """Tokens a second of all users over the time of a step, by the bound, for more and more users of equal contexts."""
+    served = values["inference.served_ms"] or {}
+    axes = Axes(Scale(labels["latency"], low=0), Log(labels["throughput"]))
+    for colour, context in enumerate(sorted(served, key=int)):
+        users = sorted(map(int, served[context]))
+        taken = [served[context][str(b)] for b in users]
+        rates = [1e3 * b / ms for b, ms in zip(users, taken, strict=True)]
+        axes.plot(taken, rates, colour, labels["context"].format(tokens=f"{int(context):,}"))
+        axes.scatter(taken, rates, colour)
+        axes.annotate(str(users[-1]), taken[-1], rates[-1], dx=0, dy=-10, anchor="end")
+        middle = users.index(users[-1] // 8)
+        axes.annotate(str(users[middle]), taken[middle], rates[middle], dx=8, dy=14)
     return str(axes)

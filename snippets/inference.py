@@ -6,6 +6,7 @@
 
 # --8<-- [start:setup]
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ from flops_bytes.serving import (
     tokens_that_fit,
     users_within,
 )
-from flops_bytes.shapes import MIXTRAL_8X7B, parameters
+from flops_bytes.shapes import LLAMA_3_1_405B, MIXTRAL_8X7B, parameters
 from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
@@ -189,16 +190,31 @@ BANDWIDTH = GPUS["H100 SXM"].bandwidth_bytes_per_second
 PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 H100 = Server(BANDWIDTH, PEAK)
 PROMPT = 1_024
+phase = {
+    "prefill": {
+        "read_bytes": round(decode_bytes(LLAMA_3_8B, 1, 0)),
+        "flops": prefill_flops(LLAMA_3_8B, PROMPT),
+    },
+    "decode": {
+        "read_bytes": round(decode_bytes(LLAMA_3_8B, 1, PROMPT)),
+        "flops": decode_flops(LLAMA_3_8B, 1, PROMPT),
+    },
+}
+phase_ms = {  # for reading alone, and for computing alone
+    name: {
+        "read": 1e3 * part["read_bytes"] / BANDWIDTH,
+        "compute": 1e3 * part["flops"] / PEAK,
+    }
+    for name, part in phase.items()
+}
+intensity = {name: part["flops"] / part["read_bytes"] for name, part in phase.items()}
+prompt_cache_bytes = cache_bytes(LLAMA_3_8B, PROMPT)
 prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, H100)
 decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, H100)
-weights_gb = decode_bytes(LLAMA_3_8B, 1, 0) / 1e9
-intensity = {
-    "prefill": prefill_flops(LLAMA_3_8B, PROMPT) / decode_bytes(LLAMA_3_8B, 1, 0),
-    "decode": decode_flops(LLAMA_3_8B, 1, PROMPT) / decode_bytes(LLAMA_3_8B, 1, PROMPT),
-}
+decode_rate = 1e3 / decode_ms
 phase_ratio = decode_ms * PROMPT / prefill_ms
 print(f"prefill {prefill_ms:7.2f} ms for {PROMPT} tokens")
-print(f"decode  {decode_ms:7.2f} ms for one, {1e3 / decode_ms:.0f} tokens/s")
+print(f"decode  {decode_ms:7.2f} ms for one, {decode_rate:.0f} tokens/s")
 # --8<-- [end:phases]
 
 
@@ -229,6 +245,47 @@ print(f"at the ridge up to {longest_at_ridge} tokens each")
 # --8<-- [end:never]
 
 
+# --8<-- [start:knee]
+IN, OUT = 5_376, 43_008  # a matrix of Gemma 4 31B
+KNEE = {  # TFLOP/s on an H100, by rows: vLLM, pull request 49363
+    "bf16": {1: 3.072, 16: 48.329, 64: 187.994, 128: 364.745, 256: 593.265},
+    "fp8": {1: 5.797, 16: 89.108, 64: 340.803, 128: 615.838, 256: 966.789},
+}
+WIDTH = {"bf16": 2, "fp8": 1}  # bytes of a weight and of an input; results are bf16
+FP8_PEAK = GPUS["H100 SXM"].peak_flop_per_second["float8"]
+KNEE_PEAK = {"bf16": PEAK, "fp8": FP8_PEAK}
+knee_bytes = IN * OUT * WIDTH["bf16"]
+knee: dict[str, dict[int, dict[str, float]]] = {}  # µs
+for name, by_rows in KNEE.items():
+    knee[name] = {}
+    for rows, teraflops in by_rows.items():
+        flops = 2 * rows * IN * OUT
+        moved = (IN * OUT + rows * IN) * WIDTH[name] + 2 * rows * OUT
+        bound = 1e6 * max(moved / BANDWIDTH, flops / KNEE_PEAK[name])
+        reported = flops / teraflops / 1e6
+        knee[name][rows] = {"bound": bound, "reported": reported}
+        knee[name][rows]["ratio"] = bound / reported
+wide_us = {rows: point["reported"] for rows, point in knee["bf16"].items()}
+narrow_us = {rows: point["reported"] for rows, point in knee["fp8"].items()}
+knee_slower = {rows: wide_us[rows] / wide_us[1] for rows in (128, 256)}
+fp8_faster = {rows: wide_us[rows] / narrow_us[rows] for rows in (1, 256)}
+# --8<-- [end:knee]
+
+
+# --8<-- [start:served]
+SERVED = {128: 10, 1_024: 8, 8_192: 5}  # tokens of a user: powers of two that fit
+served_ms = {}
+for context, doublings in SERVED.items():
+    users_at = [2**n for n in range(doublings + 1)]
+    steps = [1e3 * decode_seconds(LLAMA_3_8B, b, context, H100) for b in users_at]
+    served_ms[context] = dict(zip(users_at, steps, strict=True))
+    print(f"{context:6,} tokens each: 1 user {steps[0]:.2f} ms, ", end="")
+    print(f"{users_at[-1]:4} users {steps[-1]:5.2f} ms")
+served_ratio = served_ms[1_024][64] / served_ms[1_024][1]
+served_gain = 64 / served_ratio
+# --8<-- [end:served]
+
+
 # --8<-- [start:bits]
 BITS = {"bf16": 16, "int8": 8, "int4": bits_per_weight(4, group=32, group_bits=32)}
 LENGTHS = (1, 131_072)
@@ -243,29 +300,89 @@ quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS
 # --8<-- [end:bits]
 
 
-# --8<-- [start:others]
+# --8<-- [start:published]
 LLAMA_2_7B = replace(llama(4_096, 32, 32, 11_008), kv_heads=32, vocab=32_000)
 LLAMA_2_70B = replace(LLAMA_3_70B, vocab=32_000)
-A100, RTX_4090 = "A100 80GB SXM", "RTX 4090"
-OTHERS = {  # GPU, shape, bits of a weight, tokens a second that were measured
-    "fast_7b": (A100, LLAMA_2_7B, 16, 104.9),
-    "fast_7b_int8": (A100, LLAMA_2_7B, 8, 155.58),
-    "fast_7b_int4": (A100, LLAMA_2_7B, BITS["int4"], 196.80),
-    "fast_8b": (A100, LLAMA_3_8B, 16, 93.89),
-    "fast_8b_int8": (A100, LLAMA_3_8B, 8, 137.64),
-    "fast_mixtral_int8": (A100, MIXTRAL_8X7B, 8, 97.92),
-    "fast_70b_int8": (A100, LLAMA_2_70B, 8, 19.13),
-    "fast_70b_int4": (A100, LLAMA_2_70B, BITS["int4"], 25.25),
-    "cpp_7b": (RTX_4090, LLAMA_2_7B, 16, 61.03),
-    "cpp_7b_int8": (RTX_4090, LLAMA_2_7B, bits_per_weight(8, 32, 16), 98.13),
+NAMED = {
+    "Llama 2 7B": LLAMA_2_7B,
+    "Llama 2 70B": LLAMA_2_70B,
+    "Llama 3.1 8B": LLAMA_3_8B,
+    "Llama 3.1 70B": LLAMA_3_70B,
+    "Llama 3.1 405B": LLAMA_3_1_405B,
+    "Mixtral 8x7B": MIXTRAL_8X7B,
 }
-others = {}
-for name, (gpu, shape, bits, rate) in OTHERS.items():
-    bandwidth = GPUS[gpu].bandwidth_bytes_per_second
-    bound = bandwidth / decode_bytes(shape, 1, 5, bits)
-    others[name] = {"bound": bound, "reported": rate, "ratio": rate / bound}
-    assert 0.35 < rate / bound < 1, name
-# --8<-- [end:others]
+READS = {  # bytes/s by the datasheet
+    "H100": BANDWIDTH,
+    "A100": GPUS["A100 80GB SXM"].bandwidth_bytes_per_second,
+    "RTX 4090": GPUS["RTX 4090"].bandwidth_bytes_per_second,
+    "MI250X, half": 3.2768e12 / 2,
+}
+FIVE, EIGHT_HALF = BITS["int4"], bits_per_weight(8, 32, 16)
+PUBLISHED = {  # model, GPU, how many, bits of a weight, tokens a second for one user
+    "vllm_8b": ("Llama 3.1 8B", "H100", 1, 16, 133),
+    "cpp_7b": ("Llama 2 7B", "RTX 4090", 1, 16, 61.03),
+    "cpp_7b_int8": ("Llama 2 7B", "RTX 4090", 1, EIGHT_HALF, 98.13),
+    # gpt-fast, README.md, in the order of its tables
+    "fast_7b": ("Llama 2 7B", "A100", 1, 16, 104.9),
+    "fast_7b_int8": ("Llama 2 7B", "A100", 1, 8, 155.58),
+    "fast_7b_int4": ("Llama 2 7B", "A100", 1, FIVE, 196.80),
+    "fast_70b_int8": ("Llama 2 70B", "A100", 1, 8, 19.13),
+    "fast_70b_int4": ("Llama 2 70B", "A100", 1, FIVE, 25.25),
+    "fast_8b": ("Llama 3.1 8B", "A100", 1, 16, 93.89),
+    "fast_8b_int8": ("Llama 3.1 8B", "A100", 1, 8, 137.64),
+    "fast_31_70b_int8": ("Llama 3.1 70B", "A100", 1, 8, 18.04),
+    "amd_7b": ("Llama 2 7B", "MI250X, half", 1, 16, 76.33),
+    "amd_7b_int8": ("Llama 2 7B", "MI250X, half", 1, 8, 101.86),
+    "fast_7b_two": ("Llama 2 7B", "A100", 2, 16, 168.84),
+    "fast_7b_four": ("Llama 2 7B", "A100", 4, 16, 254.02),
+    "fast_7b_eight": ("Llama 2 7B", "A100", 8, 16, 328.43),
+    "fast_70b_two": ("Llama 2 70B", "A100", 2, 16, 21.32),
+    "fast_70b_four": ("Llama 2 70B", "A100", 4, 16, 38.01),
+    "fast_70b_eight": ("Llama 2 70B", "A100", 8, 16, 62.50),
+    "fast_70b_int8_eight": ("Llama 2 70B", "A100", 8, 8, 80.44),
+    "fast_70b_int4_eight": ("Llama 2 70B", "A100", 8, FIVE, 90.77),
+    "fast_8b_one": ("Llama 3.1 8B", "A100", 1, 16, 93.83),
+    "fast_8b_two": ("Llama 3.1 8B", "A100", 2, 16, 149.10),
+    "fast_8b_four": ("Llama 3.1 8B", "A100", 4, 16, 217.21),
+    "fast_8b_eight": ("Llama 3.1 8B", "A100", 8, 16, 276.01),
+    "fast_31_70b_two": ("Llama 3.1 70B", "A100", 2, 16, 16.03),
+    "fast_31_70b_four": ("Llama 3.1 70B", "A100", 4, 16, 37.45),
+    "fast_31_70b_eight": ("Llama 3.1 70B", "A100", 8, 16, 58.78),
+    "fast_31_70b_int8_eight": ("Llama 3.1 70B", "A100", 8, 8, 75.58),
+    "fast_405b_int8_eight": ("Llama 3.1 405B", "A100", 8, 8, 15.60),
+    # and its mixtral-moe/README.md
+    "fast_mixtral_int8": ("Mixtral 8x7B", "A100", 1, 8, 97.92),
+    "fast_mixtral_two": ("Mixtral 8x7B", "A100", 2, 16, 96.67),
+    "fast_mixtral_four": ("Mixtral 8x7B", "A100", 4, 16, 155.35),
+    "fast_mixtral_eight": ("Mixtral 8x7B", "A100", 8, 16, 227.82),
+    "fast_mixtral_int8_two": ("Mixtral 8x7B", "A100", 2, 8, 155.03),
+    "fast_mixtral_int8_four": ("Mixtral 8x7B", "A100", 4, 8, 216.87),
+    "fast_mixtral_int8_eight": ("Mixtral 8x7B", "A100", 8, 8, 279.35),
+}
+published: dict[str, dict[str, Any]] = {}
+for name, (model, gpu, cards, bits, rate) in PUBLISHED.items():
+    bound = cards * READS[gpu] / decode_bytes(NAMED[model], 1, 5, bits)
+    published[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
+    published[name] |= {"bound": bound, "reported": rate, "ratio": rate / bound}
+    assert rate < bound, name
+
+
+def reached_between(cards: int, bits: float) -> list[float]:
+    """The lowest and highest share of the bound on so many cards, with such weights."""
+    rows = [row for row in published.values() if row["cards"] == cards]
+    shares = [row["ratio"] for row in rows if row["bits"] == bits]
+    return [min(shares), max(shares)]
+
+
+reached_16, reached_8 = reached_between(1, 16), reached_between(1, 8)
+reached_4, reached_eight = reached_between(1, FIVE), reached_between(8, 16)
+ratios = [row["ratio"] for row in published.values()]
+reached_all = [min(ratios), max(ratios)]
+del ratios
+int4_faster = published["fast_7b_int4"]["reported"] / published["fast_7b"]["reported"]
+int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["reported"]
+print(f"{len(published)} rates, {reached_all[0]:.2f} to {reached_all[1]:.2f} of the bound")
+# --8<-- [end:published]
 
 
 # --8<-- [start:caches]
@@ -293,15 +410,36 @@ with torch.no_grad(), Trace() as trace:
 measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
 small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, H100)
 measured_operation_us = small_us / measured_operations
-eager_ratio = 25.5 / others["fast_7b"]["bound"]  # as PyTorch's authors began
+eager_ratio = 25.5 / published["fast_7b"]["bound"]  # as PyTorch's authors began
 print(f"GPT-2 small: {small_us:.0f} µs, {measured_operations} tensors made")
 print(f"{measured_operation_us:.2f} µs for each")
 # --8<-- [end:small]
 
 
+# --8<-- [start:speculative]
+def tokens_a_pass(accepted: float, drafted: int) -> float:
+    """Expected tokens of a pass that checks drafted ones, each accepted so often."""
+    return (1 - accepted ** (drafted + 1)) / (1 - accepted)
+
+
+ACCEPTED, DRAFTED = 0.8, 4
+pass_tokens = round(tokens_a_pass(ACCEPTED, DRAFTED), 3)
+# --8<-- [end:speculative]
+
+
+# --8<-- [start:drafts]
+AT_ONCE = {1: 65.20, 2: 124.32, 4: 246.37, 8: 485.16}  # tokens/s, RTX 4090, llama.cpp
+at_once_ratio = {n: n / rate * AT_ONCE[1] for n, rate in AT_ONCE.items()}
+PLAIN = PUBLISHED["vllm_8b"][-1]  # tokens/s without drafts, on an H100
+EAGLE = {2: 201.69, 4: 198, 7: 169.92}  # with so many drafted tokens
+eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
+drafted_70b_ratio = 48.4 / PUBLISHED["fast_70b_int4"][-1]
+# --8<-- [end:drafts]
+
+
 # --8<-- [start:plan]
 RESERVED_BYTES = BESIDE_TENSORS_BYTES  # the CUDA context, workspaces
-ENGINE_SHARE = 0.9  # of a card, as vLLM takes by default
+ENGINE_SHARE = 0.9  # of a card, as vLLM took by default for years
 latency_ms = 20  # a token: 50 tokens a second for each user
 exercise_context = 8_192
 room = ENGINE_SHARE * capacity_bytes("H100 SXM", GPUS["H100 SXM"]) - RESERVED_BYTES
@@ -311,7 +449,7 @@ users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
 first_ms = 1e3 * answer["prefill_seconds"]
 del answer
-reached = others["fast_8b"]["ratio"]  # of an A100's bandwidth
+reached = published["fast_8b"]["ratio"]  # of an A100's bandwidth
 likely = H100._replace(bandwidth=reached * BANDWIDTH)
 likely_users = users_within(LLAMA_3_8B, latency, exercise_context, likely)
 print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")

@@ -30,6 +30,7 @@ LONG = {
     "docs/en/activations.md": 20,
     "tests/test_planner_constructs.py": 10,
     "tests/test_reuse.py": 20,
+    "tests/test_stack.py": 40,
 }
 NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 

@@ -24,6 +24,7 @@ from figures import (
     how_far_off,
     how_numbers_are_made,
     inference,
+    many_gpus,
     mfu,
     mixed_precision,
     named_dimensions,
@@ -35,6 +36,7 @@ from figures import (
     tensor_operations,
     timing,
     tokens,
+    traces,
     transformer_flops,
     two_questions,
 )
@@ -345,6 +347,44 @@ def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
     assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
 
 
+def test_a_reduce_scatter_on_a_ring_leaves_each_rank_one_complete_piece() -> None:
+    assert [max(map(max, many_gpus.counts(rounds))) for rounds in range(4)] == [1, 2, 3, 4]
+    complete = [[piece for piece in range(4) if held[piece] == 4] for held in many_gpus.counts(3)]
+    assert complete == [[1], [2], [3], [0]]
+    chart = Chart(many_gpus.ring(Values({}), Words(rank="rank {n}", round="round {n}")))
+    widths = [right - left for left, right, *_ in chart.bars("0")]  # the first piece, on four ranks, four times
+    assert widths == pytest.approx([13.0] * 4 + [13, 26, 13, 13] + [13, 26, 39, 13] + [13, 26, 39, 52])
+
+
+def test_collectives_leave_what_they_are_named_for() -> None:
+    chart = Chart(many_gpus.collectives(Values({}), Words(rank="{n}")))
+    left = [bar[0] for bar in chart.bars("0") if bar[0] > 190]  # the first piece, after: on which ranks
+    assert left == [196] + [196, 233, 270, 307] * 2
+
+
+def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
+    step = many_gpus.fsdp_step()
+    assert [block for block, *_ in step["compute"]] == [1, 2, 3, 0, 3, 2, 1]
+    assert [block for block, *_ in step["gather"]] == [1, 2, 3, 3, 2, 1]
+    computed = [bar for bar in step["compute"] if bar[0]]
+    assert all(gather[2] <= compute[1] for gather, compute in zip(step["gather"], computed, strict=True))
+    held = [(gather[1], compute[2]) for gather, compute in zip(step["gather"], computed, strict=True)]
+    assert max(sum(start <= moment < end for start, end in held) for moment, _ in held) == 2
+    ends = {block: end for block, _, end in step["compute"][4:]}
+    assert all(start >= ends[block] for block, start, _ in step["reduce"])
+    chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
+    assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+
+
+def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
+    sizes = {"b200": 0.9, "a100": 0.75, "two": 1.7}
+    shares = {name: {"1024": 0.0, "1048576": 0.1, "1073741824": share} for name, share in sizes.items()}
+    chart = Chart(many_gpus.reached(Values({"many_gpus.reached_share": shares}), Words()))
+    ends = {name: chart.lines(chart.colours[name])[0][-1][1] for name in sizes}
+    assert ends["two"] < ends["b200"] < ends["a100"]  # up is more
+    assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
+
+
 def test_running_median_and_mean_are_not_swapped() -> None:
     seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
     chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
@@ -380,6 +420,35 @@ def test_rates_of_a_data_type_have_its_colour() -> None:
     assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
 
 
+def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
+    points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
+    chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
+    kept, again = (chart.dots(chart.colours[kind]) for kind in ("kept", "again"))
+    assert [x for x, _ in kept] == pytest.approx([chart.place("60 %")[0], chart.place("40 %")[0]], abs=1)
+    assert [x for x, _ in again] == pytest.approx([chart.place("20 %")[0]], abs=1)
+    assert kept[0][1] < again[0][1] < kept[1][1]  # of one card, recomputed below; then the next card
+
+
+def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
+    few = {"shape": "2 × 2", "tiles": 3, "waves": 1, "reached_share": 0.1}
+    long = {"shape": "5 × 1", "tiles": 10, "waves": 3, "reached_share": 0.67}
+    made = {
+        "FILLED": {"few": few, "three_long": long},
+        "EXAMPLE": (300, 128, 1),
+        "EXAMPLE_TILE": (128, 64),
+        "NUM_SMS": 4,
+    }
+    chart = Chart(mfu.waves(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    result, *rest = chart.bars("1")
+    assert (result[1] - result[0], result[3] - result[2]) == pytest.approx((0.2 * 128, 0.2 * 300))
+    on_sms, waves = rest[:3], rest[3:]
+    assert len(chart.bars("faint")) == 1 + 1 + 3  # the tiles' overhang, an idle SM, and what waves leave
+    assert len(on_sms) == 3 and len({right - left for left, right, *_ in on_sms}) == 1
+    widths = [right - left for left, right, *_ in waves]
+    assert widths == pytest.approx([widths[0], widths[0], widths[0] / 2])
+    assert "67 %" in chart.texts
+
+
 def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     made = {
         "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
@@ -409,20 +478,19 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     assert not list(faults(chart))
 
 
-def kernel(kind: str, laid_out: str, intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
-    rates = {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
-    return {"kind": kind, "laid_out": laid_out, **rates}
+def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
 
 
 H100_ROOF = {
     "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
     "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
-    "KERNELS": [
-        kernel("element-wise", "contiguous", 1, 1e12, 1e-4, 1e-4),  # on the slope
-        kernel("element-wise", "strided", 1, 1e11, 1e-4, 1e-3),
-        kernel("matmul", "", 1000, 1e14, 1e-3, 1e-3),  # on the flat part
-        kernel("attention", "", 100, 1e13, 1e-5, 1e-4),
-    ],
+    "KERNELS": {
+        "contiguous": [kernel(1, 1e12, 1e-4, 1e-4)],  # on the slope
+        "strided": [kernel(1, 1e11, 1e-4, 1e-3)],
+        "matmul": [kernel(1000, 1e14, 1e-3, 1e-3)],  # on the flat part
+        "attention": [kernel(100, 1e13, 1e-5, 1e-4)],
+    },
 }
 
 
@@ -974,17 +1042,74 @@ def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> N
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
-def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() -> None:
+def test_a_moment_is_a_stack_of_what_is_alive_beside_the_published_peak() -> None:
     made = {
-        "sweep_seconds": {"1": 0.01, "10": 0.1, "100": None},
-        "predicted_sweep_seconds": {"1": 0.001, "10": 0.01, "100": 0.1},
+        "run_moments": {
+            "loss": {"weights": 2 * 2**30, "optimizer": 2**30, "activations": 4 * 2**30, "logits": 3 * 2**30},
+            "update": {"weights": 2 * 2**30, "gradients": 5 * 2**30},
+        },
+        "run_published": {"peak_bytes": 12 * 2**30},
     }
-    chart = Chart(inference.latency(Values({f"decode_speed.{name}": made[name] for name in made}), Words()))
-    bound, measured = (chart.dots(chart.colours[name]) for name in ("bound", "measured"))
-    assert [len(bound), len(measured)] == [3, 2]
-    assert measured[0][0] == pytest.approx(bound[1][0], abs=0.1)  # 10 ms for one user is the bound of ten
-    assert measured[0][1] == pytest.approx(measured[1][1], abs=0.1)  # as many tokens a second
-    assert chart.place("10")[0] > measured[1][0] and chart.place("1")[0] > measured[0][0]
+    values = Values({f"published_steps.{name}": value for name, value in made.items()})
+    chart = Chart(full_ledger.moments(values, Words(axis="GiB")))
+    ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars("muted") if top < chart.place("loss")[1] < top + 40]
+    scale = (right - left) / 3  # a GiB
+    parts = {"activations": (3, 7), "logits": (7, 10), "gradients": (2, 7)}
+    for part, (start, end) in parts.items():
+        ((x1, x2, top, bottom),) = chart.bars(chart.colours[part])
+        assert (x1, x2 + 1) == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+        assert top < chart.place("update" if part == "gradients" else "loss")[1] < bottom
+    ((x, _), *_), *_ = chart.lines("ink")
+    assert x == pytest.approx(left + 12 * scale, abs=0.5)
+
+
+def test_a_steps_lines_stand_end_to_end_in_units_of_its_published_time() -> None:
+    shares = {"mpt": {"matmuls": 0.5, "recomputed": 0.2, "attention": 0.1}, "tune_eager": {"matmuls": 0.25}}
+    chart = Chart(full_ledger.stacks(Values({"published_steps.stacks": shares}), Words()))
+    ((one, _), *_), *_ = chart.lines("ink")
+    long, short = sorted(chart.bars(chart.colours["matmuls"]), key=lambda bar: bar[0] - bar[1])
+    left, scale = long[0], one - long[0]
+    assert (
+        short[1] - left == pytest.approx(0.25 * scale, abs=1.1) and short[2] < chart.place("tune_eager")[1] < short[3]
+    )
+    for part, (start, end) in {"matmuls": (0, 0.5), "recomputed": (0.5, 0.7), "attention": (0.7, 0.8)}.items():
+        bar = next(bar for bar in chart.bars(chart.colours[part]) if bar[2] < chart.place("mpt")[1] < bar[3])
+        assert bar[:2] == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+
+
+def test_users_stand_at_their_own_latency_and_those_with_longer_contexts_apart() -> None:
+    made = {"128": {"1": 4.0, "8": 5.0}, "1024": {"1": 5.0, "8": 10.0}}
+    chart = Chart(inference.latency(Values({"inference.served_ms": made}), Words(context="{tokens}")))
+    few, many = (chart.dots(chart.colours[name]) for name in ("128", "1,024"))
+    assert few[1][0] == pytest.approx(many[0][0], abs=0.1)  # as long a step
+    assert many[0][1] > few[0][1] > many[1][1] > few[1][1]  # 200, 250, 800 and 1,600 tokens a second
+    assert chart.place("8")[0] == pytest.approx(many[1][0], abs=1)
+
+
+def test_a_published_matmul_lies_above_its_bound_in_each_format() -> None:
+    made = {
+        "bf16": {"1": {"bound": 100.0, "reported": 150.0}, "256": {"bound": 120.0, "reported": 200.0}},
+        "fp8": {"1": {"bound": 50.0, "reported": 100.0}, "256": {"bound": 60.0, "reported": 120.0}},
+    }
+    chart = Chart(inference.knee(Values({"inference.knee": made}), Words()))
+    wide, narrow = (chart.dots(chart.colours[f"{name}_reported"]) for name in ("bf16", "fp8"))
+    assert wide[0][1] == pytest.approx(chart.place("150")[1] - 5, abs=1)
+    assert narrow[0][1] == pytest.approx(chart.place("100")[1] - 5, abs=1) and narrow[0][1] > narrow[1][1]
+    assert wide[1][0] == narrow[1][0] == pytest.approx(chart.place("256")[0], abs=1)
+
+
+def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
+    part = {"read_bytes": 15e9, "flops": 2e12}
+    made = {
+        "phase": {"prefill": part, "decode": {"read_bytes": 16e9, "flops": 1e10}},
+        "phase_ms": {"prefill": {"read": 5.0, "compute": 20.0}, "decode": {"read": 10.0, "compute": 0.0}},
+        "prompt_cache_bytes": 1.5e8,
+    }
+    words = Words(flops="{count} TFLOPs", read="read {time}", weights="{size}")
+    chart = Chart(inference.phases(Values({f"inference.{name}": value for name, value in made.items()}), words))
+    widths = [float(bar.attrib["width"]) for bar in chart.shapes if bar.tag == "rect" and bar.attrib["height"] == "16"]
+    assert widths == pytest.approx([158 / 4, 158, 158 / 2, 1], abs=0.1)
+    assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
 
 
 # Figures of the book, with the values of its records
@@ -993,7 +1118,7 @@ def test_users_stand_at_their_own_latency_and_the_bound_is_dashed_beside_them() 
 def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
     made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
     values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#ladder 2"].options).filled(values)
+    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
     assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
     assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
     assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
@@ -1033,3 +1158,48 @@ def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
                     if svg:  # else the device has none of its measurements
                         found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
     assert not found
+
+
+def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idle_and_exposed() -> None:
+    def event(cat: str, name: str, start: float, length: float, stream: int = 0) -> dict[str, Any]:
+        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream}}
+
+    made = [
+        event("cuda_runtime", "launch", 0, 4),
+        event("kernel", "gemm", 10, 30, 7),
+        event("kernel", "gemm", 60, 20, 7),
+        event("kernel", "nccl", 70, 30, 20),
+    ]
+    chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
+    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
+    scale = (first[1] - first[0]) / 30
+    assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
+    assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
+    levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
+    spans = {
+        name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
+    }
+    assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
+    assert sum(spans["idle"], ()) == pytest.approx((first[1], second[0]))
+    assert sum(spans["exposed"], ()) == pytest.approx((second[1], sent[1]))
+
+
+def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_most_comes_first() -> None:
+    made = {
+        "bert": {"kernels": 0.1, "exposed": 0.1, "launching": 0.6, "idle": 0.2},
+        "deepseek": {"kernels": 0.5, "exposed": 0.25, "launching": 0.15, "idle": 0.1},
+        "unnamed": {"kernels": 1.0, "exposed": 0.0, "launching": 0.0, "idle": 0.0},
+    }
+    words = {name: name for name in ("share", "kernels", "exposed", "launching", "idle", "bert", "deepseek")}
+    chart = Chart(traces.shares(Values({"traces.time_shares": made}), words))
+    whole = chart.place("100")[0] - chart.place("0")[0]
+    assert chart.place("deepseek")[1] < chart.place("bert")[1]
+    for name, part, colour in (("deepseek", "kernels", "0"), ("bert", "launching", "2")):
+        bars = sorted(chart.bars(colour), key=lambda bar: bar[2])
+        bar = bars[0] if name == "deepseek" else bars[-1]
+        assert bar[1] - bar[0] == pytest.approx(made[name][part] * whole, abs=0.5)
+    for row in (0, -1):  # each part begins where the one before it ends
+        parts = [sorted(chart.bars(colour), key=lambda bar: bar[2])[row] for colour in "0123"]
+        assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
+    assert not list(faults(chart))

@@ -3,21 +3,46 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.plan import plan
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_options
-from flops_bytes.plan.table import serving_table, training_table
-from flops_bytes.shapes import short
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
+from flops_bytes.plan.table import serving_table, stack_table, training_table
+from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
 flops-bytes plan --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
 
-The exit status is 0 if it fits, also if only just, and in serving is in time; 3 if not; 2 if the question has a
-mistake."""
-FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
+A --model is also one of these, and a --config one of their kinds:
+{presets}.
+
+The exit status is 0 if it fits, also if only just, and in serving is in time; 3 if not; 4 if only the least that it
+holds is known here, and that fits; 2 if the question has a mistake."""
+FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
+
+
+def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
+    """What was found, and what the planner of layers all alike was asked for it; None if the layers differ.
+
+    What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
+    """
+    if not asked.get("config") and asked.get("model", "gpt2") in SHAPES:
+        return plan(**asked), asked
+    from flops_bytes.plan import stacks
+
+    return stacks.plan(**asked), stacks.asked_alike(asked)
+
+
+def names() -> str:
+    """The models that have a name beside those of shapes.py, in lines."""
+    from flops_bytes.presets import PRESETS
+
+    return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +51,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="flops-bytes plan",
         description=description,
-        epilog=EXAMPLES,
+        epilog=EXAMPLES.format(presets=names()) if {"-h", "--help"} & {*arguments} else "",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -40,8 +65,9 @@ def main(arguments: list[str]) -> int:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
-    try:
-        found = plan(**asked)
+    try:  # a pipe can be read once
+        once = {**asked, "config": read_config(asked["config"])} if asked.get("config") else asked
+        found, question = answer(once)
     except ValueError as error:
         print(f"flops-bytes plan: {error}", file=sys.stderr)
         return MISTAKE
@@ -50,10 +76,14 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
-        for what, how_much in (serving_table if serves else training_table)(found, asked):
+        table = serving_table if serves else training_table if question is not None else stack_table
+        for what, how_much in table(found, once):
             print(f"{what:32}{how_much}")
-            for line, seconds in rates.told(read_options(asked)) if what == "a step" else ():
+            timed = what == "a step" and question is not None
+            for line, seconds in rates.told(read_options(question or {})) if timed else ():
                 print(f"{line:32}{seconds}")
+    if found["fits"] is None:
+        return NOT_KNOWN
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
 
 

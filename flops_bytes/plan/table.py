@@ -151,3 +151,37 @@ def serving_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tupl
 
 
 # --8<-- [end:serving]
+
+
+# --8<-- [start:stacks]
+def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer to --task train for a model whose layers differ: what is known of it."""
+    counts = found["parameters"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
+    for part in ("attention", "convolution", "mlp", "experts", "shared_experts", "router", "embedding", "head"):
+        if counts.get(part):
+            yield f"  {part.replace('_', ' ')}", f"{counts[part]:,}"
+    if counts.get("predicting"):
+        yield "  beside these", f"{counts['predicting']:,} of layers that predict further tokens"
+    lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
+    yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
+    yield "a GPU, at least", f"{gib(found['memory_bytes']['total'])}; activations are not derived for this kind"
+    is_known = "does not fit, {} are missing" if found["fits"] is False else "{} are left for activations"
+    left = is_known.format(gib(abs(found["left_bytes"])))
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
+    for stage, size in found["zero_bytes"].items():
+        yield f"with ZeRO {stage}, at least", gib(size)
+    yield "cache of a context", f"{gib(found['cache_bytes'])} in 16 bits"
+    for name, flops in found["flops_a_token"].items():
+        again = f", of these again {flops['again']:.4g}" if flops["again"] else ""
+        yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
+    yield "MFU", f"{found['mfu']:.1%}{' is assumed' if found['mfu_is_assumed'] else ''}"
+    rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
+    yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
+    if found["tokens"]:
+        yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+        yield "FLOPs of the training", f"{found['training_flops']:.4g}"
+    yield "estimated, or left out", ", ".join(found["estimated"])
+
+
+# --8<-- [end:stacks]

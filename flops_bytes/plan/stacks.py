@@ -1,0 +1,434 @@
+"""The planner for models whose layers differ: experts, latents, windows, linear attention. And the way to it by name.
+
+What a training step holds beside weights, gradients and the optimizer's state is not derived for these, so an answer
+says what they take at least, and never that it fits. A model whose layers are all alike goes to the planner as it is.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Mapping
+from math import gcd
+from typing import Any
+
+from flops_bytes.configs import decoder_of, is_read, left_out, read_stack
+from flops_bytes.flops import training_seconds
+from flops_bytes.memory import RECIPES, state_bytes
+from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan.options import (
+    OPTIONS,
+    SPEEDS,
+    batched_tokens,
+    capacity_source,
+    read,
+    read_config,
+    read_gpu,
+    read_options,
+    read_text,
+)
+from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
+from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
+from flops_bytes.presets import PRESETS
+from flops_bytes.serving import Server, largest
+from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
+from flops_bytes.stack import (
+    Attention,
+    Delta,
+    Dense,
+    Experts,
+    Latent,
+    Stack,
+    backward_flops,
+    cache_bytes,
+    decode_bytes,
+    decode_flops,
+    forward_flops,
+    parameters,
+    predicting_parameters,
+    prefill_flops,
+    read_parameters,
+    shared,
+    weights_bytes,
+)
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:way]
+def plan(**asked: Any) -> dict[str, Any]:
+    """As flops_bytes.plan.plan(), for all models that are known by name and all kinds of config.json that are read.
+
+    Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
+    """
+    config = configured(asked) or {}
+    if (question := asked_alike(asked)) is not None:
+        found = plan_alike(**question)
+        is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
+        return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else [])]}
+    stack, rest = read_stack(config), without_model(asked)
+    refuse(rest, str(decoder_of(config)["model_type"]))
+    a = read_options(rest)
+    return serve(a, stack, left_out(config)) if a["task"] == "serve" else train(a, stack, left_out(config))
+
+
+def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the planner of layers all alike is asked for the same model; None if its layers differ."""
+    config, rest = configured(asked), without_model(asked)
+    if config is None:
+        return dict(asked)
+    own, of_library = decoder_of(config), bool(asked.get("config"))
+    if own.get("model_type") in KNOWN and of_known(
+        own, asked
+    ):  # a configuration is of transformers' modules, a name of this book's
+        modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
+        return modules | rest | {"config": own}
+    decoder = alike(read_stack(config), context_of(asked))
+    if decoder and of_library and own["model_type"] in LLAMAS:
+        return rest | {"config": as_llama(decoder) | {"attention_dropout": own.get("attention_dropout")}}
+    return rest | {"shape": written(decoder)} if decoder and not of_library else None
+
+
+def context_of(asked: Mapping[str, Any]) -> int:
+    length: int = read("context", asked.get("context") or OPTIONS["context"].default)
+    return length
+
+
+def is_alike(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether a configuration is one that the planner of layers all alike reads as it is, or refuses for good."""
+    return config.get("model_type") in KNOWN and of_known(config, asked)
+
+
+def of_known(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Of a kind that is known there: not where only a stack can say its shape, as of a context beyond its window."""
+    try:
+        from_config(config, context_of(asked))
+    except ValueError:
+        try:
+            return alike(read_stack(config), context_of(asked)) is not None
+        except ValueError:
+            return True
+    return True
+
+
+# Whose modules keep what a Llama's do; that of Phi 3 makes queries, keys and values in one matmul, as gate and up,
+# and was counted to hold up to 2 % more.
+LLAMAS = ("granite", "ministral3", "phi3", "smollm3")
+IN_ONE = "activations of matmuls in one"
+
+
+def as_llama(shape: Decoder) -> dict[str, Any]:
+    """The configuration of a Llama of this shape."""
+    return {
+        "model_type": "llama",
+        "num_hidden_layers": shape.layers,
+        "hidden_size": shape.d_model,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "intermediate_size": shape.d_ff,
+        "vocab_size": shape.vocab,
+        "tie_word_embeddings": shape.tied,
+    }
+
+
+def without_model(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if name not in ("model", "config")}
+
+
+def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The configuration of a model that is named here, or of a kind that is read here and not in shapes.py."""
+    given = [name for name in ("model", "config", "shape") if asked.get(name)]
+    if len(given) != 1:
+        return None  # which the planner refuses
+    if asked.get("config"):
+        config = read_config(asked["config"])
+        return config if is_read(config) and not is_alike(config, asked) else None
+    name = str(asked.get("model", "")).strip().lower()
+    if name in PRESETS:
+        return PRESETS[name].config
+    if asked.get("model") and name not in SHAPES:
+        mend = f"choose {', '.join([*SHAPES, *PRESETS])}, or give --config or --shape"
+        raise ValueError(f"--model: {quoted(asked['model'])} is not known; {mend}")
+    return None
+
+
+def alike(stack: Stack, context: int) -> Decoder | None:
+    """The same as a decoder of layers all alike, if it is one for so many tokens."""
+    (layer, layers), *others = stack.layers
+    mixer, mlp = layer.mixer, layer.mlp
+    if others or stack.predicting or layer.norms != 2:
+        return None
+    if not isinstance(mixer, Attention) or not isinstance(mlp, Dense):
+        return None
+    if 0 < mixer.reach < context or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
+        return None
+    return Decoder(
+        layers=layers,
+        d_model=stack.d_model,
+        heads=mixer.heads,
+        kv_heads=mixer.kv_heads,
+        head_dim=mixer.head_dim,
+        d_ff=mlp.d_ff,
+        vocab=stack.vocab,
+        tied=stack.tied,
+        qkv_biases=mixer.biases,
+        head_norms=mixer.head_norms,
+    )
+
+
+def written(shape: Decoder) -> str:
+    """As --shape takes it."""
+    fields = ("layers", "d_model", "heads", "kv_heads", "head_dim", "d_ff", "vocab")
+    flags = ("tied", "qkv_biases", "head_norms")
+    told = [f"{name}={getattr(shape, name)}" for name in fields]
+    return " ".join(told + [f"{name}={'yes' if getattr(shape, name) else 'no'}" for name in flags])
+
+
+# --8<-- [end:way]
+
+
+# --8<-- [start:refuse]
+HELD: tuple[str, ...] = ("lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
+HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
+HELD += ("lora_inputs", "lora_dropout", "qkv_made")
+
+
+def refuse(told: Mapping[str, Any], kind: str) -> None:
+    """Options that say what a training step holds, of which only a part is derived here."""
+    for name in HELD:
+        if told.get(name) is not None and told[name] != OPTIONS[name].default:
+            why = f"what a training step of a {kind} holds is not derived beyond weights, gradients and AdamW's state"
+            raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
+    if told.get("checkpointing") not in (None, "none", "full"):
+        raise ValueError(
+            f"--checkpointing: of a {kind}, all layers are computed again or none; give full, or leave it out"
+        )
+
+
+# --8<-- [end:refuse]
+
+
+# --8<-- [start:serving]
+def shares(stack: Stack) -> list[int]:
+    """Numbers of GPUs that can share each layer: all have as many heads."""
+    heads = 0
+    for mixer, _ in stack.mixers():
+        heads = gcd(heads, mixer.value_heads if isinstance(mixer, Delta) else mixer.heads)
+    return [gpus for gpus in range(1, min(heads, MOST_GPUS) + 1) if heads % gpus == 0]
+
+
+def forward_bytes(stack: Stack, tokens: int, gpus: int = 1) -> int:
+    """As flops_bytes.serving.forward_bytes(), where most are there: in the widest MLP."""
+    inner = 3 * max(layer.mlp.inner() for layer, _ in stack.layers)
+    return 2 * tokens * (2 * stack.d_model + inner // gpus)
+
+
+def decode_seconds(stack: Stack, users: int, context: int, server: Server) -> float:
+    """The bound of a step, by its bytes or FLOPs; of latents as if what expands them were absorbed."""
+    moved = decode_bytes(stack, users, context, server.bits, server.width, server.end_bits)
+    return max(moved / server.bandwidth, decode_flops(stack, users, context) / server.peak)
+
+
+def prefill_seconds(stack: Stack, prompt: int, server: Server) -> float:
+    """The bound of a prefill: its FLOPs, or the weights where the prompt is short."""
+    ends = stack.vocab * stack.d_model * ((server.end_bits or server.bits) - server.bits)
+    read = (read_parameters(stack, prompt) * server.bits + ends) / 8
+    return max(read / server.bandwidth, prefill_flops(stack, prompt) / server.peak)
+
+
+def token_seconds(stack: Stack, users: int, context: int, server: Server, prompt: int) -> float:
+    """The bound of a token, with its share of the prefills that all users wait for."""
+    step = decode_seconds(stack, users, context, server)
+    if not 0 < prompt < context:
+        return step
+    return step + users * prefill_seconds(stack, prompt, server) / (context - prompt)
+
+
+def users_that_fit(stack: Stack, memory_bytes: float, server: Server, context: int) -> int:
+    """Beside the weights."""
+    room = memory_bytes - weights_bytes(stack, server.bits, server.end_bits)
+    return max(0, int(room / cache_bytes(stack, context, server.width)))
+
+
+def planned(
+    stack: Stack, memory_bytes: float, server: Server, context: int, seconds: float | None, prompt: int
+) -> dict[str, Any]:
+    """How many users fit, and how many of these get a token in time."""
+    fit = in_time = users_that_fit(stack, memory_bytes, server, context)
+    if seconds:
+        in_time = largest(lambda users: token_seconds(stack, users, context, server, prompt) <= seconds, 2**40)
+    return {"fit": fit, "in_time": in_time, "users": min(fit, in_time)}
+
+
+def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, Any]:
+    """What serving takes, from options that are read; the fields are those of flops_bytes.plan.serving.serve()."""
+    gpu, gpus, context, width = read_gpu(a), a["gpus"], a["context"], WIDTHS[a["cache"]]
+    if not gpu.bandwidth_bytes_per_second:
+        raise ValueError("--gpu-bandwidth: serving waits for memory; give its bytes a second, such as 3.35TB")
+    if gpus not in shares(stack):
+        could = ", ".join(str(number) for number in shares(stack))
+        raise ValueError(f"--gpus: {gpus} do not share the heads evenly; choose {could}")
+    if (a["prompt"] or 1) > context:
+        raise ValueError(f"--prompt: it is longer than the context of {context}; ask for so many tokens or fewer")
+    whole = shared(stack, gpus)
+    peak = max(gpu.peak_flop_per_second.get(dtype, 0) for dtype in ("bfloat16", "float16"))
+    server = Server(gpus * gpu.bandwidth_bytes_per_second, gpus * peak, BITS[a["weights"]], width, end_bits=16)
+    free = gpu.memory_bytes - int(gpu.memory_bytes * a["gpu_memory_utilization"])
+    activations = forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), gpus)
+    room = gpu.memory_bytes - free - a["allowance"] - activations  # of one GPU
+    seconds, prompt = a["latency"] / 1_000 if a["latency"] else None, a["prompt"] or context
+    most = planned(whole, gpus * room, server, context, seconds, prompt)
+    users = a["users"] or max(most["users"], 1)
+    each_seconds = token_seconds(whole, users, context, server, prompt)
+    lines = {
+        "weights": int(weights_bytes(whole, server.bits, server.end_bits) / gpus),
+        "cache": users * cache_bytes(whole, context, width) // gpus,
+        "activations": activations,
+        "allowance": a["allowance"],
+        "kept_free": free,
+    }
+    needs_bytes, rate = sum(lines.values()), users / each_seconds
+
+    def holds(number: int) -> bool:
+        each = room + activations - forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), number)
+        return users_that_fit(shared(stack, number), number * each, server, context) >= (a["users"] or 1)
+
+    def has_room(tokens: int) -> bool:
+        left = gpus * room - weights_bytes(whole, server.bits, server.end_bits)
+        return bool(users * cache_bytes(whole, tokens, width) <= left)
+
+    estimated = {
+        "wire": gpus > 1,
+        "experts": any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers),
+        "latents on each GPU, absorbed": any(isinstance(mixer, Latent) for mixer, _ in stack.mixers()),
+    }
+    return {
+        "parameters": totals(stack),
+        "memory_bytes": lines | {"total": needs_bytes},
+        "gpu_bytes": gpu.memory_bytes,
+        "gpu_bytes_are": capacity_source(a),
+        "fits": needs_bytes <= gpu.memory_bytes,
+        "headroom_bytes": gpu.memory_bytes - needs_bytes,
+        "in_time": not seconds or each_seconds <= seconds,
+        "latency_seconds": seconds,
+        "token_bytes": cache_bytes(whole, context, width) - cache_bytes(whole, context - 1, width),
+        "user_bytes": cache_bytes(whole, context, width),
+        "users": users,
+        "users_that_fit": most["fit"],
+        "users_in_time": most["in_time"] if seconds else None,
+        "longest_context": largest(has_room, 2**40),
+        "fewest_gpus": next((number for number in shares(stack) if holds(number)), None),
+        "token_seconds": decode_seconds(whole, users, context, server),
+        "with_prompts_seconds": each_seconds if prompt < context else None,
+        "each_per_second": 1 / each_seconds,
+        "reached_per_second": [share / each_seconds for share in ENGINES_REACH],
+        "alone_per_second": 1 / decode_seconds(whole, 1, context, server),
+        "tokens_per_second": rate,
+        "first_token_seconds": prefill_seconds(whole, prompt, server),
+        "money_a_million": 1e6 * gpus * a["price"] / (3_600 * rate) if a["price"] else None,
+        "currency": a["currency"],
+        "formats": formats(whole, gpus * room, server, context, seconds, prompt),
+        "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
+    }
+
+
+def totals(stack: Stack) -> dict[str, int]:
+    """All parameters, and those that a token passes through; of layers that predict further tokens apart."""
+    further = {"predicting": predicting_parameters(stack)} if stack.predicting else {}
+    total, active = (sum(parameters(stack, active=only).values()) for only in (False, True))
+    return {"total": total, "active": active} | further
+
+
+def formats(
+    stack: Stack, memory_bytes: float, server: Server, context: int, seconds: float | None, prompt: int
+) -> list[dict[str, Any]]:
+    """The most users, and how fast, with weights and cache in more or fewer bits."""
+    rows = []
+    for weights, bits in BITS.items():
+        for cache, width in WIDTHS.items():
+            other = server._replace(bits=bits, width=width)
+            users = planned(stack, memory_bytes, other, context, seconds, prompt)["users"]
+            rate = users / token_seconds(stack, max(users, 1), context, other, prompt)
+            row = {"weights": weights, "cache": cache, "users": users, "tokens_per_second": rate}
+            row["weights_bytes"] = int(weights_bytes(stack, bits, other.end_bits))
+            row["alone_per_second"] = 1 / decode_seconds(stack, 1, context, other)
+            rows.append(row)
+    return rows
+
+
+# --8<-- [end:serving]
+
+
+# --8<-- [start:training]
+def held_bytes(total: int, recipe: str, gpus: int, zero: int) -> dict[str, int]:
+    """What a GPU holds from step to step, by ZeRO's stage: the optimizer's state and master weights are cut from 1 on,
+    gradients from 2 on, weights from 3 on (Rajbhandari et al. 2020).
+    """
+    first = {"optimizer": 1, "master": 1, "gradients": 2, "weights": 3}
+    held = state_bytes(total, RECIPES[recipe])
+    return {part: -(-size // gpus) if zero >= first[part] else size for part, size in held.items()}
+
+
+def token_flops(stack: Stack, seq_len: int, causal: bool, fused: bool, checkpointing: str) -> dict[str, float]:
+    """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again.
+
+    With checkpointing whole layers go forward again, to their last matmul.
+    """
+    forward = forward_flops(stack, seq_len, causal=causal)
+    again = sum(forward.values()) - forward["head"] if checkpointing == "full" else 0
+    device = sum(forward.values()) + sum(backward_flops(stack, seq_len, 1, causal, fused).values()) + again
+    return {"model": 3 * sum(forward.values()) / seq_len, "device": device / seq_len, "again": again / seq_len}
+
+
+def train(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, Any]:
+    """What training takes at least, and how long, from options that are read."""
+    gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
+    peaks = gpu.peak_flop_per_second
+    dtype = card_format(peaks, recipe, frozen=False)
+    if dtype not in peaks:
+        other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
+        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    counts = parameters(stack)
+    total = sum(counts.values())
+    stages = {stage: held_bytes(total, recipe, gpus, stage) for stage in range(4)}
+    lines = stages[int(a["zero"])] | {"allowance": a["allowance"]}
+    needs_bytes = sum(lines.values())
+    fused = a["attention"] == "fused"
+    flops = {
+        name: token_flops(stack, a["context"], name == "causal", fused, a["checkpointing"])
+        for name in ("all", "causal")
+    }
+    own = flops[a["pairs"]]
+    step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
+    at_the_peak = 1 / training_seconds(own["model"], gpus, peaks[dtype], mfu=1)  # tokens a second
+    told = next((name for name in SPEEDS if a[name]), None)
+    rates = {"step_seconds": step_tokens / (a["step_seconds"] or 1), "tokens_per_second": a["tokens_per_second"]}
+    tokens_per_second = rates.get(told or "", (a["mfu"] or ASSUMED_MFU) * at_the_peak)
+    mfu = tokens_per_second / at_the_peak
+    hfu = mfu * own["device"] / own["model"]
+    if hfu > 1 and told:
+        raise ValueError(f"--{told.replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it")
+    text = read_text(a, stack.vocab)
+    costs = cost(dict(a), text["tokens"] if text else a["tokens"], tokens_per_second)
+    estimated = ["activations: not derived", "communication: left out"] if gpus > 1 else ["activations: not derived"]
+    return {
+        "parameters": counts | totals(stack) | {"trained": total},
+        "memory_bytes": lines | {"total": needs_bytes},
+        "gpu_bytes": gpu.memory_bytes,
+        "gpu_bytes_are": capacity_source(a),
+        "fits": False if needs_bytes > gpu.memory_bytes else None,
+        "left_bytes": gpu.memory_bytes - needs_bytes,
+        "zero_bytes": {stage: sum(held.values()) for stage, held in stages.items()} if gpus > 1 else {},
+        "cache_bytes": cache_bytes(stack, a["context"]),
+        "flops_a_token": flops,
+        "step_tokens": step_tokens,
+        "step_seconds": step_tokens / tokens_per_second,
+        "tokens_per_second": tokens_per_second,
+        "mfu": mfu,
+        "mfu_is_assumed": not told,
+        "hfu": hfu,
+        "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
+        "currency": a["currency"],
+        "estimated": estimated + [f"{key}: left out" for key in beside],
+    } | costs
+
+
+# --8<-- [end:training]

@@ -1,0 +1,197 @@
+"""Models of 2024 to 2026 by name: of each the keys of its config.json that say its shape, and whose file that is.
+
+Each stands as its makers' file has it (https://huggingface.co/<repository>/blob/main/config.json), without those that
+say nothing of the shape. Of a model that also sees, the decoder's part.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Preset(NamedTuple):
+    """A model by name."""
+
+    repository: str  # on Hugging Face, whose config.json it is
+    config: Mapping[str, Any]
+
+    @property
+    def source(self) -> str:
+        return f"https://huggingface.co/{self.repository}/blob/main/config.json"
+
+
+def sizes(layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int, **more: Any) -> dict[str, Any]:
+    """The keys that nearly all files have."""
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": inner,
+        "vocab_size": vocab,
+    } | more
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:qwen]
+def qwen3(layers: int, width: int, heads: int, inner: int, tied: bool = False) -> dict[str, Any]:
+    return {"model_type": "qwen3"} | sizes(
+        layers, width, heads, 8, inner, 151_936, head_dim=128, tie_word_embeddings=tied
+    )
+
+
+def qwen3_moe(
+    layers: int, width: int, heads: int, kv_heads: int, inner: int, of_expert: int, experts: int
+) -> dict[str, Any]:
+    experts_and_width = {"num_experts": experts, "moe_intermediate_size": of_expert, "num_experts_per_tok": 8}
+    shape = sizes(layers, width, heads, kv_heads, inner, 151_936, head_dim=128, tie_word_embeddings=False)
+    return {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []} | shape | experts_and_width
+
+
+NEXT = {  # of both Qwen3-Next and Qwen3.5
+    "full_attention_interval": 4, "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_num_key_heads": 16, "tie_word_embeddings": False,
+}  # fmt: skip
+QWEN = {
+    "qwen3-0.6b": Preset("Qwen/Qwen3-0.6B", qwen3(28, 1_024, 16, 3_072, tied=True)),
+    "qwen3-1.7b": Preset("Qwen/Qwen3-1.7B", qwen3(28, 2_048, 16, 6_144, tied=True)),
+    "qwen3-4b": Preset("Qwen/Qwen3-4B", qwen3(36, 2_560, 32, 9_728, tied=True)),
+    "qwen3-8b": Preset("Qwen/Qwen3-8B", qwen3(36, 4_096, 32, 12_288)),
+    "qwen3-14b": Preset("Qwen/Qwen3-14B", qwen3(40, 5_120, 40, 17_408)),
+    "qwen3-32b": Preset("Qwen/Qwen3-32B", qwen3(64, 5_120, 64, 25_600)),
+    "qwen3-30b-a3b": Preset("Qwen/Qwen3-30B-A3B", qwen3_moe(48, 2_048, 32, 4, 6_144, 768, 128)),
+    "qwen3-235b-a22b": Preset("Qwen/Qwen3-235B-A22B", qwen3_moe(94, 4_096, 64, 4, 12_288, 1_536, 128)),
+    "qwen3-coder-480b-a35b": Preset(
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct", qwen3_moe(62, 6_144, 96, 8, 8_192, 2_560, 160)
+    ),
+    "qwen3-next-80b-a3b": Preset(
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+        {"model_type": "qwen3_next", "decoder_sparse_step": 1, "mlp_only_layers": [], "linear_num_value_heads": 32}
+        | {"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512}
+        | {"shared_expert_intermediate_size": 512}
+        | sizes(48, 2_048, 16, 2, 5_120, 151_936)
+        | NEXT,
+    ),
+}
+# --8<-- [end:qwen]
+
+
+# --8<-- [start:deepseek]
+LATENT = {
+    "q_lora_rank": 1_536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "moe_layer_freq": 1, "n_shared_experts": 1, "num_experts_per_tok": 8, "tie_word_embeddings": False,
+    "attention_bias": False,
+}  # fmt: skip
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3", "n_routed_experts": 256, "moe_intermediate_size": 2_048, "first_k_dense_replace": 3,
+    "num_nextn_predict_layers": 1,
+}  # fmt: skip
+KIMI_K2 = {
+    "model_type": "kimi_k2", "n_routed_experts": 384, "moe_intermediate_size": 2_048, "first_k_dense_replace": 1,
+    "num_nextn_predict_layers": 0,
+}  # fmt: skip
+KIMI_LINEAR = {
+    "model_type": "kimi_linear", "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1,
+    "moe_intermediate_size": 1_024, "first_k_dense_replace": 1, "moe_layer_freq": 1, "q_lora_rank": None,
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "head_dim": 72,
+    "tie_word_embeddings": False, "num_nextn_predict_layers": 0,
+    "linear_attn_config": {
+        "full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+        "kda_layers": [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23, 25, 26],
+        "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
+    },
+}  # fmt: skip
+DEEPSEEK = {
+    "deepseek-v3": Preset(
+        "deepseek-ai/DeepSeek-V3", DEEPSEEK_V3 | LATENT | sizes(61, 7_168, 128, 128, 18_432, 129_280)
+    ),
+    "kimi-k2": Preset("moonshotai/Kimi-K2-Instruct", KIMI_K2 | LATENT | sizes(61, 7_168, 64, 64, 18_432, 163_840)),
+    "kimi-linear-48b-a3b": Preset(
+        "moonshotai/Kimi-Linear-48B-A3B-Instruct", KIMI_LINEAR | sizes(27, 2_304, 32, 32, 9_216, 163_840)
+    ),
+}
+# --8<-- [end:deepseek]
+
+
+# --8<-- [start:glm]
+def glm(layers: int, width: int, inner: int, of_expert: int, experts: int, dense: int, normed: bool) -> dict[str, Any]:
+    """GLM-4.5 and 4.6."""
+    of_experts = {"n_routed_experts": experts, "n_shared_experts": 1, "num_experts_per_tok": 8}
+    of_experts |= {"moe_intermediate_size": of_expert, "first_k_dense_replace": dense, "num_nextn_predict_layers": 1}
+    more = {"head_dim": 128, "attention_bias": True, "use_qk_norm": normed, "tie_word_embeddings": False}
+    return {"model_type": "glm4_moe"} | sizes(layers, width, 96, 8, inner, 151_552) | of_experts | more
+
+
+GLM = {
+    "glm-4.5": Preset("zai-org/GLM-4.5", glm(92, 5_120, 12_288, 1_536, 160, 3, normed=True)),
+    "glm-4.5-air": Preset("zai-org/GLM-4.5-Air", glm(46, 4_096, 10_944, 1_408, 128, 1, normed=False)),
+    "glm-4.6": Preset("zai-org/GLM-4.6", glm(92, 5_120, 12_288, 1_536, 160, 3, normed=True)),
+}
+# --8<-- [end:glm]
+
+
+# --8<-- [start:others]
+def gpt_oss(layers: int, experts: int) -> dict[str, Any]:
+    kinds = ["sliding_attention", "full_attention"] * (layers // 2)
+    more: dict[str, Any] = {"head_dim": 64, "attention_bias": True, "sliding_window": 128, "layer_types": kinds}
+    more |= {"num_local_experts": experts, "num_experts_per_tok": 4, "tie_word_embeddings": False}
+    return {"model_type": "gpt_oss"} | sizes(layers, 2_880, 64, 8, 2_880, 201_088) | more
+
+
+def gemma3(layers: int, width: int, heads: int, kv_heads: int, inner: int, **more: int) -> dict[str, Any]:
+    """Its files leave out what is as the library has it: heads of 256, a vocabulary of 262,208, a period of 6."""
+    shape = sizes(layers, width, heads, kv_heads, inner, 262_208, head_dim=256, sliding_window=1_024)
+    return {"model_type": "gemma3_text", "sliding_window_pattern": 6, "tie_word_embeddings": True} | shape | more
+
+
+def llama4(experts: int, step: int) -> dict[str, Any]:
+    more: dict[str, Any] = {
+        "head_dim": 128,
+        "intermediate_size_mlp": 16_384,
+        "num_local_experts": experts,
+        "num_experts_per_tok": 1,
+    }
+    more |= {"interleave_moe_layer_step": step, "attention_chunk_size": 8_192, "attention_bias": False}
+    more |= {"no_rope_layers": [1, 1, 1, 0] * 12, "tie_word_embeddings": False}
+    return {"model_type": "llama4_text"} | sizes(48, 5_120, 40, 8, 8_192, 202_048) | more
+
+
+def olmo2(layers: int, width: int, heads: int, kv_heads: int, inner: int) -> dict[str, Any]:
+    more = {"attention_bias": False, "tie_word_embeddings": False}
+    return {"model_type": "olmo2"} | sizes(layers, width, heads, kv_heads, inner, 100_352) | more
+
+
+MISTRAL_SMALL = {"model_type": "mistral", "head_dim": 128, "sliding_window": None, "tie_word_embeddings": False}
+SMOLLM3 = {
+    "model_type": "smollm3", "no_rope_layers": [1, 1, 1, 0] * 9, "no_rope_layer_interval": 4, "mlp_bias": False,
+    "attention_bias": False, "use_sliding_window": False, "tie_word_embeddings": True,
+}  # fmt: skip
+OTHERS = {
+    "gpt-oss-20b": Preset("openai/gpt-oss-20b", gpt_oss(24, 32)),
+    "gpt-oss-120b": Preset("openai/gpt-oss-120b", gpt_oss(36, 128)),
+    "gemma-3-1b": Preset(
+        "google/gemma-3-1b-it", gemma3(26, 1_152, 4, 1, 6_912, vocab_size=262_144, sliding_window=512)
+    ),
+    "gemma-3-4b": Preset("google/gemma-3-4b-it", gemma3(34, 2_560, 8, 4, 10_240)),
+    "gemma-3-12b": Preset("google/gemma-3-12b-it", gemma3(48, 3_840, 16, 8, 15_360)),
+    "gemma-3-27b": Preset("google/gemma-3-27b-it", gemma3(62, 5_376, 32, 16, 21_504, head_dim=128)),
+    "llama-4-scout": Preset("meta-llama/Llama-4-Scout-17B-16E", llama4(16, 1)),
+    "llama-4-maverick": Preset("meta-llama/Llama-4-Maverick-17B-128E", llama4(128, 2)),
+    "olmo-2-7b": Preset("allenai/OLMo-2-1124-7B", olmo2(32, 4_096, 32, 32, 11_008)),
+    "olmo-2-13b": Preset("allenai/OLMo-2-1124-13B", olmo2(40, 5_120, 40, 40, 13_824)),
+    "olmo-2-32b": Preset("allenai/OLMo-2-0325-32B", olmo2(64, 5_120, 40, 8, 27_648)),
+    "phi-4": Preset(
+        "microsoft/phi-4",
+        {"model_type": "phi3", "sliding_window": None, "tie_word_embeddings": False}
+        | sizes(40, 5_120, 40, 10, 17_920, 100_352),
+    ),
+    "smollm3-3b": Preset("HuggingFaceTB/SmolLM3-3B", SMOLLM3 | sizes(36, 2_048, 16, 4, 11_008, 128_256)),
+    "mistral-small-24b": Preset(
+        "mistralai/Mistral-Small-24B-Instruct-2501", MISTRAL_SMALL | sizes(40, 5_120, 32, 8, 32_768, 131_072)
+    ),
+}
+# --8<-- [end:others]
+
+PRESETS: dict[str, Preset] = QWEN | DEEPSEEK | GLM | OTHERS

@@ -1,0 +1,335 @@
+# /// script
+# requires-python = ">=3.11"
+# [tool.ledger]
+# data = ["measurements/published/*.toml"]
+# ///
+"""Steps that others published of their GPUs: bytes by formula and milliseconds by published rates, beside theirs.
+
+All is counted, in Python alone. Times of a step are in milliseconds, rounded to a microsecond.
+"""
+
+# --8<-- [start:setup]
+from typing import Any
+
+from flops_bytes import rates
+from flops_bytes.peak import peak_bytes
+from flops_bytes.plan.options import read_options, read_shape
+from flops_bytes.shapes import parameters
+
+# --8<-- [end:setup]
+# isort: split
+# --8<-- [start:setup_published]
+import statistics
+from pathlib import Path
+
+from flops_bytes.published.readings import A_GPU, Reading, read_source
+from flops_bytes.published.step_times import Rated, rated
+
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+
+
+def read_row(source: str, table: str, row: int) -> dict[str, Reading]:
+    """The readings of one published row, by what each is."""
+    _, readings = read_source(FOLDER / f"{source}.toml")
+    return {each.what: each for each in readings if (each.table, each.row) == (table, row)}
+
+
+def ms_of(readings: dict[str, Reading], tokens: int) -> float:
+    """Of a step of so many tokens a GPU, or on all of them if the row counts them together."""
+    reading = readings.get(A_GPU) or readings["tokens_per_second"]
+    return round(1e3 * tokens / reading.value, 3)
+
+
+# --8<-- [end:setup_published]
+
+
+# --8<-- [start:in_ms]
+def in_ms(of: rates.Step) -> dict[str, dict[str, float]]:
+    """Each line and their sum: low, assumed and high."""
+    lines = {line.replace(" ", "_").replace("-", "_"): each for line, each in of.lines.items()} | {"sum": of.seconds}
+    return {
+        line: {name: round(1e3 * each, 3) for name, each in seconds._asdict().items()}
+        for line, seconds in lines.items()
+    }
+
+
+# --8<-- [end:in_ms]
+
+
+# --8<-- [start:run]
+RUN: dict[str, Any] = {
+    "shape": "layers=28 d_model=3072 heads=24 kv_heads=8 head_dim=128 d_ff=8192 vocab=128256 tied=yes",  # Llama 3.2 3B
+    "gpu": "A100 80GB SXM",
+    "recipe": "bf16",  # weights, gradients and AdamW's moments
+    "context": 4_096,
+    "micro_batch": 2,
+}
+RUN_TOKENS = RUN["context"] * RUN["micro_batch"]
+
+run_moments = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", composed=True)
+run_moment_bytes = {moment: sum(lines.values()) for moment, lines in run_moments.items()}
+run_peak_at = max(run_moment_bytes, key=lambda moment: run_moment_bytes[moment])
+run_lines_bytes = {line: size for line, size in run_moments[run_peak_at].items() if size}
+for moment, size in run_moment_bytes.items():
+    print(f"{moment:12}{size / 2**30:7.2f} GiB")
+# --8<-- [end:run]
+
+
+# --8<-- [start:run_time]
+run_step = rates.step(read_options(RUN | {"layers": "composed"}), compiled=False)
+for line, seconds in run_step.lines.items():
+    print(f"{line:24}{1e3 * seconds.assumed:9.1f} ms")
+print(f"{'together':24}{1e3 * run_step.seconds.assumed:9.1f} ms")
+# --8<-- [end:run_time]
+
+
+# --8<-- [start:run_beside]
+TORCHTUNE = "torchtune", "Llama 3.2 3B"
+_run_found = read_row(*TORCHTUNE, 1)
+run_published = {
+    "peak_bytes": int(_run_found["active_gib"].value),
+    "rate": int(_run_found["tokens_per_second"].value),  # tokens a second
+    "ms": ms_of(_run_found, RUN_TOKENS),
+}
+run_ms = in_ms(run_step)
+run_counted = {
+    "peak_bytes": run_moment_bytes[run_peak_at],
+    "low_ms": run_ms["sum"]["low"],
+    "ms": run_ms["sum"]["assumed"],
+    "high_ms": run_ms["sum"]["high"],
+}
+run_beside = {
+    "peak_ratio": round(run_counted["peak_bytes"] / run_published["peak_bytes"], 4),
+    "ms_ratio": round(run_counted["ms"] / run_published["ms"], 4),
+}
+run_missing_bytes = run_published["peak_bytes"] - run_counted["peak_bytes"]
+run_lines_share = {line: round(size / run_counted["peak_bytes"], 4) for line, size in run_lines_bytes.items()}
+# --8<-- [end:run_beside]
+
+
+# --8<-- [start:mpt]
+MPT_OPTIONS = {
+    "shape": "layers=32 d_model=4096 heads=32 kv_heads=32 head_dim=128 d_ff=16384 vocab=50368 positions=2048 "
+    "tied=yes gated=no biases=yes norm_shift=yes",
+    "gpu": "A100 40GB SXM",
+    "gpus": 8,
+    "zero": 3,
+    "recipe": "autocast",
+    "context": 2_048,
+    "micro_batch": 12,
+    "accumulation": 4,
+    "checkpointing": "full",
+}
+mpt = rates.step(read_options(MPT_OPTIONS), compiled=False, flash=1)  # flash=1: the first FlashAttention
+for line, (low, assumed, high) in mpt.lines.items():
+    print(f"{line:24}{1e3 * low:9,.0f}{1e3 * assumed:9,.0f}{1e3 * high:9,.0f} ms")
+print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds) + " ms")
+# --8<-- [end:mpt]
+
+
+# --8<-- [start:mpt_rates]
+MPT_TOKENS = 8 * 4 * 12 * 2_048
+mpt_ms = in_ms(mpt)
+MPT_CARD = "A100 40GB SXM"
+MPT_SHAPE = read_shape(read_options(MPT_OPTIONS))
+sizes = {size for _, _, size in rates.products(MPT_SHAPE, 12 * 2_048, "full", 1, True)}
+shares = sorted(rates.size_share(MPT_CARD, *size) for size in sizes)
+mpt_terabytes = [round(each / 1e12, 3) for each in rates.bandwidth(MPT_CARD, 1.555e12)]
+mpt_gpu_tokens = MPT_TOKENS // 8
+mpt_parameters = sum(parameters(MPT_SHAPE).values())
+mpt_matmul_flops = sum(
+    4 * times * 2 * m * k * n  # four micro-batches
+    for line, times, (m, k, n) in rates.products(MPT_SHAPE, 12 * 2_048, "full", 1, True)
+    if line == "matmuls"
+)
+mpt_rates = {  # TFLOP/s
+    "peak": round(rates.peak_of(MPT_CARD) / 1e12, 1),
+    "matmuls": [round(each / 1e12, 1) for each in rates.matmul_rate(MPT_CARD, rates.peak_of(MPT_CARD))],
+    "attention": [
+        round(each / 1e12, 1) for each in rates.attention_rates(MPT_CARD, rates.peak_of(MPT_CARD), 2_048, 32, 1)[0]
+    ],
+    "reached": round(mpt_matmul_flops / mpt_ms["matmuls"]["assumed"] / 1e9, 1),
+    "of_peak_share": round(mpt_matmul_flops / mpt_ms["matmuls"]["assumed"] * 1e3 / rates.peak_of(MPT_CARD), 4),
+    "least_share": round(shares[0], 4),
+    "largest_share": round(shares[-1], 4),
+}
+# --8<-- [end:mpt_rates]
+
+
+# --8<-- [start:mpt_beside]
+_mpt_found = read_row("llm-foundry", "MPT", 158)
+mpt_published = {
+    "rate": int(_mpt_found["tokens_per_second"].value),
+    "ms": ms_of(_mpt_found, MPT_TOKENS),
+    "line": _mpt_found["tokens_per_second"].line,
+}
+mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
+mpt_missing_share = round(1 - mpt_ratio, 4)
+matmul_lines = mpt_ms["matmuls"]["assumed"] + mpt_ms["recomputation"]["assumed"]
+mpt_matmuls_share = round(matmul_lines / mpt_ms["sum"]["assumed"], 4)
+assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
+mpt_matmul_time_share = round(mpt_ms["matmuls"]["assumed"] / mpt_published["ms"], 4)
+# what the published speed and ours are of the peak, by the source's own count of FLOPs
+mpt_of_peak = {
+    "published_share": round(_mpt_found["mfu_percent"].value, 4),
+    "matmuls_share": round(1e3 * mpt_matmul_flops / rates.peak_of(MPT_CARD) / mpt_published["ms"], 4),  # those alone
+    "by_rates_share": round(_mpt_found["mfu_percent"].value / mpt_ratio, 4),
+}
+# --8<-- [end:mpt_beside]
+
+
+# --8<-- [start:compile]
+TITAN_OPTIONS = {
+    "model": "llama-3-8b",
+    "gpu": "H100 SXM",
+    "gpus": 8,
+    "zero": 3,
+    "recipe": "autocast",
+    "layers": "composed",  # norms of several operations, until they are compiled
+    "context": 8_192,
+    "micro_batch": 2,
+    "checkpointing": "per-op",
+}
+titan = {way: rates.step(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
+titan_ms = {way: in_ms(each) for way, each in titan.items()}
+for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
+    print(f"{line:24}" + "".join(f"{lines[line]['assumed']:9,.0f} ms" for lines in titan_ms.values()))
+# --8<-- [end:compile]
+
+
+# --8<-- [start:compile_beside]
+TITAN = "torchtitan", "8 GPUs, FSDP"
+titan_published_ms = {way: ms_of(read_row(*TITAN, row), 2 * 8_192) for row, way in enumerate(titan)}
+titan_missing_ms = {way: round(titan_published_ms[way] - titan_ms[way]["sum"]["assumed"], 3) for way in titan}
+titan_saved_ms = {
+    "published": round(titan_published_ms["eager"] - titan_published_ms["compiled"], 3),
+    "by_bytes": round(titan_ms["eager"]["sum"]["assumed"] - titan_ms["compiled"]["sum"]["assumed"], 3),
+}
+# --8<-- [end:compile_beside]
+
+
+# --8<-- [start:rungs]
+# Each on top of those before. AdamW is fused: unfused, with a temporary of all weights, the fourth would peak at the
+# update, higher than was measured. The loss in chunks keeps all logits in 16 bits.
+TECHNIQUES: dict[str, dict[str, Any]] = {
+    "packed": {"composed": True},
+    "compiled": {},  # norms in one kernel each
+    "chunked": {"loss": "compiled"},
+    "checkpointed": {"loss": "compiled", "checkpointing": "full"},
+}
+
+
+def moments_of(name: str) -> dict[str, int]:
+    lines = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", **TECHNIQUES[name])
+    return {moment: sum(each.values()) for moment, each in lines.items()}
+
+
+def time_of(name: str) -> float:
+    choices = TECHNIQUES[name]
+    composed, checkpointing = choices.get("composed"), choices.get("checkpointing", "none")
+    asked = RUN | {"layers": "composed" if composed else "fused", "checkpointing": checkpointing}
+    return in_ms(rates.step(read_options(asked), compiled=not composed))["sum"]["assumed"]
+
+
+by_formula = {
+    name: {"formula_bytes": max(moments_of(name).values()), "formula_ms": time_of(name)} for name in TECHNIQUES
+}
+last_moment_bytes = moments_of("checkpointed")
+for name, said in by_formula.items():
+    print(f"{name:14}{said['formula_bytes'] / 2**30:7.2f} GiB{said['formula_ms']:9,.0f} ms")
+# --8<-- [end:rungs]
+
+
+# --8<-- [start:rungs_beside]
+def published_row(row: int) -> dict[str, float]:
+    found = read_row(*TORCHTUNE, row)
+    return {"published_bytes": int(found["active_gib"].value), "published_ms": ms_of(found, RUN_TOKENS)}
+
+
+rungs = {name: by_formula[name] | published_row(row) for row, name in enumerate(TECHNIQUES, 1)}
+assert last_moment_bytes["update"] + run_moments["update"]["weights"] > 1.1 * rungs["checkpointed"]["published_bytes"]
+chunked_saved_bytes = rungs["compiled"]["formula_bytes"] - rungs["chunked"]["formula_bytes"]
+rung_saved_ms = {
+    "published": round(rungs["packed"]["published_ms"] - rungs["compiled"]["published_ms"], 3),
+    "by_bytes": round(rungs["packed"]["formula_ms"] - rungs["compiled"]["formula_ms"], 3),
+}
+# the update in the backward pass, so that gradients do not add up
+in_backward_published_bytes = int(read_row(*TORCHTUNE, 5)["active_gib"].value)
+# --8<-- [end:rungs_beside]
+
+
+# --8<-- [start:stacks]
+LINES = {  # of the drawing, and what each adds up
+    "matmuls": ("matmuls",),
+    "recomputed": ("recomputation", "recomputed element-wise"),
+    "attention": ("attention",),
+    "elementwise": ("element-wise",),
+    "loss": ("loss",),
+    "update": ("update",),
+    "communication": ("communication",),
+}
+tuned = rates.step(read_options(RUN), compiled=True)
+PAIRS = {
+    "tune_eager": (run_step, run_published["ms"]),
+    "tune_compiled": (tuned, rungs["compiled"]["published_ms"]),
+    "mpt": (mpt, mpt_published["ms"]),
+    "titan_eager": (titan["eager"], titan_published_ms["eager"]),
+    "titan_compiled": (titan["compiled"], titan_published_ms["compiled"]),
+}
+stacks = {
+    name: {part: round(sum(1e3 * of.lines[line].assumed for line in lines) / ms, 4) for part, lines in LINES.items()}
+    for name, (of, ms) in PAIRS.items()
+}
+stack_sum_ratio = {name: round(1e3 * of.seconds.assumed / ms, 4) for name, (of, ms) in PAIRS.items()}
+# --8<-- [end:stacks]
+
+
+# --8<-- [start:exercise]
+newer = in_ms(rates.step(read_options(MPT_OPTIONS), compiled=False, flash=2))
+flash_saves_ms = {line: round(mpt_ms[line]["assumed"] - newer[line]["assumed"], 3) for line in newer}
+for line, ms in flash_saves_ms.items():
+    if ms:
+        print(f"{line:16}{ms:8,.0f} ms less")
+assert {line for line, ms in flash_saves_ms.items() if ms} == {"attention", "recomputation", "sum"}
+# --8<-- [end:exercise]
+
+
+# --8<-- [start:held]
+def card(each: Rated) -> str:
+    of = each.reading.settings["gpu"]
+    return rates.family(str(of[0] if isinstance(of, list) else of))
+
+
+def summed_up(steps: list[Rated]) -> dict[str, float]:
+    """Assumed over published."""
+    ratios = [each.ratio for each in steps]
+    tenths = statistics.quantiles(ratios, n=10)
+    return {
+        "steps": len(steps),
+        "median": round(statistics.median(ratios), 4),
+        "low": round(tenths[0], 4),
+        "high": round(tenths[-1], 4),
+        "near_share": round(sum(abs(ratio - 1) <= 0.15 for ratio in ratios) / len(ratios), 4),
+        "inside_share": round(sum(each.said.low <= each.seconds <= each.said.high for each in steps) / len(steps), 4),
+    }
+
+
+every = rated(FOLDER)
+a100, h100 = ([each for each in every if card(each) == name] for name in ("A100", "H100"))
+held = {
+    "a100_card": summed_up([each for each in a100 if each.gpus == 1]),
+    "a100_node": summed_up([each for each in a100 if 1 < each.gpus <= 8]),
+    "a100_more": summed_up([each for each in a100 if each.gpus > 8]),
+    "a100": summed_up(a100),
+    "h100": summed_up(h100),
+    "every": summed_up(every),
+}
+held_sources = len({each.reading.source for each in every})
+held_highest = round(max(each.ratio for each in h100), 4)
+short = [each for each in every if each.reading.source == "qwen" and each.gpus == 1]
+SHORT_SECONDS = {str(each.reading.settings["context"]): each.seconds for each in short}  # by tokens of a step
+held_short_ratio = {str(each.reading.settings["context"]): round(each.ratio, 4) for each in short}
+for name, said in held.items():
+    print(f"{name:10}{said['steps']:4} steps, median {said['median']:.2f}, {said['inside_share']:.0%} inside")
+# --8<-- [end:held]
