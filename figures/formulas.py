@@ -306,7 +306,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "many-gpus.md#gathered", "many_gpus:peak",
             "peak_bytes.64:full", "simulated_bytes.64:full", "count_ranks"),
         Formula("hide", r"(R - 1)/R \cdot P \cdot \mathrm{MFU} / B",
-            "many-gpus.md#time", "many_gpus:hide",
+            "many-gpus.md#hidden", "many_gpus:hide",
             "hiding_tokens.NVLink:.0f"),
     ),
     "serving": (

@@ -1,4 +1,4 @@
-"""Figures of many GPUs."""
+"""Figures of many GPUs: what ranks hold, how collectives move pieces, a step of FSDP, what published links reach."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Colour, Log, Names, Scale
+from figures.svg import Drawing
 
 GIB = 2**30
+RANKS = 4  # in drawings, and pieces of a tensor
+PALE = 0.3
 CARD_BYTES = 80e9
 PARTS: dict[str, Colour] = {"weights": 0, "gradients": 1, "state": "muted"}
 BARS = {  # a label, and its stage and ranks
@@ -34,15 +37,149 @@ def stages(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-def wire(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Times of collectives over the bytes that a rank sends, and the fitted lines."""
-    sent, fits = values["count_ranks.measured_sent"] or {}, values["count_ranks.measured_fits"] or {}
-    axes = Axes(Log(labels["axis"], unit="bytes"), Log(labels["time"], unit="seconds"))
-    for colour, collective in enumerate(("allreduce", "allgather")):
-        times = {float(size): seconds for size, seconds in (sent.get(collective) or {}).items()}
-        sizes = sorted(times)
-        axes.scatter(sizes, [times[size] for size in sizes], colour, labels[collective])
-        if fit := fits.get(collective):
-            line = [fit["latency_seconds"] + size / fit["bytes_per_second"] for size in sizes]
-            axes.plot(sizes, line, colour)
+def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """The share of the nominal rate that published all-reduces reach, over the size of the tensor."""
+    found = values["many_gpus.reached_share"] or {}
+    axes = Axes(Log(labels["size"], unit="bytes"), Scale(labels["share"], low=0))
+    for colour, name in enumerate(("a100", "b200", "h200", "four", "two")):
+        shares = {int(size): share for size, share in (found.get(name) or {}).items() if int(size) >= 2**15}
+        sizes = sorted(shares)
+        axes.plot(sizes, [shares[size] for size in sizes], colour, labels[name])
+    axes.axhline(0.8, "0.8", at="start")
     return str(axes)
+
+
+def collectives(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Three collectives on four ranks with four pieces: what each rank has before, and what after."""
+    drawing = Drawing(340, 372)
+    drawing.add("rect", "fill-0", x=0, y=3, width=14, height=14, fill_opacity=PALE)
+    drawing.text(20, 15, labels["own"])
+    drawing.rect(170, 3, 14, 14, "fill-0")
+    drawing.text(190, 15, labels["done"])
+    every = {(rank, piece) for rank in range(RANKS) for piece in range(RANKS)}
+    one_each = {(rank, rank) for rank in range(RANKS)}
+    whole: set[tuple[int, int]] = set()
+    rows = (("scatter", every, whole, one_each), ("gather", whole, one_each, every), ("reduce", every, whole, every))
+    for row, (name, own, before, after) in enumerate(rows):
+        top = 30 + 115 * row
+        drawing.text(0, top + 16, labels[name])
+        _ranks(drawing, 0, top + 24, own, before, labels["rank"])
+        drawing.line(158, top + 56, 180, top + 56)
+        drawing.path(f"M174 {top + 51:g} 181 {top + 56:g} 174 {top + 61:g}")
+        _ranks(drawing, 196, top + 24, whole, after, labels["rank"])
+    return str(drawing)
+
+
+def _ranks(
+    drawing: Drawing, x: float, y: float, own: set[tuple[int, int]], done: set[tuple[int, int]], name: str
+) -> None:
+    """Four ranks beside each other, each a column of pieces: pale its own values, full what is complete."""
+    for rank in range(RANKS):
+        left = x + 37 * rank
+        for piece in range(RANKS):
+            css, faded = (f"fill-{piece}", 1.0) if (rank, piece) in own | done else ("faint", 1.0)
+            if (rank, piece) in own - done:
+                faded = PALE
+            drawing.add("rect", css, x=left, y=y + 17 * piece, width=30, height=14, fill_opacity=faded)
+        drawing.text(left + 15, y + 17 * RANKS + 12, name.format(n=rank), "muted", anchor="middle")
+
+
+def counts(rounds: int) -> list[list[int]]:
+    """How many ranks' values are in each piece of each rank, after so many rounds of a reduce-scatter on a ring."""
+    held = [[1] * RANKS for _ in range(RANKS)]
+    for done in range(rounds):
+        sent = [held[rank][(rank - done) % RANKS] for rank in range(RANKS)]
+        for rank in range(RANKS):
+            held[(rank + 1) % RANKS][(rank - done) % RANKS] += sent[rank]
+    return held
+
+
+def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """A reduce-scatter on a ring, round by round: a piece is filled as far as ranks' values are in it."""
+    drawing = Drawing(340, 410)
+    left, pitch, width = 76.0, 68.0, 52.0
+    for rank in range(RANKS):
+        drawing.text(left + pitch * rank + width / 2, 14, labels["rank"].format(n=rank), anchor="middle")
+    for done in range(RANKS):
+        top = 26 + 97 * done
+        drawing.text(0, top + 46, labels["round"].format(n=done) if done else labels["start"])
+        held = counts(done)
+        for rank in range(RANKS):
+            x = left + pitch * rank
+            for piece in range(RANKS):
+                y = top + 20 * piece
+                drawing.rect(x, y, width, 15, "faint")
+                drawing.rect(x, y, width * held[rank][piece] / RANKS, 15, f"fill-{piece}")
+            if done:
+                y = top + 20 * ((rank - done) % RANKS)
+                drawing.path(f"M{x:g} {y:g}h{width:g}v15h-{width:g}Z", "stroke-ink")
+                drawing.line(x - 14, y + 7.5, x - 3, y + 7.5)
+                drawing.path(f"M{x - 8:g} {y + 3.5:g} {x - 3:g} {y + 7.5:g} {x - 8:g} {y + 11.5:g}")
+    return str(drawing)
+
+
+BLOCKS = 3
+GATHER, FORWARD, HEAD, BACKWARD, REDUCE = 40.0, 60.0, 50.0, 90.0, 70.0  # lengths in the drawing, not measured
+
+
+def fsdp_step() -> dict[str, list[tuple[int, float, float]]]:
+    """A step of FSDP: block, start and end of each all-gather, computation, reduce-scatter; 0 is the head."""
+    order = [*range(1, BLOCKS + 1), 0, *range(BLOCKS, 0, -1)]
+    gather, compute, reduce = [(1, 0.0, GATHER)], [], []
+    now = free = GATHER
+    for place, block in enumerate(order):
+        now = max([now, *(end for of, _, end in gather if of == block)])
+        lasts = HEAD if not block else FORWARD if place < BLOCKS else BACKWARD
+        following = order[place + 1] if place + 1 < len(order) else 0
+        if place + 1 == BLOCKS:
+            following = 0
+        if following:
+            gather.append((following, now, now + GATHER))
+        compute.append((block, now, now + lasts))
+        now += lasts
+        if place > BLOCKS:
+            free = max(now, free)
+            reduce.append((block, free, free + REDUCE))
+            free += REDUCE
+    return {"gather": gather, "compute": compute, "reduce": reduce}
+
+
+def fsdp(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """A step of FSDP over time: what computes, what is sent, and how long a block's whole weights are in memory."""
+    step = fsdp_step()
+    drawing = Drawing(640, 330)
+    scale = 640 / max(end for _, _, end in step["reduce"])
+    legend = {"forward": "fill-0", "backward": "fill-1", "head": "muted", "gather": "fill-2", "reduce": "fill-3"}
+    x = 0.0
+    for name, css in legend.items():
+        drawing.rect(x, 3, 14, 14, css)
+        drawing.text(x + 20, 15, labels[name])
+        x += 118
+
+    def bar(top: float, css: str, block: int, start: float, end: float) -> None:
+        drawing.rect(start * scale, top, (end - start) * scale - 2, 24, css)
+        if block:
+            drawing.text((start + end) / 2 * scale - 1, top + 17, str(block), "paper", anchor="middle")
+
+    drawing.text(0, 48, labels["compute"])
+    for place, (block, start, end) in enumerate(step["compute"]):
+        bar(56, "muted" if not block else f"fill-{int(place > BLOCKS)}", block, start, end)
+    drawing.text(0, 104, labels["send"])
+    for row, name in enumerate(("gather", "reduce")):
+        for block, start, end in step[name]:
+            bar(112 + 28 * row, f"fill-{2 + row}", block, start, end)
+    drawing.text(0, 190, labels["hold"])
+    for block in range(1, BLOCKS + 1):
+        gathers = [start for of, start, _ in step["gather"] if of == block]
+        computes = [end for of, _, end in step["compute"] if of == block]
+        for start, end in zip(gathers, computes, strict=True):
+            drawing.rect(start * scale, 198 + 30 * (block - 1), (end - start) * scale - 2, 24, "fill-4")
+            drawing.text(
+                (start + end) / 2 * scale - 1,
+                215 + 30 * (block - 1),
+                labels["block"].format(n=block),
+                "paper",
+                anchor="middle",
+            )
+    drawing.resize(198 + 30 * BLOCKS)
+    return str(drawing)

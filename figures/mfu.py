@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.axes import Axes, Log
+from figures.axes import Axes, Log, Names, Scale
 from figures.svg import Drawing
+from ledger.units import format_value
 
 WIDTH = 640
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
@@ -29,28 +30,81 @@ def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """For each shape of a result its waves: a box a wave, filled as far as SMs have a tile to do."""
-    shapes = values["mfu.SHAPES"] or {}
-    tilings = values["mfu.tilings"] or {}
+    """A result in tiles, its tiles on the SMs, and of two more their waves: filled as far as there are tiles."""
+    shown, tile = values["mfu.FILLED"] or {}, values["mfu.EXAMPLE_TILE"] or [1, 1]
+    rows, columns = (values["mfu.EXAMPLE"] or [0, 0])[:2]
     num_sms = values["mfu.NUM_SMS"] or 1
-    names = [name for name in ("2048", "2304", "4096", "4224", "4352") if name in shapes and name in tilings]
-    left, box, row, top = 132, 84, 40, 30
-    drawing = Drawing(WIDTH, top + row * max(len(names), 1))
-    drawing.text(0, 14, labels["result"], "muted")
-    drawing.text(left, 14, labels["waves"], "muted")
-    drawing.text(WIDTH, 14, labels["tiles"], "muted", anchor="end")
-    for index, name in enumerate(names):
-        y = top + row * index
-        tiles = tilings[name]["tiles"]
-        drawing.text(0, y + 19, f"{shapes[name][0]} × {shapes[name][1]}")
-        drawing.text(WIDTH, y + 19, str(tiles), anchor="end")
-        for wave in range(tilings[name]["waves"]):
-            x = left + wave * box
-            at_work = min(tiles - wave * num_sms, num_sms)
-            drawing.rect(x, y, box - 6, 28, "faint")
-            drawing.rect(x, y, (box - 6) * at_work / num_sms, 28, "fill-1")
-            drawing.rect(x, y, box - 6, 28, "stroke-ink")
+    tiled = [name for name in ("three_long", "ten") if name in shown]
+    top, row = 48, 40
+    drawing = Drawing(WIDTH, top + 214 + row * (len(tiled) + 1))
+    _tiles(drawing, (rows, columns), tile, labels, top)
+    if "few" in shown:
+        _on_sms(drawing, shown["few"]["tiles"], num_sms, labels, top)
+    left, box, y = 118, 40, top + 214
+    drawing.text(0, y + 14, labels["result"], "muted")
+    drawing.text(left, y + 14, labels["waves"], "muted")
+    drawing.text(WIDTH, y + 14, labels["reached"], "muted", anchor="end")
+    for index, name in enumerate(tiled):
+        y, each = top + 244 + row * index, shown[name]
+        drawing.text(0, y + 19, each["shape"])
+        drawing.text(
+            WIDTH, y + 19, format_value(each["reached_share"], "share", ".0f%", labels["language"]), anchor="end"
+        )
+        for wave in range(each["waves"]):
+            x, at_work = left + wave * box, min(each["tiles"] - wave * num_sms, num_sms)
+            drawing.rect(x, y, box - 5, 28, "faint")
+            drawing.rect(x, y, (box - 5) * at_work / num_sms, 28, "fill-1")
+            drawing.rect(x, y, box - 5, 28, "stroke-ink")
     return str(drawing)
+
+
+def _tiles(
+    drawing: Drawing,
+    size: Sequence[int],
+    tile: Sequence[int],
+    labels: Mapping[str, str],
+    top: float,
+    scale: float = 0.2,
+) -> None:
+    """A result of so many rows and columns, and the tiles that cover it."""
+    drawing.text(0, 14, labels["cut"].format(result=f"{size[0]} × {size[1]}", tile=f"{tile[0]} × {tile[1]}"))
+    drawing.text(0, 34, labels["overhang"].format(used=size[0] % tile[0], rows=tile[0]), "muted")
+    high, wide = (scale * side for side in tile)
+    down, across = (-(-whole // part) for whole, part in zip(size, tile, strict=True))
+    drawing.rect(0, top, wide * across, high * down, "faint")
+    drawing.rect(0, top, scale * size[1], scale * size[0], "fill-1")
+    for place in range(down * across):
+        drawing.rect(place % across * wide, top + place // across * high, wide, high, "stroke-ink")
+
+
+def _on_sms(drawing: Drawing, tiles: int, num_sms: int, labels: Mapping[str, str], top: float) -> None:
+    """A square for each SM, in colour if it has a tile."""
+    left, step, each_row = 340, 16, 12
+    drawing.text(left, 14, labels["on_sms"].format(tiles=tiles, sms=num_sms))
+    drawing.text(left, 34, labels["idle"].format(idle=num_sms - tiles), "muted")
+    for place in range(num_sms):
+        x, y = left + place % each_row * step, top + place // each_row * step
+        drawing.rect(x, y, step - 3, step - 3, "fill-1" if place < tiles else "faint")
+        drawing.rect(x, y, step - 3, step - 3, "stroke-ink")
+
+
+def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Every published MFU, a row for each card; those of runs that recompute matmuls below."""
+    points = values["mfu.POINTS"] or {}
+    names = list(points)
+    axes = Axes(
+        Scale(labels["axis"], low=0, unit="share", language=labels["language"]),
+        Names([labels[name] for name in names]),
+        height=64 * len(names) + 70,
+    )
+    for colour, (kind, shift) in enumerate((("kept", -0.17), ("again", 0.2))):
+        placed = [
+            (share, row + shift + 0.045 * (number % 5 - 2))
+            for row, name in enumerate(names)
+            for number, share in enumerate(points[name][kind])
+        ]
+        axes.scatter([x for x, _ in placed], [y for _, y in placed], colour, labels[kind], marker="ring", size=3)
+    return str(axes)
 
 
 def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -202,8 +202,10 @@ def _take(name: str, becomes: str, values: dict[str, Plain], printed: dict[str, 
     """What becomes of a value or of a section's words. Raises ValueError where the device alone can tell."""
     if becomes == SILENT and printed.pop(name, None) is None:
         raise ValueError(f"section {name!r} printed nothing there, so it cannot be silent now")
-    if becomes == GONE and (name in fresh.values or values.pop(name, None) is None):
+    if becomes == GONE and (name in fresh.values or name not in values):
         raise ValueError(f"value {name!r} {'is not gone' if name in fresh.values else 'was not there'}")
+    if becomes == GONE:
+        del values[name]
     if becomes == PRINTED:
         if name not in fresh.outputs:
             raise ValueError(f"section {name!r} prints nothing here")

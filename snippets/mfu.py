@@ -1,11 +1,14 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
+# [tool.ledger]
+# data = ["measurements/published/*.toml", "measurements/published/kernels/*.toml"]
 # ///
-"""How much of the promised FLOP/s arrives: where the promise comes from, what is measured, what the quotient means."""
+"""How much of a GPU's peak a run uses: a published step, where a peak comes from, what stops a matmul below it."""
 
 # --8<-- [start:setup]
 import math
+import statistics
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,16 +20,113 @@ from flops_bytes.gpus import GPUS
 from flops_bytes.measure import Timing, divide, get_device, time_call
 from flops_bytes.measure import get_peak_flop_per_second as peak_of
 
-SIDE = 8192  # of the square product that is measured on a GPU
-DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
-
-
-def has_gpu() -> bool:
-    """Whether there is a GPU to measure; a CPU gets smaller work."""
-    return torch.cuda.is_available()
-
-
 # --8<-- [end:setup]
+# isort: split
+# --8<-- [start:setup_published]
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from flops_bytes.published.kernel_times import Timed, read_rows
+from flops_bytes.published.readings import Reading, read_all
+
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+# --8<-- [end:setup_published]
+
+
+# --8<-- [start:step]
+def flops_of_a_token(parameters: int, layers: int, width: int, context: int) -> int:
+    """Forward and backward: 6N + 12LHQT. `width` is HQ, that of all query heads together."""
+    return 6 * parameters + 12 * layers * width * context
+
+
+def step_mfu(tokens_per_second: float, gpus: int, token_flops: int, peak: float) -> float:
+    """The share of the peak that a training run reaches; `peak` is one GPU's, in FLOP/s."""
+    return tokens_per_second / gpus * token_flops / peak
+
+
+mpt_7b_flops = flops_of_a_token(6_658_859_008, layers=32, width=4096, context=2048)
+print(f"MFU {step_mfu(85_144, gpus=8, token_flops=mpt_7b_flops, peak=989.4e12):.1%}")
+# --8<-- [end:step]
+
+
+# --8<-- [start:rows]
+def published_mfus() -> list[Reading]:
+    """What others published as the MFU of a step in bf16."""
+    return [each for each in read_all(FOLDER) if each.kind == "mfu" and "missing" not in each.about]
+
+
+LINES = {"a100_40gb": 252, "a100_80gb": 184, "h100_80gb": 118}  # of llm-foundry's README.md: MPT 7B on 8 GPUs
+BY_LINE = {each.line: each for each in read_all(FOLDER) if (each.source, each.kind) == ("llm-foundry", "mfu")}
+
+
+def of_line(line: int) -> dict[str, float]:
+    """A published step's rate, the MFU that it gives, and the one printed beside it."""
+    each = BY_LINE[line]
+    rate, gpus = float(each.found["tokens_per_second"]), int(each.found["gpus"])
+    peak = GPUS[each.settings["gpu"]].peak_flop_per_second["bfloat16"]
+    mfu = step_mfu(rate, gpus, mpt_7b_flops, peak)
+    passes = 4 if each.found["checkpointing"] == "True" else 3  # a second forward pass, to recompute activations
+    return {
+        "tokens_per_second": rate,
+        "a_gpu_per_second": rate / gpus,
+        "flop_per_second": rate / gpus * mpt_7b_flops,
+        "executed_flop_per_second": rate / gpus * mpt_7b_flops * passes / 3,
+        "peak_flop_per_second": peak,
+        "mfu": mfu,
+        "hfu_share": mfu * passes / 3,
+        "printed_share": each.value,
+    }
+
+
+PUBLISHED = {card: of_line(line) for card, line in LINES.items()}
+assert all(abs(each["mfu"] - each["printed_share"]) < 2e-4 for each in PUBLISHED.values())
+assert {each.found["size"] + each.found["context"] for each in map(BY_LINE.get, LINES.values()) if each} == {"7b2048"}
+speed_up_ratio = PUBLISHED["h100_80gb"]["tokens_per_second"] / PUBLISHED["a100_80gb"]["tokens_per_second"]
+recomputed_rate_ratio = PUBLISHED["a100_40gb"]["tokens_per_second"] / PUBLISHED["a100_80gb"]["tokens_per_second"]
+assert PUBLISHED["a100_40gb"]["hfu_share"] > PUBLISHED["a100_80gb"]["hfu_share"] and recomputed_rate_ratio < 1
+# --8<-- [end:rows]
+
+
+# --8<-- [start:which_peak]
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
+PEAK_FLOP_PER_SECOND = {gpu: GPUS[gpu].peak_flop_per_second for gpu in TABLE_GPUS}
+HEADLINE_FLOP_PER_SECOND = 1979e12  # bf16 "with sparsity": H100 datasheet
+
+a100 = PEAK_FLOP_PER_SECOND["A100 80GB SXM"]
+h100 = PEAK_FLOP_PER_SECOND["H100 SXM"]
+headline_ratio = HEADLINE_FLOP_PER_SECOND / h100["bfloat16"]
+assert round(headline_ratio, 2) == 2  # the headline is not the dense peak
+
+mixed_up_ratio = HEADLINE_FLOP_PER_SECOND / a100["bfloat16"]  # sparse over dense
+h100_over_a100_ratio = h100["bfloat16"] / a100["bfloat16"]  # dense over dense
+tensor_over_cuda_ratio = h100["bfloat16"] / h100["float32"]
+print(f"H100 over A100: {h100_over_a100_ratio:.2f}, mixed up {mixed_up_ratio:.2f}")
+print(f"bf16 over fp32: {tensor_over_cuda_ratio:.1f}")
+# --8<-- [end:which_peak]
+
+
+# --8<-- [start:conventions]
+MPT_7B_PARAMETERS, LAYERS, WIDTH, CONTEXT = 6_658_859_008, 32, 4096, 2048
+attention_flops = 12 * LAYERS * WIDTH * CONTEXT  # of a token, over all pairs
+causal_flops = attention_flops * (CONTEXT + 1) // (2 * CONTEXT)  # what a causal mask leaves
+attention_share = attention_flops / mpt_7b_flops
+
+RATE = 85_144 / 8  # tokens a second of a GPU
+DENSE = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+ANSWERS = {  # FLOPs of a token, peak
+    "published": (mpt_7b_flops, DENSE),
+    "causal": (mpt_7b_flops - attention_flops + causal_flops, DENSE),
+    "six_n": (6 * MPT_7B_PARAMETERS, DENSE),
+    "sparse": (mpt_7b_flops, HEADLINE_FLOP_PER_SECOND),
+    "pcie": (mpt_7b_flops, GPUS["H100 PCIe"].peak_flop_per_second["bfloat16"]),
+    "a100": (mpt_7b_flops, GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]),
+}
+answers_share = {name: RATE * flops / peak for name, (flops, peak) in ANSWERS.items()}
+for name, share in answers_share.items():
+    print(f"{name:10}{share:6.1%}")
+# --8<-- [end:conventions]
 
 
 # --8<-- [start:chip]
@@ -70,29 +170,271 @@ for name, derived in DERIVED_FLOP_PER_SECOND.items():
 # --8<-- [end:derive]
 
 
-# --8<-- [start:which_peak]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
-PEAK_FLOP_PER_SECOND = {gpu: GPUS[gpu].peak_flop_per_second for gpu in TABLE_GPUS}
-HEADLINE_FLOP_PER_SECOND = 1979e12  # bf16 "with sparsity": H100 datasheet
-
-a100 = PEAK_FLOP_PER_SECOND["A100 80GB SXM"]
-h100 = PEAK_FLOP_PER_SECOND["H100 SXM"]
-headline_ratio = HEADLINE_FLOP_PER_SECOND / h100["bfloat16"]
-assert round(headline_ratio, 2) == 2  # the headline is not the dense peak
-
-mixed_up_ratio = HEADLINE_FLOP_PER_SECOND / a100["bfloat16"]  # sparse over dense
-h100_over_a100_ratio = h100["bfloat16"] / a100["bfloat16"]  # dense over dense
-tensor_over_cuda_ratio = h100["bfloat16"] / h100["float32"]
-print(f"H100 over A100: {h100_over_a100_ratio:.2f}, mixed up {mixed_up_ratio:.2f}")
-print(f"bf16 over fp32: {tensor_over_cuda_ratio:.1f}")
-# --8<-- [end:which_peak]
-
-
 # --8<-- [start:precision]
 default_precision = torch.get_float32_matmul_precision()
 print("fp32 products:", default_precision)
 assert default_precision == "highest"  # fp32 all the way: no tensor core
 # --8<-- [end:precision]
+
+
+# --8<-- [start:prune]
+def prune_2_of_4(w: torch.Tensor) -> torch.Tensor:
+    """w with the two smallest of every four neighbours in a row set to zero."""
+    groups = w.reshape(-1, 4)
+    largest = groups.abs().topk(2).indices
+    kept = groups.gather(1, largest)
+    return torch.zeros_like(groups).scatter(1, largest, kept).view_as(w)
+
+
+sample = torch.tensor([1, -9, 4, 2, 7, 6, -8, 0])
+pruned = prune_2_of_4(sample)
+print(sample.tolist(), "becomes", pruned.tolist())
+assert (pruned == 0).sum() == sample.numel() // 2
+# --8<-- [end:prune]
+
+
+# --8<-- [start:best]
+MATMULS = [
+    row
+    for path in sorted((FOLDER / "kernels").glob("*.toml"))
+    for row in read_rows(path)
+    if row.kind == "matmul" and row.seconds and row.card in GPUS
+]
+MOST = (  # at least ten matmuls
+    "V100 16GB SXM float32",
+    "A100 40GB SXM float32",
+    "A100 40GB SXM tf32",
+    "H100 SXM bfloat16",
+    "MI300X bfloat16",
+)
+
+
+def reached(row: Timed) -> float:
+    """FLOP/s of a published matmul."""
+    return 2 * math.prod(row.shape) / row.seconds if row.seconds else 0
+
+
+def share_of_peak(row: Timed) -> float:
+    """What share of its card's dense peak a published matmul reached."""
+    return reached(row) / GPUS[row.card].peak_flop_per_second[row.unit]
+
+
+def of_card(name: str) -> dict[str, float | str]:
+    """Among the matmuls of a card in one data type, the one that reached most."""
+    rows = [row for row in MATMULS if f"{row.card} {row.unit}" == name]
+    best = max(rows, key=share_of_peak)
+    m, p, n = best.shape[1:]
+    shape = f"{m:,} × {n:,} by {n:,} × {p:,}"
+    return {"matmuls": len(rows), "shape": shape, "flop_per_second": reached(best), "peak_share": share_of_peak(best)}
+
+
+BEST = {name.replace(" ", "_"): of_card(name) for name in MOST}
+highest_share = max(share_of_peak(row) for row in MATMULS)
+num_matmuls = len(MATMULS)
+assert highest_share == BEST["V100_16GB_SXM_float32"]["peak_share"] < 0.82
+assert set(MOST) == {f"{row.card} {row.unit}" for row in MATMULS if of_card(f"{row.card} {row.unit}")["matmuls"] >= 10}
+# --8<-- [end:best]
+
+
+# --8<-- [start:tiles]
+NUM_SMS = 132  # of an H100 or H200 SXM
+TILE_ROWS, TILE_COLUMNS = 128, 256  # one of cuBLAS's large tiles
+
+
+def tiling(m: int, n: int) -> dict[str, int | float]:
+    """Tiles of an m × n result, the waves in which the SMs compute them, and the share that they fill."""
+    tiles = math.ceil(m / TILE_ROWS) * math.ceil(n / TILE_COLUMNS)
+    waves = math.ceil(tiles / NUM_SMS)
+    paid = waves * NUM_SMS * TILE_ROWS * TILE_COLUMNS  # numbers there is time for
+    return {"tiles": tiles, "waves": waves, "filled_share": m * n / paid}
+
+
+# --8<-- [end:tiles]
+
+
+# --8<-- [start:filled]
+def tile_of(kernel: str) -> tuple[int, int] | None:
+    """The tile in a kernel's name, such as 128 × 64 in sm90_tilesize128x64x64; None if it names none."""
+    found = re.search(r"(?:tilesize|_MT|_)(\d{2,3})x(\d{2,3})", kernel)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def waves_of(row: Timed, tile: tuple[int, int]) -> tuple[int, int, float]:
+    """Tiles, waves, and the filled share: of what is computed in whole tiles and waves, what belongs to the result."""
+    batch, m, p, _ = row.shape
+    tiles = batch * math.ceil(m / tile[0]) * math.ceil(p / tile[1])
+    waves = math.ceil(tiles / row.sms)
+    return tiles, waves, batch * m * p / (waves * row.sms * math.prod(tile))
+
+
+class Filled(NamedTuple):
+    """A published matmul, its tiles and waves by the kernel's name, and what it reached."""
+
+    shape: str  # of the result
+    matmul: str  # with the length of the sums
+    tile: str
+    tiles: int
+    waves: int
+    filled_share: float
+    reached_share: float
+    sums: int
+
+
+def filled_of(row: Timed, tile: tuple[int, int]) -> Filled:
+    """Whichever way the tile lies, the one that fits better."""
+    tiles, waves, share = max((waves_of(row, each) for each in (tile, tile[::-1])), key=lambda each: each[2])
+    _, m, p, n = row.shape
+    return Filled(
+        f"{m:,} × {p:,}", f"{m:,} × {p:,} × {n:,}", f"{tile[0]} × {tile[1]}", tiles, waves, share, share_of_peak(row), n
+    )
+
+
+TILED = [(row, filled_of(row, tile)) for row in MATMULS if (tile := tile_of(row.kernel))]
+beyond = [each for _, each in TILED if each.reached_share > each.filled_share]
+num_tiled, num_beyond = len(TILED), len(beyond)
+most_tiles_beyond, least_sums_beyond = max(each.tiles for each in beyond), min(each.sums for each in beyond)
+print(f"{num_beyond} of {num_tiled} reach more than their tiles and waves fill;", end=" ")
+print(f"these have {most_tiles_beyond} tiles at most, and sums of {least_sums_beyond} or more")
+assert num_beyond < 0.05 * num_tiled and most_tiles_beyond <= 16 and least_sums_beyond >= 1024
+
+SHOWN = {  # rows, columns, length of the sums: H100, bf16
+    "few": (788, 768, 3072),
+    "three": (5185, 1024, 1024),
+    "three_long": (5185, 1024, 4096),
+    "ten": (5185, 4096, 1024),
+    "nine": (25088, 768, 768),
+    "nine_long": (25089, 768, 3072),
+}
+FILLED = {
+    name: next(each._asdict() for row, each in TILED if row.card == "H100 SXM" and row.shape == (1, *shape))
+    for name, shape in SHOWN.items()
+}
+EXAMPLE, EXAMPLE_TILE = SHOWN["few"], (128, 64)  # as the kernel's name says
+assert FILLED["few"]["tile"] == "128 × 64"
+assert FILLED["three_long"]["reached_share"] < FILLED["ten"]["reached_share"]
+assert FILLED["nine"]["reached_share"] < FILLED["nine_long"]["reached_share"]
+# --8<-- [end:filled]
+
+
+# --8<-- [start:aligned]
+def only(card: str, shape: tuple[int, int, int], operation: str) -> Timed:
+    """The one published row of a card, a shape and an operation."""
+    (row,) = [row for row in MATMULS if (row.card, row.shape[1:], row.operation) == (card, shape, operation)]
+    return row
+
+
+A100_SUMS = {sums: only("A100 40GB SXM", (1024, 1024, sums), "addmm") for sums in (1300, 1705, 2048)}
+ALIGNED = {
+    str(sums): {
+        "median_seconds": row.seconds,
+        "kernel": row.kernel.partition("tensorop_")[2],
+        "share": share_of_peak(row),
+        "tiles": filled_of(row, (128, 128)).tiles,
+    }
+    for sums, row in A100_SUMS.items()
+}
+aligned_ratio = (A100_SUMS[1705].seconds or 0) / (A100_SUMS[2048].seconds or 1)
+six_calls_share = share_of_peak(only("V100 16GB SXM", (1024, 1705, 512), "addmm"))  # of exercise 1
+V100_ODD = only("V100 16GB SXM", (1024, 1705, 1024), "mm")
+assert {row.kernel[-6:] for row in A100_SUMS.values()} == {"align1", "align4"}
+assert aligned_ratio > 2 and share_of_peak(V100_ODD) == highest_share
+# --8<-- [end:aligned]
+
+
+# --8<-- [start:passes]
+TRACES = {  # of TraceLens, on an H100, bf16, forward only; as `flops-bytes trace` prints them
+    "timesformer": ("facebook_timesformer-base-finetuned-k400__1016002.json.gz", 159.992e-3, 158.433e-3),
+    "bert": ("gaunernst_bert-small-uncased__1016001.json.gz", 3.908e-3, 0.309e-3),
+}
+
+
+def of_pass(name: str, span: float, busy: float) -> dict[str, float]:
+    """How long the GPU was busy, its best matmul, and all FLOPs of matmuls over the whole time."""
+    rows = [row for row in MATMULS if row.where.endswith(f"h100/{name}")]
+    flops = sum(row.calls * 2 * math.prod(row.shape) for row in rows)
+    peak = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+    best = max(share_of_peak(row) for row in rows)
+    return {
+        "span_seconds": span,
+        "busy_share": busy / span,
+        "best_share": best,
+        "all_share": flops / span / peak,
+    }
+
+
+PASSES = {key: of_pass(*trace) for key, trace in TRACES.items()}
+assert PASSES["timesformer"]["busy_share"] > 0.98 and PASSES["timesformer"]["all_share"] < 0.06
+# --8<-- [end:passes]
+
+
+# --8<-- [start:steps]
+CARDS = {"a100_40gb": "A100 40GB SXM", "a100_80gb": "A100 80GB SXM", "h100": "H100 SXM"}
+
+
+def shares_of(card: str, again: bool) -> list[float]:
+    """Published MFUs of a card; `again`: of runs that recompute whole matmuls."""
+    does = ("full", "per-op")
+    found = [each for each in published_mfus() if each.settings["gpu"] == card]
+    return sorted(each.value for each in found if (each.settings.get("checkpointing") in does) == again)
+
+
+POINTS = {key: {"kept": shares_of(card, False), "again": shares_of(card, True)} for key, card in CARDS.items()}
+
+
+def summary(shares: list[float]) -> dict[str, float]:
+    """Median, the middle eight of ten, and the ends."""
+    tenths = statistics.quantiles(shares, n=10, method="inclusive")
+    ends = {"low_share": tenths[0], "high_share": tenths[-1], "best_share": max(shares)}
+    return {"steps": len(shares), "median_share": statistics.median(shares)} | ends
+
+
+STEPS = {key: summary(kinds["kept"] + kinds["again"]) for key, kinds in POINTS.items()}
+num_steps = sum(each["steps"] for each in STEPS.values())
+counted_sources = defaultdict(int)
+for each in published_mfus():
+    counted_sources[each.source] += 1
+foundry_steps = counted_sources["llm-foundry"]
+assert len(counted_sources) == 2 and num_steps == sum(counted_sources.values())
+assert STEPS["h100"]["best_share"] == PUBLISHED["h100_80gb"]["printed_share"]
+# --8<-- [end:steps]
+
+
+# --8<-- [start:published]
+PALM_MFU, PALM_HFU_SHARE = 0.462, 0.578  # PaLM, section 4.1
+palm_ratio = PALM_HFU_SHARE / PALM_MFU
+full_recompute_ratio = (2 + 4 + 2) / (2 + 4)  # a second forward, over the model's own
+assert 1 < palm_ratio < full_recompute_ratio
+
+LONE_MATMUL_SHARE = {  # bf16, the best of many shapes: mamf-finder, ml-engineering
+    "A100 SXM": 0.869,
+    "GH200": 0.838,
+    "H100 SXM": 0.803,
+    "B200 SXM": 0.776,
+    "GB200": 0.729,
+    "MI300X": 0.514,
+}
+TRAINING_MFU = {
+    "gpt_3": 0.213,  # V100; this and the next two: PaLM, table 3
+    "mt_nlg": 0.302,  # A100
+    "palm": PALM_MFU,  # TPU v4
+    "megascale": 0.552,  # 175B parameters on 12,288 GPUs: MegaScale, abstract
+    "llama_3_405b": 0.41,  # on 16,384 H100s: The Llama 3 Herd of Models, table 4
+}
+assert max(TRAINING_MFU.values()) < LONE_MATMUL_SHARE["GB200"]
+# --8<-- [end:published]
+
+
+# --8<-- [start:device]
+SIDE = 8192  # of the square product that is measured on a GPU
+DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU to measure; a CPU gets smaller work."""
+    return torch.cuda.is_available()
+
+
+# --8<-- [end:device]
 
 
 # --8<-- [start:multiply]
@@ -189,6 +531,28 @@ measured_over_float32_ratio = {d: divide(rate_flop_per_second[d], measured_float
 # --8<-- [end:utilization]
 
 
+# --8<-- [start:sparse]
+def time_sparse() -> Timing | None:
+    """Time of the product with a pruned w; None where nothing can run it."""
+    if not has_gpu():
+        return None
+    try:
+        x = torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device="cuda")
+        w = prune_2_of_4(torch.randn_like(x))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*prototype")
+            packed = torch.sparse.to_sparse_semi_structured(w)
+            return time_call(lambda: F.linear(x, packed), 5, 0.5)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # no such units, no library for them, no memory
+
+
+measured_sparse = time_sparse()
+measured_dense_seconds = measured_seconds["bfloat16"]
+measured_sparse_ratio = divide(measured_dense_seconds, in_seconds(measured_sparse))
+# --8<-- [end:sparse]
+
+
 # --8<-- [start:sweep]
 GPU_SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CPU_SIDES = (64, 128, 256, 512)
@@ -207,22 +571,6 @@ sweep_flop_per_second = {dtype: rate_by_side(dtype) for dtype in DTYPES}
 for side, rate in sweep_flop_per_second["bfloat16"].items():
     print(f"bf16 {side:>6}", f"{rate / 1e12:.4g} TFLOP/s" if rate else "not here")
 # --8<-- [end:sweep]
-
-
-# --8<-- [start:tiles]
-NUM_SMS = 132  # of an H100 or H200 SXM
-TILE_ROWS, TILE_COLUMNS = 128, 256  # one of cuBLAS's large tiles
-
-
-def tiling(m: int, n: int) -> dict[str, int | float]:
-    """Tiles of an m × n result, and the rounds in which the SMs do them."""
-    tiles = math.ceil(m / TILE_ROWS) * math.ceil(n / TILE_COLUMNS)
-    waves = math.ceil(tiles / NUM_SMS)
-    paid = waves * NUM_SMS * TILE_ROWS * TILE_COLUMNS  # numbers there is time for
-    return {"tiles": tiles, "waves": waves, "filled_share": m * n / paid}
-
-
-# --8<-- [end:tiles]
 
 
 # --8<-- [start:shapes]
@@ -258,135 +606,16 @@ measured_to_filled_ratio = {
 # --8<-- [end:shapes]
 
 
-# --8<-- [start:prune]
-def prune_2_of_4(w: torch.Tensor) -> torch.Tensor:
-    """w with the two smallest of every four neighbours in a row set to zero."""
-    groups = w.reshape(-1, 4)
-    largest = groups.abs().topk(2).indices
-    kept = groups.gather(1, largest)
-    return torch.zeros_like(groups).scatter(1, largest, kept).view_as(w)
+# --8<-- [start:exercise_v100]
+KERNEL_SECONDS = {"volta_sgemm_128x64_tn": 150e-6, "epilogue": 24e-6}  # the first of six calls
+V100_PEAK = GPUS["V100 16GB SXM"].peak_flop_per_second["float32"]
 
-
-sample = torch.tensor([1, -9, 4, 2, 7, 6, -8, 0])
-pruned = prune_2_of_4(sample)
-print(sample.tolist(), "becomes", pruned.tolist())
-assert (pruned == 0).sum() == sample.numel() // 2
-# --8<-- [end:prune]
-
-
-# --8<-- [start:sparse]
-def time_sparse() -> Timing | None:
-    """Time of the product with a pruned w; None where nothing can run it."""
-    if not has_gpu():
-        return None
-    try:
-        x = torch.randn(SIDE, SIDE, dtype=torch.bfloat16, device="cuda")
-        w = prune_2_of_4(torch.randn_like(x))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*prototype")
-            packed = torch.sparse.to_sparse_semi_structured(w)
-            return time_call(lambda: F.linear(x, packed), 5, 0.5)
-    except (RuntimeError, NotImplementedError, ValueError):
-        return None  # no such units, no library for them, no memory
-
-
-measured_sparse = time_sparse()
-measured_dense_seconds = measured_seconds["bfloat16"]
-measured_sparse_ratio = divide(measured_dense_seconds, in_seconds(measured_sparse))
-# --8<-- [end:sparse]
-
-
-# --8<-- [start:layer_setup]
-measured_tokens = 8192 if has_gpu() else 512
-measured_d_model = 4096 if has_gpu() else 256
-
-
-def normal(rows: int, columns: int) -> torch.Tensor:
-    """A random matrix, bf16 on a GPU."""
-    dtype = torch.bfloat16 if has_gpu() else torch.float32
-    return torch.randn(rows, columns, dtype=dtype, device=get_device())
-
-
-x = normal(measured_tokens, measured_d_model)
-up = normal(measured_d_model, 4 * measured_d_model)
-down = normal(4 * measured_d_model, measured_d_model)
-hidden = x @ up
-# --8<-- [end:layer_setup]
-
-
-# --8<-- [start:layer]
-def products() -> None:
-    """The two products of a feed-forward layer, and nothing else."""
-    x @ up
-    hidden @ down
-
-
-def half() -> torch.Tensor:
-    """The layer up to its activation: normalization, product, GELU."""
-    return F.gelu(F.layer_norm(x, (measured_d_model,)) @ up)
-
-
-def layer() -> torch.Tensor:
-    """All of the layer, with its residual."""
-    return x + half() @ down
-
-
-def recomputed() -> None:
-    """The layer, and its first half once more, as checkpointing would."""
-    layer()
-    half()
-
-
-# --8<-- [end:layer]
-
-
-# --8<-- [start:three]
-CALLS = {"products": products, "layer": layer, "recomputed": recomputed}
-measured_calls = {name: time_call(CALLS[name], 9, 0.15) for name in CALLS}
-measured_model_flops = 2 * 2 * measured_tokens * measured_d_model * 4 * measured_d_model
-
-RATIOS = {  # what runs, and the FLOPs that count, over the model's
-    "kernel": ("products", 1.0),
-    "model": ("layer", 1.0),
-    "model_recomputed": ("recomputed", 1.0),
-    "hardware_recomputed": ("recomputed", 1.5),  # three products, not two
-}
-layer_flop_per_second = {
-    ratio: counted * measured_model_flops / measured_calls[call].median_seconds
-    for ratio, (call, counted) in RATIOS.items()
-}
-measured_kernel = layer_flop_per_second["kernel"]
-predicted_peak = predicted_peaks_flop_per_second["bfloat16"]
-measured_to_kernel_ratio = {r: layer_flop_per_second[r] / measured_kernel for r in RATIOS}
-layer_mfu = {r: divide(layer_flop_per_second[r], predicted_peak) for r in RATIOS}
-print({name: round(share, 2) for name, share in measured_to_kernel_ratio.items()})
-# --8<-- [end:three]
-
-
-# --8<-- [start:published]
-PALM_MFU, PALM_HFU_SHARE = 0.462, 0.578  # PaLM, section 4.1
-palm_ratio = PALM_HFU_SHARE / PALM_MFU
-full_recompute_ratio = (2 + 4 + 2) / (2 + 4)  # a second forward, over the model's own
-assert 1 < palm_ratio < full_recompute_ratio
-
-LONE_MATMUL_SHARE = {  # bf16, the best of many shapes: mamf-finder, ml-engineering
-    "A100 SXM": 0.869,
-    "GH200": 0.838,
-    "H100 SXM": 0.803,
-    "B200 SXM": 0.776,
-    "GB200": 0.729,
-    "MI300X": 0.514,
-}
-LONE_FLOAT8_SHARE = 0.709  # H100 SXM, the same table
-TRAINING_MFU = {
-    "gpt_3": 0.213,  # V100; this and the next two: PaLM, table 3
-    "mt_nlg": 0.302,  # A100
-    "palm": PALM_MFU,  # TPU v4
-    "megascale": 0.552,  # 175B parameters on 12,288 GPUs: MegaScale, abstract
-    "llama_3_405b": 0.41,  # on 16,384 H100s: The Llama 3 Herd of Models, table 4
-}
-assert max(TRAINING_MFU.values()) < LONE_MATMUL_SHARE["GB200"]
-# --8<-- [end:published]
+addmm_flops = 2 * 1024 * 512 * 1705
+by_median_share = addmm_flops / statistics.median(KERNEL_SECONDS.values()) / V100_PEAK
+by_sum_share = addmm_flops / sum(KERNEL_SECONDS.values()) / V100_PEAK
+print(f"by the median kernel {by_median_share:.0%} of the peak, by their sum {by_sum_share:.0%}")
+assert by_sum_share < 1 < by_median_share
+# --8<-- [end:exercise_v100]
 
 
 # --8<-- [start:exercise_1]
@@ -440,11 +669,23 @@ assert step_share < without_waiting_share < KERNEL_SHARE
 
 
 # --8<-- [start:exercise_5]
-fp8_speedup_ratio = 1 / (PRODUCTS_PART / 2 + OTHER_PART + WAITING_PART)
-against_bf16_share = step_share * fp8_speedup_ratio
+FP8_TOKENS_PER_SECOND = {"bfloat16": 132_626, "float8": 153_174}  # MPT 3B, 8,192 tokens, eight H100s
+printed_share = {"bfloat16": 0.4031, "float8": 0.2328}
+
+fp8_speedup_ratio = FP8_TOKENS_PER_SECOND["float8"] / FP8_TOKENS_PER_SECOND["bfloat16"]
+against_bf16_share = printed_share["bfloat16"] * fp8_speedup_ratio
 against_fp8_share = against_bf16_share * h100["bfloat16"] / h100["float8"]
 print(f"{fp8_speedup_ratio:.2f} times as fast")
-print(f"MFU {against_bf16_share:.2f} of the bf16 peak", end=", ")
-print(f"{against_fp8_share:.2f} of the fp8 peak")
-assert against_fp8_share < step_share < against_bf16_share
+print(f"MFU {against_bf16_share:.1%} of the bf16 peak", end=", ")
+print(f"{against_fp8_share:.1%} of the fp8 peak; printed: {printed_share['float8']:.1%}")
+assert abs(against_fp8_share - printed_share["float8"]) < 1e-3 and against_fp8_share < printed_share["bfloat16"]
 # --8<-- [end:exercise_5]
+
+
+# --8<-- [start:typed]
+assert PUBLISHED["h100_80gb"]["a_gpu_per_second"] == RATE
+for name, line in {"bfloat16": 123, "float8": 155}.items():  # of llm-foundry's README.md
+    assert FP8_TOKENS_PER_SECOND[name] == float(BY_LINE[line].found["tokens_per_second"])
+    assert math.isclose(printed_share[name], BY_LINE[line].value)
+assert six_calls_share < by_sum_share
+# --8<-- [end:typed]

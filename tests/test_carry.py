@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -285,6 +286,13 @@ def test_a_value_that_is_gone_is_named(carry: Carry, path: Path) -> None:
     assert code == 1 and "value 'nosuch' was not there" in said
     assert carry("4 * 8", "8 * 4", "--gone", "good.by_case", *STEEPEST)[0] == 0
     assert "by_case" not in Record.read(path).values
+
+
+def test_a_value_that_nobody_had_can_be_gone(carry: Carry, path: Path) -> None:
+    record = Record.read(path)
+    dataclasses.replace(record, values={**record.values, "measured_there": None}).write(path)
+    assert carry("4 * 8", "8 * 4", "--gone", "good.measured_there", *STEEPEST)[0] == 0
+    assert "measured_there" not in Record.read(path).values
 
 
 # A snippet that has another name

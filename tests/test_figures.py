@@ -24,6 +24,7 @@ from figures import (
     how_far_off,
     how_numbers_are_made,
     inference,
+    many_gpus,
     mfu,
     mixed_precision,
     named_dimensions,
@@ -346,6 +347,44 @@ def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
     assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
 
 
+def test_a_reduce_scatter_on_a_ring_leaves_each_rank_one_complete_piece() -> None:
+    assert [max(map(max, many_gpus.counts(rounds))) for rounds in range(4)] == [1, 2, 3, 4]
+    complete = [[piece for piece in range(4) if held[piece] == 4] for held in many_gpus.counts(3)]
+    assert complete == [[1], [2], [3], [0]]
+    chart = Chart(many_gpus.ring(Values({}), Words(rank="rank {n}", round="round {n}")))
+    widths = [right - left for left, right, *_ in chart.bars("0")]  # the first piece, on four ranks, four times
+    assert widths == pytest.approx([13.0] * 4 + [13, 26, 13, 13] + [13, 26, 39, 13] + [13, 26, 39, 52])
+
+
+def test_collectives_leave_what_they_are_named_for() -> None:
+    chart = Chart(many_gpus.collectives(Values({}), Words(rank="{n}")))
+    left = [bar[0] for bar in chart.bars("0") if bar[0] > 190]  # the first piece, after: on which ranks
+    assert left == [196] + [196, 233, 270, 307] * 2
+
+
+def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
+    step = many_gpus.fsdp_step()
+    assert [block for block, *_ in step["compute"]] == [1, 2, 3, 0, 3, 2, 1]
+    assert [block for block, *_ in step["gather"]] == [1, 2, 3, 3, 2, 1]
+    computed = [bar for bar in step["compute"] if bar[0]]
+    assert all(gather[2] <= compute[1] for gather, compute in zip(step["gather"], computed, strict=True))
+    held = [(gather[1], compute[2]) for gather, compute in zip(step["gather"], computed, strict=True)]
+    assert max(sum(start <= moment < end for start, end in held) for moment, _ in held) == 2
+    ends = {block: end for block, _, end in step["compute"][4:]}
+    assert all(start >= ends[block] for block, start, _ in step["reduce"])
+    chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
+    assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+
+
+def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
+    sizes = {"b200": 0.9, "a100": 0.75, "two": 1.7}
+    shares = {name: {"1024": 0.0, "1048576": 0.1, "1073741824": share} for name, share in sizes.items()}
+    chart = Chart(many_gpus.reached(Values({"many_gpus.reached_share": shares}), Words()))
+    ends = {name: chart.lines(chart.colours[name])[0][-1][1] for name in sizes}
+    assert ends["two"] < ends["b200"] < ends["a100"]  # up is more
+    assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
+
+
 def test_running_median_and_mean_are_not_swapped() -> None:
     seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
     chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
@@ -381,6 +420,35 @@ def test_rates_of_a_data_type_have_its_colour() -> None:
     assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
 
 
+def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
+    points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
+    chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
+    kept, again = (chart.dots(chart.colours[kind]) for kind in ("kept", "again"))
+    assert [x for x, _ in kept] == pytest.approx([chart.place("60 %")[0], chart.place("40 %")[0]], abs=1)
+    assert [x for x, _ in again] == pytest.approx([chart.place("20 %")[0]], abs=1)
+    assert kept[0][1] < again[0][1] < kept[1][1]  # of one card, recomputed below; then the next card
+
+
+def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
+    few = {"shape": "2 × 2", "tiles": 3, "waves": 1, "reached_share": 0.1}
+    long = {"shape": "5 × 1", "tiles": 10, "waves": 3, "reached_share": 0.67}
+    made = {
+        "FILLED": {"few": few, "three_long": long},
+        "EXAMPLE": (300, 128, 1),
+        "EXAMPLE_TILE": (128, 64),
+        "NUM_SMS": 4,
+    }
+    chart = Chart(mfu.waves(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    result, *rest = chart.bars("1")
+    assert (result[1] - result[0], result[3] - result[2]) == pytest.approx((0.2 * 128, 0.2 * 300))
+    on_sms, waves = rest[:3], rest[3:]
+    assert len(chart.bars("faint")) == 1 + 1 + 3  # the tiles' overhang, an idle SM, and what waves leave
+    assert len(on_sms) == 3 and len({right - left for left, right, *_ in on_sms}) == 1
+    widths = [right - left for left, right, *_ in waves]
+    assert widths == pytest.approx([widths[0], widths[0], widths[0] / 2])
+    assert "67 %" in chart.texts
+
+
 def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     made = {
         "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
@@ -410,20 +478,19 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     assert not list(faults(chart))
 
 
-def kernel(kind: str, laid_out: str, intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
-    rates = {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
-    return {"kind": kind, "laid_out": laid_out, **rates}
+def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
 
 
 H100_ROOF = {
     "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
     "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
-    "KERNELS": [
-        kernel("element-wise", "contiguous", 1, 1e12, 1e-4, 1e-4),  # on the slope
-        kernel("element-wise", "strided", 1, 1e11, 1e-4, 1e-3),
-        kernel("matmul", "", 1000, 1e14, 1e-3, 1e-3),  # on the flat part
-        kernel("attention", "", 100, 1e13, 1e-5, 1e-4),
-    ],
+    "KERNELS": {
+        "contiguous": [kernel(1, 1e12, 1e-4, 1e-4)],  # on the slope
+        "strided": [kernel(1, 1e11, 1e-4, 1e-3)],
+        "matmul": [kernel(1000, 1e14, 1e-3, 1e-3)],  # on the flat part
+        "attention": [kernel(100, 1e13, 1e-5, 1e-4)],
+    },
 }
 
 

@@ -54,7 +54,6 @@ VALUES_WITHOUT_A_ROW = {
     "decode_speed.predicted_bytes_per_second": RATE,
     "decode_speed.predicted_flop_per_second": RATE,
     "link_and_context.predicted_link_bytes_per_second": RATE,
-    "mfu.predicted_peak": RATE,
     "mfu.predicted_peaks_flop_per_second": RATE,
     "mfu_limits.predicted_peak_flop_per_second": RATE,
     "mfu_limits.predicted_sms": RATE,

@@ -302,7 +302,8 @@ class Inputs(nn.Module):
         x = x.float() if self.casts else x
         x = torch.native_dropout(x, 0.05, True)[0] if self.drops else x
         adapter = self.adapter if self.casts else self.adapter.to(x.dtype)
-        return (result + adapter(x)).to(result.dtype)
+        both: Tensor = (result + adapter(x)).to(result.dtype)
+        return both
 
 
 class Joined(nn.Module):
@@ -320,7 +321,8 @@ class Joined(nn.Module):
         def of(x: Tensor) -> Tensor:
             if which == 0:
                 self.made = self.matrix(x).split(self.sizes, -1)
-            return self.made[which]
+            part: Tensor = self.made[which]
+            return part
 
         return of
 

@@ -41,6 +41,13 @@ MEANS: dict[str, dict[str, str]] = {
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
+    "inference#measured": {
+        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
+    },
+    "inference#measured 2": {
+        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b",
+        "Llama 3.1 405B": "405 b",
+    },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
         "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"
@@ -62,10 +69,19 @@ MEANS: dict[str, dict[str, str]] = {
         "All weights, one card": "full", "All weights, sharded": "full sharded",
     },
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
-    "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
+    "many-gpus#wire": {"In all": "payload", "Bytes a parameter after the step": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
-    "mfu#tiles": {"4096 × 4096 × 4095": "odd sums"},
-    "mfu#three": {"kernel": "kernel products"},
+    "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
+    "many-gpus#time": {
+        "Share reached at 1 MiB": "1048576", "Share reached at 64 MiB": "67108864",
+        "Share reached at 1 GiB": "1073741824", "Rate sent, largest size": "sent",
+    },
+    "mfu#here 2": {"4096 × 4096 × 4095": "odd sums"},
+    "mfu#tiles": {
+        "788 × 768 × 3,072": "few", "5,185 × 1,024 × 1,024": "three", "5,185 × 1,024 × 4,096": "three long",
+        "5,185 × 4,096 × 1,024": "ten", "25,088 × 768 × 768": "nine", "25,089 × 768 × 3,072": "nine long",
+    },
+    "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
@@ -74,7 +90,12 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
     "roofline#fusion": {
-        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes", "By the bytes / saved": "ratio",
+        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
+        "By the bytes / saved": "ratio",
+    },
+    "roofline.h100": {
+        "ridge 295": "peak bfloat16", "other_units": "peak float32", "decode": "at once", "batch": "at once",
+        "prefill": "at once", "training": "at once",
     },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
@@ -122,7 +143,7 @@ SAID = {  # by headers of tables, in any of them
 }
 
 OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
-TWICE = {"mfu#three.median_seconds", "storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
+TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
 
