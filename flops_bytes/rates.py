@@ -3,7 +3,7 @@
 The rule, fitted to no step:
 - A matmul (m × k)(k × n) runs at the rate of its card's large matmuls times the share of it that a table by size says:
   the row nearest in the logarithms of m, k and n, over the table's fastest. Assumed is the rate that the card sustains
-  for minutes, as a training must, or the median of what sources have found; high the largest of all, low the least,
+  in a stress test, or the median of what sources have found; high the largest of all, low the least,
   less 5 %, by which the cards of one node differ, for the slowest sets the pace. A card without a row has its peak
   times the shares that others reach.
 - Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
