@@ -270,9 +270,7 @@ class StepTrace(Trace):
             if isinstance(x, nn.Parameter):
                 raise Uncountable(f"{self.line}: a weight has memory here; {BUILD_INSIDE}")
             if x.numel() > 1:
-                self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = (
-                    None
-                )
+                self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
 
     # --8<-- [start:hooks]
     def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
