@@ -14,11 +14,6 @@ KINDS = {"contiguous": 2, "strided": 4, "matmul": 1, "attention": 3}  # of publi
 MARKS = {"decode": "1", "batch": "64", "prefill": "2048", "training": "16384"}  # tokens that one matrix meets at once
 
 
-def kind_of(kernel: Mapping[str, Any]) -> str:
-    """Element-wise kernels by how their tensors lie; one that converts data types counts as contiguous."""
-    return kernel["kind"] if kernel["kind"] != "element-wise" else kernel["laid_out"] or "contiguous"
-
-
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An H100's roof: where decoding, prefill and training stand, and what others' kernels reached."""
     card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
@@ -51,7 +46,7 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             anchor="end" if before else "start",
         )
     for kind, colour in KINDS.items():
-        mine = [each for each in values["roofline.KERNELS"] or [] if kind_of(each) == kind]
+        mine = (values["roofline.KERNELS"] or {}).get(kind, [])
         points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
     axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=0, dy=-7, anchor="middle")
@@ -60,13 +55,13 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What others' kernels took over what the roof of their card allows."""
-    kernels = values["roofline.KERNELS"] or []
+    kernels = values["roofline.KERNELS"] or {}
     axes = Axes(Log(labels["roof"], unit="seconds"), Log(labels["taken"], unit="seconds"), height=300)
     for kind, colour in KINDS.items():
-        mine = [each for each in kernels if kind_of(each) == kind]
+        mine = kernels.get(kind, [])
         points = [each["roof_seconds"] for each in mine], [each["taken_seconds"] for each in mine]
         axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
-    taken = [each["taken_seconds"] for each in kernels]
+    taken = [each["taken_seconds"] for mine in kernels.values() for each in mine]
     ends = [min(taken), max(taken)] if taken else []
     axes.plot(ends, ends, "ink", labels["same"])
     return str(axes)

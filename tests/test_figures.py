@@ -478,20 +478,19 @@ def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     assert not list(faults(chart))
 
 
-def kernel(kind: str, laid_out: str, intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
-    rates = {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
-    return {"kind": kind, "laid_out": laid_out, **rates}
+def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
 
 
 H100_ROOF = {
     "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
     "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
-    "KERNELS": [
-        kernel("element-wise", "contiguous", 1, 1e12, 1e-4, 1e-4),  # on the slope
-        kernel("element-wise", "strided", 1, 1e11, 1e-4, 1e-3),
-        kernel("matmul", "", 1000, 1e14, 1e-3, 1e-3),  # on the flat part
-        kernel("attention", "", 100, 1e13, 1e-5, 1e-4),
-    ],
+    "KERNELS": {
+        "contiguous": [kernel(1, 1e12, 1e-4, 1e-4)],  # on the slope
+        "strided": [kernel(1, 1e11, 1e-4, 1e-3)],
+        "matmul": [kernel(1000, 1e14, 1e-3, 1e-3)],  # on the flat part
+        "attention": [kernel(100, 1e13, 1e-5, 1e-4)],
+    },
 }
 
 

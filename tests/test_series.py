@@ -41,6 +41,13 @@ MEANS: dict[str, dict[str, str]] = {
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
+    "inference#measured": {
+        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
+    },
+    "inference#measured 2": {
+        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b",
+        "Llama 3.1 405B": "405 b",
+    },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
         "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"
@@ -62,7 +69,7 @@ MEANS: dict[str, dict[str, str]] = {
         "All weights, one card": "full", "All weights, sharded": "full sharded",
     },
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
-    "many-gpus#wire": {"In all": "payload", "Bytes a parameter, then": "held ratio"},
+    "many-gpus#wire": {"In all": "payload", "Bytes a parameter after the step": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
     "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
     "many-gpus#time": {
@@ -85,6 +92,10 @@ MEANS: dict[str, dict[str, str]] = {
     "roofline#fusion": {
         "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
         "By the bytes / saved": "ratio",
+    },
+    "roofline.h100": {
+        "ridge 295": "peak bfloat16", "other_units": "peak float32", "decode": "at once", "batch": "at once",
+        "prefill": "at once", "training": "at once",
     },
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {

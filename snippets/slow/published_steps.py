@@ -86,11 +86,11 @@ print(f"{'together':24}{1e3 * run_step.seconds.assumed:9.1f} ms")
 
 # --8<-- [start:run_beside]
 TORCHTUNE = "torchtune", "Llama 3.2 3B"
-run_found = read_row(*TORCHTUNE, 1)
+_run_found = read_row(*TORCHTUNE, 1)
 run_published = {
-    "peak_bytes": int(run_found["active_gib"].value),
-    "rate": int(run_found["tokens_per_second"].value),  # tokens a second
-    "ms": ms_of(run_found, RUN_TOKENS),
+    "peak_bytes": int(_run_found["active_gib"].value),
+    "rate": int(_run_found["tokens_per_second"].value),  # tokens a second
+    "ms": ms_of(_run_found, RUN_TOKENS),
 }
 run_ms = in_ms(run_step)
 run_counted = {
@@ -158,11 +158,11 @@ mpt_rates = {  # TFLOP/s
 
 
 # --8<-- [start:mpt_beside]
-mpt_found = read_row("llm-foundry", "MPT", 158)
+_mpt_found = read_row("llm-foundry", "MPT", 158)
 mpt_published = {
-    "rate": int(mpt_found["tokens_per_second"].value),
-    "ms": ms_of(mpt_found, MPT_TOKENS),
-    "line": mpt_found["tokens_per_second"].line,
+    "rate": int(_mpt_found["tokens_per_second"].value),
+    "ms": ms_of(_mpt_found, MPT_TOKENS),
+    "line": _mpt_found["tokens_per_second"].line,
 }
 mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
 mpt_missing_share = round(1 - mpt_ratio, 4)
@@ -172,9 +172,9 @@ assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
 mpt_matmul_time_share = round(mpt_ms["matmuls"]["assumed"] / mpt_published["ms"], 4)
 # what the published speed and ours are of the peak, by the source's own count of FLOPs
 mpt_of_peak = {
-    "published_share": round(mpt_found["mfu_percent"].value, 4),
+    "published_share": round(_mpt_found["mfu_percent"].value, 4),
     "matmuls_share": round(1e3 * mpt_matmul_flops / rates.peak_of(MPT_CARD) / mpt_published["ms"], 4),  # those alone
-    "by_rates_share": round(mpt_found["mfu_percent"].value / mpt_ratio, 4),
+    "by_rates_share": round(_mpt_found["mfu_percent"].value / mpt_ratio, 4),
 }
 # --8<-- [end:mpt_beside]
 
