@@ -130,7 +130,7 @@ INSIDE |= {
     | {"layers": "fused", "attention": "eager", "lora_on": "all", "lora": 62, "accumulation": 2, "loss": "compiled"},
     "its adapter's gradients in 16 bits while it is unpacked": FEW
     | {"shape": "layers=1 d_model=1740 heads=12 kv_heads=4 head_dim=96 d_ff=6450 vocab=2238", "context": 92}
-    | {"layers": "fused", "attention": "eager", "lora_on": "all", "lora": 42},
+    | {"layers": "fused", "lora_on": "all", "lora": 80},
     "beside it what eager attention names": FEW
     | {"shape": "layers=1 d_model=504 heads=10 kv_heads=5 head_dim=64 d_ff=762 vocab=900", "layers": "fused"}
     | {"attention": "eager", "recipe": "autocast", "micro_batch": 7, "loss": "fused", "lora_on": "attention"},
