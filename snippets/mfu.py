@@ -71,7 +71,7 @@ def of_line(line: int) -> dict[str, float]:
     return {
         "tokens_per_second": rate,
         "a_gpu_per_second": rate / gpus,
-        "flop_per_second": rate / gpus * mpt_7b_flops,
+        "model_flop_per_second": rate / gpus * mpt_7b_flops,
         "executed_flop_per_second": rate / gpus * mpt_7b_flops * passes / 3,
         "peak_flop_per_second": peak,
         "mfu": mfu,
@@ -225,7 +225,7 @@ def of_card(name: str) -> dict[str, float | str]:
     best = max(rows, key=share_of_peak)
     m, p, n = best.shape[1:]
     shape = f"{m:,} × {n:,} by {n:,} × {p:,}"
-    return {"matmuls": len(rows), "shape": shape, "flop_per_second": reached(best), "peak_share": share_of_peak(best)}
+    return {"matmuls": len(rows), "shape": shape, "best_flop_per_second": reached(best), "peak_share": share_of_peak(best)}
 
 
 BEST = {name.replace(" ", "_"): of_card(name) for name in MOST}
