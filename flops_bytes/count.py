@@ -62,6 +62,11 @@ TORCH, STANDARD, OWN = (
 )
 MFUS = (0.3, 0.4, 0.5)
 CALLS = 64  # of a function, at most, until an optimizer has worked twice
+ATTENTION = "_scaled_dot_product_flash_attention"
+FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
+    getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
+    for end in ("", "_backward")
+}
 BUILD_INSIDE = "build the model in the function that is counted"
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 
@@ -237,7 +242,8 @@ class StepTrace(Trace):
         inputs = tensors_in((args, kwargs))
         if func.namespace == "profiler":
             return func(*args, **kwargs)
-        if str(kwargs.get("device")) == "meta" or (inputs and all(is_on_meta(each) for each in inputs)):
+        device = kwargs.get("device")
+        if str(device) == "meta" or (device is None and inputs and all(is_on_meta(each) for each in inputs)):
             return func(*args, **kwargs)  # to be filled later, on the card
         self.see(made_again)
         if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
@@ -251,7 +257,7 @@ class StepTrace(Trace):
                 return result
         result = super().__torch_dispatch__(func, types, args, kwargs)
         packet = func._overloadpacket
-        if formula := flop_registry.get(packet):
+        if formula := FLOPS.get(packet):
             moment = "made again" if made_again else self.moment
             name = packet.__name__
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"

@@ -185,6 +185,7 @@ class watch:  # in small letters, like torch.no_grad
         self.profile: Any = None
         self.is_traced = False
         self.highest: int | None = None
+        self.notes: list[str] = []  # what the reader should know of this block
 
     def __enter__(self) -> Self:
         gc.collect()
@@ -246,7 +247,13 @@ class watch:  # in small letters, like torch.no_grad
             if not self.trace.updated:
                 self.trace.look()
         if error and error[0]:
-            return
+            self.notes.append(f"the block ended by {error[0].__name__}; what is told here is of the steps before")
+        elif not self.trace.operations:
+            raise ValueError("watch: no operation ran in the block, so there is nothing to count")
+        if not self.trace.optimizers:
+            self.notes.append("no optimizer worked in the block: all that ran counts as one step")
+        elif not self.trace.step:
+            self.notes.append("of one step alone the first was counted, which has no optimizer state before its end")
         self.counted = summed(self.trace)
         watched = len(self.free.ends) < 2
         cuda = self.kind == "cuda"
@@ -286,6 +293,7 @@ class watch:  # in small letters, like torch.no_grad
         rows.append(("a step", f"{seconds:.4g} s, {number} of them{slowed}"))
         if said.mfu is not None:
             rows.append(("MFU", f"{said.mfu:.1%} of the peak of {found.flops_dtype}"))
+        rows += [("note", note) for note in self.notes]
         rows.append(
             ("the most that lived meanwhile", "by line, counted" + (" / allocated" if said.reserved_bytes else ""))
         )

@@ -70,10 +70,10 @@ with watch() as seen:
 # --8<-- [start:others]
 COUNTED_BYTES = {  # peaks of steps of other people's code, none of whose files was changed, with torch 2.13
     "nanogpt": 13_300_377_176,  # karpathy/nanoGPT at 3adf61e
-    "nanochat": 16_504_310_892,  # karpathy/nanochat at 92d63d4
+    "nanochat": 16_944_714_740,  # karpathy/nanochat at 92d63d4
     "trainer": 3_151_303_096,  # transformers 5.23.0
     "torchtune": 27_890_660_454,  # pytorch/torchtune at bd2a0fc
-    "torchtitan": 2_640_406_816,  # pytorch/torchtitan at b5bcd76
+    "torchtitan": 2_715_393_312,  # pytorch/torchtitan at b5bcd76
     "lora": 4_550_890_072,  # huggingface/peft at 5d602fd
     "vit": 8_874_275_016,  # lucidrains/vit-pytorch at 69d24fe
     "unet": 7_841_780_036,  # milesial/Pytorch-UNet at 21d7850

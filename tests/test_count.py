@@ -299,6 +299,14 @@ def test_a_model_that_was_made_before_is_refused() -> None:
         count(lambda: optimizer.step())
 
 
+def test_a_model_that_is_built_without_memory_has_its_weights_once_it_is_on_the_card(write: Write) -> None:
+    there = "model = nn.Linear(1000, 1000, bias=False).cuda()"
+    by_meta = "with torch.device('meta'):\n    model = nn.Linear(1000, 1000, bias=False)\nmodel.to_empty(device='cuda')"
+    assert there in LINEAR
+    by_meta = LINEAR.replace(there, by_meta)
+    assert counted(write(by_meta)).kinds == counted(write(LINEAR)).kinds
+
+
 def test_numbers_that_were_made_before_are_said_to_be_left_out() -> None:
     x = torch.ones(2, 4)
 

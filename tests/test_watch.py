@@ -210,6 +210,34 @@ def test_mfu_is_of_the_flops_that_a_step_needs() -> None:
     assert mfu(found, 0.01, None) is None
 
 
+def test_attention_counts_on_a_cpu_too() -> None:
+    q = torch.randn(2, 4, 64, 32, requires_grad=True)
+    with watch("cpu") as seen:
+        F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    assert seen.counted.flops == {"attention": 7 * 2 * 2 * 4 * 64 * 64 * 32}
+    assert "no optimizer worked" in str(seen)
+
+
+def test_what_was_seen_before_an_error_is_kept() -> None:
+    step = make()
+    with pytest.raises(KeyboardInterrupt), watch("cpu") as seen:
+        for _ in range(5):
+            step()
+        raise KeyboardInterrupt
+    assert "the block ended by KeyboardInterrupt" in str(seen)
+    assert seen.counted.flops == watched(5).counted.flops
+
+
+def test_a_block_in_which_nothing_ran_is_refused() -> None:
+    with pytest.raises(ValueError, match="no operation ran"), watch("cpu"):
+        pass
+
+
+def test_one_step_is_told_as_the_first() -> None:
+    assert "no optimizer state before its end" in str(watched(1))
+    assert "note" not in str(watched(4))
+
+
 def test_lines_are_data(tmp_path: Path) -> None:
     text = reading(watched(2).counted, MEASURED, "mine", THREAD, {}, {'a "b".py:1': [1, 2]})
     assert json.dumps('a "b".py:1') in text
