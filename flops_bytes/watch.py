@@ -238,7 +238,7 @@ class watch:  # in small letters, like torch.no_grad
             self.highest = self.live_bytes + most_allocated(self.profile, self.trace.began[-1])
             self.profile = None
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         for hook in self.hooks:
             hook.remove()
         if self.is_traced:
@@ -246,8 +246,8 @@ class watch:  # in small letters, like torch.no_grad
             self.untrace()
             if not self.trace.updated:
                 self.trace.look()
-        if error and error[0]:
-            self.notes.append(f"the block ended by {error[0].__name__}; what is told here is of the steps before")
+        if error:
+            self.notes.append(f"the block ended by {error.__name__}; what is told here is of the steps before")
         elif not self.trace.operations:
             raise ValueError("watch: no operation ran in the block, so there is nothing to count")
         if not self.trace.optimizers:

@@ -225,7 +225,8 @@ def of_card(name: str) -> dict[str, float | str]:
     best = max(rows, key=share_of_peak)
     m, p, n = best.shape[1:]
     shape = f"{m:,} × {n:,} by {n:,} × {p:,}"
-    return {"matmuls": len(rows), "shape": shape, "best_flop_per_second": reached(best), "peak_share": share_of_peak(best)}
+    rate, share = reached(best), share_of_peak(best)
+    return {"matmuls": len(rows), "shape": shape, "best_flop_per_second": rate, "peak_share": share}
 
 
 BEST = {name.replace(" ", "_"): of_card(name) for name in MOST}
