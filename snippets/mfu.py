@@ -11,7 +11,7 @@ import math
 import statistics
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -219,7 +219,7 @@ def share_of_peak(row: Timed) -> float:
     return reached(row) / GPUS[row.card].peak_flop_per_second[row.unit]
 
 
-def of_card(name: str) -> dict[str, float | str]:
+def of_card(name: str) -> dict[str, Any]:
     """Among the matmuls of a card in one data type, the one that reached most."""
     rows = [row for row in MATMULS if f"{row.card} {row.unit}" == name]
     best = max(rows, key=share_of_peak)
@@ -391,7 +391,7 @@ def summary(shares: list[float]) -> dict[str, float]:
 
 STEPS = {key: summary(kinds["kept"] + kinds["again"]) for key, kinds in POINTS.items()}
 num_steps = sum(each["steps"] for each in STEPS.values())
-counted_sources = defaultdict(int)
+counted_sources: dict[str, int] = defaultdict(int)
 for each in published_mfus():
     counted_sources[each.source] += 1
 foundry_steps = counted_sources["llm-foundry"]

@@ -18,7 +18,6 @@ DEVICE = configured_device(BOOK)
 EXACT, MEASURED = (0.98, 1.02), (0.5, 2.0)
 FARTHER: dict[str, tuple[tuple[float, float], str]] = {
     "checkpoint": ((0.85, 1.0), "what is claimed, and does not hold"),
-    "fusion": ((0.2, 1.5), "the chapter says what became the limit after the bytes"),
     "pages": ((0.9, 2000.0), "the page says that the system may map far more of a file than was touched"),
     "performed": ((0.9, 1.0), "a small product, where one addition less in each sum shows"),
     "run": ((1.0, 1.2), "hours of a whole run, restarts included, against an MFU to book by"),
