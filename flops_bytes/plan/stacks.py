@@ -75,9 +75,7 @@ def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     if config is None:
         return dict(asked)
     own, of_library = decoder_of(config), bool(asked.get("config"))
-    if own.get("model_type") in KNOWN and of_known(
-        own, asked
-    ):  # a configuration is of transformers' modules, a name of this book's
+    if is_alike(own, asked):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
         return modules | rest | {"config": own}
     decoder = alike(read_stack(config), context_of(asked))
