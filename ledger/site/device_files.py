@@ -40,7 +40,7 @@ def move(page: Path) -> None:
     for key, quote in data["quotes"].items():
         kept = {shown, quote.get("instead", shown)}
         kept_of[quote["snippet"]] |= kept
-        for device in {*quote.get("on", ())} - kept:
+        for device in {*quote["on"]} - kept:
             of(device)["quotes"][key] = quote["on"].pop(device)
     for snippet, records in data["records"].items():
         for device in {*records} - {shown, *kept_of[snippet]}:

@@ -106,13 +106,14 @@ class Provenance:
         return [date, self.say("comma").join(software), spread]
 
     def _lines(self) -> str:
-        """Each value with the line that made it, as raw HTML: it links to lines of code, which are raw HTML too, so
-        that a generator which checks links cannot find their anchors."""
-        items = []
+        """Each line that made values, with these, as raw HTML: it links to lines of code, which are raw HTML too, so
+        that a generator which checks links cannot find their anchors. The card at a number looks its line up here."""
+        made: dict[str, list[str]] = {}
         for key, quote in self.quoted.items():
             place, anchor = self._place(quote)
             where = f'<a href="{anchor}">{html.escape(place)}</a>' if anchor else f"<span>{html.escape(place)}</span>"
-            items.append(f"<li><code>{html.escape(key)}</code> {where}</li>")
+            made.setdefault(where, []).append(f"<code>{html.escape(key)}</code>")
+        items = (f"<li>{where} {' '.join(keys)}</li>" for where, keys in made.items())
         return f'<ul class="provenance-values">{"".join(items)}</ul>'
 
     def _place(self, quote: Quote) -> tuple[str, str]:
@@ -132,21 +133,19 @@ class Provenance:
 
     def data(self) -> str:
         """What the page's script needs to show another device: every device value's text on every device."""
+        varying = {key: quote for key, quote in self.quoted.items() if quote.is_device_value}
         quotes: dict[str, Any] = {}
-        for key, quote in self.quoted.items():
-            place, anchor = self._place(quote)
-            entry: dict[str, Any] = {"at": [place, anchor], "snippet": quote.snippet}
-            if quote.is_device_value:
-                found = {device: self.source.find(quote, device) for device in self.source.devices}
-                entry["on"] = {
-                    device: [quote.format(f.value, self.language), f.value, f.stale]
-                    for device, f in found.items()
-                    if f.record
-                }
-                if instead := self.source.instead(quote):
-                    entry["instead"] = instead
-            quotes[key] = entry
-        measured = {quote.snippet for quote in self.quoted.values() if quote.is_device_value}
+        for key, quote in varying.items():
+            found = {device: self.source.find(quote, device) for device in self.source.devices}
+            on = {
+                device: [quote.format(f.value, self.language), f.value, f.stale]
+                for device, f in found.items()
+                if f.record
+            }
+            quotes[key] = {"snippet": quote.snippet, "on": on}
+            if instead := self.source.instead(quote):
+                quotes[key]["instead"] = instead
+        measured = {quote.snippet for quote in varying.values()}
         records = {
             snippet: {
                 device: " · ".join([self.label(device), *self._facts(record)]) for device, record in found.items()

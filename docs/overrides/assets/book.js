@@ -13,7 +13,7 @@
   /* The device whose value a number shows for a chosen one: in a sentence, another's rather than a dash. */
   function tellerOf(element, device) {
     const quote = page.quotes[element.dataset.quote];
-    const isLacking = quote?.on && quote.on[device]?.[1] == null && !element.closest("table");
+    const isLacking = quote && quote.on[device]?.[1] == null && !element.closest("table");
     return (isLacking && quote.instead) || device;
   }
 
@@ -72,26 +72,23 @@
     reachCode();
   }
 
-  /* What the card at a number says: where it is from. */
+  /* What the card at a number says: where it is from, which the list at the page's end knows, and whose it is. */
   function origin(element) {
-    const quote = page.quotes[element.dataset.quote];
-    if (!quote) return;
+    const key = element.dataset.quote;
+    const listed = [...document.querySelectorAll(".provenance-values code")].find((code) => code.textContent === key);
+    if (!listed) return;
+    const link = listed.parentElement.firstElementChild.cloneNode(true);
+    if (link.hash) link.addEventListener("click", (event) => { // not the theme's navigation: the browser's own marks its target
+      event.preventDefault();
+      event.stopPropagation();
+      close();
+      location.hash = link.hash;
+    });
+    const quote = page.quotes[key]; // none: the same on all devices
     const device = tellerOf(element, document.getElementById("device-choice")?.value);
-    const record = page.records[quote.snippet]?.[device] ?? Object.values(page.records[quote.snippet] ?? {})[0];
-    const [place, anchor] = quote.at;
-    const link = document.createElement(anchor ? "a" : "span");
-    if (anchor) {
-      link.href = anchor;
-      link.addEventListener("click", (event) => { // not the theme's navigation: the browser's own marks its target
-        event.preventDefault();
-        event.stopPropagation();
-        close();
-        location.hash = anchor;
-      });
-    }
-    link.textContent = place;
+    const record = page.records[quote?.snippet]?.[device] ?? Object.values(page.records[quote?.snippet] ?? {})[0];
     const facts = document.createElement("p");
-    facts.textContent = quote.on ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
+    facts.textContent = quote ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
     return [link, facts];
   }
 
