@@ -237,6 +237,9 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
         unpacked = whole + product + names
+        if step.dropout and shape.norm_shift:  # whose result is the last, or its input, with a name for GELU's in float32
+            last = tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
+            unpacked += max(last, 2 * step.row * shape.d_model)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -248,6 +251,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
         first += step.row * shape.heads * shape.head_dim * queries
+        if step.adapted == "query-value":  # nor does their norm
+            first += 4 * tokens * shape.kv_heads * (1 + shape.head_dim) * shape.head_norms
     return Kept(
         checkpointed=checkpointed,
         whole=whole,
@@ -373,11 +378,13 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
 
 def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
     """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
-    gradients of their results. Before attention's, queries and keys have one for each head in some models.
+    gradients of their results. Before attention's, queries and keys have one for each head in some models. Of a norm in
+    one kernel the last moment alone, before it.
     """
     shape, kept, tokens = step.shape, one_layer(step, step.inside), step.batch * step.seq_len
-    if not step.composed or shape.norm_shift:
-        return 0, 0, 0
+    if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
+        products = 2 * shape.d_model + shape.heads * shape.head_dim if shape.gated else projected(shape) + shape.d_model
+        return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
     wide, narrow, norm = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 4 * tokens * shape.d_model
     before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
     casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
@@ -438,13 +445,15 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
     wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
-    if step.composed and step.batch == 1 and (shape.kv_heads in (1, shape.heads)):
+    cast = step.cast > 0 and step.inside == "selective"  # of queries and keys
+    if step.composed and step.batch == 1 and not cast and (shape.kv_heads in (1, shape.heads)):
         # of one sequence transformers' need no copies, so its values are there beside their gradient
         once = shape.kv_heads == 1 and step.inside == "none"
         scores += step.row * (wide - narrow if once else wide * (step.inside == "selective"))
         copies = 0
     elif step.inside == "selective":  # queries, keys and values once kept, once made
-        copies = step.row * 2 * narrow if step.composed and step.batch == 1 else one_layer(step, step.inside)["qkv"]
+        of_one = step.composed and step.batch == 1 and not cast
+        copies = step.row * 2 * narrow if of_one else one_layer(step, step.inside)["qkv"]
     else:
         copies = 0
     if step.dropout:
@@ -515,15 +524,15 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
 def names_in_mlp(step: Step, stream: int) -> int:
     """What a layer on its way forward has names for in its MLP, beside all that it keeps: queries and keys before they
     are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
-    norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
+    norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
     wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     turned = step.row * (wide + narrow) * (not shape.positions)
     eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
-    summed = stream * (step.recipe.weights < 4 and not shape.norm_shift)
+    summed = step.row * shape.d_model * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed if step.composed else turned + eager
     names += step.row * shape.d_model if step.rank and step.adapted != "all" else 0
-    return names + (stream if step.cast else 0)
+    return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
 
 def before_remade(step: Step, stream: int) -> int:
@@ -566,9 +575,9 @@ def held(
     }
 
 
-def logits_of(step: Step) -> int:
-    """Numbers of a chunk's logits."""
-    tokens = step.batch * step.seq_len
+def logits_of(step: Step, last: int = 0) -> int:
+    """Numbers of a chunk's logits, but for the `last` of each sequence."""
+    tokens = step.batch * (step.seq_len - last)
     if step.loss == "fused":
         return liger_chunk(step.shape, tokens) * step.shape.vocab
     return -(-tokens // step.chunks) * step.shape.vocab
@@ -588,6 +597,11 @@ def kept_logits(step: Step) -> int:
     return {"logits-held": step.width, "float32-held": 4}.get(step.loss, 0) * logits_of(step)
 
 
+def shifted(step: Step) -> int:
+    """Logits of each sequence for which there is no next word."""
+    return int(step.loss in ("float32-held", "shifted", "as-logits"))
+
+
 def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
@@ -601,7 +615,7 @@ def logits_forward(step: Step) -> int:
         wide |= {"as-logits": 2 * (step.width + step.cast), "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
-    return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)
+    return wide.get(step.loss, 8 + named_too) * logits_of(step, shifted(step)) + kept_logits(step)
 
 
 def logits_at_loss(step: Step) -> int:
@@ -616,7 +630,7 @@ def logits_at_loss(step: Step) -> int:
     if step.loss == "fused":
         return 0
     wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width + 2 * step.cast}
-    return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
+    return logits_of(step, shifted(step)) * wide.get(step.loss, 12) + kept_logits(step)
 
 
 def named_hidden(step: Step, kept: Kept) -> int:
@@ -782,37 +796,41 @@ def in_layer(
 def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str, int]:
     """Where a layer holds most when it goes backward: in its MLP, at its scores, or made again before."""
     made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
-    waits = waiting(step, weights, kept)
-    moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
-    if kept.behind_mlp:
+    own, inside = step, kept
+    if others % step.every:  # it is not made again
+        own = step._replace(checkpointing="none", again=False)
+        inside = keep(own, copies, qkv=0)
+    waits = waiting(own, weights, inside)
+    moments = [in_layer(step, weights, kept, others, inside.in_mlp, made + weights.down, copies.down, waits)]
+    if inside.behind_mlp:
         cast = step.cast * weights.down
-        moments.append(in_layer(step, weights, kept, others, kept.behind_mlp, made + weights.mlp, copies.mlp, cast))
-    weighted, gated = kept.in_routing
+        moments.append(in_layer(step, weights, kept, others, inside.behind_mlp, made + weights.mlp, copies.mlp, cast))
+    weighted, gated = inside.in_routing
     if weighted:
         added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
         moments.append(in_layer(step, weights, kept, others, weighted, made, gone=0))
         moments.append(in_layer(step, weights, kept, others, gated, made + weights.mlp, copies.mlp, added))
-    of_mlp, of_heads, of_attention = kept.in_norms
+    of_mlp, of_heads, of_attention = inside.in_norms
     if of_mlp:
         moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
         moments.append(in_layer(step, weights, kept, others, of_heads, made + weights.behind, copies.behind))
     if of_attention and not (others == 0 and step.rank):
         moments.append(in_layer(step, weights, kept, others, of_attention, made + weights.layer, copies.layer))
-    if kept.in_scores:
+    if inside.in_scores:
         first = kept.stream if kept.first and others == 0 else 0
-        scores = kept.in_scores - first
+        scores = inside.in_scores - first
         moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
-    if kept.remade:
-        moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
-    if kept.unpacked and step.again:
+    if inside.remade:
+        moments.append(in_layer(step, weights, kept, others, inside.remade, made, copies.behind))
+    if inside.unpacked and own.again:
         gone = copies.down if step.four_bit else 0
-        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
-    if kept.unpacked_last:
-        moments.append(in_layer(step, weights, kept, others, kept.unpacked_last, made, gone=0))
-    if kept.named and step.again:
+        moments.append(in_layer(step, weights, kept, others, inside.unpacked, made, gone))
+    if inside.unpacked_last:
+        moments.append(in_layer(step, weights, kept, others, inside.unpacked_last, made, gone=0))
+    if inside.named and own.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
-        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
-        moments.append(in_layer(step, weights, kept, others, kept.named - before_last, made, gone=0))
+        moments.append(in_layer(step, weights, kept, others, inside.named, made, copies.down if before_last else 0))
+        moments.append(in_layer(step, weights, kept, others, inside.named - before_last, made, gone=0))
     return most(moments)
 
 
