@@ -147,7 +147,7 @@ def peak_bytes(
         "loss": at_loss(step, weights, kept),
         "head": at_head(step, weights, kept),
         "last_layer": at_last_layer(step, weights, kept),
-        "first_layer": at_first_layer(step, weights, kept),
+        "first_layer": at_layer(step, weights, kept, others=0),
         "embedding": at_embedding(step, weights, kept),
         "update": at_update(step, weights),
     }
@@ -264,9 +264,9 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
-        unpacked=before + unpacked if unpacked else 0,
+        unpacked=before + unpacked,
         unpacked_last=unpacked_last,
-        named=before + named if named else 0,
+        named=before + named,
         rotary=rotary,
         stream=stream,
         hidden=hidden,
@@ -531,7 +531,8 @@ def names_in_mlp(step: Step, stream: int) -> int:
     eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
     summed = step.row * shape.d_model * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed if step.composed else turned + eager
-    names += step.row * shape.d_model if step.rank and step.adapted != "all" else 0
+    if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
+        names += step.row * shape.d_model
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
 
@@ -575,9 +576,9 @@ def held(
     }
 
 
-def logits_of(step: Step, last: int = 0) -> int:
-    """Numbers of a chunk's logits, but for the `last` of each sequence."""
-    tokens = step.batch * (step.seq_len - last)
+def logits_of(step: Step) -> int:
+    """Numbers of a chunk's logits."""
+    tokens = step.batch * step.seq_len
     if step.loss == "fused":
         return liger_chunk(step.shape, tokens) * step.shape.vocab
     return -(-tokens // step.chunks) * step.shape.vocab
@@ -597,9 +598,10 @@ def kept_logits(step: Step) -> int:
     return {"logits-held": step.width, "float32-held": 4}.get(step.loss, 0) * logits_of(step)
 
 
-def shifted(step: Step) -> int:
-    """Logits of each sequence for which there is no next word."""
-    return int(step.loss in ("float32-held", "shifted", "as-logits"))
+def judged_logits(step: Step) -> int:
+    """Those that the loss takes: where it shifts them, not each sequence's last."""
+    last = step.batch * step.shape.vocab
+    return logits_of(step) - (last if step.loss in ("float32-held", "shifted", "as-logits") else 0)
 
 
 def logits_forward(step: Step) -> int:
@@ -615,7 +617,7 @@ def logits_forward(step: Step) -> int:
         wide |= {"as-logits": 2 * (step.width + step.cast), "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
-    return wide.get(step.loss, 8 + named_too) * logits_of(step, shifted(step)) + kept_logits(step)
+    return wide.get(step.loss, 8 + named_too) * judged_logits(step) + kept_logits(step)
 
 
 def logits_at_loss(step: Step) -> int:
@@ -630,7 +632,7 @@ def logits_at_loss(step: Step) -> int:
     if step.loss == "fused":
         return 0
     wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width + 2 * step.cast}
-    return logits_of(step, shifted(step)) * wide.get(step.loss, 12) + kept_logits(step)
+    return judged_logits(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 
 def named_hidden(step: Step, kept: Kept) -> int:
@@ -779,59 +781,53 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     )
 
 
-def in_layer(
-    step: Step, weights: Weights, kept: Kept, others: int, layer: int, made: int, gone: int, waits: int = 0
-) -> dict[str, int]:
-    """A layer goes backward; `others` wait, so many numbers of gradients are made, and so many bytes of copies gone."""
-    return held(
-        gradients=earlier(step, weights) or step.trained.gradients * made,
-        copies=copies_kept(step, kept, others) + kept.copies.layer - gone,
-        activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
-        layer=layer - (kept.first if others == 0 else 0),
-        logits=kept_logits(step),
-        temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
-    )
-
-
 def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str, int]:
-    """Where a layer holds most when it goes backward: in its MLP, at its scores, or made again before."""
-    made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
-    own, inside = step, kept
+    """Where a layer holds most when it goes backward and `others` wait: in its MLP, at its scores, or made again before.
+
+    Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
+    what waits. What does not occur has 0 bytes.
+    """
+    copies, own, inside = kept.copies, step, kept
     if others % step.every:  # it is not made again
         own = step._replace(checkpointing="none", again=False)
         inside = keep(own, copies, qkv=0)
-    waits = waiting(own, weights, inside)
-    moments = [in_layer(step, weights, kept, others, inside.in_mlp, made + weights.down, copies.down, waits)]
-    if inside.behind_mlp:
-        cast = step.cast * weights.down
-        moments.append(in_layer(step, weights, kept, others, inside.behind_mlp, made + weights.mlp, copies.mlp, cast))
     weighted, gated = inside.in_routing
+    of_mlp, of_heads, of_attention = inside.in_norms
+    first = kept.first if others == 0 else 0
+    moments = [
+        (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
+        (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
+        (of_mlp, weights.mlp, copies.mlp, 0),
+        (of_heads, weights.behind, copies.behind, 0),
+        (inside.in_scores - (kept.stream if first else 0), weights.behind, copies.behind, 0),
+        (inside.remade, 0, copies.behind, 0),
+        (inside.unpacked_last, 0, 0, 0),
+        (weighted, 0, 0, 0),
+    ]
     if weighted:
         added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
-        moments.append(in_layer(step, weights, kept, others, weighted, made, gone=0))
-        moments.append(in_layer(step, weights, kept, others, gated, made + weights.mlp, copies.mlp, added))
-    of_mlp, of_heads, of_attention = inside.in_norms
-    if of_mlp:
-        moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
-        moments.append(in_layer(step, weights, kept, others, of_heads, made + weights.behind, copies.behind))
-    if of_attention and not (others == 0 and step.rank):
-        moments.append(in_layer(step, weights, kept, others, of_attention, made + weights.layer, copies.layer))
-    if inside.in_scores:
-        first = kept.stream if kept.first and others == 0 else 0
-        scores = inside.in_scores - first
-        moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
-    if inside.remade:
-        moments.append(in_layer(step, weights, kept, others, inside.remade, made, copies.behind))
-    if inside.unpacked and own.again:
-        gone = copies.down if step.four_bit else 0
-        moments.append(in_layer(step, weights, kept, others, inside.unpacked, made, gone))
-    if inside.unpacked_last:
-        moments.append(in_layer(step, weights, kept, others, inside.unpacked_last, made, gone=0))
-    if inside.named and own.again:
+        moments.append((gated, weights.mlp, copies.mlp, added))
+    if others or not step.rank:
+        moments.append((of_attention, weights.layer, copies.layer, 0))
+    if own.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
-        moments.append(in_layer(step, weights, kept, others, inside.named, made, copies.down if before_last else 0))
-        moments.append(in_layer(step, weights, kept, others, inside.named - before_last, made, gone=0))
-    return most(moments)
+        moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
+        moments.append((inside.named, 0, copies.down if before_last else 0, 0))
+        moments.append((inside.named - before_last, 0, 0, 0))
+    before = weights.head + (step.shape.layers - 1 - others) * weights.layer
+    return most(
+        [
+            held(
+                gradients=earlier(step, weights) or step.trained.gradients * (before + made),
+                copies=copies_kept(step, kept, others) + copies.layer - gone,
+                activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
+                layer=layer - first,
+                logits=kept_logits(step),
+                temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
+            )
+            for layer, made, gone, waits in moments
+        ]
+    )
 
 
 def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -852,11 +848,6 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         temporaries=2 * kept.hidden,
     )
     return most([last, norm])
-
-
-def at_first_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
-    """The first layer goes backward; those above have made their gradients."""
-    return at_layer(step, weights, kept, 0)
 
 
 def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
