@@ -63,7 +63,7 @@ class Kept(NamedTuple):
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
     in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
-    behind_mlp: int  # the same when its MLP has gone backward, but for a gradient that autocast has to cast; else 0
+    behind_mlp: int  # the same when its MLP has gone backward, but for a last gradient; 0 of adapters
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
@@ -260,7 +260,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         in_norms=norms_bytes(step, stream, more, left),
-        behind_mlp=behind_mlp_bytes(step, stream, more) + left if step.cast and not step.rank else 0,
+        behind_mlp=behind_mlp_bytes(step, stream, more) + left if not step.rank else 0,
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
@@ -398,16 +398,22 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
     queries = step.row * shape.d_model + 24 * tokens * wide
     keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
+    if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
+        keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
     of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
 
 
 def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
-    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before."""
+    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before; and without
+    autocast, under which that is cast, as many gradients of it as its first matrices, and one of theirs."""
     kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
     before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
-    return before + cast_bytes(step, more) - inputs * step.row * step.shape.d_model + 2 * stream
+    inputs *= step.row * step.shape.d_model
+    if step.cast:
+        return before + cast_bytes(step, more) - inputs + 2 * stream
+    return before + stream + inputs + step.row * step.shape.d_ff
 
 
 def routed_bytes(step: Step, held: int) -> tuple[int, int]:
@@ -471,7 +477,10 @@ def before_scores(step: Step, more: int) -> int:
     kept, shape = one_layer(step, "none"), step.shape
     casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
     casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
-    return kept["norms"] // 2 + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
+    # of two norms one, and all of the heads', of which frozen ones keep one thing less
+    of_heads = (shape.heads + shape.kv_heads) * shape.head_dim * shape.head_norms
+    norms = (kept["norms"] + (4 * step.batch * step.seq_len + (-step.row if step.rank else step.row)) * of_heads) // 2
+    return norms + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
 
 
 def dropped_width(step: Step) -> int:
