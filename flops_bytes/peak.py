@@ -20,6 +20,9 @@ class Step(NamedTuple):
     seq_len: int
     batch: int
     recipe: Recipe
+    tokens: int  # of all sequences
+    wide: int  # features of all queries of a token
+    narrow: int  # of its keys
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
@@ -117,6 +120,9 @@ def peak_bytes(
         seq_len=seq_len,
         batch=batch,
         recipe=RECIPES[recipe],
+        tokens=batch * seq_len,
+        wide=shape.heads * shape.head_dim,
+        narrow=shape.kv_heads * shape.head_dim,
         width=width,
         row=width * batch * seq_len,
         cast=2 if recipe in ("autocast", "autocast_fp16") else 0,
@@ -179,9 +185,9 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
 def weigh_adapters(step: Step) -> Weights:
     """The same of adapters, which only layers have."""
     shape, rank = step.shape, step.rank
-    wide, mlp = shape.heads * shape.head_dim, rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
+    mlp = rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
     total = adapter_parameters(shape, rank, step.adapted)
-    out = 0 if step.adapted == "query-value" else rank * (wide + shape.d_model)
+    out = 0 if step.adapted == "query-value" else rank * (step.wide + shape.d_model)
     whole = (3 if shape.gated else 2) * mlp * shape.experts
     return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
 
@@ -207,19 +213,19 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     Of the first layer above a frozen embedding, neither its first norm nor what makes queries, keys and values needs
     anything, but for their adapters.
     """
-    shape, tokens = step.shape, step.batch * step.seq_len
-    stream = step.recipe.weights * tokens * shape.d_model
+    shape = step.shape
+    stream = step.recipe.weights * step.tokens * shape.d_model
     # Autocast leaves the residual path in float32 (PyTorch's list of operations that it casts): so many bytes more.
     more = stream - step.row * shape.d_model
     hidden = stream if step.chunks > 1 else 0
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
-    copied = 4 * tokens * shape.d_model if step.composed and not shape.norm_shift else 0
-    mask = tokens * shape.d_model if step.dropout and shape.norm_shift else 0
-    causal = step.recipe.weights * tokens * step.seq_len if step.composed and not step.fused else 0
+    copied = 4 * step.tokens * shape.d_model if step.composed and not shape.norm_shift else 0
+    mask = step.tokens * shape.d_model if step.dropout and shape.norm_shift else 0
+    causal = step.recipe.weights * step.tokens * step.seq_len if step.composed and not step.fused else 0
     mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
     # the last norm's input and what it makes of it, the head's input
-    both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * tokens * (1 + shape.norm_shift)
+    both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * step.tokens * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
@@ -237,22 +243,24 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
         unpacked = whole + product + names
-        if step.dropout and shape.norm_shift:  # whose result is the last, or its input, with a name for GELU's in float32
-            last = tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
+        if (
+            step.dropout and shape.norm_shift
+        ):  # whose result is the last, or its input, with a name for GELU's in float32
+            last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
             unpacked += max(last, 2 * step.row * shape.d_model)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
     if step.rank:
         ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
-        first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
+        first = 4 * step.tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
         first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
-        first += step.row * shape.heads * shape.head_dim * queries
+        first += step.row * step.wide * queries
         if step.adapted == "query-value":  # nor does their norm
-            first += 4 * tokens * shape.kv_heads * (1 + shape.head_dim) * shape.head_norms
+            first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
     return Kept(
         checkpointed=checkpointed,
         whole=whole,
@@ -294,15 +302,14 @@ def beside_frozen(step: Step) -> int:
     shape, adapted = step.shape, step.adapted
     if not step.rank:
         return 0
-    wide, of_heads = shape.heads * shape.head_dim, (shape.heads + shape.kv_heads) * shape.head_dim
     each = step.cast and shape.gated  # has a cast of its own
     inputs = {"query-value": 3 if each else 1, "attention": 2 if each else 1, "all": 0}[adapted]
     unused = inputs * shape.d_model
-    unused += wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
+    unused += step.wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
     normed = 0
     if step.composed and not shape.norm_shift:
-        normed = 2 * step.recipe.weights * step.batch * step.seq_len * shape.d_model
-        normed += step.row * of_heads * shape.head_norms
+        normed = 2 * step.recipe.weights * step.tokens * shape.d_model
+        normed += step.row * (step.wide + step.narrow) * shape.head_norms
     return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed
 
 
@@ -327,14 +334,14 @@ def turned_bytes(step: Step) -> int:
     """What queries and keys take more where attention is made again from them: autocast turns them in float32."""
     if not step.cast or step.shape.positions or step.inside != "selective":
         return 0
-    return step.row * (step.shape.heads + step.shape.kv_heads) * step.shape.head_dim
+    return step.row * (step.wide + step.narrow)
 
 
 def turned_copies(step: Step) -> int:
     """Queries and keys in float32, for which this book's attention has names until it ends, and autocast's copies."""
     if not step.cast or step.shape.positions or step.composed:
         return 0
-    return 2 * step.recipe.weights * step.batch * step.seq_len * step.shape.heads * step.shape.head_dim
+    return 2 * step.recipe.weights * step.tokens * step.wide
 
 
 def left_of_layer(step: Step) -> int:
@@ -381,27 +388,27 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     gradients of their results. Before attention's, queries and keys have one for each head in some models. Of a norm in
     one kernel the last moment alone, before it.
     """
-    shape, kept, tokens = step.shape, one_layer(step, step.inside), step.batch * step.seq_len
+    shape, kept = step.shape, one_layer(step, step.inside)
     if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
-        products = 2 * shape.d_model + shape.heads * shape.head_dim if shape.gated else projected(shape) + shape.d_model
+        products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
         return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
-    wide, narrow, norm = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 4 * tokens * shape.d_model
+    norm = 4 * step.tokens * shape.d_model
     before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
     casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
     if step.rank:
         adapters = 2 if step.adapted == "query-value" else 4
         unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
-        before -= step.recipe.weights * tokens * shape.d_model
+        before -= step.recipe.weights * step.tokens * shape.d_model
     before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    queries = step.row * shape.d_model + 24 * tokens * wide
-    keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
+    queries = step.row * shape.d_model + 24 * step.tokens * step.wide
+    keys = step.row * shape.d_model + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
     if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
         keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
-    of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
+    of_heads = (step.row + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
 
 
@@ -423,15 +430,15 @@ def routed_bytes(step: Step, held: int) -> tuple[int, int]:
     if shape.experts == 1:
         return 0, 0
     cast = 0 if step.again else step.row  # what was made again has gone by then
-    results = (12 * step.batch * step.seq_len + cast) * shape.active_experts * shape.d_model
+    results = (12 * step.tokens + cast) * shape.active_experts * shape.d_model
     return held + results, held - 2 * step.row * shape.active_experts * shape.d_ff
 
 
 def inner_gradients(step: Step) -> int:
     """Of the inner features of an MLP, at the most."""
-    composed, tokens = step.composed and not step.shape.gated, step.batch * step.seq_len
+    composed = step.composed and not step.shape.gated
     if composed and step.cast:
-        return (10 if step.again else 12) * tokens * step.shape.d_ff
+        return (10 if step.again else 12) * step.tokens * step.shape.d_ff
     return step.row * step.shape.d_ff * step.shape.active_experts * (2 if step.shape.gated or composed else 1)
 
 
@@ -450,20 +457,20 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     values beside it, and it goes backward itself.
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
-    wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
+    scores = 3 * made * numbers
     cast = step.cast > 0 and step.inside == "selective"  # of queries and keys
     if step.composed and step.batch == 1 and not cast and (shape.kv_heads in (1, shape.heads)):
         # of one sequence transformers' need no copies, so its values are there beside their gradient
         once = shape.kv_heads == 1 and step.inside == "none"
-        scores += step.row * (wide - narrow if once else wide * (step.inside == "selective"))
+        scores += step.row * (step.wide - step.narrow if once else step.wide * (step.inside == "selective"))
         copies = 0
     elif step.inside == "selective":  # queries, keys and values once kept, once made
         of_one = step.composed and step.batch == 1 and not cast
-        copies = step.row * 2 * narrow if of_one else one_layer(step, step.inside)["qkv"]
+        copies = step.row * 2 * step.narrow if of_one else one_layer(step, step.inside)["qkv"]
     else:
         copies = 0
     if step.dropout:
-        product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
+        product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * step.wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
@@ -478,8 +485,8 @@ def before_scores(step: Step, more: int) -> int:
     casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
     casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
     # of two norms one, and all of the heads', of which frozen ones keep one thing less
-    of_heads = (shape.heads + shape.kv_heads) * shape.head_dim * shape.head_norms
-    norms = (kept["norms"] + (4 * step.batch * step.seq_len + (-step.row if step.rank else step.row)) * of_heads) // 2
+    of_heads = (step.wide + step.narrow) * shape.head_norms
+    norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
     return norms + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
 
 
@@ -499,20 +506,18 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     """
     shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
     masked = step.width if gpt2 else step.recipe.weights  # as its queries are
-    normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
+    normed, result = step.row * shape.d_model, step.row * step.wide
     dropout = 1 + made if step.dropout else 0
     cast = step.width if step.width != made else 0
     numbers = max(made if made != masked else 0, dropout or cast)
-    names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
+    names = masked * step.seq_len**2 + step.row * (step.wide + 2 * step.narrow) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)
         names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
     elif gpt2:
         names -= normed
     if step.cast and not gpt2 and step.inside == "none":
-        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model - (
-            0 if kept else 3 * normed + 2 * result
-        )
+        names += step.recipe.weights * step.tokens * shape.d_model - (0 if kept else 3 * normed + 2 * result)
     names += result if kept or not dropout else 0
     return before_scores(step, more) + (masked + made + numbers) * step.scores + names
 
@@ -535,9 +540,10 @@ def names_in_mlp(step: Step, stream: int) -> int:
     are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
     norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
-    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    turned = step.row * (wide + narrow) * (not shape.positions)
-    eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
+    turned = step.row * (step.wide + step.narrow) * (not shape.positions)
+    eager = (
+        0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
+    )
     summed = step.row * shape.d_model * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed if step.composed else turned + eager
     if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
@@ -553,18 +559,12 @@ def before_remade(step: Step, stream: int) -> int:
     return stream + (step.row * step.shape.d_model if step.cast else 0)
 
 
-def projected(shape: Decoder) -> int:
-    """Features of queries, keys and values."""
-    return (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-
-
 def named(step: Step, stream: int) -> int:
     """What a layer's code still has names for when it comes to its last matrix: queries, keys, values, what attention
     and the second norm made; in transformers' the latter."""
-    shape = step.shape
     if step.composed:
         return stream
-    return stream + step.row * (projected(shape) + (0 if step.fused else shape.heads * shape.head_dim))
+    return stream + step.row * (step.wide + 2 * step.narrow + (0 if step.fused else step.wide))
 
 
 # --8<-- [end:sizes]
@@ -587,10 +587,9 @@ def held(
 
 def logits_of(step: Step) -> int:
     """Numbers of a chunk's logits."""
-    tokens = step.batch * step.seq_len
     if step.loss == "fused":
-        return liger_chunk(step.shape, tokens) * step.shape.vocab
-    return -(-tokens // step.chunks) * step.shape.vocab
+        return liger_chunk(step.shape, step.tokens) * step.shape.vocab
+    return -(-step.tokens // step.chunks) * step.shape.vocab
 
 
 def liger_chunk(shape: Decoder, tokens: int) -> int:
@@ -724,9 +723,7 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if kept.causal:
         result = kept.stream + step.row * step.shape.d_model
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
-            result += (
-                kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
-            )
+            result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
     if step.four_bit and not step.again:
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
@@ -770,11 +767,10 @@ def above_layers(step: Step, weights: Weights, kept: Kept, logits: int, temporar
 
 def gone_backward(step: Step, kept: Kept) -> int:
     """The gradients of chunks before this one: before the last whole one, or, if that holds more, before the rest."""
-    tokens = step.batch * step.seq_len
-    chunk = -(-tokens // step.chunks)
-    rest = tokens % chunk
-    before_rest = kept.hidden // tokens * chunk - 12 * step.shape.vocab * (chunk - rest) if rest else 0
-    return kept.hidden // tokens * (tokens // chunk - 1) * chunk + max(0, before_rest)
+    chunk = -(-step.tokens // step.chunks)
+    rest = step.tokens % chunk
+    before_rest = kept.hidden // step.tokens * chunk - 12 * step.shape.vocab * (chunk - rest) if rest else 0
+    return kept.hidden // step.tokens * (step.tokens // chunk - 1) * chunk + max(0, before_rest)
 
 
 def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -791,7 +787,7 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
 
 
 def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str, int]:
-    """Where a layer holds most when it goes backward and `others` wait: in its MLP, at its scores, or made again before.
+    """Where a layer holds most when it goes backward, `others` wait: in its MLP, at its scores, or made again before.
 
     Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
     what waits. What does not occur has 0 bytes.
@@ -847,7 +843,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
     if not step.composed or step.shape.norm_shift:
         return last
-    wide = 4 * step.batch * step.seq_len * step.shape.d_model
+    wide = 4 * step.tokens * step.shape.d_model
     norm = held(
         gradients=head_gradient(step, weights, kept) or step.trained.gradients * weights.head,
         copies=copies_kept(step, kept, layers),
