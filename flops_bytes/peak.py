@@ -25,6 +25,8 @@ class Step(NamedTuple):
     narrow: int  # of its keys
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
+    rows: int  # of as many as the model is wide
+    inner: int  # of those inside an MLP, or inside a token's experts
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
     checkpointing: str
@@ -125,6 +127,8 @@ def peak_bytes(
         narrow=shape.kv_heads * shape.head_dim,
         width=width,
         row=width * batch * seq_len,
+        rows=width * batch * seq_len * shape.d_model,
+        inner=width * batch * seq_len * shape.d_ff * shape.active_experts,
         cast=2 if recipe in ("autocast", "autocast_fp16") else 0,
         fused=fused,
         checkpointing=checkpointing,
@@ -216,7 +220,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     shape = step.shape
     stream = step.recipe.weights * step.tokens * shape.d_model
     # Autocast leaves the residual path in float32 (PyTorch's list of operations that it casts): so many bytes more.
-    more = stream - step.row * shape.d_model
+    more = stream - step.rows
     hidden = stream if step.chunks > 1 else 0
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
     copied = 4 * step.tokens * shape.d_model if step.composed and not shape.norm_shift else 0
@@ -225,7 +229,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
     # the last norm's input and what it makes of it, the head's input
-    both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * step.tokens * (1 + shape.norm_shift)
+    both = 2 * step.rows + (2 if hidden else 1) * more + 4 * step.tokens * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
@@ -238,7 +242,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     if step.four_bit:  # beside it up's result, the last but one; or down's
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
-        unpacked += 0 if step.again else step.row * shape.d_model
+        unpacked += 0 if step.again else step.rows
         if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
@@ -247,12 +251,12 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
             step.dropout and shape.norm_shift
         ):  # whose result is the last, or its input, with a name for GELU's in float32
             last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
-            unpacked += max(last, 2 * step.row * shape.d_model)
+            unpacked += max(last, 2 * step.rows)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
     if step.rank:
-        ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
+        ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
         first = 4 * step.tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
@@ -282,7 +286,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         causal=causal if step.checkpointing == "none" else 0,
         first=first,
         copies=copies,
-        cast=step.row * shape.d_model // step.chunks if step.cast and hidden else 0,
+        cast=step.rows // step.chunks if step.cast and hidden else 0,
     )
 
 
@@ -291,7 +295,7 @@ def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
     kept = sum(one_layer(step, checkpointing).values())
     if checkpointing in ("full", "per-op"):
         return kept + more
-    product = 0 if step.adapted == "all" or not step.rank else step.row * step.shape.d_ff * step.shape.active_experts
+    product = 0 if step.adapted == "all" or not step.rank else step.inner
     return kept + cast_bytes(step, more) + beside_frozen(step) - product
 
 
@@ -326,7 +330,7 @@ def cast_bytes(step: Step, more: int) -> int:
         return 0
     shape = step.shape
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
-    casts = 3 * step.row * shape.d_model * shape.gated
+    casts = 3 * step.rows * shape.gated
     return 2 * more + casts + turned_bytes(step)  # of two norms the inputs
 
 
@@ -350,7 +354,7 @@ def left_of_layer(step: Step) -> int:
     shape = step.shape
     copied = step.again and step.composed and not shape.norm_shift and step.recipe.weights == 2
     last = step.checkpointing == "per-op" and saves_last(shape) and not (step.dropout and shape.norm_shift)
-    return step.row * shape.d_model * (int(copied) + int(last))
+    return step.rows * (int(copied) + int(last))
 
 
 def one_layer(step: Step, checkpointing: str) -> dict[str, int]:
@@ -377,7 +381,7 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     """
     shape, kept = step.shape, one_layer(step, step.inside)
     dropped = kept.get("masks", 0) // 2
-    beside = step.row * shape.d_model if (dropped or step.cast) and not (step.composed or shape.gated) else 0
+    beside = step.rows if (dropped or step.cast) and not (step.composed or shape.gated) else 0
     inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
     routed = step.row * shape.active_experts * shape.d_model if shape.experts > 1 else 0  # their results have gone
     return inside + stream + inner_gradients(step) + beside - dropped - routed
@@ -394,7 +398,7 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
         return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
     norm = 4 * step.tokens * shape.d_model
     before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
-    casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
+    casts, adapters, unused = 2 * step.rows * (step.cast > 0), 0, 0
     if step.rank:
         adapters = 2 if step.adapted == "query-value" else 4
         unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
@@ -403,8 +407,8 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    queries = step.row * shape.d_model + 24 * step.tokens * step.wide
-    keys = step.row * shape.d_model + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
+    queries = step.rows + 24 * step.tokens * step.wide
+    keys = step.rows + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
     if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
         keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
@@ -417,7 +421,7 @@ def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
     autocast, under which that is cast, as many gradients of it as its first matrices, and one of theirs."""
     kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
     before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
-    inputs *= step.row * step.shape.d_model
+    inputs *= step.rows
     if step.cast:
         return before + cast_bytes(step, more) - inputs + 2 * stream
     return before + stream + inputs + step.row * step.shape.d_ff
@@ -431,7 +435,7 @@ def routed_bytes(step: Step, held: int) -> tuple[int, int]:
         return 0, 0
     cast = 0 if step.again else step.row  # what was made again has gone by then
     results = (12 * step.tokens + cast) * shape.active_experts * shape.d_model
-    return held + results, held - 2 * step.row * shape.active_experts * shape.d_ff
+    return held + results, held - 2 * step.inner
 
 
 def inner_gradients(step: Step) -> int:
@@ -439,13 +443,13 @@ def inner_gradients(step: Step) -> int:
     composed = step.composed and not step.shape.gated
     if composed and step.cast:
         return (10 if step.again else 12) * step.tokens * step.shape.d_ff
-    return step.row * step.shape.d_ff * step.shape.active_experts * (2 if step.shape.gated or composed else 1)
+    return step.inner * (2 if step.shape.gated or composed else 1)
 
 
 def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
-    made = inner_gradients(step) + step.row * step.shape.d_ff * step.shape.active_experts
+    made = inner_gradients(step) + step.inner
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
@@ -487,7 +491,7 @@ def before_scores(step: Step, more: int) -> int:
     # of two norms one, and all of the heads', of which frozen ones keep one thing less
     of_heads = (step.wide + step.narrow) * shape.head_norms
     norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
-    return norms + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
+    return norms + more + kept["qkv_input"] + casts * step.rows + kept["qkv"]
 
 
 def dropped_width(step: Step) -> int:
@@ -506,7 +510,7 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     """
     shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
     masked = step.width if gpt2 else step.recipe.weights  # as its queries are
-    normed, result = step.row * shape.d_model, step.row * step.wide
+    normed, result = step.rows, step.row * step.wide
     dropout = 1 + made if step.dropout else 0
     cast = step.width if step.width != made else 0
     numbers = max(made if made != masked else 0, dropout or cast)
@@ -544,10 +548,10 @@ def names_in_mlp(step: Step, stream: int) -> int:
     eager = (
         0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
     )
-    summed = step.row * shape.d_model * (step.recipe.weights < 4 or shape.norm_shift)
+    summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed if step.composed else turned + eager
     if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
-        names += step.row * shape.d_model
+        names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
 
@@ -556,7 +560,7 @@ def before_remade(step: Step, stream: int) -> int:
     where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
     if step.four_bit and step.adapted != "all":
         return stream + step.row * step.shape.d_ff
-    return stream + (step.row * step.shape.d_model if step.cast else 0)
+    return stream + (step.rows if step.cast else 0)
 
 
 def named(step: Step, stream: int) -> int:
@@ -669,20 +673,19 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     By then its product's gradient is there, but not yet those of a gate's two factors, and in the end neither its own
     input nor autocast's copy. A frozen one has no gradient; in 4 bits it is unpacked then, or cast.
     """
-    inner = step.row * step.shape.d_ff * step.shape.active_experts
-    later = inner_gradients(step) - inner
+    later = inner_gradients(step) - step.inner
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
-        backward = unpacked - later - (0 if step.adapted == "all" else inner)
+        backward = unpacked - later - (0 if step.adapted == "all" else step.inner)
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
-        forward = unpacked + named(step, kept.stream) - later - inner if step.again and not step.four_bit else 0
+        forward = unpacked + named(step, kept.stream) - later - step.inner if step.again and not step.four_bit else 0
         return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
-    in_float32 = cast + added - later - inner
+    in_float32 = cast + added - later - step.inner
     return max(0, made if step.accumulated else 0, in_float32)
 
 
@@ -698,7 +701,7 @@ def fused_gradients(step: Step, weights: Weights, kept: Kept) -> int:
 
 def fused_casts(step: Step, kept: Kept) -> int:
     """Under autocast a fused loss takes its input in float32, and casts the head's transpose beside the head."""
-    return kept.stream - step.row * step.shape.d_model + kept.copies.head if step.loss == "fused" else 0
+    return kept.stream - step.rows + kept.copies.head if step.loss == "fused" else 0
 
 
 def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -721,11 +724,11 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
     moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
     if kept.causal:
-        result = kept.stream + step.row * step.shape.d_model
+        result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
             result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
-    if step.four_bit and not step.again:
+    if not step.again:  # what is not unpacked has 0
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
     return most(moments)
 
@@ -845,7 +848,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         return last
     wide = 4 * step.tokens * step.shape.d_model
     norm = held(
-        gradients=head_gradient(step, weights, kept) or step.trained.gradients * weights.head,
+        gradients=earlier(step, weights) or step.trained.gradients * weights.head,
         copies=copies_kept(step, kept, layers),
         activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
