@@ -1,9 +1,9 @@
-"""What tensor, sequence, context, pipeline and expert parallelism cost together: what a rank holds, sends and waits for.
+"""What tensor, context, pipeline and expert parallelism cost together: what a rank holds, sends and waits for.
 
 Numbers in, numbers out, nothing but Python. Sources: Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3;
-Narayanan et al. 2021, arXiv 2104.04473, section 2; Korthikanti et al. 2022, arXiv 2205.05198, section 4); ring attention
-(Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3); zero bubbles (Qi et al. 2023, arXiv
-2401.10241). PyTorch's DTensor and its pipeline schedules are what tests count.
+Narayanan et al. 2021, arXiv 2104.04473, section 2; Korthikanti et al. 2022, arXiv 2205.05198, section 4); ring
+attention (Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3). PyTorch's DTensor and its
+pipeline schedules are what tests count.
 """
 
 # --8<-- [start:setup]
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from math import ceil
 from typing import NamedTuple
 
+from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import layer_bytes
 from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.sharding import ring_bytes
+from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
 
 # --8<-- [end:setup]
 
@@ -69,9 +70,8 @@ def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
     if layout.schedule == "interleaved" and layout.micro_batches % layout.pipeline:
         raise ValueError(f"micro_batches: interleaved takes a multiple of the {layout.pipeline} pipeline ranks")
     if shape.experts % layout.expert or layout.shards % layout.expert:
-        raise ValueError(
-            f"expert: {layout.expert} ranks cannot share {shape.experts} experts within {layout.shards} ranks of the data"
-        )
+        within = f"within {layout.shards} ranks of the data"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
 
 
 # --8<-- [end:layout]
@@ -261,7 +261,9 @@ def sent(
 
     crossings = layout.virtual * (2 if 0 < rank < layout.pipeline - 1 else 1)  # ends of the ranks' stages
     if layout.virtual > 1 and layout.pipeline > 1 and not 0 < rank < layout.pipeline - 1:
-        crossings = 2 * layout.virtual - 1  # the first rank's first stage has nothing before it, the last's nothing after
+        crossings = (
+            2 * layout.virtual - 1
+        )  # the first rank's first stage has nothing before it, the last's nothing after
     part = features // t if layout.sequence else features
     in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
 
@@ -272,18 +274,21 @@ def sent(
 
     held = rank_parameters(shape, layout, rank)
     groups = {"dense": layout.shards, "experts": layout.shards // e}
-    in_data = sum(data_bytes(held[part], groups[part], layout, width, reduced_width) for part in held)
+    in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
     return Sent(in_tensor, in_context, in_pipeline, in_experts, in_data)
 
 
-def data_bytes(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> float:
-    """Bytes that ZeRO sends of so many parameters: stages 0 and 1 once a step, 2 and 3 once a micro-batch."""
+def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
+    """Bytes that ZeRO sends of so many parameters, of gradients and of weights.
+
+    Stages 0 and 1 send them once a step, 2 and 3 once a micro-batch.
+    """
     times = layout.micro_batches if layout.zero > 1 else 1
     if layout.zero == 0:
-        return ring_bytes(reduced_width * numbers, ranks, "allreduce")
+        return ring_bytes(reduced_width * numbers, ranks, "allreduce"), 0.0
     reduced = ring_bytes(times * reduced_width * numbers, ranks, "reduce_scatter")
     gathers = 2 * times if layout.zero == 3 else 1
-    return reduced + ring_bytes(gathers * width * numbers, ranks, "allgather")
+    return reduced, ring_bytes(gathers * width * numbers, ranks, "allgather")
 
 
 # --8<-- [end:sent]
@@ -315,6 +320,60 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
 
 
 # --8<-- [end:level]
+
+
+# --8<-- [start:seconds]
+def step_seconds(
+    shape: Decoder,
+    layout: Layout,
+    seq_len: int,
+    flop_per_second: float,
+    rate: Sent,
+    batch: int = 1,
+    checkpointing: str = "none",
+    causal: bool = True,
+    regathers: bool = False,
+) -> dict[str, float]:
+    """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
+
+    The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
+    that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
+    micro-batches of a pipeline as those of accumulation.
+    """
+    forward = forward_flops(shape, seq_len, batch, causal)
+    back = backward_flops(shape, seq_len, batch, causal)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
+    found: dict[str, float] = {}
+    for rank in range(layout.pipeline):
+        share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
+        flops = {name: sum(of.values()) - of["head"] for name, of in (("f", forward), ("b", back), ("a", again))}
+        ends = rank == layout.pipeline - 1
+        passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
+        backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
+        matmuls = layout.micro_batches * passes / (layout.tensor * layout.context) / flop_per_second
+        each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
+        between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
+        busy = matmuls + sum(between.values())
+        data = overlapped(shape, layout, rank, rate.data, matmuls, backward)
+        lines = {"matmuls": matmuls, **between, "bubble": busy * bubble(layout) / (1 - bubble(layout)), "data": data}
+        found = max(found, lines, key=lambda of: sum(of.values()))
+    return found
+
+
+def overlapped(
+    shape: Decoder, layout: Layout, rank: int, bytes_per_second: float, matmuls: float, backward: float
+) -> float:
+    """Seconds in which a rank waits for what ZeRO sends."""
+    held = rank_parameters(shape, layout, rank)
+    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+    reduced = gathered = 0.0
+    for part, numbers in held.items():
+        sums, gathers = data_parts(numbers, groups[part], layout, 2, 4)
+        reduced, gathered = reduced + sums / bytes_per_second, gathered + gathers / bytes_per_second
+    return waiting_seconds(overlap(reduced, gathered, matmuls, layout.zero, layout.micro_batches, backward))
+
+
+# --8<-- [end:seconds]
 
 
 # --8<-- [start:layouts]

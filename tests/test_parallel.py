@@ -1,4 +1,4 @@
-"""What several kinds of parallelism cost is what PyTorch's own schedules and DTensor say on ranks that are not there."""
+"""What kinds of parallelism cost is what PyTorch's own schedules and DTensor say, on ranks that are not there."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ def order(layout: Layout) -> dict[int, list[Any]]:
 
 
 def passes(actions: list[Any]) -> Iterator[tuple[bool, int, int]]:
-    """Whether forward, the stage and the micro-batch, of what takes time; PyTorch 2.13 numbers those of 1F1B's last rank
-    from 1, so they are counted here."""
+    """Whether forward, the stage and the micro-batch, of what takes time.
+
+    PyTorch 2.13 numbers those of 1F1B's last rank from 1, so they are counted here.
+    """
     before: Counter[tuple[str, int]] = Counter()
     for action in actions:
         kind = action.computation_type.name if action else ""
@@ -154,7 +156,8 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(d, f, bias=False), nn.Linear(d, f, bias=False), nn.Linear(f, d, bias=False)
+        self.gate, self.up = nn.Linear(d, f, bias=False), nn.Linear(d, f, bias=False)
+        self.down = nn.Linear(f, d, bias=False)
     def forward(self, x):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
@@ -183,7 +186,7 @@ class Payloads(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
-        if function.namespace == "_c10d_functional" and name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce"):
+        if name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce"):
             whole = out if name.startswith("all") else args[0]  # the gathered, the summed, what is scattered
             sent[name] = sent.get(name, 0) + whole.numel() * whole.element_size()
         return out
