@@ -59,7 +59,7 @@ def order(layout: Layout) -> dict[int, list[Any]]:
         for index in range(layout.virtual)
     ]
     schedule = SCHEDULES[layout.schedule]
-    made: Any = schedule(stages if layout.schedule == "interleaved" else stages[0], layout.micro_batches)  # type: ignore[arg-type]
+    made: Any = schedule(stages if layout.schedule == "interleaved" else stages[0], layout.micro_batches)
     found: dict[int, list[Any]] = made.pipeline_order
     return found
 
@@ -211,7 +211,7 @@ dist.destroy_process_group()
 """
 
 
-def count(ranks: int, sequence: bool, batch: int, tokens: int, **sizes: int) -> dict[str, Any]:
+def count(ranks: int, sequence: bool, batch: int, tokens: int, **sizes: Any) -> dict[str, Any]:
     s = sizes
     told = [ranks, sequence, s["d_model"], s["heads"], s["kv_heads"], s["head_dim"], s["d_ff"], batch, tokens]
     command = [sys.executable, "-c", COUNT, json.dumps(told)]
@@ -220,7 +220,7 @@ def count(ranks: int, sequence: bool, batch: int, tokens: int, **sizes: int) -> 
     return found
 
 
-SMALL = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim": 32, "d_ff": 512}
+SMALL: dict[str, Any] = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim": 32, "d_ff": 512}
 
 
 @pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False)])
