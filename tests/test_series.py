@@ -129,9 +129,6 @@ MEANS: dict[str, dict[str, str]] = {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
-    "training_loop.curves": {
-        "η = 0.01": "lowest", "η = 0.03": "low", "η = 0.1": "middle", "η = 0.15": "high", "η = 0.25": "beyond"
-    },
 }  # fmt: skip
 
 SAID = {  # by headers of tables, in any of them
