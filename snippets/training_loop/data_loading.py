@@ -33,6 +33,7 @@ warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationW
 torch.set_num_threads(1)  # on a CPU; the workers below need the others
 
 VOCAB_SIZE, BATCH, SEQ_LEN = 50257, 32, 1024  # GPT-2's vocabulary and window
+CORPUS_TOKENS = 2**25
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
@@ -92,8 +93,6 @@ assert targets.unique().tolist() == list(range(1, LENGTH))  # the last token too
 
 
 # --8<-- [start:corpus]
-CORPUS_TOKENS = 2**25
-
 rng = np.random.default_rng(0)
 tokens = rng.integers(VOCAB_SIZE, size=CORPUS_TOKENS, dtype=np.uint16)
 np.save(folder / "corpus.npy", tokens)

@@ -21,12 +21,6 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def std_of(x: torch.Tensor) -> float | None:
-    """Standard deviation of all elements; None if it is infinite or not a number."""
-    std = x.double().std().item()  # float64: squares of large float32 overflow
-    return std if math.isfinite(std) else None
-
-
 Rng = torch.Generator | None  # where random numbers come from; None: the global one
 # --8<-- [end:setup]
 
@@ -100,6 +94,12 @@ assert all(abs(ratio - 1) < 0.1 for ratio in measured_scale_ratio.values())
 
 
 # --8<-- [start:depth]
+def std_of(x: torch.Tensor) -> float | None:
+    """Standard deviation of all elements; None if it is infinite or not a number."""
+    std = x.double().std().item()  # float64: squares of large float32 overflow
+    return std if math.isfinite(std) else None
+
+
 def scales_over_depth(std: float) -> list[float | None]:
     """Standard deviation of the activations: of the data, then after each layer."""
     model = DeepLinear(D_MODEL, NUM_LAYERS, std, rng=seeded(1))
