@@ -26,7 +26,7 @@ class Planner {
     this.place = document.querySelector("form.planner + .planner-answer");
     this.first = this.state();
     form.dataset.started = "";
-    form.removeAttribute("hidden");
+    form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
@@ -37,7 +37,7 @@ class Planner {
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
-    this.show(false);
+    this.show();
   }
 
   get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }
@@ -137,8 +137,8 @@ class Planner {
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => []).then((errors) => {
-        this.words.errors = errors;
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [] })).then((told) => {
+        Object.assign(this.words, told);
         this.show();
       });
       return "";
@@ -168,7 +168,7 @@ class Planner {
     this.estimate = { shape, text: parts.join("") };
     const typing = document.activeElement === config;
     [model.value, config.value, field.value] = ["shape", "", shape];
-    field.closest("[hidden]")?.removeAttribute("hidden");
+    field.parentElement.hidden = false;
     if (typing) field.focus();
     return null;
   }
@@ -270,7 +270,7 @@ class Planner {
     const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
       const values = Object.fromEntries(row);
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? ""];
+      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours, this.priced(values.money, currency)];
     });
     return [this.note(title), this.table(rows, head)];
   }
