@@ -110,7 +110,7 @@ Printed on DEVICE
 |---|---|
 | 32 B | `a|b` |
 
-No device here has: never.
+Not measured on any device so far: never.
 
 *Figure: A drawing: small.*
 
