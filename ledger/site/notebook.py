@@ -19,11 +19,12 @@ WORDS = {
     "en": {
         "from": "*From [{title}]({address}), where the numbers in the text were measured on: {device}. "
         "Results that depend on the machine will differ on yours. You need Python 3.11 and torch 2.11, or newer.*",
-        "set_up": "*This installs what the code below imports. The book's own library comes from the site that serves the page.*",
+        "set_up": "*This installs what the code below imports. The book's own library comes from the site that serves "
+        "the page.*",
     },
     "zh": {
-        "from": "*选自[《{title}》]({address})，正文里的数字在 {device} 上测得。与机器有关的结果，在你的机器上会有所不同。"
-        "需要 Python 3.11 和 torch 2.11，或更新的版本。*",
+        "from": "*选自[《{title}》]({address})，正文里的数字在 {device} 上测得。"
+        "与机器有关的结果，在你的机器上会有所不同。需要 Python 3.11 和 torch 2.11，或更新的版本。*",
         "set_up": "*先安装下面的代码要用的包。本书自己的库从本页所在的网站安装。*",
     },
 }

@@ -17,7 +17,9 @@ LAST = re.compile(r";(?=\})|(?<=[^,\[(]),(?=[)\]}])")  # the sign after a last s
 PARENTHESES = re.compile(r"(?<![\w$)\]])\(([A-Za-z]\w*)\)=>")  # of a single parameter
 STYLE = ((r"/\*.*?\*/", ""), (r"\s*([{};,])\s*", r"\1"), (r":\s+", ":"), (r";}", "}"))
 RULE = re.compile(r"(?:(?<=[{};])|^)([^{};@]+)\{[^{}]*\}")
-INSIDE = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")  # of a selector's parentheses, which may be a choice or a no
+INSIDE = re.compile(
+    r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+)  # of a selector's parentheses, which may be a choice or a no
 BETWEEN = re.compile(r",(?![^(]*\))")
 CLASS = re.compile(r"\.([A-Za-z_][\w-]*)")
 COLOUR = re.compile(r"\[data-md-color-(?:primary|accent|scheme)=[\"']?([\w-]+)[\"']?\]")
