@@ -57,6 +57,8 @@ IN_PLACE = (
     "help",
     "memory",
     "errors",
+    "error",
+    "estimate",
     "fields",
     "evidence",
 )
@@ -68,7 +70,7 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
 }
-ERRORS = "planner-errors.js"  # their sentences in each language and the fields' names, for whom an answer has none
+ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
 DIGITS: tuple[str, ...] = (
@@ -153,7 +155,7 @@ def write_scripts() -> None:
     sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in sources)
     scripts = {name: script(name, stamp) for name in SCRIPTS}
-    for name, text in (scripts | {ERRORS: f"export default {in_each_language('errors', 'fields')};\n"}).items():
+    for name, text in (scripts | {ERRORS: f"export default {in_each_language('errors', 'error', 'estimate', 'fields')};\n"}).items():
         path = ASSETS / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")
