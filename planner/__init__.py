@@ -57,7 +57,6 @@ IN_PLACE = (
     "help",
     "memory",
     "errors",
-    "error",
     "estimate",
     "fields",
     "evidence",
@@ -155,7 +154,8 @@ def write_scripts() -> None:
     sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in sources)
     scripts = {name: script(name, stamp) for name in SCRIPTS}
-    for name, text in (scripts | {ERRORS: f"export default {in_each_language('errors', 'error', 'estimate', 'fields')};\n"}).items():
+    scripts[ERRORS] = f"export default {in_each_language('errors', 'estimate', 'fields')};\n"
+    for name, text in scripts.items():
         path = ASSETS / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")

@@ -30,7 +30,7 @@ class Planner {
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
-      const other = this.form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
+      const other = form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
       if (other) other.value = "";
       this.show(true);
     });
@@ -102,12 +102,12 @@ class Planner {
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else text = this.refused(error);
-    if (text === null) return this.show(); // a shape stands for the configuration now
-    this.strip.classList.toggle("wrong", text !== "");
+    if (text == null) return this.show(); // a shape stands for the configuration now
+    this.strip.classList.toggle("wrong", !!text);
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
     if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
-    this.place?.classList.toggle("stale", text !== "");
+    this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
       if (!this.form.isConnected) return;
@@ -144,7 +144,7 @@ class Planner {
       return "";
     }
     const unread = /^([^]*); estimate it by --shape '(.*?)'(?:; left out: (.*?))?(?:; to be added: (.*))?$/.exec(parts[2]);
-    if (unread) return this.fallBack(...unread.slice(1));
+    if (unread && this.words.estimate) return this.fallBack(...unread.slice(1));
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
@@ -170,7 +170,7 @@ class Planner {
     [model.value, config.value, field.value] = ["shape", "", shape];
     field.parentElement.hidden = false;
     if (typing) field.focus();
-    return null;
+    return;
   }
 
   write(template, values) {
