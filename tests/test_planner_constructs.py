@@ -54,7 +54,7 @@ class Wide:
     inputs: int
     outputs: int = 2
 
-    def size(self, times=1) -> int:
+    def amount(self, times=1) -> int:
         return times * self.inputs * self.outputs
 
     def wider(self, by):
@@ -65,14 +65,14 @@ class Wide:
 
     @property
     def area(self):
-        return self.size()
+        return self.amount()
 
 
 @dataclass(frozen=True)
 class Deep:
     inputs: int
 
-    def size(self, times=1):
+    def amount(self, times=1):
         return -times
 
 
@@ -169,8 +169,8 @@ def inner(n, other=1):⏎    return n * other⏎return [inner(2), inner(2, other
 def inner():⏎    yield 1⏎return [inner() is None, list(inner())]
 a, *b = [1, 2, 3]; return [a, b]
 (a, b), *c = [(1, 2)]; return [a, b, c]
-[w.size(), w.size(3), w.wider(4).size(), list(w.twice()), w.area] if (w := Wide(3)) else 0
-[each.size(2) for each in (Wide(3), Deep(5))]
+[w.amount(), w.amount(3), w.wider(4).amount(), list(w.twice()), w.area] if (w := Wide(3)) else 0
+[each.amount(2) for each in (Wide(3), Deep(5))]
 [isinstance(Wide(1), Wide), isinstance(Deep(1), Wide), isinstance(1, Deep), isinstance(None, Deep)]
 a = Asked({"x": 1, "y": 2, "z": 3}); b = a.get("x", "q", "z"); return [b, a.rest(), a.more, Asked({}, 1).more, {"x": 4}.get("x")]
 a = Asked({"x": 1}); b = ["x"]; return [a.get(*b), a.get()]

@@ -20,7 +20,6 @@ from flops_bytes.shapes import SHAPES
 from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
 from planner.stacks import answer_any
-from planner.translate import translate
 from tests.stack_cases import CASES, FOUND
 from tests.test_planner_page import SCALE, put
 from tests.test_planner_script import BRIDGE, Pasted, number, same, tell
@@ -135,7 +134,7 @@ def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
     known = [(fields, found) for fields, found in told if isinstance(found, dict)]
     theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in known]))))
     context.close()
-    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known])) and len(known) > 300
+    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known])) and len(known) > 250
 
 
 def test_all_models_that_are_known_by_name_are_offered() -> None:
@@ -145,9 +144,8 @@ def test_all_models_that_are_known_by_name_are_offered() -> None:
 
 def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:
     """What a configuration lacks is said by the second."""
-    assert "estimate it by" not in planner.script("planner.js", 0)
-    assert "estimate it by" in planner.script("planner-stacks.js", 0)
-    assert "first_k_dense_replace" not in translate([planner.PLANNER, planner.LIBRARY], WANTED, None, ["estimate"])
+    only = "hybrid_override_pattern"  # which neither of them reads
+    assert only not in planner.script("planner.js", 0) and only in planner.script("planner-stacks.js", 0)
 
 
 KIMI = json.dumps({"model_type": "kimi_linear"} | dict(PRESETS["kimi-linear-48b-a3b"].config))
