@@ -46,9 +46,11 @@ class Takes(NamedTuple):
 
 
 FUNCTIONS = {
-    "Counter": Takes(1, 1), "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1), "abs": Takes(1, 1), "all": Takes(1, 1),
-    "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1), "divmod": Takes(2, 2), "enumerate": Takes(1, 2),
-    "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "int": Takes(1, 1), "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
+    "Counter": Takes(1, 1), "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1),
+    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1), "divmod": Takes(2, 2),
+    "enumerate": Takes(1, 2),
+    "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "int": Takes(1, 1),
+    "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
     "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2),
     "partial": Takes(1, None, ("*",)), "range": Takes(1, 2),
     "replace": Takes(1, 1, ("*",)), "repr": Takes(1, 1), "round": Takes(1, 1), "set": Takes(0, 1),
@@ -57,8 +59,10 @@ FUNCTIONS = {
 }  # fmt: skip
 OF_MODULES = {"dict.fromkeys": Takes(1, 2), "json.loads": Takes(1, 1), "re.compile": Takes(1, 2)}
 ORIGINS = {  # what a module has to import to mean it; the others are Python's own
-    "Counter": "collections.Counter", "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping", "Path": "pathlib.Path",
-    "fields": "dataclasses.fields", "gcd": "math.gcd", "partial": "functools.partial", "replace": "dataclasses.replace", "json": "json", "re": "re",
+    "Counter": "collections.Counter", "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping",
+    "Path": "pathlib.Path",
+    "fields": "dataclasses.fields", "gcd": "math.gcd", "partial": "functools.partial",
+    "replace": "dataclasses.replace", "json": "json", "re": "re",
 }  # fmt: skip
 TYPES = {"Mapping", "bool", "dict", "float", "int", "list", "str", "tuple"}  # to ask for, not only to call
 METHODS = {
@@ -102,7 +106,9 @@ class Module:
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 self.foreign |= foreign(statement, others)
             if isinstance(statement, ast.ImportFrom) and statement.module in others:
-                self.imports |= {each.asname or each.name: (statement.module or "", each.name) for each in statement.names}
+                self.imports |= {
+                    each.asname or each.name: (statement.module or "", each.name) for each in statement.names
+                }
             elif isinstance(statement, ast.Import):
                 self.modules |= {alias.name for alias in statement.names if alias.name in others}
             for name in binds(statement):
@@ -172,7 +178,7 @@ def given(arguments: ast.arguments) -> Iterator[str]:
 
 
 def told_apart(modules: Mapping[str, Module], wanted: Mapping[str, Iterable[str]]) -> None:
-    """Gives what several modules bind by one name a name of each module's own, and each import the one it stands for."""
+    """Gives what several modules bind by one name a name of its own in each, and imports what they stand for."""
     binding = Counter(name for module in modules.values() for name in module.bound)
     kept = {(place, name) for place, names in wanted.items() for name in names}
     new = {
@@ -180,7 +186,9 @@ def told_apart(modules: Mapping[str, Module], wanted: Mapping[str, Iterable[str]
         for place, module in modules.items()
         for name in module.bound
     }
-    origins = {place: {name: whence(modules, place, name) for name in module.imports} for place, module in modules.items()}
+    origins = {
+        place: {name: whence(modules, place, name) for name in module.imports} for place, module in modules.items()
+    }
     for place, module in modules.items():
         imported = {name: origin for name, origin in origins[place].items() if origin in new}
         names = {name: new[origin] for name, origin in imported.items()}
@@ -398,9 +406,9 @@ def translate(
     for place in wanted:
         module(place)
     told_apart(modules, wanted)
-    for statement in (s for of in modules.values() for s in of.tree.body if isinstance(s, ast.FunctionDef)):
-        if statement.name in elsewhere:
-            statement.body = [ast.copy_location(ast.Return(ast.Constant("")), statement)]
+    for function in (s for of in modules.values() for s in of.tree.body if isinstance(s, ast.FunctionDef)):
+        if function.name in elsewhere:
+            function.body = [ast.copy_location(ast.Return(ast.Constant("")), function)]
     while more := {n.attr for s in need_all() for n in used(s, taken) if isinstance(n, ast.Attribute)} - taken:
         taken |= more
     for statement in need_all():
@@ -590,8 +598,8 @@ class Writer:
                 holder, key = self.name(whole.id), self.expr(at)
                 return f"$put({holder},{key},{self.in_place_of(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
             case ast.AugAssign(target=ast.Attribute() as target, op=op, value=value):
-                place = self.target(target)
-                return f"{place} = {self.in_place_of(s, op)}({place},{self.expr(value)});"
+                owned = self.target(target)
+                return f"{owned} = {self.in_place_of(s, op)}({owned},{self.expr(value)});"
             case ast.Expr(value=ast.Constant()):
                 return ""
             case ast.Expr(value=ast.Yield(value=value)):
@@ -1041,7 +1049,7 @@ class Writer:
             names = [p.arg for p in method.args.args[1:]]
             least = len(names) - len(method.args.defaults)
             fits = least <= len(arguments) and (method.args.vararg or len(arguments) <= len(names))
-            if node.keywords or method.decorator_list or not (starred and method.args.vararg or fits and not starred):
+            if node.keywords or method.decorator_list or not (method.args.vararg if starred else fits):
                 raise self.refuse(node, f"a call of .{name}() with other arguments than it takes, or with names")
         if name not in METHODS:
             return f"{whole}.{name}({','.join(arguments)})"

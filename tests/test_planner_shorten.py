@@ -52,7 +52,9 @@ def test_the_script_that_is_sent_says_what_python_says(sent: MiniRacer) -> None:
     forms = [fields for fields in forms if "cannot be read as JSON" not in str(answered(fields))]  # each has its words
     ours = [told if isinstance(told := answered(fields), str) else pairs(answer(fields)["shown"]) for fields in forms]
     ours = ["" if isinstance(told, str) and any(part in told for part in UNSEEN) else told for told in ours]
-    ours = [told.partition("estimate it by")[0] if isinstance(told, str) else told for told in ours]  # of another script
+    ours = [
+        told.partition("estimate it by")[0] if isinstance(told, str) else told for told in ours
+    ]  # of another script
     theirs = json.loads(str(sent.call("ask", json.dumps(forms))))
     assert theirs == json.loads(json.dumps(ours))
     assert min(sum(isinstance(each, kind) for each in ours) for kind in (str, list)) > 15

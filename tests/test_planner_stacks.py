@@ -70,7 +70,9 @@ def forms() -> list[dict[str, str]]:
         fields = drawn.choice(models) | {"gpu": drawn.choice([*ROWS]), "gpus": str(2 ** drawn.randint(0, 6))}
         fields["context"] = drawn.choice(["", "5", "300", "1000", "8192", "128k", "1M"])
         serves = drawn.random() < 0.5
-        names = ["users", "latency", "prompt", "price"] if serves else ["tokens", "price", "accumulation", "micro_batch"]
+        names = (
+            ["users", "latency", "prompt", "price"] if serves else ["tokens", "price", "accumulation", "micro_batch"]
+        )
         for name in drawn.sample(names, 2):
             fields[name] = number(drawn, str(OPTIONS[name].kind)) if drawn.random() < 0.5 else str(drawn.randint(1, 99))
         chosen = ["weights", "cache"] if serves else ["recipe", "zero", "checkpointing", "pairs", "attention", "loss"]
@@ -174,7 +176,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     expect(page.locator("#planner-model")).to_have_value("qwen3-30b-a3b")
     put(page, task="serve", model="config", config=KIMI)
     expect(page.locator(SCALE)).to_contain_text("49,122,675,072")
-    shown = page.locator(".planner-answer").inner_text()
+    shown = page.locator("form.planner + .planner-answer").inner_text()
     assert told["stack"]["estimates"]["latents on each GPU, absorbed"] in shown
     assert not re.search(r"undefined|null|\{|\}|\[object", shown.replace(page.locator("pre").last.inner_text(), ""))
 
