@@ -47,8 +47,8 @@ class Takes(NamedTuple):
 
 FUNCTIONS = {
     "Counter": Takes(1, 1), "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1),
-    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1), "divmod": Takes(2, 2),
-    "enumerate": Takes(1, 2),
+    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1),
+    "divmod": Takes(2, 2), "enumerate": Takes(1, 2),
     "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "int": Takes(1, 1),
     "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
     "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2),
