@@ -6,12 +6,13 @@ const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chose
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
+  const fields = new Map(Object.entries(data));
   try {
-    const fields = new Map(Object.entries(data));
     postMessage({ said: answer(fields) });
     if (data.task === "train") postMessage({ more: recomputing(fields) }); // two plans more
-  } catch (error) {
-    postMessage({ error: error.message });
+  } catch ({ message }) { // of a model that is not known here, another script knows more
+    if (/^--(model|config):/.test(message)) import("./planner-stacks.js").then((more) => postMessage(more.default(fields)), () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
+    else postMessage({ error: message });
   }
 };
 function start() {
@@ -24,6 +25,7 @@ class Planner {
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
     this.place = document.querySelector("form.planner + .planner-answer");
+    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-");
     this.first = this.state();
     form.dataset.started = "";
     form.hidden = false;
@@ -91,12 +93,13 @@ class Planner {
     this.busy = true;
   }
 
-  hear({ said, more, error }) {
+  hear({ said, more, error, words }) {
     if (more) {
       if (!this.busy) this.recompute(more);
       return;
     }
     this.busy = false;
+    if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again) return this.show();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
@@ -202,16 +205,16 @@ class Planner {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
     values.money = this.priced(values.money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
-    const told = this.serving ? words.serving : words;
-    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const told = this.serving ? words.serving : found.has("left_bytes") ? words.stack : words;
+    const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
-    ];
+    ]);
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${fits && !late ? "fits" : "misses"}` }, this.write(!fits ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
+      element("p", { class: `planner-verdict ${fits && !late ? "fits" : fits === null ? "" : "misses"}` }, this.write(fits === false ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
       ...(this.serving ? [] : [element("p", { class: "planner-run" }, this.sentence(found, values))]),
       this.bar(found, values),
       element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
@@ -219,7 +222,7 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...told.evidence ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
