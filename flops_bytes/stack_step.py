@@ -1,0 +1,208 @@
+"""The bytes of a training step of a stack of layers, at each moment at which it can peak. Python alone.
+
+Each kind of layer goes forward and backward once on flops_bytes.tape, and so do the ends: what stands below the layers,
+and the norm, the head and the loss above them. Layers alike do alike, so a step is put together of these: forward, when
+those below have kept what they keep; backward, when those above have left their gradients.
+"""
+
+# --8<-- [start:setup]
+import weakref
+from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from flops_bytes.memory import RECIPES, state_bytes
+from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, parameters
+from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
+from flops_bytes.tape import FLOAT32, INT64, Operation, Tape, Tensor, apply, cast, like, linear, scaled
+
+DERIVED = ("qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss", "gemma3_text", "olmo2")
+
+
+class Run(NamedTuple):
+    """How a step is run."""
+
+    kind: Kind
+    batch: int
+    seq_len: int
+    autocast: bool
+    fused: bool
+    checkpointing: bool
+    accumulated: bool
+
+
+class Passed(NamedTuple):
+    """A layer gone forward and backward, or an end: bytes beside what was there before."""
+
+    forward: int  # the most on the way forward, with its input
+    copies: int  # of these autocast's of weights, while the forward pass lasts
+    kept: int  # for the backward pass
+    backward: int  # the most on the way back, with what it kept and its result's gradient
+    gradients: int  # of weights, that it leaves
+    keeps_input: bool
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:layer]
+def stream(run: Run, d: int) -> int:
+    """Bytes of the residual path."""
+    return (FLOAT32 if run.autocast else 2) * run.batch * run.seq_len * d
+
+
+def turned_features(layer: Layer, kind: Kind) -> int:
+    """Of a head, those of cosines and sines."""
+    mixer = layer.mixer
+    whole = mixer.turned if isinstance(mixer, Latent) else mixer.head_dim if isinstance(mixer, Attention) else 0
+    return int(whole * kind.turned_share)
+
+
+def pass_layer(stack: Stack, layer: Layer, run: Run) -> Passed:
+    """One layer, forward and backward."""
+    tape = Tape(run.accumulated, run.autocast)
+    width = FLOAT32 if run.autocast else 2
+    features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
+    nothing = Tape()
+    turning = nothing.new((1, run.seq_len, features), width), nothing.new((1, run.seq_len, features), width)
+    mask = None if run.fused else nothing.new((run.batch, 1, run.seq_len, run.seq_len), width)
+    way = Way(tape, run.kind, "layer", turning, mask)
+    return gone_both_ways(tape, stack.d_model, run, partial(go, way, layer), run.checkpointing)
+
+
+def go(way: Way, layer: Layer, x: list[Tensor]) -> Tensor:
+    return forward(way, x[0], layer)
+
+
+def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], Tensor], checkpointed: bool) -> Passed:
+    """What is made of the residual path, with a gradient as large as the result."""
+    width = FLOAT32 if run.autocast else 2
+    shape = run.batch, run.seq_len, d
+    x = [tape.leaf("x", shape, width, held=False)]
+    there = weakref.ref(x[0].storage)
+    result: Tensor | None = tape.checkpointed(make, x) if checkpointed else make(x)
+    assert result is not None and result.made is not None
+    ahead = tape.peak
+    x.clear() if not checkpointed else None
+    of, root, result = like(result), result.made, None
+    is_kept = there() is not None
+    with_copies, tape.copies = tape.live, {}
+    kept = tape.live
+    tape.peak = 0
+    start = [tape.new(of.shape, of.width)]
+    tape.backward(root, start)
+    weights = sum(
+        leaf.gradient.storage.size for name, leaf in tape.leaves.items() if name != "x" and leaf.gradient is not None
+    )
+    return Passed(ahead, with_copies - kept, kept, tape.peak, weights, is_kept)
+
+
+# --8<-- [end:layer]
+
+
+# --8<-- [start:ends]
+def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
+    """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
+    nothing = Tape()
+    empty = nothing.new((0,), 1)
+    hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), x.pop(), "norm")
+    logits = linear(tape, hidden, "head", stack.vocab)
+    hidden = None  # type: ignore[assignment]
+    wide = cast(tape, logits, FLOAT32)
+    lost = log_softmax(tape, wide)
+    wide = None  # type: ignore[assignment]
+    return lost
+
+
+def log_softmax(tape: Tape, x: Tensor) -> Tensor:
+    """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
+    of, result = like(x), tape.new(x.shape, x.width)
+    loss = tape.new((1,), FLOAT32)
+
+    def backward(gradient: Tensor) -> list[Tensor | None]:
+        of_probabilities = tape.new(of.shape, of.width)
+        return [tape.new(of.shape, of.width) if of_probabilities else None]
+
+    return tape.note(loss, [x], [result.storage], backward)
+
+
+# --8<-- [end:ends]
+
+
+# --8<-- [start:step]
+def step_bytes(
+    stack: Stack,
+    kind: Kind,
+    seq_len: int,
+    batch: int = 1,
+    recipe: str = "bf16_master",
+    fused: bool = True,
+    checkpointing: str = "none",
+    accumulated: bool = False,
+) -> dict[str, dict[str, int]]:
+    """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them."""
+    run = Run(kind, batch, seq_len, recipe.startswith("autocast"), fused, checkpointing == "full", accumulated)
+    each, d = RECIPES[recipe], stack.d_model
+    total = sum(parameters(stack).values())
+    passed = [(pass_layer(stack, layer, run), times) for layer, times in stack.layers]
+    tape = Tape(accumulated, run.autocast)
+    end = gone_both_ways(tape, d, run, partial(above, tape, stack, run), checkpointed=False)
+    path = stream(run, d)
+    tables = rotary_bytes(stack, run)
+    kept = sum(times * one.kept for one, times in passed)
+    copies = sum(times * one.copies for one, times in passed)
+    earlier = each.gradients * total if accumulated else 0
+    head = each.gradients * stack.vocab * d
+    masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * (FLOAT32 if run.autocast else 2)
+    state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
+
+    def at(activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0) -> dict[str, int]:
+        lines = {"gradients": gradients, "activations": activations, "layer": layer, "logits": logits}
+        return state | lines | {"temporaries": temporaries}
+
+    # the embedding's result has a name until the last layer has gone forward
+    named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
+    below, ahead = 0, []
+    for one, times in passed:
+        below += times * one.kept - one.kept + (times - 1) * one.copies
+        ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
+        below += one.kept + one.copies
+    found = {"forward": max(ahead, key=lambda lines: sum(lines.values()))}
+    ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
+    found["forward"] = max(found["forward"], ended, key=lambda lines: sum(lines.values()))
+    kept_masks = masks if run.checkpointing else 0
+    found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
+    made, left, highest = earlier or end.gradients, kept, []
+    for one, times in reversed(passed):
+        for turn in {0, times - 1}:
+            lines = at(
+                left - (turn + 1) * one.kept + tables + kept_masks,
+                one.backward,
+                gradients=made + turn * one.gradients,
+            )
+            highest.append(lines)
+        left -= times * one.kept
+        made += times * one.gradients
+    found["last_layer"] = max(highest[:2], key=lambda lines: sum(lines.values()))
+    found["first_layer"] = max(highest, key=lambda lines: sum(lines.values()))
+    summed = head * ((2 if stack.tied else 0) + accumulated or stack.tied)
+    found["embedding"] = at(0, gradients=earlier or each.gradients * (total - 0), temporaries=max(path, summed))
+    found["update"] = at(0, gradients=(each.master or each.gradients) * total)
+    return found
+
+
+def varies(stack: Stack) -> bool:
+    """Whether windows and none stand beside each other."""
+    return len({mixer.reach for mixer, _ in stack.mixers() if isinstance(mixer, Attention)}) > 1
+
+
+def rotary_bytes(stack: Stack, run: Run) -> int:
+    """Cosines and sines, of each kind of attention."""
+    kinds = 2 if run.kind.norm == "one more" and varies(stack) else 1
+    features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
+    share = 2 if run.kind.turned == "chunks" else 1
+    return kinds * 2 * (FLOAT32 if run.autocast else 2) * run.seq_len * features // share
+
+
+# --8<-- [end:step]
