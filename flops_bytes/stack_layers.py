@@ -391,7 +391,7 @@ def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -
     weighted = multiply(tape, made, shares.view(there, 1))
     back = tape.new((there,), INT64)
     weighted = rows(tape, weighted, back, there, d)
-    return added_up(tape, weighted, tokens, mlp.active)
+    return cast(tape, added_up(tape, weighted, tokens), x.width)
 
 
 def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -> Tensor | None:
@@ -435,7 +435,7 @@ def clamped(tape: Tape, x: Tensor) -> Tensor:
     return tape.note((x.shape, x.width), [x], [x.storage], backward)
 
 
-def added_up(tape: Tape, x: Tensor, tokens: int, active: int) -> Tensor:
+def added_up(tape: Tape, x: Tensor, tokens: int) -> Tensor:
     """The results of a token's experts; backward each has a gradient of its own."""
     of = like(x)
     return tape.note(tape.new((tokens, x.shape[-1]), x.width), [x], None, lambda g: [tape.new(of.shape, of.width)])

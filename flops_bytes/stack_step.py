@@ -106,7 +106,8 @@ def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
     nothing = Tape()
     empty = nothing.new((0,), 1)
-    hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), x.pop(), "norm")
+    hidden = x.pop()
+    hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), hidden, "norm")
     logits = linear(tape, hidden, "head", stack.vocab)
     hidden = None  # type: ignore[assignment]
     wide = cast(tape, logits, FLOAT32)

@@ -60,12 +60,13 @@ Backward = Callable[..., Gradients]  # of the gradient of each result; those of 
 class Operation:
     """One that was done, and what it keeps."""
 
-    __slots__ = ("again", "backward", "inputs", "kept", "number", "results")
+    __slots__ = ("again", "backward", "inputs", "kept", "number", "results", "sizes")
 
     def __init__(self, number: int, inputs: list[tuple[Operation, int] | None], kept: Any, backward: Backward) -> None:
         self.number, self.inputs, self.kept, self.backward = number, inputs, kept, backward
         self.again: Again | None = None
         self.results = 1
+        self.sizes: list[tuple[tuple[int, ...], int]] = []  # of the inputs, and their bytes a number
 
 
 class Leaf(Operation):
@@ -125,6 +126,7 @@ class Tape:
         if not any(edges):
             return result if isinstance(result, Tensor) else self.new(*result)
         operation = self.keep(edges, kept, backward)
+        operation.sizes = [(each.shape, each.width) for each in inputs]
         result = result if isinstance(result, Tensor) else self.new(*result)
         result.made, result.place = operation, 0
         return result
@@ -173,7 +175,15 @@ class Tape:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         if operation.again is not None and not operation.again.made:
             self.make_again(operation.again)
-        found = operation.backward(*arrived.pop(operation))
+        gradients = arrived.pop(operation)
+        found = operation.backward(*gradients)
+        if operation.again is not None:
+            operation.kept = None  # what was made again goes when it has been asked for
+        for number, (shape, width) in enumerate(operation.sizes):
+            if (one := found[number]) is not None:
+                found[number] = None
+                found[number] = fitted(self, one, shape, width)
+        one = None
         operation.kept = operation.again = None
         return found
 
@@ -212,15 +222,11 @@ def edges_into(root: Operation) -> dict[Operation, int]:
 
 
 # --8<-- [start:alike]
-def fitted(tape: Tape, gradient: Tensor, x: Tensor) -> Tensor:
+def fitted(tape: Tape, gradient: Tensor, shape: tuple[int, ...], width: int) -> Tensor:
     """A gradient summed to its input's sizes, and cast to its type (engine.cpp's validate_outputs)."""
-    if gradient.shape != x.shape:
-        gradient = tape.new(x.shape, gradient.width)
-    return cast_to(tape, gradient, x.width)
-
-
-def cast_to(tape: Tape, x: Tensor, width: int) -> Tensor:
-    return x if x.width == width else tape.new(x.shape, width)
+    if prod(gradient.shape) != prod(shape):
+        gradient = tape.new(shape, gradient.width)
+    return gradient if gradient.width == width else tape.new(shape, width)
 
 
 def sized(shape: tuple[int, ...], width: int) -> Tensor:
@@ -259,9 +265,7 @@ def shifted(tape: Tape, x: Tensor) -> Tensor:
 
 
 def add(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
-    of_x, of_y = like(x), like(y)
-    both = tape.new(larger(x, y), max(x.width, y.width))
-    return tape.note(both, [x, y], None, lambda g: [fitted(tape, g, of_x), fitted(tape, g, of_y)])
+    return tape.note((larger(x, y), max(x.width, y.width)), [x, y], None, lambda g: [g, g])
 
 
 def larger(x: Tensor, y: Tensor) -> tuple[int, ...]:
@@ -270,16 +274,11 @@ def larger(x: Tensor, y: Tensor) -> tuple[int, ...]:
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
     """Each keeps the other, if it has a gradient itself."""
-    of = [like(x), like(y)]
     needed = [x.made is not None, y.made is not None]
     shape, width = larger(x, y), max(x.width, y.width)
 
     def backward(gradient: Tensor) -> Gradients:
-        made: Gradients = [tape.new(shape, width) if each else None for each in needed]
-        for number, one in enumerate(made):
-            if one is not None:
-                made[number] = fitted(tape, one, of[number])
-        return made
+        return [tape.new(shape, width) if each else None for each in needed]
 
     kept = [each.storage for each, asks in ((x, needed[1]), (y, needed[0])) if asks]
     return tape.note((shape, width), [x, y], kept, backward)
@@ -320,9 +319,7 @@ def joined(tape: Tape, *inputs: Tensor) -> Tensor:
     of = [like(each) for each in inputs]
     shape = (*inputs[0].shape[:-1], sum(each.shape[-1] for each in inputs))
     result = tape.new(shape, max(each.width for each in inputs))
-    return tape.note(
-        result, inputs, None, lambda g: [cast_to(tape, Tensor(one.shape, g.width, g.storage), one.width) for one in of]
-    )
+    return tape.note(result, inputs, None, lambda g: [Tensor(one.shape, g.width, g.storage) for one in of])
 
 
 # --8<-- [end:alike]
