@@ -55,7 +55,7 @@ KINDS = {
     "mixtral": Kind(),
     "deepseek_v3": Kind(turned="pairs", router="sigmoid"),
     "kimi_k2": Kind(turned="pairs", router="sigmoid"),
-    "glm4_moe": Kind(turned="partly", router="sigmoid"),
+    "glm4_moe": Kind(turned="partly", router="sigmoid", turned_share=0.5),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
     "gemma3_text": Kind(norm="one more", inner="gelu", after=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),

@@ -9,11 +9,12 @@ those below have kept what they keep; backward, when those above have left their
 import weakref
 from dataclasses import replace
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, parameters
+from flops_bytes.sharding import ring_bytes
+from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
 from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
 from flops_bytes.tape import FLOAT32, INT64, Operation, Tape, Tensor, apply, cast, like, linear, scaled
 
@@ -59,7 +60,8 @@ def turned_features(layer: Layer, kind: Kind) -> int:
     return int(whole * kind.turned_share)
 
 
-def pass_layer(stack: Stack, layer: Layer, run: Run) -> Passed:
+@lru_cache(maxsize=256)
+def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
     """One layer, forward and backward."""
     tape = Tape(run.accumulated, run.autocast)
     width = FLOAT32 if run.autocast else 2
@@ -68,7 +70,7 @@ def pass_layer(stack: Stack, layer: Layer, run: Run) -> Passed:
     turning = nothing.new((1, run.seq_len, features), width), nothing.new((1, run.seq_len, features), width)
     mask = None if run.fused else nothing.new((run.batch, 1, run.seq_len, run.seq_len), width)
     way = Way(tape, run.kind, "layer", turning, mask)
-    return gone_both_ways(tape, stack.d_model, run, partial(go, way, layer), run.checkpointing)
+    return gone_both_ways(tape, d, run, partial(go, way, layer), run.checkpointing)
 
 
 def go(way: Way, layer: Layer, x: list[Tensor]) -> Tensor:
@@ -102,6 +104,12 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], 
 
 
 # --8<-- [start:ends]
+@lru_cache(maxsize=256)
+def pass_end(stack: Stack, run: Run) -> Passed:
+    tape = Tape(run.accumulated, run.autocast)
+    return gone_both_ways(tape, stack.d_model, run, partial(above, tape, stack, run), checkpointed=False)
+
+
 def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
     nothing = Tape()
@@ -109,7 +117,6 @@ def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
     hidden = x.pop()
     hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), hidden, "norm")
     logits = linear(tape, hidden, "head", stack.vocab)
-    hidden = None  # type: ignore[assignment]
     wide = cast(tape, logits, FLOAT32)
     lost = log_softmax(tape, wide)
     wide = None  # type: ignore[assignment]
@@ -134,7 +141,7 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:step]
 def step_bytes(
     stack: Stack,
-    kind: Kind,
+    kind: str,
     seq_len: int,
     batch: int = 1,
     recipe: str = "bf16_master",
@@ -143,12 +150,11 @@ def step_bytes(
     accumulated: bool = False,
 ) -> dict[str, dict[str, int]]:
     """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them."""
-    run = Run(kind, batch, seq_len, recipe.startswith("autocast"), fused, checkpointing == "full", accumulated)
+    run = Run(KINDS[kind], batch, seq_len, recipe.startswith("autocast"), fused, checkpointing == "full", accumulated)
     each, d = RECIPES[recipe], stack.d_model
     total = sum(parameters(stack).values())
-    passed = [(pass_layer(stack, layer, run), times) for layer, times in stack.layers]
-    tape = Tape(accumulated, run.autocast)
-    end = gone_both_ways(tape, d, run, partial(above, tape, stack, run), checkpointed=False)
+    passed = [(pass_layer(d, layer, run), times) for layer, times in stack.layers]
+    end = pass_end(stack, run)
     path = stream(run, d)
     tables = rotary_bytes(stack, run)
     kept = sum(times * one.kept for one, times in passed)
@@ -159,8 +165,8 @@ def step_bytes(
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
 
     def at(activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0) -> dict[str, int]:
-        lines = {"gradients": gradients, "activations": activations, "layer": layer, "logits": logits}
-        return state | lines | {"temporaries": temporaries}
+        own = {"gradients": gradients, "activations": activations, "layer": layer, "logits": logits}
+        return state | own | {"temporaries": temporaries}
 
     # the embedding's result has a name until the last layer has gone forward
     named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
@@ -169,28 +175,40 @@ def step_bytes(
         below += times * one.kept - one.kept + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept + one.copies
-    found = {"forward": max(ahead, key=lambda lines: sum(lines.values()))}
     ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
-    found["forward"] = max(found["forward"], ended, key=lambda lines: sum(lines.values()))
+    found = {"forward": most([*ahead, ended])}
     kept_masks = masks if run.checkpointing else 0
+    waits = head if stack.tied and accumulated else 0  # a tied head's gradient, for the embedding's
     found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
     for one, times in reversed(passed):
-        for turn in {0, times - 1}:
-            lines = at(
-                left - (turn + 1) * one.kept + tables + kept_masks,
-                one.backward,
-                gradients=made + turn * one.gradients,
-            )
-            highest.append(lines)
-        left -= times * one.kept
-        made += times * one.gradients
-    found["last_layer"] = max(highest[:2], key=lambda lines: sum(lines.values()))
-    found["first_layer"] = max(highest, key=lambda lines: sum(lines.values()))
-    summed = head * ((2 if stack.tied else 0) + accumulated or stack.tied)
-    found["embedding"] = at(0, gradients=earlier or each.gradients * (total - 0), temporaries=max(path, summed))
-    found["update"] = at(0, gradients=(each.master or each.gradients) * total)
+        for turn in sorted({0, times - 1}):
+            left -= one.kept if turn == 0 else (times - 1) * one.kept
+            is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
+            around = left + tables + (kept_masks // 2 if is_first else kept_masks)
+            gradients = made + (0 if accumulated else turn * one.gradients)
+            highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
+        made += 0 if accumulated else times * one.gradients
+    found["last_layer"], found["first_layer"] = most(highest[:1]), most(highest[1:] or highest)
+    summed = head * ((2 * stack.tied + accumulated) or stack.tied)
+    again = max(path + summed - head * stack.tied, summed)
+    found["embedding"] = at(0, gradients=each.gradients * total, temporaries=again)
+    # master weights' gradients take the place of the others one by one: the last that waits
+    behind = 0 if stack.tied else stack.vocab * d
+    last = max(behind, widest(stack) - behind) if each.master else 0
+    found["update"] = at(0, gradients=(each.master or each.gradients) * total + each.gradients * last)
     return found
+
+
+def most(moments: list[dict[str, int]]) -> dict[str, int]:
+    """The moment that holds most."""
+    return max(moments, key=lambda lines: sum(lines.values()))
+
+
+def widest(stack: Stack) -> int:
+    """Parameters of the last layer's last matrix, of all experts."""
+    mlp = stack.layers[-1][0].mlp
+    return stack.d_model * mlp.d_ff * (mlp.experts if isinstance(mlp, Experts) else 1)
 
 
 def varies(stack: Stack) -> bool:
@@ -207,3 +225,71 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
 
 
 # --8<-- [end:step]
+
+
+# --8<-- [start:derived]
+def why_not(stack: Stack, kind: str, recipe: str) -> str:
+    """Why such a step's bytes are not derived; nothing if they are."""
+    if kind not in DERIVED:
+        return f"those of a {kind} are not derived"
+    if recipe == "fp32":
+        return f"those of a {kind} with weights and matmuls in float32 are not derived"
+    if any(isinstance(mixer, Delta) or (isinstance(mixer, Attention) and mixer.gated) for mixer, _ in stack.mixers()):
+        return f"those of a {kind}'s linear attention are not derived"
+    if recipe.startswith("autocast") and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
+        return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
+    return ""
+
+
+# --8<-- [end:derived]
+
+
+# --8<-- [start:sharded]
+def layer_parameters(stack: Stack) -> int:
+    """Of the fullest layer, which is gathered as a whole: with all of its experts."""
+    d = stack.d_model
+    return max(
+        sum(matrix.parameters() for matrix in matrices(stack, layer)) + layer.norms * d + layer.mixer.vectors()
+        for layer, _ in stack.layers
+    )
+
+
+def sharded(
+    stack: Stack, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int
+) -> dict[str, dict[str, int]]:
+    """What step_bytes() gives, a GPU, when ZeRO's stage splits it, as flops_bytes.sharding.sharded_bytes() says."""
+    counts, width = parameters(stack), 4 if recipe == "fp32" else 2
+    ends, head = counts["embedding"] + counts["head"], stack.vocab * stack.d_model
+    layer = layer_parameters(stack)
+    split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
+    reduced = {"head": head, "loss": head, "last_layer": head + layer, "first_layer": head + layer}
+    reduced["embedding"] = ends + layer
+    found = {}
+    for moment, lines in at.items():
+        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
+        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split else 0
+        gathered = width * (ends + 2 * layer)
+        found[moment]["gathered"] = gathered if "weights" in split and moment != "update" else 0
+        if zero == 0 and gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
+            found[moment]["reduced"] = RECIPES[recipe].gradients * sum(counts.values())
+    return found
+
+
+def sent_bytes(stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1) -> dict[str, float]:
+    """Bytes that a GPU sends in a step of gradients and of weights, as flops_bytes.sharding.sent_parts() says."""
+    counts, each = parameters(stack), RECIPES[recipe]
+    width, total = 4 if recipe == "fp32" else 2, sum(counts.values())
+    if zero == 0:
+        return {"reduced": ring_bytes(each.gradients * total, gpus, "allreduce"), "gathered": 0.0}
+    reduced = total * (each.gradients if zero == 1 else width) * (accumulation if zero > 1 else 1)
+    gathered = each.weights * total
+    if zero == 3:
+        ends = counts["embedding"] + counts["head"]
+        gathered = accumulation * width * (2 * (total - ends) + ends)
+    return {
+        "reduced": ring_bytes(reduced, gpus, "reduce_scatter"),
+        "gathered": ring_bytes(gathered, gpus, "allgather"),
+    }
+
+
+# --8<-- [end:sharded]
