@@ -18,7 +18,9 @@ from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, m
 from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
 from flops_bytes.tape import FLOAT32, INT64, Operation, Tape, Tensor, apply, cast, like, linear, scaled
 
-DERIVED = ("qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss", "gemma3_text", "olmo2")
+# kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
+DERIVED = ("qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss", "gemma3_text", "olmo2", "olmo3")
+DERIVED += ("llama", "mistral", "phi3")
 
 
 class Run(NamedTuple):
@@ -257,13 +259,16 @@ def layer_parameters(stack: Stack) -> int:
 def sharded(
     stack: Stack, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int
 ) -> dict[str, dict[str, int]]:
-    """What step_bytes() gives, a GPU, when ZeRO's stage splits it, as flops_bytes.sharding.sharded_bytes() says."""
+    """What step_bytes() gives, a GPU, when ZeRO's stage splits it, as flops_bytes.sharding.sharded_bytes() says.
+
+    A layer's gradients are whole where it goes backward, which step_bytes() has, and where they are reduced, while the
+    one below it goes backward.
+    """
     counts, width = parameters(stack), 4 if recipe == "fp32" else 2
     ends, head = counts["embedding"] + counts["head"], stack.vocab * stack.d_model
     layer = layer_parameters(stack)
     split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
-    reduced = {"head": head, "loss": head, "last_layer": head + layer, "first_layer": head + layer}
-    reduced["embedding"] = ends + layer
+    reduced = {"last_layer": head, "first_layer": head + layer, "embedding": ends + layer}
     found = {}
     for moment, lines in at.items():
         found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}

@@ -269,7 +269,7 @@ def add(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
 
 
 def larger(x: Tensor, y: Tensor) -> tuple[int, ...]:
-    return x.shape if prod(x.shape) >= prod(y.shape) else y.shape
+    return max(x.shape, y.shape, key=lambda shape: (prod(shape), len(shape)))
 
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
