@@ -39,7 +39,9 @@ from flops_bytes.tape import (
 class Kind:
     """How a kind writes what all have."""
 
-    norm: str = "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32
+    norm: str = (
+        "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32
+    )
     turned: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
     inner: str = "silu"
     joint: bool = False  # queries, keys and values of one matmul, gate and up of another
@@ -123,9 +125,7 @@ def power(tape: Tape, x: Tensor) -> Tensor:
 def mean(tape: Tape, x: Tensor) -> Tensor:
     """Over features."""
     of = like(x)
-    return tape.note(
-        tape.new((*x.shape[:-1], 1), x.width), [x], None, lambda g: [tape.new(of.shape, of.width)]
-    )
+    return tape.note(tape.new((*x.shape[:-1], 1), x.width), [x], None, lambda g: [tape.new(of.shape, of.width)])
 
 
 # --8<-- [end:norm]
@@ -209,7 +209,9 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = add(tape, scores, way.mask)
     if way.kind.sinks:
         sinks = vector(tape, (way.name, "sinks"), heads)
-        column = tape.note(Tensor((batch, heads, tokens, 1), sinks.width, sinks.storage), [sinks], None, summed(tape, sinks))
+        column = tape.note(
+            Tensor((batch, heads, tokens, 1), sinks.width, sinks.storage), [sinks], None, summed(tape, sinks)
+        )
         both = joined(tape, scores, column)
         both = add(tape, both, largest(tape, both))
         probabilities = softmax(tape, both)

@@ -166,7 +166,9 @@ def step_bytes(
     masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * (FLOAT32 if run.autocast else 2)
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
 
-    def at(activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0) -> dict[str, int]:
+    def at(
+        activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0
+    ) -> dict[str, int]:
         own = {"gradients": gradients, "activations": activations, "layer": layer, "logits": logits}
         return state | own | {"temporaries": temporaries}
 
@@ -200,6 +202,18 @@ def step_bytes(
     last = max(behind, widest(stack) - behind) if each.master else 0
     found["update"] = at(0, gradients=(each.master or each.gradients) * total + each.gradients * last)
     return found
+
+
+def kept_bytes(
+    stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
+) -> dict[str, int]:
+    """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
+    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing == "full", False)
+    return {
+        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept for layer, times in stack.layers),
+        "rotary": rotary_bytes(stack, run),
+        "ends": pass_end(stack, run).kept,
+    }
 
 
 def most(moments: list[dict[str, int]]) -> dict[str, int]:

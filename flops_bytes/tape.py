@@ -305,9 +305,7 @@ def part(tape: Tape, x: Tensor, *shape: int) -> Tensor:
 def parts(tape: Tape, x: Tensor, *sizes: int) -> list[Tensor]:
     """All of the last dimension: the gradients are joined."""
     of, before = like(x), x.shape[:-1]
-    first = tape.note(
-        x.view(*before, sizes[0]), [x], None, lambda *gradients: [tape.new(of.shape, of.width)]
-    )
+    first = tape.note(x.view(*before, sizes[0]), [x], None, lambda *gradients: [tape.new(of.shape, of.width)])
     if first.made is not x.made and first.made is not None:
         first.made.results = len(sizes)
     rest = [Tensor((*before, size), x.width, x.storage, first.made, place) for place, size in enumerate(sizes) if place]

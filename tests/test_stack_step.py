@@ -21,7 +21,7 @@ from flops_bytes.memory import RECIPES
 from flops_bytes.sharding import sent_parts, sharded_bytes
 from flops_bytes.shapes import from_config
 from flops_bytes.stack import parameters
-from flops_bytes.stack_step import DERIVED, layer_parameters, sent_bytes, sharded, step_bytes, why_not
+from flops_bytes.stack_step import DERIVED, kept_bytes, layer_parameters, sent_bytes, sharded, step_bytes, why_not
 from flops_bytes.tape import Tape, apply, linear
 from tests.stack_cases import CASES
 
@@ -170,8 +170,7 @@ def ratio(kind: str, config: Config, tokens: int, **told: Any) -> float:
 # By kind
 
 
-@pytest.mark.parametrize("checkpointing", ["none", "full"])
-@pytest.mark.parametrize("attention", ["fused", "eager"])
+@pytest.mark.parametrize(("attention", "checkpointing"), [("fused", "none"), ("fused", "full"), ("eager", "full")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_steps_peak_is_what_the_tracer_counts(kind: str, attention: str, checkpointing: str) -> None:
     told: Config = {"attention": attention, "checkpointing": checkpointing, "batch": 2}
@@ -201,6 +200,23 @@ def test_a_vocabulary_that_is_all_there_is(kind: str, tied: bool) -> None:
     config = KINDS[kind] | {"tie_word_embeddings": tied, "vocab_size": 30_000}
     for tokens in (16, 128):
         assert ratio(kind, config, tokens, recipe="bf16_master") == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_kept_is_there_when_the_loss_is(kind: str) -> None:
+    config, batch, tokens = KINDS[kind], 2, 384
+    model = made(kind, config, "fused", "bf16", "meta")
+    words = torch.zeros(batch, tokens, dtype=torch.int64, device="meta")
+    trace = Counter()
+    for tensor in (*model.parameters(), *model.buffers(), words):
+        trace.hold(tensor.untyped_storage())
+    before = trace.live_bytes
+    with trace, masked(model, batch, tokens, "fused", "meta"):
+        loss = model(input_ids=words, labels=words, use_cache=False).loss
+        live = trace.live_bytes - before
+    targets = 8 * batch * tokens
+    kept = kept_bytes(read_stack(config | {"model_type": kind}), kind, tokens, batch)
+    assert loss is not None and sum(kept.values()) + targets == pytest.approx(live, rel=0.01)
 
 
 def test_all_kinds_are_counted() -> None:

@@ -473,24 +473,28 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
         "time of communication: left out": gpus > 1,
         "experts: all of a layer on each GPU": holds_all and gpus > 1,
     }
-    return held | {
-        "parameters": counts | totals(stack) | {"trained": total},
-        "gpu_bytes": gpu.memory_bytes,
-        "gpu_bytes_are": capacity_source(a),
-        "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
-        "left_bytes": gpu.memory_bytes - needs_bytes,
-        "cache_bytes": cache_bytes(stack, a["context"]),
-        "flops_a_token": flops,
-        "step_tokens": step_tokens,
-        "step_seconds": step_tokens / tokens_per_second,
-        "tokens_per_second": tokens_per_second,
-        "mfu": mfu,
-        "mfu_is_assumed": not told,
-        "hfu": hfu,
-        "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
-        "currency": a["currency"],
-        "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
-    } | costs
+    return (
+        held
+        | {
+            "parameters": counts | totals(stack) | {"trained": total},
+            "gpu_bytes": gpu.memory_bytes,
+            "gpu_bytes_are": capacity_source(a),
+            "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
+            "left_bytes": gpu.memory_bytes - needs_bytes,
+            "cache_bytes": cache_bytes(stack, a["context"]),
+            "flops_a_token": flops,
+            "step_tokens": step_tokens,
+            "step_seconds": step_tokens / tokens_per_second,
+            "tokens_per_second": tokens_per_second,
+            "mfu": mfu,
+            "mfu_is_assumed": not told,
+            "hfu": hfu,
+            "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
+            "currency": a["currency"],
+            "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
+        }
+        | costs
+    )
 
 
 # --8<-- [end:training]
