@@ -9,7 +9,7 @@ key-value heads of Q features; k experts that a token goes to.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from flops_bytes.stack import Attention, Dense, Experts, Latent, Layer
+from flops_bytes.stack import Attention, Experts, Latent, Layer
 from flops_bytes.tape import (
     FLOAT32,
     INT64,

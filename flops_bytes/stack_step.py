@@ -7,7 +7,6 @@ those below have kept what they keep; backward, when those above have left their
 
 # --8<-- [start:setup]
 import weakref
-from dataclasses import replace
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
 from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Operation, Tape, Tensor, apply, cast, like, linear, scaled
+from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED = ("qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss", "gemma3_text", "olmo2", "olmo3")

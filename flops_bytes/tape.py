@@ -13,6 +13,7 @@ there beside all that it kept, and where two gradients meet a third is made of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from math import prod
 from typing import Any
@@ -191,10 +192,8 @@ class Tape:
         """To the last that will be asked for; autocast makes its copies again."""
         copies, self.copies, self.asking = self.copies, {}, again.asking[::-1]
         again.asking, again.made = [], True
-        try:
+        with suppress(Stop):
             again.make()
-        except Stop:
-            pass
         self.copies = copies
 
     def checkpointed(self, make: Callable[[list[Tensor]], Tensor], x: list[Tensor]) -> Tensor:

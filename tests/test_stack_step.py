@@ -18,8 +18,8 @@ from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalL
 from flops_bytes.check.count import BFLOAT16, Counter, as_on_cuda, forget, in_autocast
 from flops_bytes.configs import read_stack
 from flops_bytes.memory import RECIPES
-from flops_bytes.sharding import sent_parts, sharded_bytes
 from flops_bytes.shapes import from_config
+from flops_bytes.sharding import sent_parts, sharded_bytes
 from flops_bytes.stack import parameters
 from flops_bytes.stack_step import DERIVED, kept_bytes, layer_parameters, sent_bytes, sharded, step_bytes, why_not
 from flops_bytes.tape import Tape, apply, linear

@@ -1,8 +1,8 @@
 """The planner for models whose layers differ: experts, latents, windows, linear attention. And the way to it by name.
 
 What a training step holds is derived for the kinds of flops_bytes.stack_step, as transformers writes them. Of others an
-answer says what weights, gradients and the optimizer's state take at least, and never that it fits. A model whose layers
-are all alike goes to the planner as it is.
+answer says what weights, gradients and the optimizer's state take at least, and never that it fits. A model whose
+layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
