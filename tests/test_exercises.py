@@ -61,7 +61,7 @@ ANSWERS: dict[str, float] = {
     "hardware.whole_to_slice_ratio": H100 / (16 * 4 * 512 * 2 * 1830e6),
     "hardware.throttled_teraflops": 132 * 4 * 512 * 2 * 1500e6 / 1e12,
     "hardware.throttled_share": 132 * 4 * 512 * 2 * 1500e6 / H100,
-    "how_numbers_are_made.strict_rounds": 11,  # heads, then ten times the same: 1 in 1,024
+    "how_numbers_are_made.strict_rounds": 11,  # the first sets the side, ten more agree
     "how_numbers_are_made.strict_chance_share": 1 / 1024,
     "how_numbers_are_made.matmul_flops": 2 * 1024**3,
     "how_numbers_are_made.IMPLIED_FLOP_PER_SECOND": 2 * 1024**3 / 0.04,
