@@ -85,7 +85,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "time": (
         Formula("rate", r"t = C / F",
-            "how-numbers-are-made.md#flops", "how_numbers_are_made:predict",
+            "measure-your-gpu.md#predicted", "how_numbers_are_made:predict",
             "predicted_seconds", "full_seconds",
             also=("how_numbers_are_made.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
