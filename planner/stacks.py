@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from flops_bytes.plan.options import read
-from flops_bytes.plan.stacks import plan
+from flops_bytes.plan.stacks import plan_least
 from planner.answer import (
     COUNTED,
     amount,
@@ -28,7 +28,7 @@ from planner.answer import (
 def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     """As planner.answer.answer(), for all models that the command line knows."""
     options = asked(fields)
-    found = plan(**options)
+    found = plan_least(**options)
     if options.get("task") == "serve":
         numbers = shown_serving(found)
     else:

@@ -6,7 +6,7 @@ layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import gcd
 from typing import Any
 
@@ -53,6 +53,8 @@ from flops_bytes.stack_step import DERIVED, sent_bytes, sharded, step_bytes, why
 
 # --8<-- [end:setup]
 
+Holds = Callable[[Mapping[str, Any], Stack, str, float], tuple[str, dict[str, Any]]]
+
 
 # --8<-- [start:way]
 def plan(**asked: Any) -> dict[str, Any]:
@@ -60,17 +62,26 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
+    return answered(asked, DERIVED, derived)
+
+
+def plan_least(**asked: Any) -> dict[str, Any]:
+    """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
+    return answered(asked, (), underived)
+
+
+def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
+    """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
     config = configured(asked) or {}
     if (question := asked_alike(asked)) is not None:
         found = plan_alike(**question)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else [])]}
     stack, rest = read_stack(config), without_model(asked)
-    refuse(rest, str(decoder_of(config)["model_type"]))
+    kind = str(decoder_of(config)["model_type"])
+    refuse(rest, kind, kinds)
     a = read_options(rest)
-    if a["task"] == "serve":
-        return serve(a, stack, left_out(config))
-    return train(a, stack, str(decoder_of(config)["model_type"]), left_out(config))
+    return serve(a, stack, left_out(config)) if a["task"] == "serve" else train(a, stack, kind, left_out(config), holds)
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -193,11 +204,11 @@ HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "redu
 HELD += ("lora_inputs", "lora_dropout", "qkv_made")
 
 
-def refuse(told: Mapping[str, Any], kind: str) -> None:
+def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED) -> None:
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            if name == "layers" and told[name] == "composed" and kind in DERIVED:
+            if name == "layers" and told[name] == "composed" and kind in kinds:
                 continue  # they are
             why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
@@ -436,7 +447,19 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     }
 
 
-def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> dict[str, Any]:
+def derived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
+    """What a GPU holds; and why only at least, if so."""
+    if why := why_not(stack, kind, a["recipe"].replace("-", "_")):
+        return why, least(a, sum(parameters(stack).values()))
+    return "", most_held(a, stack, kind, memory_bytes)
+
+
+def underived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
+    """What a GPU holds at least."""
+    return "on the page", least(a, sum(parameters(stack).values()))
+
+
+def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], holds: Holds) -> dict[str, Any]:
     """What training takes, or takes at least, and how long, from options that are read."""
     gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
     peaks = gpu.peak_flop_per_second
@@ -446,8 +469,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     counts = parameters(stack)
     total = sum(counts.values())
-    why = why_not(stack, kind, recipe)
-    held = least(a, total) if why else most_held(a, stack, kind, gpu.memory_bytes)
+    why, held = holds(a, stack, kind, gpu.memory_bytes)
     needs_bytes = held["memory_bytes"]["total"]
     fused = a["attention"] == "fused"
     flops = {
