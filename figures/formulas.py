@@ -1,4 +1,4 @@
-"""The tables of the page of formulas: twelve for every day, then each formula once, with the two values that test it."""
+"""The tables of the page of formulas: twelve for every day, then each once, with the two values that test it."""
 
 from __future__ import annotations
 
@@ -340,27 +340,27 @@ class Daily(NamedTuple):
 
 # fmt: off
 DAILY = (
-    Daily("training", r"C = 6ND", "gradients.md#six-n-d",
+    Daily("trains", r"C = 6ND", "gradients.md#six-n-d",
         "gradients.six_n_d_flops", "gradients.transformer_flops"),
-    Daily("attention", r"12\,LHQ\,T", "transformer-flops.md#transformer-flops",
+    Daily("attends", r"12\,LHQ\,T", "transformer-flops.md#transformer-flops",
         "transformer_flops.palm_step_flops", "transformer_flops.counted_step_flops"),
-    Daily("run", r"t = \frac{6ND}{R\,P \cdot \mathrm{MFU}}", "two-questions.md#how-long",
+    Daily("lasts", r"t = \frac{6ND}{R\,P \cdot \mathrm{MFU}}", "two-questions.md#how-long",
         "two_questions.napkin_gpu_hours", "two_questions.published.llama_3_70b.gpu_hours"),
-    Daily("utilization", r"\mathrm{MFU} = \frac{6N \cdot bT}{t\,R\,P}", "mfu.md#mfu"),
-    Daily("state", r"16N", "two-questions.md#how-big",
+    Daily("logged", r"\mathrm{MFU} = \frac{6N \cdot bT}{t\,R\,P}", "mfu.md#mfu"),
+    Daily("stored", r"16N", "two-questions.md#how-big",
         "two_questions.naive_bytes", "two_questions.counted_per_parameter"),
-    Daily("activations", r"L\,bT\,(8d + 4HQ + 4GQ + 8f)", "activations.md#block",
+    Daily("keeps", r"L\,bT\,(8d + 4HQ + 4GQ + 8f)", "activations.md#block",
         "formulas.layer_bytes", "activations.counted_layer_bytes.llama_flash_bf16"),
-    Daily("logits", r"12\,bTV", "activations.md#logits",
+    Daily("scores", r"12\,bTV", "activations.md#logits",
         "formulas.BYTES_A_LOGIT", "activations.per_logit.float.peak_bytes"),
-    Daily("roofline", r"t \ge \max(C / P,\; S / B)", "roofline.md#ridge",
+    Daily("binds", r"t \ge \max(C / P,\; S / B)", "roofline.md#ridge",
         reached="roofline.GROUPS.matmuls.median_share"),
-    Daily("exchange", r"2S\,(R - 1)/R", "many-gpus.md#wire",
+    Daily("sums", r"2S\,(R - 1)/R", "many-gpus.md#wire",
         reached="many_gpus.large_plain.median_ratio"),
-    Daily("overlap", r"t \ge \max(t_\text{matmuls},\, t_\text{sent})", "many-gpus.md#hidden"),
-    Daily("cache", r"2LGQ \cdot 2", "inference.md#bytes",
+    Daily("hides", r"t \approx \max(t_\text{matmuls},\, t_\text{sent})", "many-gpus.md#hidden"),
+    Daily("remembers", r"2LGQ \cdot 2", "inference.md#bytes",
         "inference.token_bytes.llama_8b", "inference.counted_bytes.llama_8b"),
-    Daily("decode", r"t \ge (W + TK) / B", "inference.md#bound",
+    Daily("decodes", r"t \ge (W + TK) / B", "inference.md#bound",
         "inference.published.fast_8b.reported", "inference.published.fast_8b.bound"),
 )
 # fmt: on

@@ -27,15 +27,13 @@ activations_bytes = L * layer_bytes
 logits_bytes = 12 * b * T * V
 
 ridge_flops_a_byte = P / B_MEMORY
-step_ms = {"matmuls": 6 * N * b * T / (P * MFU) * 1e3, "all_reduce": 2 * 2 * N * (CARDS - 1) / CARDS / B_LINK * 1e3}
+sent_bytes = 2 * (2 * N) * (CARDS - 1) / CARDS  # of gradients in bf16, all-reduced
+step_ms = {"matmuls": 6 * N * b * T / (P * MFU) * 1e3, "all_reduce": sent_bytes / B_LINK * 1e3}
 longer_ms = max(step_ms.values())
-sent_bytes = 2 * 2 * N * (CARDS - 1) / CARDS  # of gradients in bf16
 
 cache_bytes = 2 * L * G * Q * 2  # a token
 decode_ms = (2 * N + T * cache_bytes) / B_MEMORY * 1e3
 # --8<-- [end:daily]
 
 BYTES_A_LOGIT = 12
-TOKEN_LAYER_BYTES = layer_bytes // T
-STEP_TOKENS = b * T
 print(f"{training_flops:.1e} FLOPs, {run_hours:.0f} hours; {longer_ms:.0f} ms a step; {decode_ms:.1f} ms a token")
