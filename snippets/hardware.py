@@ -71,7 +71,8 @@ LINK_NAMES = [link for link, names in LINKED.items() if names]  # networks have 
 ONE_WAY_GB = {link: LINKS[link].bytes_per_second / 1e9 for link in LINK_NAMES}
 BOTH_WAYS_GB = {link: 2 * one_way for link, one_way in ONE_WAY_GB.items()}  # what is printed
 memory_to_link_ratio = GPUS["H100 SXM"].bandwidth_bytes_per_second / LINKS["NVLink 4"].bytes_per_second
-link_to_network_ratio = LINKS["NVLink 4"].bytes_per_second / LINKS["400 Gb/s"].bytes_per_second
+NETWORK_GB = LINKS["400 Gb/s"].bytes_per_second / 1e9  # of a network card
+assert ONE_WAY_GB["NVLink 4"] == 9 * NETWORK_GB
 # --8<-- [end:links]
 
 
