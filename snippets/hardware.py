@@ -39,7 +39,6 @@ print(f"{room_bytes / 1e9:.1f} GB for tensors, {state_bytes['all_bf16'] / 1e9:.1
 print(f"{train_hours:.0f} hours, {ridge_flops_a_byte:.0f} FLOPs a byte, {decode_ms:.1f} ms a token")
 # --8<-- [end:row]
 
-largest_parameters = round(room_bytes / 8)
 LARGER = 8e9
 larger_state_bytes = 8 * LARGER
 assert state_bytes["fp32"] < room_bytes < larger_state_bytes
