@@ -372,10 +372,9 @@ def daily(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     for formula in DAILY:
         name = f"[{labels[formula.name]}]({formula.derived_at})"
         said = [labels[f"{formula.name}_{column}"] for column in ("holds", "example", "tested")]
-        if formula.reached:
-            predicted, measured = values[formula.reached], 1
-        else:
-            predicted, measured = (values[quote] if quote else None for quote in (formula.predicted, formula.measured))
+        quotes = (formula.reached or formula.predicted, formula.measured)
+        predicted, measured = (values[quote] if quote else None for quote in quotes)
+        measured = 1 if formula.reached else measured
         rows.append([name, f"${{{formula.tex}}}$", *said, ratio(predicted, measured, labels["language"])])
     return rows
 
