@@ -57,6 +57,8 @@ IN_PLACE = (
     "help",
     "memory",
     "errors",
+    "estimate",
+    "fields",
     "evidence",
 )
 # Options of the command line that the form has no field for, nor its script:
@@ -67,7 +69,7 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
 }
-ERRORS = "planner-errors.js"  # their sentences in each language, for whom an answer has none
+ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
 DIGITS: tuple[str, ...] = (
@@ -130,9 +132,11 @@ def unasked() -> dict[str, Any]:
     return {name: plan_options.OPTIONS[name].default for name in UNASKED}
 
 
-def in_each_language(part: str) -> str:
-    """Words that a script brings along."""
-    return json.dumps({language: words(language)[part] for language in ("en", "zh")}, ensure_ascii=False)
+def in_each_language(*parts: str) -> str:
+    """Words that a script brings along; of several parts, each by its name."""
+    told = {language: {part: words(language)[part] for part in parts} for language in ("en", "zh")}
+    only = {language: part[parts[0]] for language, part in told.items()} if len(parts) == 1 else told
+    return json.dumps(only, ensure_ascii=False, separators=(",", ":"))
 
 
 @cache
@@ -150,7 +154,8 @@ def write_scripts() -> None:
     sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in sources)
     scripts = {name: script(name, stamp) for name in SCRIPTS}
-    for name, text in (scripts | {ERRORS: f"export default {in_each_language('errors')};\n"}).items():
+    scripts[ERRORS] = f"export default {in_each_language('errors', 'estimate', 'fields')};\n"
+    for name, text in scripts.items():
         path = ASSETS / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")
@@ -249,6 +254,12 @@ def data_of(told: dict[str, Any]) -> str:
     return f"data-words='{text.replace(chr(39), '&#39;')}'"
 
 
+def option(value: str, text: str, is_chosen: bool) -> str:
+    """One of a list; what it is called is its value where nothing else is said."""
+    own = "" if value == text else f' value="{value}"'
+    return f"<option{own}{' selected' if is_chosen else ''}>{text}</option>"
+
+
 def field(name: str, told: dict[str, Any]) -> str:
     label, value = told["fields"][name], FIRST.get(name, "")
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
@@ -260,10 +271,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     if name == "link":
         choices |= {each: each for each in LINKS}
     if choices:
-        options = "".join(
-            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
-            for key, text in choices.items()
-        )
+        options = "".join(option(key, text, key == value) for key, text in choices.items())
         control = f"<select {start}>{options}</select>"
     elif name == "config":
         control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"

@@ -26,18 +26,18 @@ class Planner {
     this.place = document.querySelector("form.planner + .planner-answer");
     this.first = this.state();
     form.dataset.started = "";
-    form.removeAttribute("hidden");
+    form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
-      const other = this.form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
+      const other = form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
       if (other) other.value = "";
       this.show(true);
     });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
-    this.show(false);
+    this.show();
   }
 
   get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }
@@ -102,12 +102,12 @@ class Planner {
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else text = this.refused(error);
-    if (text === null) return this.show(); // a shape stands for the configuration now
-    this.strip.classList.toggle("wrong", text !== "");
+    if (text == null) return this.show(); // a shape stands for the configuration now
+    this.strip.classList.toggle("wrong", !!text);
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
     if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
-    this.place?.classList.toggle("stale", text !== "");
+    this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
       if (!this.form.isConnected) return;
@@ -137,14 +137,14 @@ class Planner {
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => []).then((errors) => {
-        this.words.errors = errors;
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [] })).then((told) => {
+        Object.assign(this.words, told);
         this.show();
       });
       return "";
     }
     const unread = /^([^]*); estimate it by --shape '(.*?)'(?:; left out: (.*?))?(?:; to be added: (.*))?$/.exec(parts[2]);
-    if (unread) return this.fallBack(...unread.slice(1));
+    if (unread && this.words.estimate) return this.fallBack(...unread.slice(1));
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
@@ -168,9 +168,9 @@ class Planner {
     this.estimate = { shape, text: parts.join("") };
     const typing = document.activeElement === config;
     [model.value, config.value, field.value] = ["shape", "", shape];
-    field.closest("[hidden]")?.removeAttribute("hidden");
+    field.parentElement.hidden = false;
     if (typing) field.focus();
-    return null;
+    return;
   }
 
   write(template, values) {
@@ -270,7 +270,7 @@ class Planner {
     const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
       const values = Object.fromEntries(row);
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? ""];
+      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours, this.priced(values.money, currency)];
     });
     return [this.note(title), this.table(rows, head)];
   }
