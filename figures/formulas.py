@@ -1,4 +1,4 @@
-"""The tables of the page of formulas: each formula once, with the two values that test it."""
+"""The tables of the page of formulas: twelve for every day, then each once, with the two values that test it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ledger.units import DASH, format_value
 
 COLUMNS = ("name", "formula", "predicted", "measured", "ratio", "code")
+DAILY_COLUMNS = ("name", "formula", "holds", "example", "tested", "ratio")
 
 
 class Formula(NamedTuple):
@@ -307,6 +308,58 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
 }
 # fmt: on
+
+
+class Daily(NamedTuple):
+    """A row of the short table. When it holds, an example and what tested it are labels of the page too."""
+
+    name: str
+    tex: str
+    derived_at: str  # a heading of a chapter
+    predicted: str = ""  # full names of two values that test it
+    measured: str = ""
+    reached: str = ""  # or of one, predicted over measured
+
+
+# fmt: off
+DAILY = (
+    Daily("trains", r"C = 6ND", "gradients.md#six-n-d",
+        "gradients.six_n_d_flops", "gradients.transformer_flops"),
+    Daily("attends", r"12\,LHQ\,T", "transformer-flops.md#transformer-flops",
+        "transformer_flops.palm_step_flops", "transformer_flops.counted_step_flops"),
+    Daily("lasts", r"t = \frac{6ND}{R\,P \cdot \mathrm{MFU}}", "two-questions.md#how-long",
+        "two_questions.napkin_gpu_hours", "two_questions.published.llama_3_70b.gpu_hours"),
+    Daily("logged", r"\mathrm{MFU} = \frac{6N \cdot bT}{t\,R\,P}", "mfu.md#mfu"),
+    Daily("stored", r"16N", "two-questions.md#how-big",
+        "two_questions.naive_bytes", "two_questions.counted_per_parameter"),
+    Daily("keeps", r"L\,bT\,(8d + 4HQ + 4GQ + 8f)", "activations.md#block",
+        "formulas.layer_bytes", "activations.counted_layer_bytes.llama_flash_bf16"),
+    Daily("scores", r"12\,bTV", "activations.md#logits",
+        "formulas.BYTES_A_LOGIT", "activations.per_logit.float.peak_bytes"),
+    Daily("binds", r"t \ge \max(C / P,\; S / B)", "roofline.md#ridge",
+        reached="roofline.GROUPS.matmuls.median_share"),
+    Daily("sums", r"2S\,(R - 1)/R", "many-gpus.md#wire",
+        reached="many_gpus.large_plain.median_ratio"),
+    Daily("hides", r"t \approx \max(t_\text{matmuls},\, t_\text{sent})", "many-gpus.md#hidden"),
+    Daily("remembers", r"2LGQ \cdot 2", "inference.md#bytes",
+        "inference.token_bytes.llama_8b", "inference.counted_bytes.llama_8b"),
+    Daily("decodes", r"t \ge (W + TK) / B", "inference.md#bound",
+        "inference.published.fast_8b.reported", "inference.published.fast_8b.bound"),
+)
+# fmt: on
+
+
+def daily(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The short table: a formula a row, whose name leads to its chapter."""
+    rows = [[labels[column] for column in DAILY_COLUMNS]]
+    for formula in DAILY:
+        name = f"[{labels[formula.name]}]({formula.derived_at})"
+        said = [labels[f"{formula.name}_{column}"] for column in ("holds", "example", "tested")]
+        quotes = (formula.reached or formula.predicted, formula.measured)
+        predicted, measured = (values[quote] if quote else None for quote in quotes)
+        measured = 1 if formula.reached else measured
+        rows.append([name, f"${{{formula.tex}}}$", *said, ratio(predicted, measured, labels["language"])])
+    return rows
 
 
 def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
