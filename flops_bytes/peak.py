@@ -20,8 +20,13 @@ class Step(NamedTuple):
     seq_len: int
     batch: int
     recipe: Recipe
+    tokens: int  # of all sequences
+    wide: int  # features of all queries of a token
+    narrow: int  # of its keys
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
+    rows: int  # of as many as the model is wide
+    inner: int  # of those inside an MLP, or inside a token's experts
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
     checkpointing: str
@@ -63,7 +68,7 @@ class Kept(NamedTuple):
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
     in_scores: int  # the same through its scores; 0 if attention is fused
     in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
-    behind_mlp: int  # the same when its MLP has gone backward, but for a gradient that autocast has to cast; else 0
+    behind_mlp: int  # the same when its MLP has gone backward, but for a last gradient; 0 of adapters
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
@@ -117,8 +122,13 @@ def peak_bytes(
         seq_len=seq_len,
         batch=batch,
         recipe=RECIPES[recipe],
+        tokens=batch * seq_len,
+        wide=shape.heads * shape.head_dim,
+        narrow=shape.kv_heads * shape.head_dim,
         width=width,
         row=width * batch * seq_len,
+        rows=width * batch * seq_len * shape.d_model,
+        inner=width * batch * seq_len * shape.d_ff * shape.active_experts,
         cast=2 if recipe in ("autocast", "autocast_fp16") else 0,
         fused=fused,
         checkpointing=checkpointing,
@@ -147,7 +157,7 @@ def peak_bytes(
         "loss": at_loss(step, weights, kept),
         "head": at_head(step, weights, kept),
         "last_layer": at_last_layer(step, weights, kept),
-        "first_layer": at_first_layer(step, weights, kept),
+        "first_layer": at_layer(step, weights, kept, others=0),
         "embedding": at_embedding(step, weights, kept),
         "update": at_update(step, weights),
     }
@@ -179,9 +189,9 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
 def weigh_adapters(step: Step) -> Weights:
     """The same of adapters, which only layers have."""
     shape, rank = step.shape, step.rank
-    wide, mlp = shape.heads * shape.head_dim, rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
+    mlp = rank * (shape.d_model + shape.d_ff) * (step.adapted == "all")
     total = adapter_parameters(shape, rank, step.adapted)
-    out = 0 if step.adapted == "query-value" else rank * (wide + shape.d_model)
+    out = 0 if step.adapted == "query-value" else rank * (step.wide + shape.d_model)
     whole = (3 if shape.gated else 2) * mlp * shape.experts
     return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
 
@@ -207,19 +217,19 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     Of the first layer above a frozen embedding, neither its first norm nor what makes queries, keys and values needs
     anything, but for their adapters.
     """
-    shape, tokens = step.shape, step.batch * step.seq_len
-    stream = step.recipe.weights * tokens * shape.d_model
+    shape = step.shape
+    stream = step.recipe.weights * step.tokens * shape.d_model
     # Autocast leaves the residual path in float32 (PyTorch's list of operations that it casts): so many bytes more.
-    more = stream - step.row * shape.d_model
+    more = stream - step.rows
     hidden = stream if step.chunks > 1 else 0
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
-    copied = 4 * tokens * shape.d_model if step.composed and not shape.norm_shift else 0
-    mask = tokens * shape.d_model if step.dropout and shape.norm_shift else 0
-    causal = step.recipe.weights * tokens * step.seq_len if step.composed and not step.fused else 0
+    copied = 4 * step.tokens * shape.d_model if step.composed and not shape.norm_shift else 0
+    mask = step.tokens * shape.d_model if step.dropout and shape.norm_shift else 0
+    causal = step.recipe.weights * step.tokens * step.seq_len if step.composed and not step.fused else 0
     mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
     # the last norm's input and what it makes of it, the head's input
-    both = 2 * step.row * shape.d_model + (2 if hidden else 1) * more + 4 * tokens * (1 + shape.norm_shift)
+    both = 2 * step.rows + (2 if hidden else 1) * more + 4 * step.tokens * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
@@ -232,22 +242,29 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     if step.four_bit:  # beside it up's result, the last but one; or down's
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
-        unpacked += 0 if step.again else step.row * shape.d_model
+        unpacked += 0 if step.again else step.rows
         if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
         unpacked = whole + product + names
+        if (
+            step.dropout and shape.norm_shift
+        ):  # whose result is the last, or its input, with a name for GELU's in float32
+            last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
+            unpacked += max(last, 2 * step.rows)
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
     if step.rank:
-        ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.row * shape.d_model)
-        first = 4 * tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
+        ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
+        first = 4 * step.tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
         first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
         queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
-        first += step.row * shape.heads * shape.head_dim * queries
+        first += step.row * step.wide * queries
+        if step.adapted == "query-value":  # nor does their norm
+            first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
     return Kept(
         checkpointed=checkpointed,
         whole=whole,
@@ -255,13 +272,13 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_mlp=mlp_bytes(step, stream, more) + left,
         in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
         in_norms=norms_bytes(step, stream, more, left),
-        behind_mlp=behind_mlp_bytes(step, stream, more) + left if step.cast and not step.rank else 0,
+        behind_mlp=behind_mlp_bytes(step, stream, more) + left if not step.rank else 0,
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
-        unpacked=before + unpacked if unpacked else 0,
+        unpacked=before + unpacked,
         unpacked_last=unpacked_last,
-        named=before + named if named else 0,
+        named=before + named,
         rotary=rotary,
         stream=stream,
         hidden=hidden,
@@ -269,7 +286,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         causal=causal if step.checkpointing == "none" else 0,
         first=first,
         copies=copies,
-        cast=step.row * shape.d_model // step.chunks if step.cast and hidden else 0,
+        cast=step.rows // step.chunks if step.cast and hidden else 0,
     )
 
 
@@ -278,7 +295,7 @@ def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
     kept = sum(one_layer(step, checkpointing).values())
     if checkpointing in ("full", "per-op"):
         return kept + more
-    product = 0 if step.adapted == "all" or not step.rank else step.row * step.shape.d_ff * step.shape.active_experts
+    product = 0 if step.adapted == "all" or not step.rank else step.inner
     return kept + cast_bytes(step, more) + beside_frozen(step) - product
 
 
@@ -289,15 +306,14 @@ def beside_frozen(step: Step) -> int:
     shape, adapted = step.shape, step.adapted
     if not step.rank:
         return 0
-    wide, of_heads = shape.heads * shape.head_dim, (shape.heads + shape.kv_heads) * shape.head_dim
     each = step.cast and shape.gated  # has a cast of its own
     inputs = {"query-value": 3 if each else 1, "attention": 2 if each else 1, "all": 0}[adapted]
     unused = inputs * shape.d_model
-    unused += wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
+    unused += step.wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
     normed = 0
     if step.composed and not shape.norm_shift:
-        normed = 2 * step.recipe.weights * step.batch * step.seq_len * shape.d_model
-        normed += step.row * of_heads * shape.head_norms
+        normed = 2 * step.recipe.weights * step.tokens * shape.d_model
+        normed += step.row * (step.wide + step.narrow) * shape.head_norms
     return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed
 
 
@@ -314,7 +330,7 @@ def cast_bytes(step: Step, more: int) -> int:
         return 0
     shape = step.shape
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
-    casts = 3 * step.row * shape.d_model * shape.gated
+    casts = 3 * step.rows * shape.gated
     return 2 * more + casts + turned_bytes(step)  # of two norms the inputs
 
 
@@ -322,14 +338,14 @@ def turned_bytes(step: Step) -> int:
     """What queries and keys take more where attention is made again from them: autocast turns them in float32."""
     if not step.cast or step.shape.positions or step.inside != "selective":
         return 0
-    return step.row * (step.shape.heads + step.shape.kv_heads) * step.shape.head_dim
+    return step.row * (step.wide + step.narrow)
 
 
 def turned_copies(step: Step) -> int:
     """Queries and keys in float32, for which this book's attention has names until it ends, and autocast's copies."""
     if not step.cast or step.shape.positions or step.composed:
         return 0
-    return 2 * step.recipe.weights * step.batch * step.seq_len * step.shape.heads * step.shape.head_dim
+    return 2 * step.recipe.weights * step.tokens * step.wide
 
 
 def left_of_layer(step: Step) -> int:
@@ -338,7 +354,7 @@ def left_of_layer(step: Step) -> int:
     shape = step.shape
     copied = step.again and step.composed and not shape.norm_shift and step.recipe.weights == 2
     last = step.checkpointing == "per-op" and saves_last(shape) and not (step.dropout and shape.norm_shift)
-    return step.row * shape.d_model * (int(copied) + int(last))
+    return step.rows * (int(copied) + int(last))
 
 
 def one_layer(step: Step, checkpointing: str) -> dict[str, int]:
@@ -365,7 +381,7 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     """
     shape, kept = step.shape, one_layer(step, step.inside)
     dropped = kept.get("masks", 0) // 2
-    beside = step.row * shape.d_model if (dropped or step.cast) and not (step.composed or shape.gated) else 0
+    beside = step.rows if (dropped or step.cast) and not (step.composed or shape.gated) else 0
     inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
     routed = step.row * shape.active_experts * shape.d_model if shape.experts > 1 else 0  # their results have gone
     return inside + stream + inner_gradients(step) + beside - dropped - routed
@@ -373,34 +389,42 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
 
 def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
     """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
-    gradients of their results. Before attention's, queries and keys have one for each head in some models.
+    gradients of their results. Before attention's, queries and keys have one for each head in some models. Of a norm in
+    one kernel the last moment alone, before it.
     """
-    shape, kept, tokens = step.shape, one_layer(step, step.inside), step.batch * step.seq_len
-    if not step.composed or shape.norm_shift:
-        return 0, 0, 0
-    wide, narrow, norm = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 4 * tokens * shape.d_model
+    shape, kept = step.shape, one_layer(step, step.inside)
+    if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
+        products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
+        return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
+    norm = 4 * step.tokens * shape.d_model
     before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
-    casts, adapters, unused = 2 * step.row * shape.d_model * (step.cast > 0), 0, 0
+    casts, adapters, unused = 2 * step.rows * (step.cast > 0), 0, 0
     if step.rank:
         adapters = 2 if step.adapted == "query-value" else 4
         unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
-        before -= step.recipe.weights * tokens * shape.d_model
+        before -= step.recipe.weights * step.tokens * shape.d_model
     before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    queries = step.row * shape.d_model + 24 * tokens * wide
-    keys = step.row * shape.d_model + 24 * tokens * narrow + (4 * tokens + 2 * step.row) * wide
+    queries = step.rows + 24 * step.tokens * step.wide
+    keys = step.rows + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
+    if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
+        keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
-    of_heads = (step.row + 4 * tokens) * (wide + narrow) * shape.head_norms
+    of_heads = (step.row + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
 
 
 def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
-    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before."""
+    """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before; and without
+    autocast, under which that is cast, as many gradients of it as its first matrices, and one of theirs."""
     kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
     before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
-    return before + cast_bytes(step, more) - inputs * step.row * step.shape.d_model + 2 * stream
+    inputs *= step.rows
+    if step.cast:
+        return before + cast_bytes(step, more) - inputs + 2 * stream
+    return before + stream + inputs + step.row * step.shape.d_ff
 
 
 def routed_bytes(step: Step, held: int) -> tuple[int, int]:
@@ -410,22 +434,22 @@ def routed_bytes(step: Step, held: int) -> tuple[int, int]:
     if shape.experts == 1:
         return 0, 0
     cast = 0 if step.again else step.row  # what was made again has gone by then
-    results = (12 * step.batch * step.seq_len + cast) * shape.active_experts * shape.d_model
-    return held + results, held - 2 * step.row * shape.active_experts * shape.d_ff
+    results = (12 * step.tokens + cast) * shape.active_experts * shape.d_model
+    return held + results, held - 2 * step.inner
 
 
 def inner_gradients(step: Step) -> int:
     """Of the inner features of an MLP, at the most."""
-    composed, tokens = step.composed and not step.shape.gated, step.batch * step.seq_len
+    composed = step.composed and not step.shape.gated
     if composed and step.cast:
-        return (10 if step.again else 12) * tokens * step.shape.d_ff
-    return step.row * step.shape.d_ff * step.shape.active_experts * (2 if step.shape.gated or composed else 1)
+        return (10 if step.again else 12) * step.tokens * step.shape.d_ff
+    return step.inner * (2 if step.shape.gated or composed else 1)
 
 
 def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
-    made = inner_gradients(step) + step.row * step.shape.d_ff * step.shape.active_experts
+    made = inner_gradients(step) + step.inner
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
@@ -437,18 +461,20 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     values beside it, and it goes backward itself.
     """
     shape, made, numbers = step.shape, step.softmax, step.scores
-    wide, narrow, scores = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, 3 * made * numbers
-    if step.composed and step.batch == 1 and (shape.kv_heads in (1, shape.heads)):
+    scores = 3 * made * numbers
+    cast = step.cast > 0 and step.inside == "selective"  # of queries and keys
+    if step.composed and step.batch == 1 and not cast and (shape.kv_heads in (1, shape.heads)):
         # of one sequence transformers' need no copies, so its values are there beside their gradient
         once = shape.kv_heads == 1 and step.inside == "none"
-        scores += step.row * (wide - narrow if once else wide * (step.inside == "selective"))
+        scores += step.row * (step.wide - step.narrow if once else step.wide * (step.inside == "selective"))
         copies = 0
     elif step.inside == "selective":  # queries, keys and values once kept, once made
-        copies = step.row * 2 * narrow if step.composed and step.batch == 1 else one_layer(step, step.inside)["qkv"]
+        of_one = step.composed and step.batch == 1 and not cast
+        copies = step.row * 2 * step.narrow if of_one else one_layer(step, step.inside)["qkv"]
     else:
         copies = 0
     if step.dropout:
-        product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * wide
+        product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * step.wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
     scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
@@ -462,7 +488,10 @@ def before_scores(step: Step, more: int) -> int:
     kept, shape = one_layer(step, "none"), step.shape
     casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
     casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
-    return kept["norms"] // 2 + more + kept["qkv_input"] + casts * step.row * shape.d_model + kept["qkv"]
+    # of two norms one, and all of the heads', of which frozen ones keep one thing less
+    of_heads = (step.wide + step.narrow) * shape.head_norms
+    norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
+    return norms + more + kept["qkv_input"] + casts * step.rows + kept["qkv"]
 
 
 def dropped_width(step: Step) -> int:
@@ -481,20 +510,18 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     """
     shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
     masked = step.width if gpt2 else step.recipe.weights  # as its queries are
-    normed, result = step.row * shape.d_model, step.row * shape.heads * shape.head_dim
+    normed, result = step.rows, step.row * step.wide
     dropout = 1 + made if step.dropout else 0
     cast = step.width if step.width != made else 0
     numbers = max(made if made != masked else 0, dropout or cast)
-    names = masked * step.seq_len**2 + step.row * projected(shape) + turned_copies(step)
+    names = masked * step.seq_len**2 + step.row * (step.wide + 2 * step.narrow) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)
         names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
     elif gpt2:
         names -= normed
     if step.cast and not gpt2 and step.inside == "none":
-        names += step.recipe.weights * step.batch * step.seq_len * shape.d_model - (
-            0 if kept else 3 * normed + 2 * result
-        )
+        names += step.recipe.weights * step.tokens * shape.d_model - (0 if kept else 3 * normed + 2 * result)
     names += result if kept or not dropout else 0
     return before_scores(step, more) + (masked + made + numbers) * step.scores + names
 
@@ -515,15 +542,17 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
 def names_in_mlp(step: Step, stream: int) -> int:
     """What a layer on its way forward has names for in its MLP, beside all that it keeps: queries and keys before they
     are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
-    norm keeps one; and the MLP's input, where autocast or no adapter keeps it."""
+    norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
-    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    turned = step.row * (wide + narrow) * (not shape.positions)
-    eager = 0 if step.fused else step.row * (wide + narrow + (wide + narrow) * (shape.positions > 0))
-    summed = stream * (step.recipe.weights < 4 and not shape.norm_shift)
+    turned = step.row * (step.wide + step.narrow) * (not shape.positions)
+    eager = (
+        0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
+    )
+    summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed if step.composed else turned + eager
-    names += step.row * shape.d_model if step.rank and step.adapted != "all" else 0
-    return names + (stream if step.cast else 0)
+    if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
+        names += step.rows
+    return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
 
 def before_remade(step: Step, stream: int) -> int:
@@ -531,21 +560,15 @@ def before_remade(step: Step, stream: int) -> int:
     where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
     if step.four_bit and step.adapted != "all":
         return stream + step.row * step.shape.d_ff
-    return stream + (step.row * step.shape.d_model if step.cast else 0)
-
-
-def projected(shape: Decoder) -> int:
-    """Features of queries, keys and values."""
-    return (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    return stream + (step.rows if step.cast else 0)
 
 
 def named(step: Step, stream: int) -> int:
     """What a layer's code still has names for when it comes to its last matrix: queries, keys, values, what attention
     and the second norm made; in transformers' the latter."""
-    shape = step.shape
     if step.composed:
         return stream
-    return stream + step.row * (projected(shape) + (0 if step.fused else shape.heads * shape.head_dim))
+    return stream + step.row * (step.wide + 2 * step.narrow + (0 if step.fused else step.wide))
 
 
 # --8<-- [end:sizes]
@@ -568,10 +591,9 @@ def held(
 
 def logits_of(step: Step) -> int:
     """Numbers of a chunk's logits."""
-    tokens = step.batch * step.seq_len
     if step.loss == "fused":
-        return liger_chunk(step.shape, tokens) * step.shape.vocab
-    return -(-tokens // step.chunks) * step.shape.vocab
+        return liger_chunk(step.shape, step.tokens) * step.shape.vocab
+    return -(-step.tokens // step.chunks) * step.shape.vocab
 
 
 def liger_chunk(shape: Decoder, tokens: int) -> int:
@@ -588,6 +610,12 @@ def kept_logits(step: Step) -> int:
     return {"logits-held": step.width, "float32-held": 4}.get(step.loss, 0) * logits_of(step)
 
 
+def judged_logits(step: Step) -> int:
+    """Those that the loss takes: where it shifts them, not each sequence's last."""
+    last = step.batch * step.shape.vocab
+    return logits_of(step) - (last if step.loss in ("float32-held", "shifted", "as-logits") else 0)
+
+
 def logits_forward(step: Step) -> int:
     """Bytes of logits when the forward pass has ended: in float32, with their log-probabilities, beside those kept.
 
@@ -601,7 +629,7 @@ def logits_forward(step: Step) -> int:
         wide |= {"as-logits": 2 * (step.width + step.cast), "shifted": 8 + step.width % 4, "float32-held": 4}
     # transformers has a name for its logits until its loss is there; but for autocast, what follows holds more
     named_too = step.cast if step.composed and step.loss == "plain" else 0
-    return wide.get(step.loss, 8 + named_too) * logits_of(step) + kept_logits(step)
+    return wide.get(step.loss, 8 + named_too) * judged_logits(step) + kept_logits(step)
 
 
 def logits_at_loss(step: Step) -> int:
@@ -616,7 +644,7 @@ def logits_at_loss(step: Step) -> int:
     if step.loss == "fused":
         return 0
     wide = {"compiled": 2 * step.width, "as-logits": 3 * step.width + 2 * step.cast}
-    return logits_of(step) * wide.get(step.loss, 12) + kept_logits(step)
+    return judged_logits(step) * wide.get(step.loss, 12) + kept_logits(step)
 
 
 def named_hidden(step: Step, kept: Kept) -> int:
@@ -645,20 +673,19 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     By then its product's gradient is there, but not yet those of a gate's two factors, and in the end neither its own
     input nor autocast's copy. A frozen one has no gradient; in 4 bits it is unpacked then, or cast.
     """
-    inner = step.row * step.shape.d_ff * step.shape.active_experts
-    later = inner_gradients(step) - inner
+    later = inner_gradients(step) - step.inner
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
-        backward = unpacked - later - (0 if step.adapted == "all" else inner)
+        backward = unpacked - later - (0 if step.adapted == "all" else step.inner)
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
-        forward = unpacked + named(step, kept.stream) - later - inner if step.again and not step.four_bit else 0
+        forward = unpacked + named(step, kept.stream) - later - step.inner if step.again and not step.four_bit else 0
         return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
-    in_float32 = cast + added - later - inner
+    in_float32 = cast + added - later - step.inner
     return max(0, made if step.accumulated else 0, in_float32)
 
 
@@ -674,7 +701,7 @@ def fused_gradients(step: Step, weights: Weights, kept: Kept) -> int:
 
 def fused_casts(step: Step, kept: Kept) -> int:
     """Under autocast a fused loss takes its input in float32, and casts the head's transpose beside the head."""
-    return kept.stream - step.row * step.shape.d_model + kept.copies.head if step.loss == "fused" else 0
+    return kept.stream - step.rows + kept.copies.head if step.loss == "fused" else 0
 
 
 def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -697,13 +724,11 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
     moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
     if kept.causal:
-        result = kept.stream + step.row * step.shape.d_model
+        result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
-            result += (
-                kept.stream + kept.stream // step.batch + 2 * step.cast * step.batch * step.seq_len * step.shape.d_ff
-            )
+            result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
-    if step.four_bit and not step.again:
+    if not step.again:  # what is not unpacked has 0
         moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
     return most(moments)
 
@@ -745,11 +770,10 @@ def above_layers(step: Step, weights: Weights, kept: Kept, logits: int, temporar
 
 def gone_backward(step: Step, kept: Kept) -> int:
     """The gradients of chunks before this one: before the last whole one, or, if that holds more, before the rest."""
-    tokens = step.batch * step.seq_len
-    chunk = -(-tokens // step.chunks)
-    rest = tokens % chunk
-    before_rest = kept.hidden // tokens * chunk - 12 * step.shape.vocab * (chunk - rest) if rest else 0
-    return kept.hidden // tokens * (tokens // chunk - 1) * chunk + max(0, before_rest)
+    chunk = -(-step.tokens // step.chunks)
+    rest = step.tokens % chunk
+    before_rest = kept.hidden // step.tokens * chunk - 12 * step.shape.vocab * (chunk - rest) if rest else 0
+    return kept.hidden // step.tokens * (step.tokens // chunk - 1) * chunk + max(0, before_rest)
 
 
 def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -765,55 +789,53 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     )
 
 
-def in_layer(
-    step: Step, weights: Weights, kept: Kept, others: int, layer: int, made: int, gone: int, waits: int = 0
-) -> dict[str, int]:
-    """A layer goes backward; `others` wait, so many numbers of gradients are made, and so many bytes of copies gone."""
-    return held(
-        gradients=earlier(step, weights) or step.trained.gradients * made,
-        copies=copies_kept(step, kept, others) + kept.copies.layer - gone,
-        activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
-        layer=layer - (kept.first if others == 0 else 0),
-        logits=kept_logits(step),
-        temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
-    )
-
-
 def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str, int]:
-    """Where a layer holds most when it goes backward: in its MLP, at its scores, or made again before."""
-    made, copies = weights.head + (step.shape.layers - 1 - others) * weights.layer, kept.copies
-    waits = waiting(step, weights, kept)
-    moments = [in_layer(step, weights, kept, others, kept.in_mlp, made + weights.down, copies.down, waits)]
-    if kept.behind_mlp:
-        cast = step.cast * weights.down
-        moments.append(in_layer(step, weights, kept, others, kept.behind_mlp, made + weights.mlp, copies.mlp, cast))
-    weighted, gated = kept.in_routing
+    """Where a layer holds most when it goes backward, `others` wait: in its MLP, at its scores, or made again before.
+
+    Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
+    what waits. What does not occur has 0 bytes.
+    """
+    copies, own, inside = kept.copies, step, kept
+    if others % step.every:  # it is not made again
+        own = step._replace(checkpointing="none", again=False)
+        inside = keep(own, copies, qkv=0)
+    weighted, gated = inside.in_routing
+    of_mlp, of_heads, of_attention = inside.in_norms
+    first = kept.first if others == 0 else 0
+    moments = [
+        (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
+        (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
+        (of_mlp, weights.mlp, copies.mlp, 0),
+        (of_heads, weights.behind, copies.behind, 0),
+        (inside.in_scores - (kept.stream if first else 0), weights.behind, copies.behind, 0),
+        (inside.remade, 0, copies.behind, 0),
+        (inside.unpacked_last, 0, 0, 0),
+        (weighted, 0, 0, 0),
+    ]
     if weighted:
         added = step.trained.gradients * (weights.mlp - weights.down) * step.accumulated
-        moments.append(in_layer(step, weights, kept, others, weighted, made, gone=0))
-        moments.append(in_layer(step, weights, kept, others, gated, made + weights.mlp, copies.mlp, added))
-    of_mlp, of_heads, of_attention = kept.in_norms
-    if of_mlp:
-        moments.append(in_layer(step, weights, kept, others, of_mlp, made + weights.mlp, copies.mlp))
-        moments.append(in_layer(step, weights, kept, others, of_heads, made + weights.behind, copies.behind))
-    if of_attention and not (others == 0 and step.rank):
-        moments.append(in_layer(step, weights, kept, others, of_attention, made + weights.layer, copies.layer))
-    if kept.in_scores:
-        first = kept.stream if kept.first and others == 0 else 0
-        scores = kept.in_scores - first
-        moments.append(in_layer(step, weights, kept, others, scores, made + weights.behind, copies.behind))
-    if kept.remade:
-        moments.append(in_layer(step, weights, kept, others, kept.remade, made, copies.behind))
-    if kept.unpacked and step.again:
-        gone = copies.down if step.four_bit else 0
-        moments.append(in_layer(step, weights, kept, others, kept.unpacked, made, gone))
-    if kept.unpacked_last:
-        moments.append(in_layer(step, weights, kept, others, kept.unpacked_last, made, gone=0))
-    if kept.named and step.again:
+        moments.append((gated, weights.mlp, copies.mlp, added))
+    if others or not step.rank:
+        moments.append((of_attention, weights.layer, copies.layer, 0))
+    if own.again:
         before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
-        moments.append(in_layer(step, weights, kept, others, kept.named, made, copies.down if before_last else 0))
-        moments.append(in_layer(step, weights, kept, others, kept.named - before_last, made, gone=0))
-    return most(moments)
+        moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
+        moments.append((inside.named, 0, copies.down if before_last else 0, 0))
+        moments.append((inside.named - before_last, 0, 0, 0))
+    before = weights.head + (step.shape.layers - 1 - others) * weights.layer
+    return most(
+        [
+            held(
+                gradients=earlier(step, weights) or step.trained.gradients * (before + made),
+                copies=copies_kept(step, kept, others) + copies.layer - gone,
+                activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
+                layer=layer - first,
+                logits=kept_logits(step),
+                temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
+            )
+            for layer, made, gone, waits in moments
+        ]
+    )
 
 
 def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -824,9 +846,9 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
     if not step.composed or step.shape.norm_shift:
         return last
-    wide = 4 * step.batch * step.seq_len * step.shape.d_model
+    wide = 4 * step.tokens * step.shape.d_model
     norm = held(
-        gradients=head_gradient(step, weights, kept) or step.trained.gradients * weights.head,
+        gradients=earlier(step, weights) or step.trained.gradients * weights.head,
         copies=copies_kept(step, kept, layers),
         activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
@@ -834,11 +856,6 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         temporaries=2 * kept.hidden,
     )
     return most([last, norm])
-
-
-def at_first_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
-    """The first layer goes backward; those above have made their gradients."""
-    return at_layer(step, weights, kept, 0)
 
 
 def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:

@@ -158,6 +158,36 @@ INSIDE |= {
     | {"recipe": "autocast", "checkpointing": "per-op", "loss": "fused"},
 }
 
+NEAR = "layers=1 d_model=256 heads=4 kv_heads=4 head_dim=64 d_ff=280 vocab=500 positions=2048 tied=1"
+NEAR = f"{NEAR} gated=0 biases=1 norm_shift=1"
+DROPPED: dict[str, Any] = {"shape": NEAR, "layers": "composed", "checkpointing": "full", "context": 1_600}
+DROPPED |= {"loss": "fused", "dropout": 0.1}
+SHORT: dict[str, Any] = {"shape": f"layers=1 d_model=128 {LLAMA} d_ff=300 vocab=9000", "context": 40, "micro_batch": 4}
+WIDE: dict[str, Any] = {"recipe": "bf16", "chunks": 3, "context": 200, "optimizer": "paged-adamw", "layers": "fused"}
+HEADS = {"config": QWEN | {"num_hidden_layers": 1, "hidden_size": 256}, "layers": "composed"}
+INSIDE |= {
+    "a layer that is not made again": {"config": EXPERTS | {"num_hidden_layers": 2}, "recipe": "bf16", "context": 800}
+    | {"micro_batch": 4, "checkpointing": "full", "checkpoint_every": 2, "loss": "compiled"},
+    "norms of the first layer's keys": HEADS
+    | {"recipe": "bf16", "context": 500, "lora": 4, "lora_on": "query-value", "loss": "fused"},
+    "norms of heads at the scores": HEADS
+    | {"recipe": "fp32", "attention": "eager", "checkpointing": "full", "context": 400, "loss": "fused"},
+    "frozen norms of heads at the scores": HEADS
+    | {"recipe": "bf16", "attention": "eager", "checkpointing": "full", "context": 400, "loss": "fused", "lora": 4},
+    "logits but each sequence's last": SHORT | {"recipe": "bf16", "loss": "float32-held"},
+    "casts of one sequence's queries and keys": ONE
+    | {"shape": "layers=1 d_model=160 heads=8 kv_heads=8 head_dim=40 d_ff=240 vocab=400", "recipe": "autocast"}
+    | {"checkpointing": "selective"},
+    "an MLP's first matrices": WIDE | {"shape": f"layers=1 d_model=512 {LLAMA} d_ff=1500 vocab=300 tied=1"},
+    "queries', keys' and values' matrices": WIDE
+    | {"shape": "layers=1 d_model=1024 heads=16 kv_heads=2 head_dim=128 d_ff=1500 vocab=300 tied=1"},
+    "dropout behind a layer's last matmul": DROPPED | {"recipe": "bf16"},
+    "a name for GELU's product before dropout": DROPPED | {"recipe": "autocast"},
+    "no cast of a frozen MLP's input": {"recipe": "autocast", "layers": "fused", "checkpointing": "full"}
+    | {"shape": f"layers=2 d_model=256 {LLAMA} d_ff=600 vocab=400", "context": 700, "loss": "fused", "lora": 4}
+    | {"lora_on": "attention"},
+}
+
 
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
