@@ -194,11 +194,11 @@ matmul_bytes = 2 * 3 * SIDE**2  # read x, read w, write y, in bf16
 gelu_bytes = 2 * 2 * SIDE**2  # read x, write y; its FLOPs are no matmul's
 
 intensity = matmul_flops / (matmul_bytes + gelu_bytes)
-claimed_mfu = min(1.0, intensity / ridge)  # line 479
+promised_share = min(1.0, intensity / ridge)  # line 479
 ideal_time = matmul_flops / PEAK
 roofline_time = max(ideal_time, matmul_bytes / BANDWIDTH) + gelu_bytes / BANDWIDTH
-largest_mfu = ideal_time / roofline_time  # two kernels, one after the other
-assert claimed_mfu == 1 > largest_mfu
+largest_share = ideal_time / roofline_time  # two kernels, one after the other
+assert promised_share == 1 > largest_share
 # --8<-- [end:bound]
 
 

@@ -27,13 +27,13 @@ assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"
 
 # --8<-- [start:row]
 NAME, N, D, MFU = "RTX 4090", 1.2e9, 1e9, 0.4  # parameters, tokens, and an assumed share of the peak
-mine = GPUS[NAME]
+CARD = GPUS[NAME]
 
-room_bytes = capacity_bytes(NAME, mine) - BESIDE_TENSORS_BYTES  # for tensors
+room_bytes = capacity_bytes(NAME, CARD) - BESIDE_TENSORS_BYTES  # for tensors
 state_bytes = {"all_bf16": 8 * N, "fp32": 16 * N}  # weights, gradients, AdamW
-train_hours = 6 * N * D / (mine.peak_flop_per_second["bfloat16"] * MFU) / 3600
-ridge_flops_a_byte = mine.peak_flop_per_second["bfloat16"] / mine.bandwidth_bytes_per_second
-decode_ms = 2 * N / mine.bandwidth_bytes_per_second * 1e3  # weights in bf16, read once a token
+train_hours = 6 * N * D / (CARD.peak_flop_per_second["bfloat16"] * MFU) / 3600
+ridge_flops_a_byte = CARD.peak_flop_per_second["bfloat16"] / CARD.bandwidth_bytes_per_second
+decode_ms = 2 * N / CARD.bandwidth_bytes_per_second * 1e3  # weights in bf16, read once a token
 
 print(f"{room_bytes / 1e9:.1f} GB for tensors, {state_bytes['all_bf16'] / 1e9:.1f} of them for the state")
 print(f"{train_hours:.0f} hours, {ridge_flops_a_byte:.0f} FLOPs a byte, {decode_ms:.1f} ms a token")
