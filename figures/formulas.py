@@ -1,4 +1,4 @@
-"""The tables of the page of formulas: each formula once, with the two values that test it."""
+"""The tables of the page of formulas: twelve for every day, then each once, with the two values that test it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ledger.units import DASH, format_value
 
 COLUMNS = ("name", "formula", "predicted", "measured", "ratio", "code")
+DAILY_COLUMNS = ("name", "formula", "holds", "example", "tested", "ratio")
 
 
 class Formula(NamedTuple):
@@ -52,10 +53,6 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("peak", r"(L + 4)\,A_\text{layer} + (L + 1)\,W_\text{layer}",
             "gpu-memory.md#timeline", "gpu_memory:history",
             "peak_bytes", "measured_peaks.allocated_bytes"),
-        Formula("pages", r"k\,(w + p - 1)",
-            "training-loop.md#windows", "data_loading:touch",
-            "predicted_touched_bytes", "measured_touched_bytes",
-            also=("data_loading.predicted_window_bytes",)),
     ),
     "flops": (
         Formula("product", r"2mnp",
@@ -89,7 +86,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "time": (
         Formula("rate", r"t = C / F",
-            "how-numbers-are-made.md#flops", "how_numbers_are_made:predict",
+            "measure-your-gpu.md#predicted", "how_numbers_are_made:predict",
             "predicted_seconds", "full_seconds",
             also=("how_numbers_are_made.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
@@ -188,19 +185,12 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "compute-for-memory.md#hfu", "compute_for_memory:time_steps",
             "measured_comparison.full.predicted_seconds", "measured_strategies.full.timing.median_seconds",
             also=("compute_for_memory.to_predicted_ratio",)),
-        Formula("limit", r"(1 + \sqrt{N / n})^{-2}",
-            "training-loop.md#limit", "training_loop:curvature",
-            "predicted_limit_lr:.3f", "measured_limit_lr:.3f"),
-        Formula("floor", r"\sigma^2 \left(1 + \frac{\eta N / b}{1 - \eta\,(b + N + 1) / b}\right)",
-            "training-loop.md#limit", "training_loop:floors",
-            "predicted_floor.middle:.3f", "measured_floor.middle:.3f",
-            also=("training_loop.predicted_curves",)),
         Formula("file", r"12N + 4k + 8n + s_\text{rng}",
             "training-loop.md#size", "training_loop:size",
             "predicted_checkpoint_bytes:full", "measured_checkpoint_bytes:full"),
         Formula("tokens", r"P \cdot \mathrm{MFU} / 6N",
-            "training-loop.md#needed", "data_loading:measure",
-            "NEEDED_TOKENS_PER_SECOND:short", "measured_loading.plain.tokens_per_second:short",
+            "training-loop.md#needed", "data_loading:needed",
+            "NEEDED_TOKENS_PER_SECOND:short",
             also=("data_overlap.predicted_step_seconds",)),
         Formula("overlap", r"\max(l, w)",
             "training-loop.md#overlap", "data_overlap:measure",
@@ -212,12 +202,6 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
         Formula("scale", r"\sigma_w \sqrt{d}",
             "training-loop.md#scale", "models_and_initialization:scale",
             "root_d.16384", "measured_scale.16384"),
-        Formula("default", r"\sigma_w \sqrt{d} = 1 / \sqrt{3}",
-            "training-loop.md#depth", "models_and_initialization:torch_rules",
-            "linear_growth", "measured_linear_growth"),
-        Formula("glorot", r"\sqrt{\frac{2}{n_\text{in} + n_\text{out}}} \sqrt{n_\text{in}}",
-            "training-loop.md#fans", "models_and_initialization:fans",
-            "rules.glorot.up.forward", "rules.glorot.up.measured_forward"),
     ),
     "transformers": (
         Formula("gpt2_small", r"Vd + Td + L\,(12d^2 + 13d) + 2d",
@@ -324,6 +308,58 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
 }
 # fmt: on
+
+
+class Daily(NamedTuple):
+    """A row of the short table. When it holds, an example and what tested it are labels of the page too."""
+
+    name: str
+    tex: str
+    derived_at: str  # a heading of a chapter
+    predicted: str = ""  # full names of two values that test it
+    measured: str = ""
+    reached: str = ""  # or of one, predicted over measured
+
+
+# fmt: off
+DAILY = (
+    Daily("trains", r"C = 6ND", "gradients.md#six-n-d",
+        "gradients.six_n_d_flops", "gradients.transformer_flops"),
+    Daily("attends", r"12\,LHQ\,T", "transformer-flops.md#transformer-flops",
+        "transformer_flops.palm_step_flops", "transformer_flops.counted_step_flops"),
+    Daily("lasts", r"t = \frac{6ND}{R\,P \cdot \mathrm{MFU}}", "two-questions.md#how-long",
+        "two_questions.napkin_gpu_hours", "two_questions.published.llama_3_70b.gpu_hours"),
+    Daily("logged", r"\mathrm{MFU} = \frac{6N \cdot bT}{t\,R\,P}", "mfu.md#mfu"),
+    Daily("stored", r"16N", "two-questions.md#how-big",
+        "two_questions.naive_bytes", "two_questions.counted_per_parameter"),
+    Daily("keeps", r"L\,bT\,(8d + 4HQ + 4GQ + 8f)", "activations.md#block",
+        "formulas.layer_bytes", "activations.counted_layer_bytes.llama_flash_bf16"),
+    Daily("scores", r"12\,bTV", "activations.md#logits",
+        "formulas.BYTES_A_LOGIT", "activations.per_logit.float.peak_bytes"),
+    Daily("binds", r"t \ge \max(C / P,\; S / B)", "roofline.md#ridge",
+        reached="roofline.GROUPS.matmuls.median_share"),
+    Daily("sums", r"2S\,(R - 1)/R", "many-gpus.md#wire",
+        reached="many_gpus.large_plain.median_ratio"),
+    Daily("hides", r"t \approx \max(t_\text{matmuls},\, t_\text{sent})", "many-gpus.md#hidden"),
+    Daily("remembers", r"2LGQ \cdot 2", "inference.md#bytes",
+        "inference.token_bytes.llama_8b", "inference.counted_bytes.llama_8b"),
+    Daily("decodes", r"t \ge (W + TK) / B", "inference.md#bound",
+        "inference.published.fast_8b.reported", "inference.published.fast_8b.bound"),
+)
+# fmt: on
+
+
+def daily(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The short table: a formula a row, whose name leads to its chapter."""
+    rows = [[labels[column] for column in DAILY_COLUMNS]]
+    for formula in DAILY:
+        name = f"[{labels[formula.name]}]({formula.derived_at})"
+        said = [labels[f"{formula.name}_{column}"] for column in ("holds", "example", "tested")]
+        quotes = (formula.reached or formula.predicted, formula.measured)
+        predicted, measured = (values[quote] if quote else None for quote in quotes)
+        measured = 1 if formula.reached else measured
+        rows.append([name, f"${{{formula.tex}}}$", *said, ratio(predicted, measured, labels["language"])])
+    return rows
 
 
 def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:

@@ -31,6 +31,17 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     return rows
 
 
+def links(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """What a GPU sends over each link, one way and as it is printed, and the cards that have it."""
+    rows = [[labels[key] for key in ("link", "one_way", "printed", "cards")]]
+    for name in values["hardware.LINK_NAMES"] or []:
+        cards = labels["separator"].join((values["hardware.LINKED"] or {})[name])
+        rows.append(
+            [name, *(f"{{{{ hardware.{part}.{name}:.0f }}}}" for part in ("ONE_WAY_GB", "BOTH_WAYS_GB")), cards]
+        )
+    return rows
+
+
 def _quote(path: str, value: float, least: int = 0) -> str:
     """A placeholder with as many decimals as the sheet prints."""
     decimals = next(digits for digits in range(least, 4) if digits == 3 or value == round(value, digits))

@@ -1,4 +1,4 @@
-"""Figure and table of the chapter on models and initialization."""
+"""Figure of the chapter on models and initialization."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from figures.axes import Axes, Log, Scale
 
 LINES = ("unit", "lecun", "default")  # from the largest scale to the smallest
 LIMITS = ("float32_largest", "float16_largest", "float16_smallest")
-RULES = ("lecun", "glorot")
-SHAPES = ("square", "up", "down")
 
 
 def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -29,17 +27,3 @@ def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         finite = [layer for layer, scale in enumerate(curve) if scale][-1:]
         axes.scatter(finite, [curve[layer] for layer in finite], colour)
     return str(axes)
-
-
-def fans(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each rule and shape: the standard deviation, and what a layer multiplies the scale by, both ways."""
-    columns = ("rule", "shape", "std", "forward", "measured_forward", "backward", "measured_backward")
-    rows = [[labels[column] for column in columns]]
-    sizes = values["models_and_initialization.FANS"] or {}
-    for rule in RULES:
-        for shape in SHAPES:
-            fan_in, fan_out = sizes.get(shape, ("", ""))
-            quote = f"models_and_initialization.rules.{rule}.{shape}"
-            cells = (f"{quote}.std:.4f", *(f"{quote}.{column}:.3f" for column in columns[3:]))
-            rows.append([labels[rule], f"{fan_in} → {fan_out}", *(f"{{{{ {cell} }}}}" for cell in cells)])
-    return rows

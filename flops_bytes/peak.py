@@ -26,7 +26,7 @@ class Step(NamedTuple):
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
     rows: int  # of as many as the model is wide
-    inner: int  # of those inside an MLP, or inside a token's experts
+    inner_rows: int  # of those inside an MLP, or inside a token's experts
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
     checkpointing: str
@@ -128,7 +128,7 @@ def peak_bytes(
         width=width,
         row=width * batch * seq_len,
         rows=width * batch * seq_len * shape.d_model,
-        inner=width * batch * seq_len * shape.d_ff * shape.active_experts,
+        inner_rows=width * batch * seq_len * shape.d_ff * shape.active_experts,
         cast=2 if recipe in ("autocast", "autocast_fp16") else 0,
         fused=fused,
         checkpointing=checkpointing,
@@ -295,7 +295,7 @@ def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
     kept = sum(one_layer(step, checkpointing).values())
     if checkpointing in ("full", "per-op"):
         return kept + more
-    product = 0 if step.adapted == "all" or not step.rank else step.inner
+    product = 0 if step.adapted == "all" or not step.rank else step.inner_rows
     return kept + cast_bytes(step, more) + beside_frozen(step) - product
 
 
@@ -435,7 +435,7 @@ def routed_bytes(step: Step, held: int) -> tuple[int, int]:
         return 0, 0
     cast = 0 if step.again else step.row  # what was made again has gone by then
     results = (12 * step.tokens + cast) * shape.active_experts * shape.d_model
-    return held + results, held - 2 * step.inner
+    return held + results, held - 2 * step.inner_rows
 
 
 def inner_gradients(step: Step) -> int:
@@ -443,13 +443,13 @@ def inner_gradients(step: Step) -> int:
     composed = step.composed and not step.shape.gated
     if composed and step.cast:
         return (10 if step.again else 12) * step.tokens * step.shape.d_ff
-    return step.inner * (2 if step.shape.gated or composed else 1)
+    return step.inner_rows * (2 if step.shape.gated or composed else 1)
 
 
 def made_mlp_bytes(step: Step, stream: int) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
-    made = inner_gradients(step) + step.inner
+    made = inner_gradients(step) + step.inner_rows
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
     return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
 
@@ -673,19 +673,21 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     By then its product's gradient is there, but not yet those of a gate's two factors, and in the end neither its own
     input nor autocast's copy. A frozen one has no gradient; in 4 bits it is unpacked then, or cast.
     """
-    later = inner_gradients(step) - step.inner
+    later = inner_gradients(step) - step.inner_rows
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
-        backward = unpacked - later - (0 if step.adapted == "all" else step.inner)
+        backward = unpacked - later - (0 if step.adapted == "all" else step.inner_rows)
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
-        forward = unpacked + named(step, kept.stream) - later - step.inner if step.again and not step.four_bit else 0
+        forward = (
+            unpacked + named(step, kept.stream) - later - step.inner_rows if step.again and not step.four_bit else 0
+        )
         return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
-    in_float32 = cast + added - later - step.inner
+    in_float32 = cast + added - later - step.inner_rows
     return max(0, made if step.accumulated else 0, in_float32)
 
 

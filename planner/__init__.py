@@ -56,18 +56,39 @@ IN_PLACE = (
     "choices",
     "help",
     "memory",
+    "stack",
     "errors",
+    "estimate",
+    "fields",
     "evidence",
 )
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by", "qkv_made")
 UNASKED += ("lora_inputs", "lora_dropout")
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
-SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message
+STACKS = {"planner.stacks": ["answer_any"]}
+SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
+    "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ
 }
-ERRORS = "planner-errors.js"  # their sentences in each language, for whom an answer has none
+TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
+ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they say of a model, the third says
+ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
+PRESETS: dict[str, tuple[str, ...]] = {  # models whose layers differ, or that were not there, as people call them
+    "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
+    "DeepSeek": ("DeepSeek-V3",),
+    "Kimi": ("Kimi K2", "Kimi Linear 48B-A3B"),
+    "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6"),
+    "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
+    "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B"),
+    "Llama": ("Llama 4 Scout", "Llama 4 Maverick"),
+    "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
+    "Phi": ("Phi-4",),
+    "SmolLM": ("SmolLM3 3B",),
+    "Mistral": ("Mistral Small 24B",),
+}
+PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
 DIGITS: tuple[str, ...] = (
@@ -130,18 +151,23 @@ def unasked() -> dict[str, Any]:
     return {name: plan_options.OPTIONS[name].default for name in UNASKED}
 
 
-def in_each_language(part: str) -> str:
-    """Words that a script brings along."""
-    return json.dumps({language: words(language)[part] for language in ("en", "zh")}, ensure_ascii=False)
+def in_each_language(*parts: str) -> str:
+    """Words that a script brings along; of several parts, each by its name."""
+    told = {language: {part: words(language)[part] for part in parts} for language in ("en", "zh")}
+    only = {language: part[parts[0]] for language, part in told.items()} if len(parts) == 1 else told
+    return json.dumps(only, ensure_ascii=False, separators=(",", ":"))
 
 
 @cache
 def script(name: str, stamp: int) -> str:
     wanted, page = SCRIPTS[name]
-    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translate([PLANNER, LIBRARY], wanted, unasked()))
+    elsewhere = ELSEWHERE if wanted == WANTED else ()
+    translated = translate([PLANNER, LIBRARY], wanted, unasked(), elsewhere)
+    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translated)
     names = f"{{{','.join([*(name for names in wanted.values() for name in names), 'ValueError'])}}}"
-    rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in ("element.js", page))
-    texts = f"const WORDS={in_each_language('memory')};" if page == "memory.js" else ""
+    parts = ("element.js", page) if page != "stacks.js" else (page,)
+    rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
+    texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
     return f"let {names}=(()=>{{{inside}return {names}}})();{plainer(texts + tight(rest))}"
 
 
@@ -150,7 +176,8 @@ def write_scripts() -> None:
     sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in sources)
     scripts = {name: script(name, stamp) for name in SCRIPTS}
-    for name, text in (scripts | {ERRORS: f"export default {in_each_language('errors')};\n"}).items():
+    scripts[ERRORS] = f"export default {in_each_language('errors', 'estimate', 'fields')};\n"
+    for name, text in scripts.items():
         path = ASSETS / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")
@@ -249,6 +276,18 @@ def data_of(told: dict[str, Any]) -> str:
     return f"data-words='{text.replace(chr(39), '&#39;')}'"
 
 
+def option(value: str, text: str, is_chosen: bool) -> str:
+    """One of a list; what it is called is its value where nothing else is said."""
+    own = "" if value == text else f' value="{value}"'
+    return f"<option{own}{' selected' if is_chosen else ''}>{text}</option>"
+
+
+def family(name: str) -> str:
+    """Models of one family, as a group of a list; what the library calls them, the script makes of their names."""
+    options = "".join(f"<option>{model}</option>" for model in PRESETS[name])
+    return f"<optgroup label={name}>{options}</optgroup>"
+
+
 def field(name: str, told: dict[str, Any]) -> str:
     label, value = told["fields"][name], FIRST.get(name, "")
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
@@ -260,10 +299,8 @@ def field(name: str, told: dict[str, Any]) -> str:
     if name == "link":
         choices |= {each: each for each in LINKS}
     if choices:
-        options = "".join(
-            f'<option value="{key}"{" selected" if key == value else ""}>{text}</option>'
-            for key, text in choices.items()
-        )
+        options = "".join(option(key, text, key == value) for key, text in choices.items())
+        options += "".join(map(family, PRESETS)) if name == "model" else ""
         control = f"<select {start}>{options}</select>"
     elif name == "config":
         control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"

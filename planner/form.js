@@ -6,12 +6,13 @@ const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chose
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
+  const fields = new Map(Object.entries(data));
   try {
-    const fields = new Map(Object.entries(data));
     postMessage({ said: answer(fields) });
     if (data.task === "train") postMessage({ more: recomputing(fields) }); // two plans more
-  } catch (error) {
-    postMessage({ error: error.message });
+  } catch ({ message }) { // of a model that is not known here, another script knows more
+    if (/^--(model|config):/.test(message)) import("./planner-stacks.js").then((more) => postMessage(more.default(fields)), () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
+    else postMessage({ error: message });
   }
 };
 function start() {
@@ -24,20 +25,21 @@ class Planner {
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
     this.place = document.querySelector("form.planner + .planner-answer");
+    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-");
     this.first = this.state();
     form.dataset.started = "";
-    form.removeAttribute("hidden");
+    form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
-      const other = this.form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
+      const other = form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
       if (other) other.value = "";
       this.show(true);
     });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
-    this.show(false);
+    this.show();
   }
 
   get controls() { return [...this.form.elements].filter(({ name, type, checked }) => name && (type !== "radio" || checked)); }
@@ -91,23 +93,24 @@ class Planner {
     this.busy = true;
   }
 
-  hear({ said, more, error }) {
+  hear({ said, more, error, words }) {
     if (more) {
       if (!this.busy) this.recompute(more);
       return;
     }
     this.busy = false;
+    if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again) return this.show();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else text = this.refused(error);
-    if (text === null) return this.show(); // a shape stands for the configuration now
-    this.strip.classList.toggle("wrong", text !== "");
+    if (text == null) return this.show(); // a shape stands for the configuration now
+    this.strip.classList.toggle("wrong", !!text);
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
     const { model, shape } = this.form.elements, { estimate } = this;
     if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
-    this.place?.classList.toggle("stale", text !== "");
+    this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
       if (!this.form.isConnected) return;
@@ -137,14 +140,14 @@ class Planner {
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => []).then((errors) => {
-        this.words.errors = errors;
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [] })).then((told) => {
+        Object.assign(this.words, told);
         this.show();
       });
       return "";
     }
     const unread = /^([^]*); estimate it by --shape '(.*?)'(?:; left out: (.*?))?(?:; to be added: (.*))?$/.exec(parts[2]);
-    if (unread) return this.fallBack(...unread.slice(1));
+    if (unread && this.words.estimate) return this.fallBack(...unread.slice(1));
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
@@ -168,9 +171,9 @@ class Planner {
     this.estimate = { shape, text: parts.join("") };
     const typing = document.activeElement === config;
     [model.value, config.value, field.value] = ["shape", "", shape];
-    field.closest("[hidden]")?.removeAttribute("hidden");
+    field.parentElement.hidden = false;
     if (typing) field.focus();
-    return null;
+    return;
   }
 
   write(template, values) {
@@ -202,16 +205,16 @@ class Planner {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
     values.money = this.priced(values.money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
-    const told = this.serving ? words.serving : words;
-    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const told = this.serving ? words.serving : found.has("left_bytes") ? words.stack : words;
+    const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
-    ];
+    ]);
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${fits && !late ? "fits" : "misses"}` }, this.write(!fits ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
+      element("p", { class: `planner-verdict ${fits && !late ? "fits" : fits === null ? "" : "misses"}` }, this.write(fits === false ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
       ...(this.serving ? [] : [element("p", { class: "planner-run" }, this.sentence(found, values))]),
       this.bar(found, values),
       element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
@@ -219,7 +222,7 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...told.evidence ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
@@ -270,7 +273,7 @@ class Planner {
     const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
       const values = Object.fromEntries(row);
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours ?? "", this.priced(values.money, currency) ?? ""];
+      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours, this.priced(values.money, currency)];
     });
     return [this.note(title), this.table(rows, head)];
   }

@@ -37,7 +37,10 @@ function $mul(a, b, c, d, e) {
   if (over > 0) [digits, power] = [$nearest(digits, 10n ** BigInt(over)), power + over];
   return new $Number10(digits, power);
 }
+const $repeat = (list, times) => [].concat(...Array(Math.max(0, $int_at(times))).fill(list));
 const $neg = (a) => -$number(a);
+const $divmod = (a, b) => $tupled([$floordiv(a, b), $mod(a, b)]);
+const $gcd = (a, b) => (([a, b]) => { for (; b; [a, b] = [b, a % b]); return a < 0n ? -a : a; })($ints(a, b));
 function $floordiv(a, b) {
   if (!$big(a, b)) [a, b] = $ints(a, b);
   if (b === 0n) $raise("division by zero");
@@ -48,11 +51,11 @@ function $mod(a, b) {
   if (a instanceof $Number10) return a.power < 0 ? new $Number10(a.digits % (b * 10n ** BigInt(-a.power)), a.power) : new $Number10(0n, 0);
   return $sub(a, $times($floordiv(a, b), b));
 }
-const $pow = (a, b) => (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b));
+const $pow = (a, b) => (typeof a === "number" ? a ** Number(b) : (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b)));
 const $union = (a, b) => (a instanceof Map && b instanceof Map ? new Map([...a, ...b]) : $refuse("| is for dicts"));
 /* What += and |= do to a list and a dict, each name of which sees it */
 const $iadd = (a, b) => ($is_list(a) ? (a.push(...$each(b)), a) : $add(a, b));
-const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : $union(a, b));
+const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : a instanceof Set && b instanceof Set ? (b.forEach((x) => a.add(x)), a) : $union(a, b));
 const $isub = (a, b) => (a instanceof Set ? $unknown("-= of sets") : $sub(a, b));
 const $EXACT = 2n ** 53n;
 const $div = (a, b) => {
@@ -170,6 +173,15 @@ function $key(x) {
 }
 const $dict = (pairs = []) => (pairs instanceof Map ? new Map(pairs) : new Map(Array.from($each(pairs), (pair) => (([key, value]) => [$key(key), value])($unpack(pair, 2)))));
 const $d = (all) => new Map(Object.entries(all));
+const $same = (a, b) => ($is_record(a) && $is_record(b) ? a.constructor === b.constructor && Object.keys(a).every((name) => $same(a[name], b[name])) : $eq(a, b)); // as dataclasses
+const $Counter = (all) => {
+  const of = new Map();
+  for (const x of $each(all)) { // equal records are one, as equal tuples
+    const key = [...of.keys()].find((each) => $same(each, x)) ?? x;
+    of.set(key, (of.get(key) ?? 0n) + 1n);
+  }
+  return of;
+};
 const $set = (all = []) => new Set(Array.from($each(all), $key));
 const $int_at = (at) => (typeof at === "bigint" ? Number(at) : $refuse(`${$repr(at)} is no position`));
 const $position = (all, at) => ((n) => (n in all ? n : $raise(`no item ${at}`)))($int_at(at) + (at < 0n ? all.length : 0));
@@ -200,6 +212,10 @@ const $unpack = (x, shape) => { // into so many names; in a shape such as [0, 2]
   if (all.length !== (shape.length ?? shape)) $no(`${all.length} values for ${shape.length ?? shape} names`);
   return shape.length ? all.map((each, n) => (shape[n] ? $unpack(each, shape[n]) : each)) : all;
 };
+function $unpack_first(x, shape) { // and the others after them
+  const all = $list(x), count = shape.length ?? shape;
+  return [...$unpack(all.slice(0, count), shape), ...all.slice(count)];
+}
 function* $unpack_each(all, shape) { for (const x of $each(all)) yield $unpack(x, shape); }
 function* $map(all, f, test) { for (const x of all) if (!test || test(x)) yield f(x); }
 const $range = (low, high = null) => {
@@ -257,8 +273,24 @@ function $record(name, described) {
     return record;
   };
   Object.assign(Record, { make, title: name });
-  return Object.assign($named(make, fields.map(([field]) => field), fields.length), { $fields: fields });
+  return Object.assign($named(make, fields.map(([field]) => field), fields.length), { $fields: fields, $class: Record });
 }
+const $methods = (make, methods) => Object.defineProperties(make.$class.prototype, Object.getOwnPropertyDescriptors(methods));
+const $instance = (x, make) => x instanceof make.$class;
+class $Own {} // what has methods and is no record
+function $class(methods) {
+  class Own extends $Own {}
+  Object.assign(Own.prototype, methods);
+  const make = (...given) => {
+    const made = new Own();
+    made.__init__(...given);
+    return made;
+  };
+  return Object.assign(make, { $class: Own });
+}
+const $method = (x, name, other, ...given) => (x instanceof $Own || x instanceof $Record ? x[name](...given) : other ? other(x, ...given) : $refuse(`${$repr(x)} takes no ${given.length} arguments`));
+const $partial = (f, first, names = {}) => $named((...all) => $call(f, first.concat(all.slice(0, -1)), { ...names, ...$own(all.at(-1)) }), ["*"], Infinity, true);
+const $getattr = (x, name) => ($is_record(x) && Object.hasOwn(x, name) ? $read(x[name]) : $raise(`no field ${name}`));
 const $fields = (make) => make.$fields.map(([name, type]) => ({ name, type }));
 const $replace = (record, named) => $call(record.constructor.make, [], { ...record, ...named });
 

@@ -12,7 +12,7 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -33,6 +33,7 @@ RESERVED = {  # words of JavaScript that may be names, and what runtime.js needs
     "if", "implements", "in", "instanceof", "interface", "let", "new", "null", "package", "private", "protected",
     "public", "static", "super", "switch", "this", "throw", "true", "typeof", "undefined", "var", "void",
 }  # fmt: skip
+BUILT = {"set", "dict", "list", "tuple"}  # which may say of what: set[str]()
 CAUGHT = {"ValueError": "ValueError", "TypeError": "TypeError", "RecursionError": "RangeError", "OSError": ""}
 
 
@@ -45,18 +46,23 @@ class Takes(NamedTuple):
 
 
 FUNCTIONS = {
-    "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1), "abs": Takes(1, 1), "all": Takes(1, 1),
-    "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1), "enumerate": Takes(1, 2), "fields": Takes(1, 1),
-    "float": Takes(1, 1), "int": Takes(1, 1), "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
-    "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2), "range": Takes(1, 2),
+    "Counter": Takes(1, 1), "Decimal": Takes(1, 1), "Path": Takes(1, 1), "ValueError": Takes(1, 1),
+    "abs": Takes(1, 1), "all": Takes(1, 1), "any": Takes(1, 1), "bool": Takes(1, 1), "dict": Takes(0, 1),
+    "divmod": Takes(2, 2), "enumerate": Takes(1, 2),
+    "fields": Takes(1, 1), "float": Takes(1, 1), "gcd": Takes(2, 2), "getattr": Takes(2, 2), "int": Takes(1, 1),
+    "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
+    "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2),
+    "partial": Takes(1, None, ("*",)), "range": Takes(1, 2),
     "replace": Takes(1, 1, ("*",)), "repr": Takes(1, 1), "round": Takes(1, 1), "set": Takes(0, 1),
     "sorted": Takes(1, 1, ("key",)), "str": Takes(1, 1), "sum": Takes(1, 1), "tuple": Takes(0, 1),
     "zip": Takes(0, None, ("strict",)),
 }  # fmt: skip
 OF_MODULES = {"dict.fromkeys": Takes(1, 2), "json.loads": Takes(1, 1), "re.compile": Takes(1, 2)}
 ORIGINS = {  # what a module has to import to mean it; the others are Python's own
-    "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping", "Path": "pathlib.Path",
-    "fields": "dataclasses.fields", "replace": "dataclasses.replace", "json": "json", "re": "re",
+    "Counter": "collections.Counter", "Decimal": "decimal.Decimal", "Mapping": "collections.abc.Mapping",
+    "Path": "pathlib.Path",
+    "fields": "dataclasses.fields", "gcd": "math.gcd", "partial": "functools.partial",
+    "replace": "dataclasses.replace", "json": "json", "re": "re",
 }  # fmt: skip
 TYPES = {"Mapping", "bool", "dict", "float", "int", "list", "str", "tuple"}  # to ask for, not only to call
 METHODS = {
@@ -91,19 +97,112 @@ class Module:
         self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         if unasked:
             Unasked(unasked).visit(self.tree)
+        OfWhat().visit(self.tree)
         self.bound: dict[str, list[ast.stmt]] = {}
-        self.imports: dict[str, str] = {}  # a name of ours, the module that it is of
+        self.imports: dict[str, tuple[str, str]] = {}  # a name here, the module that it is of, and its name there
         self.modules: set[str] = set()  # those that are imported whole
         self.foreign: dict[str, str] = {}  # a name, and what is imported as it from elsewhere
         for statement in self.tree.body:
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 self.foreign |= foreign(statement, others)
             if isinstance(statement, ast.ImportFrom) and statement.module in others:
-                self.imports |= {alias.name: statement.module or "" for alias in statement.names}
+                self.imports |= {
+                    each.asname or each.name: (statement.module or "", each.name) for each in statement.names
+                }
             elif isinstance(statement, ast.Import):
                 self.modules |= {alias.name for alias in statement.names if alias.name in others}
             for name in binds(statement):
                 self.bound.setdefault(name, []).append(statement)
+
+
+class OfWhat(ast.NodeTransformer):
+    """Without what is said of the items of a set, list, dict or tuple that is made: set[str]()."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Subscript(ast.Name(name) as built) if name in BUILT:
+                node.func = built
+        return node
+
+
+class Renamed(ast.NodeTransformer):
+    """With other names for what a module binds or imports, but where a function has its own by that name."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.own: list[set[str]] = []
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self.names and not any(node.id in own for own in self.own):
+            return ast.copy_location(ast.Name(self.names[node.id], node.ctx), node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        of_module = not self.own
+        if of_module:
+            node.name = self.names.get(node.name, node.name)
+        return self.inside(node, {*given(node.args), *(name for s in node.body for name in assigned(s))})
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self.inside(node, {*given(node.args)})
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Whose fields and methods keep their names."""
+        node.name = self.names.get(node.name, node.name)
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef):
+                self.inside(statement, {*given(statement.args), *(n for s in statement.body for n in assigned(s))})
+            elif isinstance(statement, ast.AnnAssign) and statement.value:
+                statement.value = self.visit(statement.value)
+        return node
+
+    def of_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> ast.AST:
+        targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        return self.inside(node, targets)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = of_comprehension
+
+    def inside(self, node: ast.AST, own: set[str]) -> ast.AST:
+        self.own.append(own)
+        self.generic_visit(node)
+        self.own.pop()
+        return node
+
+
+def given(arguments: ast.arguments) -> Iterator[str]:
+    """The names of all parameters."""
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        yield parameter.arg
+    yield from (rest.arg for rest in (arguments.vararg, arguments.kwarg) if rest)
+
+
+def told_apart(modules: Mapping[str, Module], wanted: Mapping[str, Iterable[str]]) -> None:
+    """Gives what several modules bind by one name a name of its own in each, and imports what they stand for."""
+    binding = Counter(name for module in modules.values() for name in module.bound)
+    kept = {(place, name) for place, names in wanted.items() for name in names}
+    new = {
+        (place, name): name if binding[name] == 1 or (place, name) in kept else f"{name}_{place.replace('.', '_')}"
+        for place, module in modules.items()
+        for name in module.bound
+    }
+    origins = {
+        place: {name: whence(modules, place, name) for name in module.imports} for place, module in modules.items()
+    }
+    for place, module in modules.items():
+        imported = {name: origin for name, origin in origins[place].items() if origin in new}
+        names = {name: new[origin] for name, origin in imported.items()}
+        names |= {name: new[place, name] for name in module.bound}
+        if any(name != other for name, other in names.items()):
+            Renamed(names).visit(module.tree)
+        module.bound = {names[name]: statements for name, statements in module.bound.items()}
+        module.imports = {new[origin]: (origin[0], new[origin]) for origin in imported.values()}
+
+
+def whence(modules: Mapping[str, Module], place: str, name: str) -> tuple[str, str]:
+    """Where a name is bound that is imported from somewhere."""
+    module = modules[place]
+    return whence(modules, *module.imports[name]) if name in module.imports else (place, name)
 
 
 class Folded(ast.NodeTransformer):
@@ -161,6 +260,14 @@ class Unasked(Folded):
         node.keys, node.values = [key for key, _ in pairs], [value for _, value in pairs]
         return node
 
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        """A list of options."""
+        self.generic_visit(node)
+        names = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+        if len(names) == len(node.elts) and len(self.defaults.keys() & names) > 1:
+            node.elts = [each for each, name in zip(node.elts, names, strict=True) if name not in self.defaults]
+        return node
+
     def is_option(self, key: ast.expr | None, value: ast.expr) -> bool:
         match key, value:
             case ast.Constant(name), ast.Call(ast.Name("Option")):
@@ -197,14 +304,19 @@ def is_field(statement: ast.stmt, name: str) -> bool:
 def make_constant(statements: list[ast.stmt]) -> bool:
     """Finds a field that is always made with one constant, by its name, and puts that in its place; if there is one."""
     records = [s for s in statements if isinstance(s, ast.ClassDef)]
-    nodes = [node for s in statements for node in ast.walk(s)]
-    written = Counter(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    written, named, calls = Counter[str](), dict[str | None, list[ast.keyword]](), dict[str, list[ast.Call]]()
+    for node in (node for s in statements for node in ast.walk(s)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            written[node.value] += 1
+        elif isinstance(node, ast.keyword):
+            named.setdefault(node.arg, []).append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, []).append(node)
+    owning = Counter(name for record in records for name in parameters(record))
     for record in records:
         for name in parameters(record):
-            given = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == name]
-            owners = sum(name in parameters(other) for other in records)
-            made = [c for c in nodes if isinstance(c, ast.Call) and ast.unparse(c.func) == record.name]
-            alone = len(given) == len(made) == owners == 1 and not written[name] and given[0] in made[0].keywords
+            given, made = named.get(name, []), calls.get(record.name, [])
+            alone = len(given) == len(made) == owning[name] == 1 and not written[name] and given[0] in made[0].keywords
             if alone and isinstance(value := given[0].value, ast.Constant):
                 for statement in statements:
                     Field(record.name, name, value).visit(statement)
@@ -228,34 +340,43 @@ def binds(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)]
 
 
-def used(statement: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
-    """The names that a statement reads, but for annotations, which are not run in a browser."""
+def used(statement: ast.AST, taken: Container[str]) -> Iterator[ast.Name | ast.Attribute]:
+    """The names that a statement reads, but for annotations, which are not run in a browser; and for those that are
+    read in methods whose names are not `taken` from anything.
+    """
     for field, value in ast.iter_fields(statement):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue
         for child in value if isinstance(value, list) else [value]:
+            if isinstance(statement, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name not in taken:
+                continue
             if isinstance(child, ast.Name | ast.Attribute):
                 yield child
             if isinstance(child, ast.AST):
-                yield from used(child)
+                yield from used(child, taken)
 
 
 def translate(
-    folders: list[Path], wanted: Mapping[str, Iterable[str]], unasked: Mapping[str, Any] | None = None
+    folders: list[Path],
+    wanted: Mapping[str, Iterable[str]],
+    unasked: Mapping[str, Any] | None = None,
+    elsewhere: Container[str] = (),
 ) -> str:
     """JavaScript for the wanted names of modules in the folders, and for all that these need, module by module.
 
     A folder that is a package gives its modules by their dotted names. Options that are `unasked` have one value each.
+    Functions of which another script does what they do `elsewhere` give an empty text.
     """
     paths = {name: path for folder in folders for name, path in modules_in(folder)}
     modules: dict[str, Module] = {}
     needed: dict[str, set[str]] = {}
     order: list[str] = []
+    taken = {"__init__"}  # names that are read of anything
 
     def module(name: str) -> Module:
         if name not in modules:
             modules[name] = Module(paths[name], name, set(paths), unasked or {})
-            for other in (*modules[name].imports.values(), *sorted(modules[name].modules)):
+            for other in (*(of for of, _ in modules[name].imports.values()), *sorted(modules[name].modules)):
                 module(other)
             order.append(name)
         return modules[name]
@@ -263,11 +384,11 @@ def translate(
     def need(place: str, name: str) -> None:
         of = module(place)
         if name in of.imports:
-            need(of.imports[name], name)
+            need(*of.imports[name])
         elif name in of.bound and name not in needed.setdefault(place, set()):
             needed[place].add(name)
             for statement in of.bound[name]:
-                for node in used(statement):
+                for node in used(statement, taken):
                     if isinstance(node, ast.Name):
                         need(place, node.id)
                     elif isinstance(node.value, ast.Name) and node.value.id in of.modules:
@@ -282,6 +403,17 @@ def translate(
                 need(place, name)
         return [s for place, names in needed.items() for name in names for s in modules[place].bound[name]]
 
+    for place in wanted:
+        module(place)
+    told_apart(modules, wanted)
+    for function in (s for of in modules.values() for s in of.tree.body if isinstance(s, ast.FunctionDef)):
+        if function.name in elsewhere:
+            function.body = [ast.copy_location(ast.Return(ast.Constant("")), function)]
+    while more := {n.attr for s in need_all() for n in used(s, taken) if isinstance(n, ast.Attribute)} - taken:
+        taken |= more
+    for statement in need_all():
+        if isinstance(statement, ast.ClassDef):
+            statement.body = [s for s in statement.body if not isinstance(s, ast.FunctionDef) or s.name in taken]
     while make_constant(kept := need_all()):
         pass
     unread = unread_fields(kept)
@@ -289,9 +421,6 @@ def translate(
         spare(statement, unread)
     need_all()  # without what only those texts were made of
     known = {name for names in needed.values() for name in names}
-    if len(known) < sum(map(len, needed.values())):
-        twice = sorted(name for name in known if sum(name in names for names in needed.values()) > 1)
-        raise TranslationError(f"{', '.join(order)}: more than one binds {', '.join(twice)}; rename one")
     definitions = {s.name: s for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)}
     signatures = {name: list(parameters(definition)) for name, definition in definitions.items()}
     named = {name for statement in kept for name in called_by_name(statement, signatures)}
@@ -301,8 +430,9 @@ def translate(
         Writer(modules[place], needed.get(place, set()), known, named, signatures, definitions, place in whole, given)
         for place in order
     ]
+    described = {ast.unparse(call.args[0]) for s in kept for call in ast.walk(s) if asks_fields(call)}
     for writer in writers:
-        writer.described = {ast.unparse(call.args[0]) for s in kept for call in ast.walk(s) if asks_fields(call)}
+        writer.described = described
     return "\n".join(writer.module() for writer in writers)
 
 
@@ -346,9 +476,16 @@ def spare(statement: ast.stmt, unread: dict[str, set[int]]) -> None:
 def parameters(statement: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
     """The names of a function's parameters, or of a record's fields."""
     if isinstance(statement, ast.FunctionDef):
-        yield from (p.arg for p in (*statement.args.args, *statement.args.kwonlyargs) if not statement.args.kwarg)
+        variable = statement.args.kwarg or statement.args.vararg
+        yield from (p.arg for p in (*statement.args.args, *statement.args.kwonlyargs) if not variable)
+    elif init := methods_of(statement).get("__init__"):
+        yield from [*parameters(init)][1:]
     else:
         yield from (ast.unparse(field.target) for field in statement.body if isinstance(field, ast.AnnAssign))
+
+
+def methods_of(record: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {statement.name: statement for statement in record.body if isinstance(statement, ast.FunctionDef)}
 
 
 def called_by_name(tree: ast.AST, signatures: dict[str, list[str]]) -> Iterator[str]:
@@ -382,7 +519,16 @@ class Writer:
         self.of, self.needed, self.known, self.named, self.signatures = module, needed, known, named, signatures
         self.definitions, self.wanted = definitions, wanted
         self.described: set[str] = set()  # records of whose fields the types are asked for
+        classes = [each for each in definitions.values() if isinstance(each, ast.ClassDef)]
+        self.methods: dict[str, list[ast.FunctionDef]] = {}  # by name, of all classes
+        for each in classes:
+            for name, method in methods_of(each).items():
+                self.methods.setdefault(name, []).append(method)
+        self.fields = {name for each in classes if "__init__" not in methods_of(each) for name in parameters(each)}
+        here = {*module.bound, *module.imports}
+        self.seen = {name for each in classes if each.name in here for name in methods_of(each)}
         self.whole = whole  # whether another module imports it as one
+        self.self_of_class = ""  # in a method of a class that is no record: by which name it has what it is called of
         self.scopes: list[dict[str, str]] = []  # of each function, inwards: a name and the short one that it gets
         self.functions: list[dict[str, ast.FunctionDef]] = []  # of each as well, the functions that it defines
 
@@ -427,6 +573,10 @@ class Writer:
                 if isinstance(place.slice, ast.Slice):
                     raise self.refuse(s, "a slice that is assigned to")
                 return f"$put({self.expr(place.value)},{self.expr(place.slice)},{self.alone(value)});"
+            case ast.Assign(targets=[ast.Tuple(elts=[*first, ast.Starred(value=ast.Name() as rest)])], value=value):
+                names = ast.Tuple(first, ast.Store())
+                texts = [*map(self.target, first), f"...{self.target(rest)}"]
+                return f"[{','.join(texts)}] = $unpack_first({self.alone(value)},{self.shape(names)});"
             case ast.Assign(targets=targets, value=value):
                 text = self.alone(value)
                 for target in reversed(targets):
@@ -438,9 +588,18 @@ class Writer:
             case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
                 name = self.name(target.id)
                 return f"{name} = {self.in_place_of(s, op)}({name},{self.expr(value)});"
-            case ast.AugAssign(target=ast.Subscript(value=ast.Name() as whole, slice=ast.Constant() as at), op=op):
+            case ast.AugAssign(
+                target=ast.Subscript(
+                    value=ast.Name() as whole,
+                    slice=(ast.Constant() | ast.Name() | ast.Attribute(value=ast.Name())) as at,
+                ),
+                op=op,
+            ):
                 holder, key = self.name(whole.id), self.expr(at)
                 return f"$put({holder},{key},{self.in_place_of(s, op)}($item({holder},{key}), {self.expr(s.value)}));"
+            case ast.AugAssign(target=ast.Attribute() as target, op=op, value=value):
+                owned = self.target(target)
+                return f"{owned} = {self.in_place_of(s, op)}({owned},{self.expr(value)});"
             case ast.Expr(value=ast.Constant()):
                 return ""
             case ast.Expr(value=ast.Yield(value=value)):
@@ -470,14 +629,18 @@ class Writer:
                 return ""
         raise self.refuse(s)
 
-    def function(self, s: ast.FunctionDef) -> str:
+    def function(self, s: ast.FunctionDef, is_method: bool = False) -> str:
         a = s.args
-        if a.vararg or a.posonlyargs or s.decorator_list:
+        is_property = is_method and [ast.unparse(each) for each in s.decorator_list] == ["property"]
+        starred = a.vararg and not is_method
+        if starred or (a.vararg and a.kwarg) or a.posonlyargs or (s.decorator_list and not is_property):
             raise self.refuse(s, "a function with *arguments, / or a decorator")
+        if is_method and (a.kwonlyargs or a.kwarg or not a.args):
+            raise self.refuse(s, "a method with keywords alone, or of no object")
         for default in (*a.defaults, *a.kw_defaults):
             if default and not isinstance(default, ast.Constant | ast.Name | ast.Attribute | ast.UnaryOp):
                 raise self.refuse(default, "a default that is made anew at each call")
-        parameters = [*a.args, *a.kwonlyargs, *([a.kwarg] if a.kwarg else [])]
+        parameters = [*a.args, *a.kwonlyargs, *(rest for rest in (a.vararg, a.kwarg) if rest)]
         defaults = [None] * (len(a.args) - len(a.defaults)) + a.defaults + a.kw_defaults + [None]
         body = s.body
         inner = set(name for statement in body for name in assigned(statement)) - {p.arg for p in parameters}
@@ -492,23 +655,42 @@ class Writer:
         self.functions[-1] |= {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
         given = [self.local(p.arg) + value for p, value in zip(parameters, values, strict=False)]
         lets = f"let {','.join(sorted(map(self.local, inner)))};\n" if inner else ""
+        if is_method:
+            lets = f"let {given.pop(0)} = this;\n{lets}"
+        if a.vararg:
+            lets += f"{given[-1]} = $tupled({given[-1]});\n"
+            given[-1] = f"...{given[-1]}"
         star = "*" if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own(s)) else ""
-        text = f"function{star} {self.local(s.name)}({','.join(given)}) {{\n{lets}{self.block(body)[2:]}"
+        start = f"{'get ' * is_property}{star}{s.name}" if is_method else f"function{star} {self.local(s.name)}"
+        text = f"{start}({','.join(given)}) {{\n{lets}{self.block(body)[2:]}"
         self.leave()
+        if is_method:
+            return text
         if s.name in self.named:
             names = [p.arg for p in parameters]
             text += f"\n$named({self.local(s.name)},{json.dumps(names)},{len(a.args)}{', true' if a.kwarg else ''});"
         return text
 
     def record(self, s: ast.ClassDef) -> str:
-        """A NamedTuple or a frozen dataclass of fields alone."""
+        """A NamedTuple or a frozen dataclass of fields and methods; or a class of methods alone."""
         kinds = [ast.unparse(base) for base in s.bases] or [ast.unparse(each) for each in s.decorator_list]
         fields = [field for field in s.body if isinstance(field, ast.AnnAssign)]
+        own = methods_of(s)
         others = [
-            o for o in s.body if o not in fields and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
+            o
+            for o in s.body
+            if o not in fields
+            and o not in own.values()
+            and not (isinstance(o, ast.Expr) and isinstance(o.value, ast.Constant))
         ]
-        if kinds not in (["NamedTuple"], ["dataclass(frozen=True)"]) or (s.bases and s.decorator_list) or others:
-            raise self.refuse(s, "a class that is more than the fields of a NamedTuple or a frozen dataclass")
+        is_record = kinds in (["NamedTuple"], ["dataclass(frozen=True)"]) and not (s.bases and s.decorator_list)
+        is_plain = not kinds and not fields and "__init__" in own
+        special = [name for name in own if name.startswith("__") and not (is_plain and name == "__init__")]
+        if others or special or not (is_record or is_plain):
+            raise self.refuse(s, "a class that is more than fields and methods of a NamedTuple or a frozen dataclass")
+        methods = self.own_methods(s, own, is_plain)
+        if is_plain:
+            return f"const {self.local(s.name)} = $class({methods});"
         parts = []
         for field in fields:
             kind = field.annotation.id if isinstance(field.annotation, ast.Name) else ""
@@ -516,7 +698,18 @@ class Writer:
             default = f", {self.expr(field.value)}" if field.value else ""
             name = json.dumps(ast.unparse(field.target))
             parts.append(name if kind == "null" and not default else f"[{name},{kind}{default}]")
-        return f"const {self.local(s.name)} = $record({json.dumps(s.name)}, [{','.join(parts)}]);"
+        text = f"const {self.local(s.name)} = $record({json.dumps(s.name)}, [{','.join(parts)}]);"
+        return text + (f"\n$methods({self.local(s.name)}, {methods});" if own else "")
+
+    def own_methods(self, s: ast.ClassDef, own: Mapping[str, ast.FunctionDef], is_plain: bool) -> str:
+        texts = []
+        for method in own.values():
+            if method.name in self.fields:
+                raise self.refuse(method, f"the method {method.name}, which is a field of a record")
+            self.self_of_class = method.args.args[0].arg if is_plain and method.args.args else ""
+            texts.append(self.function(method, is_method=True))
+        self.self_of_class = ""
+        return "{" + ",\n".join(texts) + "}"
 
     # Expressions
 
@@ -547,6 +740,8 @@ class Writer:
             return f"[{','.join(map(self.target, node.elts))}]"
         if isinstance(node, ast.Name):
             return self.local(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_of_class:
+            return f"{self.local(node.value.id)}.{node.attr}"
         raise self.refuse(node)
 
     def unpacked(self, target: ast.expr, value: str) -> str:
@@ -631,7 +826,8 @@ class Writer:
             case ast.Attribute(value=ast.Name(id=module), attr=attr) if module in self.of.modules:
                 return f"${module}.{attr}"
             case ast.Attribute(value=value, attr=attr):
-                if attr in METHODS or attr.startswith("__"):
+                others = [each for each in self.methods.get(attr, []) if not each.decorator_list]
+                if attr in METHODS or others or attr.startswith("__"):
                     raise self.refuse(node, f"the method {attr} that is not called")
                 return f"{self.expr(value)}.{attr}"
             case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
@@ -641,6 +837,8 @@ class Writer:
                 return f"$slice({','.join([self.expr(value), *bounds])})"
             case ast.Subscript(value=value, slice=at):
                 return f"$item({self.expr(value)},{self.alone(at)})"
+            case ast.BinOp(left=ast.List() as items, op=ast.Mult(), right=times):
+                return f"$repeat({self.expr(items)},{self.alone(times)})"
             case ast.BinOp(left=left, op=op, right=right):
                 terms = [right]
                 while (
@@ -819,12 +1017,20 @@ class Writer:
                 if owner == "re" and arguments[1:] not in ([], ["true"]):
                     raise self.refuse(node, "another flag than re.ASCII")
                 return f"${owner}_{method}({','.join(arguments)})"
+            if method in self.methods and (method not in METHODS or method in self.seen):
+                return self.call_of_own(node, method, self.expr(whole), arguments)
+            if method in self.fields and method not in METHODS:
+                return f"$call({self.expr(node.func)}, [{','.join(arguments)}]{f', {{ {named} }}' if named else ''})"
             if method not in METHODS:
                 raise self.refuse(node, f"the method {method}")
             self.taken(node, f".{method}()", METHODS[method])
             return f"$m_{method}({','.join([self.expr(whole), *both])})"
         if isinstance(node.func, ast.Name) and not self.is_ours(name := node.func.id) and name in FUNCTIONS:
             self.taken(node, f"{name}()", FUNCTIONS[name])
+            if name == "isinstance" and isinstance(self.called(node.args[1]), ast.ClassDef):
+                return f"$instance({','.join(arguments)})"
+            if name == "partial":
+                return f"$partial({arguments[0]}, [{','.join(arguments[1:])}]{f', {{ {named} }}' if named else ''})"
             return f"{self.expr(node.func)}({','.join(both)})"
         function, known = self.expr(node.func), self.called(node.func)
         if known is None:
@@ -835,6 +1041,21 @@ class Writer:
         if where := self.in_place(node):
             return f"{function}({','.join(arguments + where)})"
         return f"$call({function}, [{','.join(arguments)}], {{ {named} }})"
+
+    def call_of_own(self, node: ast.Call, name: str, whole: str, arguments: list[str]) -> str:
+        """Of a method of a class here; where it is asked for, also of what has one by this name in Python."""
+        starred = any(isinstance(each, ast.Starred) for each in node.args)
+        for method in self.methods[name]:
+            names = [p.arg for p in method.args.args[1:]]
+            least = len(names) - len(method.args.defaults)
+            fits = least <= len(arguments) and (method.args.vararg or len(arguments) <= len(names))
+            if node.keywords or method.decorator_list or not (method.args.vararg if starred else fits):
+                raise self.refuse(node, f"a call of .{name}() with other arguments than it takes, or with names")
+        if name not in METHODS:
+            return f"{whole}.{name}({','.join(arguments)})"
+        takes = METHODS[name]
+        fits = not starred and takes.least <= len(arguments) and (takes.most is None or len(arguments) <= takes.most)
+        return f"$method({','.join([whole, json.dumps(name), f'$m_{name}' if fits else 'null', *arguments])})"
 
     def called(self, function: ast.expr) -> ast.FunctionDef | ast.ClassDef | None:
         """The function or record that a call names; None if that is known only when it runs."""
@@ -859,7 +1080,8 @@ class Writer:
 
     def fits(self, node: ast.Call, called: ast.FunctionDef | ast.ClassDef) -> None:
         """Refuses a call that Python would refuse when it runs: too many arguments, a name twice, one missing."""
-        if isinstance(called, ast.ClassDef):
+        init = methods_of(called).get("__init__") if isinstance(called, ast.ClassDef) else None
+        if isinstance(called, ast.ClassDef) and not init:
             fields = [field for field in called.body if isinstance(field, ast.AnnAssign)]
             names = [ast.unparse(field.target) for field in fields]
             needed, rest, most = (
@@ -868,11 +1090,12 @@ class Writer:
                 len(names),
             )
         else:
-            a = called.args
-            names = [p.arg for p in (*a.args, *a.kwonlyargs)]
-            needed = set(names[: len(a.args) - len(a.defaults)])
+            a = init.args if init else called.args  # type: ignore[union-attr]
+            own = a.args[1:] if init else a.args
+            names = [p.arg for p in (*own, *a.kwonlyargs)]
+            needed = set(names[: len(own) - len(a.defaults)])
             needed |= {p.arg for p, default in zip(a.kwonlyargs, a.kw_defaults, strict=True) if default is None}
-            rest, most = a.kwarg is not None, len(a.args)
+            rest, most = a.kwarg is not None, len(own)
         given = {keyword.arg for keyword in node.keywords}
         placed = set(names[: len(node.args)])
         if any(isinstance(argument, ast.Starred) for argument in node.args) or None in given:

@@ -9,12 +9,39 @@ from typing import NamedTuple
 
 import torch
 
-from flops_bytes.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE, GPUS, REPORTED, Gpu
+from flops_bytes.gpus import (
+    BESIDE_TENSORS_BYTES,
+    BESIDE_TENSORS_SHARE,
+    GPUS,
+    LINKS,
+    REPORTED,
+    Gpu,
+    capacity_bytes,
+)
 from flops_bytes.measure import get_peak_flop_per_second
 
 NUM_ROWS = 21
 assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"
 # --8<-- [end:setup]
+
+
+# --8<-- [start:row]
+NAME, N, D, MFU = "RTX 4090", 1.2e9, 1e9, 0.4  # parameters, tokens, and an assumed share of the peak
+CARD = GPUS[NAME]
+
+room_bytes = capacity_bytes(NAME, CARD) - BESIDE_TENSORS_BYTES  # for tensors
+state_bytes = {"all_bf16": 8 * N, "fp32": 16 * N}  # weights, gradients, AdamW
+train_hours = 6 * N * D / (CARD.peak_flop_per_second["bfloat16"] * MFU) / 3600
+ridge_flops_a_byte = CARD.peak_flop_per_second["bfloat16"] / CARD.bandwidth_bytes_per_second
+decode_ms = 2 * N / CARD.bandwidth_bytes_per_second * 1e3  # weights in bf16, read once a token
+
+print(f"{room_bytes / 1e9:.1f} GB for tensors, {state_bytes['all_bf16'] / 1e9:.1f} of them for the state")
+print(f"{train_hours:.0f} hours, {ridge_flops_a_byte:.0f} FLOPs a byte, {decode_ms:.1f} ms a token")
+# --8<-- [end:row]
+
+LARGER = 8e9
+larger_state_bytes = 8 * LARGER
+assert state_bytes["fp32"] < room_bytes < larger_state_bytes
 
 
 # --8<-- [start:table]
@@ -35,6 +62,17 @@ BANDWIDTH = {name: gpu.bandwidth_bytes_per_second / 1e12 for name, gpu in GPUS.i
 RIDGE = {name: ridge(gpu) for name, gpu in GPUS.items()}
 SOURCES = {name: gpu.source for name, gpu in GPUS.items()}
 # --8<-- [end:table]
+
+
+# --8<-- [start:links]
+LINKED = {link: [name for name in row.cards if name in GPUS] for link, row in LINKS.items()}
+LINK_NAMES = [link for link, names in LINKED.items() if names]  # networks have no cards of their own
+ONE_WAY_GB = {link: LINKS[link].bytes_per_second / 1e9 for link in LINK_NAMES}
+BOTH_WAYS_GB = {link: 2 * one_way for link, one_way in ONE_WAY_GB.items()}  # what is printed
+memory_to_link_ratio = GPUS["H100 SXM"].bandwidth_bytes_per_second / LINKS["NVLink 4"].bytes_per_second
+NETWORK_GB = LINKS["400 Gb/s"].bytes_per_second / 1e9  # of a network card
+assert ONE_WAY_GB["NVLink 4"] == 9 * NETWORK_GB
+# --8<-- [end:links]
 
 
 # --8<-- [start:reported]

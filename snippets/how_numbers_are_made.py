@@ -2,9 +2,10 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""How the numbers of this book are made: what is exact, what depends on the device, and what cannot be had at all."""
+"""What a number of this book is: exact or of a device, predicted or measured, and when two of them differ."""
 
 # --8<-- [start:setup]
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.measure import get_allocated_bytes, get_device, time_call
+from flops_bytes.measure import get_device, time_call
 
 # --8<-- [end:setup]
 
@@ -46,41 +47,10 @@ print(f"{matmul_flops:,} FLOPs")
 # --8<-- [end:count]
 
 
-# --8<-- [start:trials]
-NUM_TRIALS = 40
-
-
-def seconds_of(function: Callable[[], Any]) -> float:
-    """Seconds of one call by the wall clock; a GPU works on its own, so wait for it."""
-    use_cuda = torch.cuda.is_available()
-    if use_cuda:
-        torch.cuda.synchronize()
-    began = time.perf_counter()
-    function()
-    if use_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
-
-
+# --8<-- [start:product]
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 a, b = torch.randn(2, N, N, device=get_device())
-measured_trials_seconds = [seconds_of(lambda: a @ b) for _ in range(NUM_TRIALS)]
-# --8<-- [end:trials]
-
-
-# --8<-- [start:median]
-first_seconds = measured_trials_seconds[0]
-mean_seconds = statistics.mean(measured_trials_seconds)
-quartiles_seconds = statistics.quantiles(measured_trials_seconds, n=4)
-low_seconds, median_seconds, high_seconds = quartiles_seconds
-measured_spread = (high_seconds - low_seconds) / median_seconds
-measured_first_ratio = first_seconds / median_seconds
-measured_mean_ratio = mean_seconds / median_seconds
-
-print(f"first  {first_seconds * 1e3:.3g} ms")
-print(f"mean   {mean_seconds * 1e3:.3g} ms")
-print(f"median {median_seconds * 1e3:.3g} ms, spread {measured_spread:.1%}")
-# --8<-- [end:median]
+# --8<-- [end:product]
 
 
 # --8<-- [start:again]
@@ -96,6 +66,18 @@ for timing in measured_again:
 
 # --8<-- [start:rounds]
 ROUNDS, CALLS = 8, 5
+
+
+def seconds_of(function: Callable[[], Any]) -> float:
+    """Seconds of one call by the wall clock; a GPU works on its own, so wait for it."""
+    use_cuda = torch.cuda.is_available()
+    if use_cuda:
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    function()
+    if use_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
 
 
 def rounds_won(first: Callable[[], Any], second: Callable[[], Any]) -> int:
@@ -130,13 +112,6 @@ full_seconds = statistics.median(medians_seconds)
 measured_to_predicted_ratio = full_seconds / predicted_seconds
 print(f"measured / predicted: {measured_to_predicted_ratio:.2f}")
 # --8<-- [end:predict]
-
-
-# --8<-- [start:dash]
-measured_torch_says_bytes = torch.cuda.memory_allocated()
-measured_allocated_bytes = get_allocated_bytes()
-print("torch:", measured_torch_says_bytes, "toolkit:", measured_allocated_bytes)
-# --8<-- [end:dash]
 
 
 # --8<-- [start:units]
@@ -183,19 +158,16 @@ print(*device_names)
 # --8<-- [end:exercise_1]
 
 
+# --8<-- [start:exercise_2]
+CHANCE_SHARE = 0.001  # one in a thousand
+strict_rounds = math.ceil(1 - math.log2(CHANCE_SHARE))
+strict_chance_share = 2 * 0.5**strict_rounds
+assert strict_chance_share <= CHANCE_SHARE < 2 * strict_chance_share
+print(f"{strict_rounds} rounds: {strict_chance_share:.2%}")
+# --8<-- [end:exercise_2]
+
+
 # --8<-- [start:exercise_3]
-REPORTED_MIB = 81_559  # what nvidia-smi prints for an H100
-LABEL_BYTES = 80 * 1000**3  # what is printed on its box: 80 GB
-
-reported_bytes = REPORTED_MIB * 1024**2
-reported_over_label_ratio = reported_bytes / LABEL_BYTES
-assert LABEL_BYTES < reported_bytes < 80 * 1024**3
-print(f"{reported_bytes:,} bytes")
-print(f"{reported_bytes / 1000**3:.1f} GB = {reported_bytes / 1024**3:.1f} GiB")
-# --8<-- [end:exercise_3]
-
-
-# --8<-- [start:exercise_4]
 PRINTED = 2.147e9  # "2.147 GFLOPS"
 TOOK_SECONDS = 0.040
 IMPLIED_FLOP_PER_SECOND = matmul_flops / TOOK_SECONDS
@@ -203,4 +175,4 @@ IMPLIED_FLOP_PER_SECOND = matmul_flops / TOOK_SECONDS
 assert abs(matmul_flops / PRINTED - 1) < 0.001  # it is the count
 assert IMPLIED_FLOP_PER_SECOND > 20 * PRINTED  # and not the speed
 print(f"{matmul_flops / 1e9:.3f} GFLOPs, {IMPLIED_FLOP_PER_SECOND / 1e9:.1f} GFLOP/s")
-# --8<-- [end:exercise_4]
+# --8<-- [end:exercise_3]

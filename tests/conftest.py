@@ -209,7 +209,7 @@ class Served(NamedTuple):
     folder: Path
 
 
-SWITCHED = {"storage-and-strides", "gradients", "how-numbers-are-made", "glossary"}  # the last for its terms
+SWITCHED = {"storage-and-strides", "gradients", "measure-your-gpu", "glossary"}  # the last for its terms
 NUM_HEAVIEST = 4
 
 

@@ -27,6 +27,7 @@ LONG = {
     "tests/test_interrupted.py": 30,
     "tests/test_sharded_alone.py": 20,
     "tests/test_planner_script.py": 20,
+    "tests/test_planner_stacks.py": 40,
     "docs/en/activations.md": 20,
     "tests/test_planner_constructs.py": 10,
     "tests/test_reuse.py": 20,

@@ -81,10 +81,10 @@ def test_the_keyboard_alone_can_choose(page: Page, address: str) -> None:
 
 
 def test_what_a_device_lacks_says_so(page: Page, address: str) -> None:
-    page.goto(address + "how-numbers-are-made/")
+    page.goto(address + "measure-your-gpu/")
     page.evaluate(f"localStorage.setItem('flops-and-bytes.device', '{MADE_UP}')")
     page.goto(address + CHAPTER)
-    page.goto(address + "how-numbers-are-made/")
+    page.goto(address + "measure-your-gpu/")
     expect(page.locator("#device-choice")).to_have_value(MADE_UP)
     absent = page.locator("data.measured.absent").first
     expect(absent).to_have_text("—")

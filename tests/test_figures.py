@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +21,6 @@ from figures import (
     gpu_memory,
     gradients,
     how_far_off,
-    how_numbers_are_made,
     inference,
     many_gpus,
     mfu,
@@ -318,25 +316,6 @@ def faults(chart: Chart) -> Iterator[str]:
 
 
 # Figures of the book, with made-up values
-
-
-def test_trials_show_median_and_mean_where_they_lie() -> None:
-    seconds = [0.008, 0.001, 0.002, 0.004, 0.001, 0.002, 0.002]
-    median, mean = statistics.median(seconds), statistics.mean(seconds)
-    made = {"measured_trials": seconds, "low": 0.001, "median": median, "mean": mean, "high": 0.004}
-    values = Values({f"how_numbers_are_made.{name}_seconds": value for name, value in made.items()})
-    chart = Chart(how_numbers_are_made.trials(values, Words()))
-    (first,), others = chart.dots("0"), chart.dots("ink")
-    assert gaps([others[0][1], others[1][1], others[2][1], first[1]]) == pytest.approx(
-        [others[1][1] - others[0][1]] * 3, abs=0.05
-    )  # 1, 2, 4 and 8 ms are equally far apart
-    ((median_line, _),) = chart.lines(chart.colours["median 2.00 ms"])
-    assert median_line[1] == pytest.approx(others[1][1], abs=0.1)
-    ((mean_line, _),) = chart.lines(chart.colours["mean 2.86 ms"])
-    up = math.log(mean / median) / math.log(2)
-    assert mean_line[1] == pytest.approx(others[1][1] + up * (others[2][1] - others[1][1]), abs=0.1)
-    (band,) = chart.bars("faint")
-    assert band[2:] == pytest.approx((others[2][1], others[0][1]), abs=0.1)
 
 
 def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:

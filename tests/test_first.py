@@ -173,7 +173,7 @@ def test_a_preview_opens_with_this_machine(tmp_path: Path) -> None:
     assert source_of(book, first_device=LOCAL).devices == [LOCAL, DEFAULT, "gpu"]
     page = convert(book, first_device=LOCAL)
     assert re.findall(r"<data[^>]*>([^<]*)<", page)[:2] == ["7.00 s", "14.0 s"]
-    assert re.search(rf'class="device-note" data-default="{DEFAULT}">The text speaks of Name of the-default\.', page)
+    assert re.search(rf'class="device-note" data-default="{DEFAULT}">The text describes the numbers from Name of the-default\.', page)
 
 
 @pytest.mark.parametrize("config", ["mkdocs.yml", "mkdocs.zh.yml"])
@@ -201,7 +201,7 @@ def test_the_command_for_a_preview_says_so_and_only_it(monkeypatch: pytest.Monke
     ("language", "title", "note"),
     [
         ("en", "not measured on this device", "Numbers marked ‡ come from another device."),
-        ("zh", "未在此设备上实测", "带 ‡ 的数字来自另一台设备。"),
+        ("zh", "未在此设备上实测", "带 ‡ 的数字来自其他设备。"),
     ],
 )
 def test_a_sentence_shows_anothers_number_marked_and_a_table_a_dash(

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from figures.formulas import GROUPS, Formula, ratio
+from figures.formulas import DAILY, GROUPS, Daily, Formula, ratio
+from flops_bytes.sharding import ring_bytes
 from ledger.book import Book
 from ledger.site.chapter import INCLUDE, Chapter
 from ledger.snippet import Snippet
@@ -42,7 +44,6 @@ FORMULAS_WITHOUT_A_ROW = {
     "gpt2-parameters.md#block": (1, PART),
     "roofline.md#ridge": (1, PART),
     "timing.md#how-many": (1, PART),
-    "training-loop.md#limit": (3, PART),
 }
 
 # Values that are named as predictions, or as ratios to one, and follow from no formula of the book.
@@ -115,7 +116,7 @@ PREDICTED = {
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_formula_of_the_chapters_has_a_row_or_a_reason(language: str) -> None:
     pages = sorted((BOOK.docs / language).glob("*.md"))
-    pages = [path for path in pages if path.name != "errata.md"]  # which repeats what chapters say
+    pages = [path for path in pages if path.name != "cs336.md"]  # which repeats what chapters say
     found = Counter(heading for path in pages for heading in headings_with_a_formula(path))
     assert formulas_without_a_row(found) == {heading: n for heading, (n, _) in FORMULAS_WITHOUT_A_ROW.items()}
 
@@ -157,6 +158,29 @@ def test_a_row_leads_to_the_chapter_that_makes_its_values(formula: Formula) -> N
         shown = [include for fence in chapter.fences for line in fence.lines if (include := INCLUDE.match(line))]
         assert heading in [each.id for each in chapter.headings]
         assert (snippet.path, section_name) in [(BOOK.root / each["path"], each["section"]) for each in shown]
+
+
+@pytest.mark.parametrize("formula", DAILY, ids=lambda formula: formula.name)
+def test_a_formula_of_every_day_leads_to_a_chapter_and_to_values_that_test_it(formula: Daily) -> None:
+    page, _, heading = formula.derived_at.partition("#")
+    for language in ("en", "zh"):
+        assert heading in [each.id for each in Chapter.read(BOOK.docs / language / page).headings]
+    assert bool(formula.predicted) == bool(formula.measured) and not (formula.predicted and formula.reached)
+    for quote in filter(None, (formula.predicted, formula.measured, formula.reached)):
+        snippet, name, *_ = quote.split(".")
+        assert name in Snippet.read(BOOK.snippet_file(snippet)).bindings
+
+
+def test_the_examples_of_every_day_come_out_as_in_the_head() -> None:
+    found = runpy.run_path(str(BOOK.snippet_file("formulas")))
+    assert found["training_flops"] == pytest.approx(6 * 8 * 10**21)
+    assert found["run_hours"] == pytest.approx(48e21 / 4e17 / 3600) and round(found["logged_share"], 3) == 0.384
+    assert found["state_bytes"] == 128e9 and found["logits_bytes"] == 12 * 8_192 * 128_000
+    assert found["cache_bytes"] == 2**17 and found["layer_bytes"] == 8_192 * 41 * 4_096
+    assert found["sent_bytes"] == ring_bytes(16e9, 8, "allreduce") == 28e9
+    assert found["longer_ms"] == pytest.approx(983.04) and found["decode_ms"] == pytest.approx(
+        (16 + 1.0737) / 3, rel=1e-4
+    )
 
 
 def test_a_ratio_is_bare_if_exact_and_a_dash_if_unknown() -> None:

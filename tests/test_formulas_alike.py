@@ -18,10 +18,8 @@ DEVICE = configured_device(BOOK)
 EXACT, MEASURED = (0.98, 1.02), (0.5, 2.0)
 FARTHER: dict[str, tuple[tuple[float, float], str]] = {
     "checkpoint": ((0.85, 1.0), "what is claimed, and does not hold"),
-    "pages": ((0.9, 2000.0), "the page says that the system may map far more of a file than was touched"),
     "performed": ((0.9, 1.0), "a small product, where one addition less in each sum shows"),
     "run": ((1.0, 1.2), "hours of a whole run, restarts included, against an MFU to book by"),
-    "tokens": ((1.0, 5000.0), "how many times the need the reader supplies"),
     "median": ((0.5, 4.0), "a bound for independent trials"),
     "transformer": ((1.0, 1.2), "6ND leaves out attention"),
     "two_layers": ((0.55, 0.65), "what is claimed, and does not hold"),

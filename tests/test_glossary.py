@@ -69,6 +69,9 @@ SMALL = """# Glossary {#glossary}
 
 [view cache](views.md#cache){#cache} · 视图缓存
 :   For `view`.
+
+[SoME, SoME views](some.md#some){#some} · SoME
+:   A name.
 """
 UNMARKED = {  # with how often a line of prose below is marked then
     "code": ("`view`", 1),
@@ -129,6 +132,8 @@ def test_a_term_is_found_in_every_form(markdown: Markdown) -> None:
         ("view", "Another walk.", "views"),
         ("cache", "For view.", "View cache"),
     ]
+    html = markdown.convert("Some of SOME, and then Views of some: SoME Views.")
+    assert [text for _, _, text in marked(html)] == ["Views", "SoME Views"], "a capital inside is no common word"
     html = markdown.convert("《视图》里，视图缓存与视图，权重和批。Batch 也是。")
     assert [text for _, _, text in marked(html)] == ["视图缓存", "视图", "权重", "Batch"]
     assert re.sub("<[^>]*>", "", html) == "《视图》里，视图缓存与视图，权重和批。Batch 也是。"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import material
 import pytest
 from markdown import Markdown
 
@@ -229,3 +231,22 @@ def test_what_the_ledger_writes_in_chinese_has_chinese_punctuation(small_book: B
     assert f"{names} 上的输出（此后代码有改动）" in html
     assert "snippets/good.py，第 2 行" in html
     assert f"{record.measured_at[:10]}（此后代码有改动）" in html
+
+
+def test_the_themes_chinese_is_said_as_the_book_says_it() -> None:
+    """The theme's own for the link past the header is 跳转至, "jump to"; a word of ours needs a key of the theme's."""
+    folders = [BOOK.docs / "overrides", Path(material.__file__).parent / "templates"]
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(folders))
+    said = '{% import "partials/language.html" as lang with context %}{{ lang.t(key) }}'
+
+    def word(key: str, language: str) -> str:
+        return environment.from_string(said).render(config={"theme": {"language": language}}, key=key)
+
+    assert word("action.skip", "zh") == "跳到正文" and word("action.skip", "en") == "Skip to content"
+    assert word("clipboard.copy", "zh") == "复制"  # the theme's
+    own = re.findall(
+        r'^  "([\w.]+)": "', (folders[0] / "partials/language.html").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    theirs = (folders[1] / "partials/languages/zh.html").read_text(encoding="utf-8")
+    assert len(own) > 10 and [key for key in own if f'"{key}": ' not in theirs] == []
+    assert [key for key in own if word(key, "zh") == word(key, "en")] == []

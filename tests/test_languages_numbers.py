@@ -48,7 +48,6 @@ Said = set[float]
 # What one language says with a number and the other in words, by the section where it does.
 NUMBERS_IN_WORDS: dict[str, Said] = {
     "activations.md#why": {1e3, 1e6, 2e6, 8e6},  # "two million bytes"
-    "errata.md#adagrad": {30},
     "gpt2-parameters.md#block": {700},
     "gpt2-parameters.md#llama": {4000},
     "gpt2-parameters.md#shares": {124, 1.24e8},  # "from 124 to 1,558 million"

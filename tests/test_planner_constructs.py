@@ -23,7 +23,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from math import floor
+from collections import Counter
+from functools import partial
+from math import floor, gcd
 from typing import NamedTuple
 
 
@@ -45,6 +47,50 @@ class Sheet:
 
 
 DIGITS = re.compile(r"(\d+)(x)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Wide:
+    inputs: int
+    outputs: int = 2
+
+    def amount(self, times=1) -> int:
+        return times * self.inputs * self.outputs
+
+    def wider(self, by):
+        return replace(self, inputs=by + self.inputs)
+
+    def twice(self):
+        return (each * 2 for each in (self.inputs, self.outputs))
+
+    @property
+    def area(self):
+        return self.amount()
+
+
+@dataclass(frozen=True)
+class Deep:
+    inputs: int
+
+    def amount(self, times=1):
+        return -times
+
+
+class Asked:
+    def __init__(self, config, more=5):
+        self.config, self.keys_asked = config, set[str]()
+        self.more = more
+
+    def get(self, *keys):
+        self.keys_asked |= set(keys)
+        return [self.config.get(key) for key in keys] + [self.more, keys]
+
+    def rest(self):
+        return sorted(key for key in self.config if key not in self.keys_asked)
+
+
+class Made(NamedTuple):
+    by: object = replace
 
 
 def count(low, high=3):
@@ -121,6 +167,20 @@ try:⏎    return [1].index(2)⏎except ValueError:⏎    return "caught"
 try:⏎    return max([])⏎except ValueError:⏎    return "caught"
 def inner(n, other=1):⏎    return n * other⏎return [inner(2), inner(2, other=3), max([1, 2], key=inner)]
 def inner():⏎    yield 1⏎return [inner() is None, list(inner())]
+a, *b = [1, 2, 3]; return [a, b]
+(a, b), *c = [(1, 2)]; return [a, b, c]
+[w.amount(), w.amount(3), w.wider(4).amount(), list(w.twice()), w.area] if (w := Wide(3)) else 0
+[each.amount(2) for each in (Wide(3), Deep(5))]
+[isinstance(Wide(1), Wide), isinstance(Deep(1), Wide), isinstance(1, Deep), isinstance(None, Deep)]
+a = Asked({"x": 1, "y": 2, "z": 3}); b = a.get("x", "q", "z"); return [b, a.rest(), a.more, Asked({}, 1).more, {"x": 4}.get("x")]
+a = Asked({"x": 1}); b = ["x"]; return [a.get(*b), a.get()]
+[(each.inputs, times) for each, times in Counter([Wide(1), Deep(1), Wide(1), Wide(1, 3), Deep(1)]).items()]
+[divmod(17, 5), divmod(-17, 5), gcd(12, 18), gcd(0, 5), gcd(-4, 6), 0.5**3, 2.5**0, 0.25**10]
+[[1, 2] * 2, [0] * 3, ["a"] * 0, [1] * -1]
+[partial(both, 1)(b=3), partial(both, b=4)(1), partial(partial(both, b=4), 7)(), partial(rest, z=1)(2, y=3)]
+[Made(partial(both, 5)).by(b=1), Made(both).by(2)]
+[getattr(Wide(4), name) for name in ("inputs", "outputs")]
+a = {"x": 1}; k = "x"; a[k] += 2; a[Wide(3).outputs and "x"]; return a
 n = 0⏎while True:⏎    n += 1⏎    if n > 3:⏎        break⏎return n
 """  # noqa: E501
 
@@ -224,7 +284,7 @@ json.dumps({})
 {"a": 1}.pop("a")
 {"a": 1}.setdefault("b", 2)
 [3, 1].sort()
-a, *b = [1, 2]; return a
+*a, b = [1, 2]; return a
 [a, b] = [1, 2]; return a
 a = [1, 2]; a[0:1] = [3]; return a
 a = {"x": 1}; del a["x"]; return a

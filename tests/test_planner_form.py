@@ -221,13 +221,13 @@ def test_a_gpt2_by_its_name_says_whose_it_is(page: Page, address: str, language:
 def test_a_pasted_configuration_of_an_unknown_type_fills_in_a_shape(page: Page, address: str, language: str) -> None:
     page.goto(address + ("zh/" if language == "zh" else "") + "plan/")
     page.locator(".planner-run").wait_for()
-    put(page, model="config", config=json.dumps(DEEPSEEK))
+    put(page, model="config", config=json.dumps(DEEPSEEK | {"model_type": "deepseek_v9"}))
     told = words(language)["estimate"]
     expect(page.locator("#planner-shape")).to_have_value(re.compile("^layers=61 d_model=7168 .*experts=256"))
     expect(page.locator("#planner-shape")).to_be_focused()
     expect(page.locator("#planner-model")).to_have_value("shape")
     strip = page.locator(".planner-strip")
-    expect(strip).to_contain_text("deepseek_v3")
+    expect(strip).to_contain_text("deepseek_v9")
     expect(strip).to_contain_text(
         told["left_out"].strip().format(keys="kv_lora_rank, n_shared_experts, first_k_dense_replace")
     )

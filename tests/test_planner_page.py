@@ -97,7 +97,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and if a token may take 15 ms?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
-        {".planner-verdict": "Fits: 11 users at once", TIME: "Users in time"},
+        {".planner-verdict": "Fits: 11 users at once", TIME: "Users served in time"},
     ),
     "does a 70B serve on one H100?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "1"},
@@ -252,7 +252,7 @@ def test_an_address_may_hold_anything(page: Page, address: str) -> None:
 
 SEVEN = SHAPED.replace("kv_heads=8", "kv_heads=7")
 ERRORS = [  # as it was asked before: each was taken, or refused without a name
-    ({"tokens": "1,5"}, "tokens", "Train on: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
+    ({"tokens": "1,5"}, "tokens", "Training data: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
     ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
     ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每卡时单价：'1e308' 不在"),
     ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "上下文（词元）：'8q' 缺单位"),
@@ -267,14 +267,14 @@ ERRORS = [  # as it was asked before: each was taken, or refused without a name
     (
         {"gpu": "T4", "recipe": "bf16"},
         "recipe",
-        "Format of weights and state: T4 multiplies no bfloat16",
-        "权重与状态的精度：T4 没有 bfloat16",
+        "Recipe of formats: T4 multiplies no bfloat16",
+        "精度方案：T4 没有 bfloat16",
     ),
     ({"model": "config", "config": "{"}, "config", "config.json: this is not JSON", "config.json：这不是 JSON"),
     (
         {"tokens": "15T", "tokens_in": "zh"},
         "tokens",
-        "Train on: the unit of '15T'",
+        "Training data: the unit of '15T'",
         "训练数据量：'15T' 缺单位",
     ),
     ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give a whole number", "形状：d_model="),

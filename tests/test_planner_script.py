@@ -428,11 +428,40 @@ def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> 
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
 
-def test_a_name_that_two_modules_bind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text("x = 1\n")
-    (tmp_path / "two.py").write_text("import one\nx = 2\ny = one.x + x\n")
-    with pytest.raises(TranslationError, match="more than one binds x"):
-        translate([tmp_path], {"two": ["y"]})
+def test_a_name_that_several_modules_bind_is_each_ones_own(tmp_path: Path) -> None:
+    """Also where it is imported as another, and where a function or a field has one of its own by that name."""
+    (tmp_path / "one.py").write_text("x = 1\n\n\ndef told(n):\n    return [n, x]\n")
+    (tmp_path / "two.py").write_text("from one import told\n\nx = 2\n\n\ndef both(n):\n    return [told(n), x]\n")
+    (tmp_path / "three.py").write_text(THREE)
+    context = MiniRacer()
+    context.eval(engine([tmp_path], {"three": ["f"]}) + BRIDGE)
+    told = json.loads(str(context.eval("JSON.stringify(tell(f(7n)))")))
+    context.close()
+    assert told == [["5n", ["7n", "1n"], ["6n", "2n"]], "4n", "9n", ["0n", "1n"], ["8n", "3n"]]
+
+
+THREE = """
+from typing import NamedTuple
+
+from one import told as of_one, x as x_of_one
+from two import both, x as x_of_two
+
+x = 3
+
+
+class Point(NamedTuple):
+    x: int
+
+
+def told(x):
+    return x + x_of_one
+
+
+def f(n):
+    inner = [x for x in range(x_of_two)]
+    add = lambda x: x + x_of_two
+    return [[5, of_one(n), [6, x_of_two]], told(x), add(n), inner, [Point(8).x, x]]
+"""
 
 
 PYTHON: dict[str, Callable[..., Any]] = {}

@@ -72,10 +72,7 @@ MEANS: dict[str, dict[str, str]] = {
     "many-gpus#wire": {"In all": "payload", "Bytes a parameter after the step": "held ratio"},
     "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
     "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
-    "many-gpus#time": {
-        "Share reached at 1 MiB": "1048576", "Share reached at 64 MiB": "67108864",
-        "Share reached at 1 GiB": "1073741824", "Rate sent, largest size": "sent",
-    },
+    "many-gpus#time": {"Rate sent, largest size": "sent"},
     "mfu#here 2": {"4096 × 4096 × 4095": "odd sums"},
     "mfu#tiles": {
         "788 × 768 × 3,072": "few", "5,185 × 1,024 × 1,024": "three", "5,185 × 1,024 × 4,096": "three long",
@@ -129,9 +126,6 @@ MEANS: dict[str, dict[str, str]] = {
         f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
-    "training_loop.curves": {
-        "η = 0.01": "lowest", "η = 0.03": "low", "η = 0.1": "middle", "η = 0.15": "high", "η = 0.25": "beyond"
-    },
 }  # fmt: skip
 
 SAID = {  # by headers of tables, in any of them

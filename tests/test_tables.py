@@ -89,11 +89,11 @@ def show(book: Book, page: str, language: str = "en", device: str = "first") -> 
 def test_what_no_device_fills_is_not_shown(book: Book, page: str) -> None:
     record(book, "first", {"ax": 1})
     shown = [cell.split(">")[-1] for cell in show(book, page)]
-    assert shown == ["", "X", "a", "1", "No device here has: Y; Z; b; c."]
+    assert shown == ["", "X", "a", "1", "Not measured on any device so far: Y; Z; b; c."]
     record(book, "second", {"by": 2})
-    assert show(book, page) == ["", "X", "Y", "a", "1", "—", "b", "—", "—", "No device here has: Z; c."]
+    assert show(book, page) == ["", "X", "Y", "a", "1", "—", "b", "—", "—", "Not measured on any device so far: Z; c."]
     assert show(book, page, device="second")[3:9] == ["a", "—", "—", "b", "—", "2"]
-    assert show(book, page, "zh")[-1] == "这里的设备上都没有：Z；c。"
+    assert show(book, page, "zh")[-1] == "以下各项尚无实测记录：Z；c。"
     record(book, "third", {"bz": 3, "cx": 4})
     assert show(book, page)[-1] == "—"
 
@@ -101,13 +101,13 @@ def test_what_no_device_fills_is_not_shown(book: Book, page: str) -> None:
 @pytest.mark.parametrize("page", [BLOCK, DATA, TABLE], ids=["block", "data", "text"])
 def test_of_a_table_that_nobody_fills_the_names_are_left(book: Book, page: str) -> None:
     record(book, "first", {})
-    assert show(book, page) == ["No device here has: a; b; c."]
+    assert show(book, page) == ["Not measured on any device so far: a; b; c."]
 
 
 def test_a_dash_of_a_tables_own_counts_where_no_device_has_better(book: Book) -> None:
     page = "/// table | gpu.mixed\n///\n"
     record(book, "first", {})
-    assert show(book, page) == ["name", "known", "fast", "7", "", "", "No device here has: speed."]
+    assert show(book, page) == ["name", "known", "fast", "7", "", "", "Not measured on any device so far: speed."]
     record(book, "second", {}, "9 B/s")
     assert show(book, page)[:3] == ["name", "known", "speed"]
     assert "No device" not in "".join(show(book, page))

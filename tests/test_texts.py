@@ -33,6 +33,8 @@ def test_a_page_lies_beside_itself_as_markdown(site: Path, address: str, languag
     prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     assert [sign for sign in ("{{", "8<-", "///", "{#", "](#", "site.invalid", "data-planner") if sign in prose] == []
     assert re.findall(r"\]\((?!http)[^)]*\)", prose) == []
+    links = [link.removeprefix(address) for link in re.findall(r"\]\(([^)\s]+)\)", prose) if link.startswith(address)]
+    assert [link for link in links if not (site / re.split("[?#]", link)[0]).exists()] == []
     page = built(site, language, stem, "index.html").read_text(encoding="utf-8")
     shown = {number for number in re.findall(r'<data class="[^"]*"[^>]*>([^<]+)</data>', page) if number != "—"}
     unescaped = text.replace("<", "&lt;").replace("&lt;sup>", "")
@@ -62,6 +64,8 @@ description: One page.
 # Page {#page}
 
 It takes {{ good.size_bytes }} and `{{ code }}`, see [below](#more), [the start](index.md#top), [elsewhere](https://x.org/a.md).
+
+A [question](plan.md?gpu=L4&tokens=1B).
 
 /// details | Setup of {{ good.size_bytes }}
 ```python
@@ -93,6 +97,8 @@ TEXT = """\
 
 It takes 32 B and `{{ code }}`, see [below](https://s/page/#more), [the start](https://s/#top), [elsewhere](https://x.org/a.md).
 
+A [question](https://s/plan/?gpu=L4&tokens=1B).
+
 **Setup of 32 B**
 
 ```python
@@ -110,7 +116,7 @@ Printed on DEVICE
 |---|---|
 | 32 B | `a|b` |
 
-No device here has: never.
+Not measured on any device so far: never.
 
 *Figure: A drawing: small.*
 

@@ -1,11 +1,12 @@
 """The planner for models whose layers differ: experts, latents, windows, linear attention. And the way to it by name.
 
-What a training step holds beside weights, gradients and the optimizer's state is not derived for these, so an answer
-says what they take at least, and never that it fits. A model whose layers are all alike goes to the planner as it is.
+What a training step holds is derived for the kinds of flops_bytes.stack_step, as transformers writes them. Of others an
+answer says what weights, gradients and the optimizer's state take at least, and never that it fits. A model whose
+layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import gcd
 from typing import Any
 
@@ -48,8 +49,11 @@ from flops_bytes.stack import (
     shared,
     weights_bytes,
 )
+from flops_bytes.stack_step import DERIVED, sent_bytes, sharded, step_bytes, why_not
 
 # --8<-- [end:setup]
+
+Holds = Callable[[Mapping[str, Any], Stack, str, float], tuple[str, dict[str, Any]]]
 
 
 # --8<-- [start:way]
@@ -58,15 +62,26 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
+    return answered(asked, DERIVED, derived)
+
+
+def plan_least(**asked: Any) -> dict[str, Any]:
+    """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
+    return answered(asked, (), underived)
+
+
+def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
+    """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
     config = configured(asked) or {}
     if (question := asked_alike(asked)) is not None:
         found = plan_alike(**question)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else [])]}
     stack, rest = read_stack(config), without_model(asked)
-    refuse(rest, str(decoder_of(config)["model_type"]))
+    kind = str(decoder_of(config)["model_type"])
+    refuse(rest, kind, kinds)
     a = read_options(rest)
-    return serve(a, stack, left_out(config)) if a["task"] == "serve" else train(a, stack, left_out(config))
+    return serve(a, stack, left_out(config)) if a["task"] == "serve" else train(a, stack, kind, left_out(config), holds)
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -189,11 +204,13 @@ HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "redu
 HELD += ("lora_inputs", "lora_dropout", "qkv_made")
 
 
-def refuse(told: Mapping[str, Any], kind: str) -> None:
+def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED) -> None:
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            why = f"what a training step of a {kind} holds is not derived beyond weights, gradients and AdamW's state"
+            if name == "layers" and told[name] == "composed" and kind in kinds:
+                continue  # they are
+            why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
     if told.get("checkpointing") not in (None, "none", "full"):
         raise ValueError(
@@ -376,8 +393,74 @@ def token_flops(stack: Stack, seq_len: int, causal: bool, fused: bool, checkpoin
     return {"model": 3 * sum(forward.values()) / seq_len, "device": device / seq_len, "again": again / seq_len}
 
 
-def train(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, Any]:
-    """What training takes at least, and how long, from options that are read."""
+def least(a: Mapping[str, Any], total: int) -> dict[str, Any]:
+    """What a GPU holds of so many parameters, without activations."""
+    recipe, gpus = a["recipe"].replace("-", "_"), a["gpus"]
+    stages = {stage: held_bytes(total, recipe, gpus, stage) for stage in range(4)}
+    lines = stages[int(a["zero"])] | {"allowance": a["allowance"]}
+    by_stage = {stage: sum(held.values()) for stage, held in stages.items()} if gpus > 1 else {}
+    return {"memory_bytes": lines | {"total": sum(lines.values())}, "zero_bytes": by_stage}
+
+
+def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, int]]:
+    """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
+    recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
+    told: dict[str, Any] = {
+        "seq_len": a["context"],
+        "batch": a["micro_batch"],
+        "fused": a["attention"] == "fused",
+        "checkpointing": a["checkpointing"],
+        "accumulated": a["accumulation"] > 1,
+    }
+    at = step_bytes(stack, kind, recipe=recipe, **told)
+    if zero == 3 and a["gpus"] > 1 and recipe.startswith("autocast"):
+        # what is gathered is cast before, the embedding too: so the residual path, and all else, is in 16 bits
+        cast = step_bytes(stack, kind, recipe="bf16_master", **told)
+        kept = ("activations", "layer", "logits", "temporaries")
+        at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
+    at = sharded(stack, at, recipe, a["gpus"], zero)
+    at = {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
+    moment = max(at, key=lambda moment: sum(at[moment].values()))
+    return moment, at[moment]
+
+
+def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> dict[str, Any]:
+    """What a GPU holds, and what would fit."""
+
+    def needs(**change: Any) -> int:
+        return sum(peak({**a, **change}, stack, kind)[1].values())
+
+    def fits(**change: Any) -> bool:
+        return needs(**change) <= memory_bytes
+
+    moment, lines = peak(a, stack, kind)
+    fewest = 1 if fits(gpus=1, zero="0") else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
+    sent = sent_bytes(stack, a["recipe"].replace("-", "_"), a["gpus"], int(a["zero"]), a["accumulation"])
+    return {
+        "memory_bytes": lines | {"total": sum(lines.values())},
+        "peaks_at": moment,
+        "largest_micro_batch": largest(lambda size: fits(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: fits(context=length), 2**40),
+        "fewest_gpus": fewest if fewest <= 2**20 else None,
+        "zero_bytes": {stage: needs(zero=str(stage)) for stage in range(4)} if a["gpus"] > 1 else {},
+        "sent_bytes": sent if a["gpus"] > 1 else {"reduced": 0, "gathered": 0},
+    }
+
+
+def derived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
+    """What a GPU holds; and why only at least, if so."""
+    if why := why_not(stack, kind, a["recipe"].replace("-", "_")):
+        return why, least(a, sum(parameters(stack).values()))
+    return "", most_held(a, stack, kind, memory_bytes)
+
+
+def underived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
+    """What a GPU holds at least."""
+    return "on the page", least(a, sum(parameters(stack).values()))
+
+
+def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], holds: Holds) -> dict[str, Any]:
+    """What training takes, or takes at least, and how long, from options that are read."""
     gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
     peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, frozen=False)
@@ -386,9 +469,8 @@ def train(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     counts = parameters(stack)
     total = sum(counts.values())
-    stages = {stage: held_bytes(total, recipe, gpus, stage) for stage in range(4)}
-    lines = stages[int(a["zero"])] | {"allowance": a["allowance"]}
-    needs_bytes = sum(lines.values())
+    why, held = holds(a, stack, kind, gpu.memory_bytes)
+    needs_bytes = held["memory_bytes"]["total"]
     fused = a["attention"] == "fused"
     flops = {
         name: token_flops(stack, a["context"], name == "causal", fused, a["checkpointing"])
@@ -406,27 +488,35 @@ def train(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         raise ValueError(f"--{told.replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it")
     text = read_text(a, stack.vocab)
     costs = cost(dict(a), text["tokens"] if text else a["tokens"], tokens_per_second)
-    estimated = ["activations: not derived", "communication: left out"] if gpus > 1 else ["activations: not derived"]
-    return {
-        "parameters": counts | totals(stack) | {"trained": total},
-        "memory_bytes": lines | {"total": needs_bytes},
-        "gpu_bytes": gpu.memory_bytes,
-        "gpu_bytes_are": capacity_source(a),
-        "fits": False if needs_bytes > gpu.memory_bytes else None,
-        "left_bytes": gpu.memory_bytes - needs_bytes,
-        "zero_bytes": {stage: sum(held.values()) for stage, held in stages.items()} if gpus > 1 else {},
-        "cache_bytes": cache_bytes(stack, a["context"]),
-        "flops_a_token": flops,
-        "step_tokens": step_tokens,
-        "step_seconds": step_tokens / tokens_per_second,
-        "tokens_per_second": tokens_per_second,
-        "mfu": mfu,
-        "mfu_is_assumed": not told,
-        "hfu": hfu,
-        "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
-        "currency": a["currency"],
-        "estimated": estimated + [f"{key}: left out" for key in beside],
-    } | costs
+    holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
+    estimated = {
+        f"activations: not derived ({why})": bool(why),
+        "sharding": gpus > 1,
+        "time of communication: left out": gpus > 1,
+        "experts: all of a layer on each GPU": holds_all and gpus > 1,
+    }
+    return (
+        held
+        | {
+            "parameters": counts | totals(stack) | {"trained": total},
+            "gpu_bytes": gpu.memory_bytes,
+            "gpu_bytes_are": capacity_source(a),
+            "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
+            "left_bytes": gpu.memory_bytes - needs_bytes,
+            "cache_bytes": cache_bytes(stack, a["context"]),
+            "flops_a_token": flops,
+            "step_tokens": step_tokens,
+            "step_seconds": step_tokens / tokens_per_second,
+            "tokens_per_second": tokens_per_second,
+            "mfu": mfu,
+            "mfu_is_assumed": not told,
+            "hfu": hfu,
+            "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
+            "currency": a["currency"],
+            "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
+        }
+        | costs
+    )
 
 
 # --8<-- [end:training]

@@ -165,12 +165,22 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
         yield "  beside these", f"{counts['predicting']:,} of layers that predict further tokens"
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
-    yield "a GPU, at least", f"{gib(found['memory_bytes']['total'])}; activations are not derived for this kind"
-    is_known = "does not fit, {} are missing" if found["fits"] is False else "{} are left for activations"
-    left = is_known.format(gib(abs(found["left_bytes"])))
+    whole = gib(found["memory_bytes"]["total"])
+    if "peaks_at" in found:
+        yield f"a GPU, at {found['peaks_at']}", whole
+    else:
+        yield "a GPU, at least", f"{whole}; activations are not derived for this kind"
+    said = {False: "does not fit, {} are missing", True: "fits, {} left", None: "{} are left for activations"}
+    left = said[found["fits"]].format(gib(abs(found["left_bytes"])))
     yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
     for stage, size in found["zero_bytes"].items():
-        yield f"with ZeRO {stage}, at least", gib(size)
+        yield f"with ZeRO {stage}{'' if 'peaks_at' in found else ', at least'}", gib(size)
+    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
+        if name in found:
+            yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
+    if any((sent := found.get("sent_bytes", {})).values()):
+        each = f"{gib(sent['reduced'])} of gradients, {gib(sent['gathered'])} of weights"
+        yield "sent by a GPU a step", f"{gib(sum(sent.values()))}: {each}"
     yield "cache of a context", f"{gib(found['cache_bytes'])} in 16 bits"
     for name, flops in found["flops_a_token"].items():
         again = f", of these again {flops['again']:.4g}" if flops["again"] else ""

@@ -50,7 +50,7 @@ def bundle(
         if (site / folder).is_dir():
             copy(book, site / folder)
         if (site / folder / "assets" / "book.js").is_file():
-            tighten(site / folder / "assets")
+            tighten(site / folder)
         for source in sorted((book.docs / language).glob("*.md")):
             place = site / folder / ("" if source.stem == "index" else source.stem)
             if not place.is_dir():

@@ -13,11 +13,11 @@ from ledger.site.plain import address_of, front_matter
 CONFIGS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 WORDS = {
     "en": {
-        "about": "Each page below is Markdown with its numbers filled in, measured on {device}. The same pages are in "
-        "Chinese, listed at {other}. Numbers that depend on the machine name it when they are quoted elsewhere.",
+        "about": "Each page below is Markdown with its numbers filled in, measured on {device}. The same pages in "
+        "Chinese are listed at {other}. When you quote a number that depends on the machine, name the machine.",
     },
     "zh": {
-        "about": "下面每一页都是填好数字的 Markdown，数字测自 {device}。英文版的各页列在 {other}。"
+        "about": "下面列出的各页都是 Markdown，数字已经填好，在 {device} 上测得。英文版的各页列在 {other}。"
         "与机器有关的数字，引用时请一并写明机器。",
     },
 }

@@ -18,13 +18,14 @@ INSTALLED = {"torch"}  # wherever this book's code runs; a platform's own build 
 WORDS = {
     "en": {
         "from": "*From [{title}]({address}), where the numbers in the text were measured on: {device}. "
-        "What your machine prints differs where it depends on the machine. Needs Python 3.11 and torch 2.11 or newer.*",
-        "set_up": "*What the code below imports: the book's own library comes from the site that serves the page.*",
+        "Results that depend on the machine will differ on yours. You need Python 3.11 and torch 2.11, or newer.*",
+        "set_up": "*This installs what the code below imports. The book's own library comes from the site that serves "
+        "the page.*",
     },
     "zh": {
-        "from": "*选自[《{title}》]({address})，正文里的数字测自 {device}；与机器有关的结果，在你的机器上会有所不同。"
-        "需要 Python 3.11 和 torch 2.11，或更新的版本。*",
-        "set_up": "*先装好下面的代码要导入的包；书里自己的库，就从这一页所在的网站安装。*",
+        "from": "*选自[《{title}》]({address})，正文里的数字在 {device} 上测得。"
+        "与机器有关的结果，在你的机器上会有所不同。需要 Python 3.11 和 torch 2.11，或更新的版本。*",
+        "set_up": "*先安装下面的代码要用的包。本书自己的库从本页所在的网站安装。*",
     },
 }
 

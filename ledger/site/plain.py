@@ -23,7 +23,7 @@ from ledger.site.words import printed_on, say
 from ledger.text import as_markdown, hide, inert
 from ledger.units import Plain
 
-CHAPTER_LINK = re.compile(r"^(?:\.\./)*([\w/-]+)\.(?:md|ipynb)(?=#|$)")
+CHAPTER_LINK = re.compile(r"^(?:\.\./)*([\w/-]+)\.(?:md|ipynb)(?=[?#]|$)")
 OWN_ID = re.compile(r"(?<=\))\{#[\w-]+\}")  # that a term of the glossary gives itself
 
 

@@ -72,7 +72,7 @@ class TermProcessor(Treeprocessor):
         super().__init__(md)
         self.entries = entries
         self.by_name = {name.lower(): entry for entry in entries for name in entry.names}
-        self.pattern = pattern(self.by_name)
+        self.pattern = pattern({name for entry in entries for name in entry.names})
         self.seen: set[Entry] = set()
 
     def run(self, root: Element) -> None:
@@ -120,6 +120,16 @@ class TermProcessor(Treeprocessor):
 
 def pattern(names: Iterable[str]) -> re.Pattern[str]:
     """The longest name at a place: an English one as a word or its plural, a Chinese one but at a title's start."""
-    longest = sorted(map(re.escape, names), key=len, reverse=True)
-    english, chinese = ("|".join(name for name in longest if name.isascii() is ascii) for ascii in (True, False))
+    longest = sorted(names, key=len, reverse=True)
+    english, chinese = (
+        "|".join(spelled(name) for name in longest if name.isascii() is ascii) for ascii in (True, False)
+    )
     return re.compile(rf"(?a:(?<![\w-])(?i:(?P<english>{english}))(?:e?s)?(?![\w-]))|(?<!《)(?P<chinese>{chinese})")
+
+
+def spelled(name: str) -> str:
+    """A name in capitals or lower case, but for words with a capital inside: ZeRO is no zero."""
+    words = (
+        rf"(?-i:{re.escape(word)})" if re.search("[A-Z]", word[1:]) else re.escape(word) for word in name.split(" ")
+    )
+    return r"\ ".join(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TOKEN = re.compile(  # a comment; a text; a pattern, where no number can stand; what a template begins or ends with
@@ -16,31 +16,67 @@ SPACE = re.compile(r"(?<=[+-]) (?=[+-])|\s*([^\w\s$])(?:(?<=[+-])(?! [+-])\s*|(?
 LAST = re.compile(r";(?=\})|(?<=[^,\[(]),(?=[)\]}])")  # the sign after a last statement, a last item
 PARENTHESES = re.compile(r"(?<![\w$)\]])\(([A-Za-z]\w*)\)=>")  # of a single parameter
 STYLE = ((r"/\*.*?\*/", ""), (r"\s*([{};,])\s*", r"\1"), (r":\s+", ":"), (r";}", "}"))
+RULE = re.compile(r"(?:(?<=[{};])|^)([^{};@]+)\{[^{}]*\}")
+INSIDE = re.compile(
+    r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+)  # of a selector's parentheses, which may be a choice or a no
+BETWEEN = re.compile(r",(?![^(]*\))")
+CLASS = re.compile(r"\.([A-Za-z_][\w-]*)")
+COLOUR = re.compile(r"\[data-md-color-(?:primary|accent|scheme)=[\"']?([\w-]+)[\"']?\]")
+EMPTY = re.compile(r"@[\w-]+[^{};]*\{\}")
+PICTURE = re.compile(r"(--md-[\w-]+):url\((?:\"[^\"]*\"|'[^']*'|[^)\"']*)\);?")
+HIDDEN = "--md-admonition-icon--"  # the book shows none of these
+TOLD = re.compile(r"""\s(?:class|data-md-color-\w+)=(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""")
+WORD = re.compile(r"[\w-]{4,}")  # what may be a class in a script that is as short as it can be
 
 
-RULE = re.compile(r"(?<=[{}])([^{}@]+)\{[^{}]*\}")
-ICON = re.compile(r"--md-admonition-icon--\w+:url\([^)]*\);?")
+class Used:
+    """The classes and colours that pages and scripts name; a word that ends in a hyphen is the beginning of some."""
+
+    def __init__(self, pages: Iterable[str], scripts: Iterable[str]) -> None:
+        texts = ["".join(match.groups("")) for page in pages for match in TOLD.finditer(page)]
+        written = {word for script in scripts for word in WORD.findall(script)}
+        self.names = {name for text in texts for name in text.split()} | written
+        self.beginnings = tuple(word for word in written if word.endswith("-"))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names or name.startswith(self.beginnings)
 
 
-def of_use(style: str) -> str:
-    """The theme's style without rules for writing from right to left, and without icons that the book hides."""
+def of_use(style: str, used: Used) -> str:
+    """The theme's style without rules for what no page has, without those for writing from right to left, and without
+    pictures that nothing shows."""
+
+    def is_used(selector: str) -> bool:
+        outside = INSIDE.sub("", selector)
+        names = [*CLASS.findall(outside), *COLOUR.findall(outside)]
+        return not selector.strip().startswith("[dir=rtl]") and all(name in used for name in names)
 
     def kept(rule: re.Match[str]) -> str:
-        return "" if all(selector.strip().startswith("[dir=rtl]") for selector in rule[1].split(",")) else rule[0]
+        selectors = [selector for selector in BETWEEN.split(rule[1]) if is_used(selector)]
+        return ",".join(selectors) + rule[0][len(rule[1]) :] if selectors else ""
 
-    return ICON.sub("", RULE.sub(kept, style))
+    style = RULE.sub(kept, style)
+    while style != (style := EMPTY.sub("", style)):
+        pass
+    shown = set(re.findall(r"var\((--[\w-]+)", style))
+    return PICTURE.sub(lambda found: found[0] if found[1] in shown and HIDDEN not in found[1] else "", style)
 
 
-def tighten(assets: Path) -> None:
+def tighten(folder: Path) -> None:
     """The book's own script and style in a built site; the theme's are tight, and lose what no page uses."""
-    for theme in (assets / "stylesheets").glob("main.*.css"):
-        theme.write_text(of_use(theme.read_text(encoding="utf-8")), encoding="utf-8")
+    assets = folder / "assets"
     script, style = assets / "book.js", assets / "book.css"
     script.write_text(tight(script.read_text(encoding="utf-8")), encoding="utf-8")
     text = style.read_text(encoding="utf-8")
     for pattern, short in STYLE:
         text = re.sub(pattern, short, text, flags=re.DOTALL)
     style.write_text(text.strip(), encoding="utf-8")
+    if themes := [path for name in ("main", "palette") for path in (assets / "stylesheets").glob(f"{name}.*.css")]:
+        pages = (path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.html")))
+        used = Used(pages, (path.read_text(encoding="utf-8") for path in sorted(assets.rglob("*.js"))))
+        for theme in themes:
+            theme.write_text(of_use(theme.read_text(encoding="utf-8"), used), encoding="utf-8")
 
 
 def tokens(script: str) -> Iterator[tuple[bool, str]]:

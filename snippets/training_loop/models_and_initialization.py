@@ -1,20 +1,17 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["numpy", "torch>=2.11"]
+# dependencies = ["torch>=2.11"]
 # ///
 """A model's parameters: what they are, and how large to draw them, again the same."""
 
 # --8<-- [start:setup]
 import math
-import random
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from flops_bytes.measure import get_device, get_memory_usage, same_storage, time_call
+from flops_bytes.measure import time_call
 
 torch.set_num_threads(1)  # on a CPU; work as small as this gains nothing from more
 
@@ -22,12 +19,6 @@ torch.set_num_threads(1)  # on a CPU; work as small as this gains nothing from m
 def seeded(seed: int) -> torch.Generator:
     """A generator of one's own, on the CPU: the same seed gives the same numbers."""
     return torch.Generator().manual_seed(seed)
-
-
-def std_of(x: torch.Tensor) -> float | None:
-    """Standard deviation of all elements; None if it is infinite or not a number."""
-    std = x.double().std().item()  # float64: squares of large float32 overflow
-    return std if math.isfinite(std) else None
 
 
 Rng = torch.Generator | None  # where random numbers come from; None: the global one
@@ -82,53 +73,9 @@ assert too_large(data).isnan().all()
 # --8<-- [end:model]
 
 
-# --8<-- [start:state_dict]
-SMALL_D_MODEL, SMALL_NUM_LAYERS = 64, 2  # as in the CS336 lecture
-
-small = DeepLinear(SMALL_D_MODEL, SMALL_NUM_LAYERS, std=SMALL_D_MODEL**-0.5)
-state = small.state_dict()
-for name, tensor in state.items():
-    print(f"{name:17}{tuple(tensor.shape)}")
-assert same_storage(state["head.weight"], small.head.weight)  # no copy
-# --8<-- [end:state_dict]
-
-
-# --8<-- [start:count]
-WIDE_D_MODEL = 16384
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Elements of all parameters; one that stands in two places counts once."""
-    return sum(p.numel() for p in model.parameters())
-
-
-with torch.device("meta"):  # shapes without memory
-    wide = DeepLinear(WIDE_D_MODEL, SMALL_NUM_LAYERS, std=WIDE_D_MODEL**-0.5)
-
-small_parameters, wide_parameters = count_parameters(small), count_parameters(wide)
-wide_bytes = sum(get_memory_usage(p) for p in wide.parameters())
-print(f"d = {SMALL_D_MODEL}: {small_parameters:,} parameters")
-print(f"d = {WIDE_D_MODEL}: {wide_parameters:,} parameters, {wide_bytes:,} B")
-assert small_parameters == 2 * 64**2 + 64  # L d² + d
-assert wide_parameters == 2 * 16384**2 + 16384
-# --8<-- [end:count]
-
-
-# --8<-- [start:move]
-head_before = small.head.weight
-moved = small.to(get_device(), torch.bfloat16)  # device, data type, or both
-moved_bytes = sum(get_memory_usage(p) for p in small.parameters())
-print("the same model:    ", moved is small)
-print("the same parameter:", small.head.weight is head_before)
-print("the parameter:     ", small.head.weight.dtype)
-print("the plain tensor:  ", small.head.plain.dtype)
-assert moved is small and small.head.weight is head_before
-assert small.head.plain.dtype == torch.float32  # left behind
-# --8<-- [end:move]
-
-
 # --8<-- [start:scale]
 WIDTHS = (64, 256, 1024, 4096, 16384)
+WIDE_D_MODEL = WIDTHS[-1]
 ROWS, COLUMNS = 64, 256  # enough outputs for a standard deviation
 
 
@@ -147,6 +94,12 @@ assert all(abs(ratio - 1) < 0.1 for ratio in measured_scale_ratio.values())
 
 
 # --8<-- [start:depth]
+def std_of(x: torch.Tensor) -> float | None:
+    """Standard deviation of all elements; None if it is infinite or not a number."""
+    std = x.double().std().item()  # float64: squares of large float32 overflow
+    return std if math.isfinite(std) else None
+
+
 def scales_over_depth(std: float) -> list[float | None]:
     """Standard deviation of the activations: of the data, then after each layer."""
     model = DeepLinear(D_MODEL, NUM_LAYERS, std, rng=seeded(1))
@@ -206,41 +159,7 @@ root_d_stds = {d: 1 / math.sqrt(d) for d in (768, 4096)}  # GPT-2 small, Llama 3
 FAN_IN, NUM_STD = 16384, 3  # cut off beyond three standard deviations
 STD = 1 / math.sqrt(FAN_IN)  # 1/128
 bound_in_std = NUM_STD / STD  # how far away a = -3, b = 3 is
-beyond_share = math.erfc(NUM_STD / math.sqrt(2))  # of an untruncated normal
-
-
-def truncated(std: float, bound: float) -> torch.Tensor:
-    """Normal numbers of standard deviation std within ± bound, in units of STD."""
-    w = torch.empty(1024, 1024)
-    nn.init.trunc_normal_(w, std=std, a=-bound, b=bound, generator=seeded(0))
-    return w.double() / STD
-
-
-absolute = truncated(STD, bound=3)  # the wrong line: a=-3, b=3
-relative = truncated(STD, bound=3 * STD)  # a=-3*std, b=3*std
-measured_beyond_share = (absolute.abs() > NUM_STD).double().mean().item()
-print(f"bounds of ± 3:   {measured_beyond_share:.3%} lie beyond three σ,")
-print(f"                 the farthest at {absolute.abs().max():.2f}")
-print(f"bounds of ± 3 σ: the farthest at {relative.abs().max():.2f}")
-assert absolute.abs().max() > NUM_STD >= relative.abs().max() - 1e-4
 # --8<-- [end:truncation]
-
-
-# --8<-- [start:truncated_std]
-def truncated_std(c: float) -> float:
-    """Standard deviation of a unit normal truncated at ± c.
-
-    √(1 − 2c φ(c) / (2Φ(c) − 1)), φ the normal density, Φ its integral.
-    """
-    density = math.exp(-c * c / 2) / math.sqrt(2 * math.pi)
-    return math.sqrt(1 - 2 * c * density / math.erf(c / math.sqrt(2)))
-
-
-kept_std = truncated_std(NUM_STD)
-measured_kept_std = relative.std().item()
-print(f"standard deviation: {measured_kept_std:.4f} (predicted {kept_std:.4f})")
-assert abs(measured_kept_std / kept_std - 1) < 0.01
-# --8<-- [end:truncated_std]
 
 
 # --8<-- [start:rules]
@@ -259,101 +178,6 @@ rule_ratio = {shape: glorot(*fans) / lecun(*fans) for shape, fans in FANS.items(
 print("Glorot / LeCun:", {shape: round(r, 3) for shape, r in rule_ratio.items()})
 assert len(set(rule_ratio.values())) == 3  # no constant
 # --8<-- [end:rules]
-
-
-# --8<-- [start:fans]
-Rule = Callable[[int, int], float]
-
-
-def kept(rule: Rule, fan_in: int, fan_out: int) -> dict[str, float]:
-    """What a layer multiplies the scale by, forward and backward."""
-    std = rule(fan_in, fan_out)
-    w = std * torch.randn(fan_in, fan_out, generator=seeded(1))
-    x = torch.randn(BATCH, fan_in, generator=seeded(2))
-    g = torch.randn(BATCH, fan_out, generator=seeded(3))
-    return {
-        "std": std,
-        "forward": std * math.sqrt(fan_in),
-        "backward": std * math.sqrt(fan_out),
-        "measured_forward": (x @ w).std().item(),
-        "measured_backward": (g @ w.T).std().item(),
-    }
-
-
-rules = {
-    "lecun": {shape: kept(lecun, *fans) for shape, fans in FANS.items()},
-    "glorot": {shape: kept(glorot, *fans) for shape, fans in FANS.items()},
-}
-# --8<-- [end:fans]
-
-
-# --8<-- [start:torch_rules]
-w = nn.init.xavier_normal_(torch.empty(3072, 768), generator=seeded(0))  # out, in
-assert abs(w.std().item() / glorot(768, 3072) - 1) < 0.01
-
-linear = nn.Linear(768, 3072, bias=False)
-measured_linear_growth = linear.weight.std().item() * math.sqrt(linear.in_features)
-linear_growth = 1 / math.sqrt(3)
-print(f"nn.Linear: {measured_linear_growth:.3f} a layer (1/√3 = {linear_growth:.3f})")
-assert abs(measured_linear_growth / linear_growth - 1) < 0.01
-# --8<-- [end:torch_rules]
-
-
-# --8<-- [start:three_streams]
-def three_draws(seed_all: bool) -> list[float]:
-    """One number each from torch, NumPy and Python, from their global generators."""
-    torch.manual_seed(0)  # torch's alone, on all devices
-    if seed_all:
-        np.random.seed(0)
-        random.seed(0)
-    return [torch.rand(1).item(), float(np.random.rand()), random.random()]
-
-
-def repeated(seed_all: bool) -> list[bool]:
-    """Which of the three come again: torch's, NumPy's, Python's."""
-    pairs = zip(three_draws(seed_all), three_draws(seed_all), strict=True)
-    return [first == second for first, second in pairs]
-
-
-print("seeded torch:    ", repeated(seed_all=False))
-print("seeded all three:", repeated(seed_all=True))
-assert repeated(seed_all=False) == [True, False, False] and all(repeated(seed_all=True))
-# --8<-- [end:three_streams]
-
-
-# --8<-- [start:own]
-def draw_data(after_dropout: bool, rng: Rng = None) -> torch.Tensor:
-    """Data drawn after a model has run, one with a dropout in it or one without."""
-    torch.manual_seed(0)
-    if after_dropout:
-        nn.functional.dropout(torch.ones(8), p=0.1)  # draws from the global generator
-    return torch.randn(4, generator=rng)
-
-
-with_global = torch.equal(draw_data(False), draw_data(True))
-with_own = torch.equal(draw_data(False, seeded(0)), draw_data(True, seeded(0)))
-print("the same data after a dropout was added:", with_global, with_own)
-assert with_own and not with_global
-
-print(np.random.default_rng(0).random(), random.Random(0).random())  # the others' own
-# --8<-- [end:own]
-
-
-# --8<-- [start:same_seed]
-def first_output(data_seed: int, weight_seed: int) -> float:
-    """The product of a row of unit normals with a column of unit normals."""
-    row = torch.randn(WIDE_D_MODEL, generator=seeded(data_seed))
-    column = torch.randn(WIDE_D_MODEL, generator=seeded(weight_seed))
-    return (row @ column).item()
-
-
-measured_one_seed = first_output(data_seed=0, weight_seed=0)
-measured_two_seeds = first_output(data_seed=0, weight_seed=1)
-print(f"two seeds: {measured_two_seeds:9.0f}  (predicted: within a few times 128)")
-print(f"one seed:  {measured_one_seed:9.0f}  (d = {WIDE_D_MODEL})")
-assert abs(measured_one_seed / WIDE_D_MODEL - 1) < 0.1
-assert abs(measured_two_seeds) < 6 * math.sqrt(WIDE_D_MODEL)
-# --8<-- [end:same_seed]
 
 
 # --8<-- [start:order]
@@ -390,6 +214,11 @@ assert measured_fixed is None or measured_fixed["different"] == 1
 
 
 # --8<-- [start:exercise_empty]
+def count_parameters(model: nn.Module) -> int:
+    """Elements of all parameters; one that stands in two places counts once."""
+    return sum(p.numel() for p in model.parameters())
+
+
 class Hidden(nn.Module):
     """Its layers stand in a Python list, where a module does not look."""
 

@@ -1,0 +1,405 @@
+"""What tensor, context, pipeline and expert parallelism cost together: what a rank holds, sends and waits for.
+
+Numbers in, numbers out, nothing but Python. Sources: Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3;
+Narayanan et al. 2021, arXiv 2104.04473, section 2; Korthikanti et al. 2022, arXiv 2205.05198, section 4); ring
+attention (Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3). PyTorch's DTensor and its
+pipeline schedules are what tests count.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Iterator
+from math import ceil
+from typing import NamedTuple
+
+from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.memory import layer_bytes
+from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:layout]
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+
+
+class Layout(NamedTuple):
+    """How a model and its batch are split over GPUs; each degree is a number of ranks."""
+
+    data: int = 1  # over which the batch is split, and by ZeRO also weights, gradients and state
+    tensor: int = 1  # over which each matrix is split
+    sequence: bool = True  # between matrices the tokens are split over the same ranks
+    context: int = 1  # over which each sequence is split
+    pipeline: int = 1  # over which the layers are split
+    expert: int = 1  # of data × context ranks, so many hold different experts
+    zero: int = 1  # 1: state is sharded over data × context ranks, 2: gradients too, 3: weights too
+    schedule: str = "1f1b"
+    micro_batches: int = 1  # that one rank of the data takes in a step
+    virtual: int = 1  # stages a pipeline rank has, with "interleaved"
+
+    @property
+    def gpus(self) -> int:
+        return self.data * self.tensor * self.context * self.pipeline
+
+    @property
+    def shards(self) -> int:
+        """Ranks that hold the same part of the dense weights: over which ZeRO shards."""
+        return self.data * self.context
+
+
+def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
+    """Raises ValueError with a sentence for a layout that cannot be."""
+    if layout.schedule not in SCHEDULES:
+        raise ValueError(f"schedule: {layout.schedule} is none of {', '.join(SCHEDULES)}")
+    for name in ("data", "tensor", "context", "pipeline", "expert", "micro_batches", "virtual"):
+        if getattr(layout, name) < 1:
+            raise ValueError(f"{name}: at least 1, not {getattr(layout, name)}")
+    if layout.zero not in range(4):
+        raise ValueError(f"zero: 0 to 3, not {layout.zero}")
+    if shape.heads % layout.tensor or shape.d_ff % layout.tensor:
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.heads} heads and {shape.d_ff} features")
+    if shape.kv_heads % layout.tensor and layout.tensor % shape.kv_heads:
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.kv_heads} key-value heads")
+    split = (layout.tensor if layout.sequence else 1) * 2 * layout.context if layout.context > 1 else layout.tensor
+    if layout.tensor * layout.context > 1 and seq_len % split:
+        raise ValueError(f"context: {seq_len} tokens cannot be cut into {split} equal parts")
+    if layout.virtual > 1 and layout.schedule != "interleaved":
+        raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
+    if layout.pipeline * layout.virtual > shape.layers + 2:
+        raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
+    if layout.schedule == "interleaved" and layout.micro_batches % layout.pipeline:
+        raise ValueError(f"micro_batches: interleaved takes a multiple of the {layout.pipeline} pipeline ranks")
+    if shape.experts % layout.expert or layout.shards % layout.expert:
+        within = f"within {layout.shards} ranks of the data"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
+
+
+# --8<-- [end:layout]
+
+
+# --8<-- [start:pipeline]
+def stage_layers(layers: int, stages: int) -> list[int]:
+    """Layers of each stage, where the embedding and the head count as one layer each, as torchtitan has it."""
+    slots, left = divmod(layers + 2, stages)
+    each = [slots + (stage < left) for stage in range(stages)]
+    each[0] -= 1
+    each[-1] -= 1
+    return each
+
+
+def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
+    """Layers of each of a pipeline rank's stages: of interleaved ones, every so many."""
+    return stage_layers(layers, layout.pipeline * layout.virtual)[rank :: layout.pipeline]
+
+
+def in_flight(layout: Layout, rank: int) -> int:
+    """Micro-batches, times stages of this rank, that have gone forward and not yet backward, at most.
+
+    GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r at most.
+    Interleaved, a rank goes 2(p − r − 1) + (v − 1)p times forward before it takes turns (Megatron-LM's warm-up).
+    """
+    p, m, v = layout.pipeline, layout.micro_batches, layout.virtual
+    if layout.schedule == "gpipe":
+        return m
+    if layout.schedule == "1f1b":
+        return min(m, p - rank)
+    return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
+
+
+def bubble(layout: Layout) -> float:
+    """Of a step, the share in which a pipeline rank has nothing to do: all stages take as long, sending takes no time.
+
+    (p − 1)/(vm + p − 1): with m micro-batches and v stages a rank, the first rank waits as long as p − 1 of its
+    passes take for the last one to come back. Narayanan et al. 2021 give it as a share of the work, (p − 1)/(vm).
+    """
+    waits = layout.pipeline - 1
+    return waits / (layout.virtual * layout.micro_batches + waits)
+
+
+# --8<-- [end:pipeline]
+
+
+# --8<-- [start:weights]
+def rank_parameters(shape: Decoder, layout: Layout, rank: int) -> dict[str, int]:
+    """Parameters of a pipeline rank before ZeRO shards them: of experts, and of all else.
+
+    Tensor parallelism cuts matrices, their first ones by outputs, the last ones by inputs, embedding and head by the
+    vocabulary; norms, the router and the biases behind sums stay whole. Fewer key-value heads than ranks are repeated.
+    A tied head is a matrix of its own where it lies on another rank than the embedding.
+    """
+    t, p = layout.tensor, layout.pipeline
+    counts, layers = parameters(shape), sum(rank_layers(shape.layers, layout, rank))
+    wide, narrow = shape.heads * shape.head_dim, max(shape.kv_heads, t) * shape.head_dim
+    biased = max(int(shape.biases), shape.qkv_biases)
+    qkv = (shape.d_model + biased) * (wide + 2 * narrow) // t
+    last_biases = shape.d_model * shape.biases
+    out = wide // t * shape.d_model + last_biases
+    mlp = (counts["mlp"] // shape.layers - shape.experts * last_biases) // t + shape.experts * last_biases
+    router, norm = counts["router"] // shape.layers, shape.d_model * (1 + shape.norm_shift)
+    dense = layers * (qkv + out + router + (counts["norms"] - norm) // shape.layers)
+    vocab = ceil(shape.vocab / t) * shape.d_model
+    ends = (vocab + counts["positions"] if rank == 0 else 0) + (norm if rank == p - 1 else 0)
+    ends += vocab if rank == p - 1 and not (shape.tied and rank == 0) else 0
+    if shape.experts == 1:
+        return {"experts": 0, "dense": dense + layers * mlp + ends}
+    return {"experts": layers * mlp // layout.expert, "dense": dense + ends}
+
+
+def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: int, state: int) -> dict[str, int]:
+    """Bytes that stay on a rank, from bytes a parameter: `state` is the optimizer's, with a master copy."""
+    ranks = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+
+    def bytes_of(width: int, from_stage: int) -> int:
+        return sum(-(-width * held[part] // (ranks[part] if layout.zero >= from_stage else 1)) for part in held)
+
+    return {"weights": bytes_of(weights, 3), "gradients": bytes_of(gradients, 2), "state": bytes_of(state, 1)}
+
+
+# --8<-- [end:weights]
+
+
+# --8<-- [start:activations]
+WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")  # that tensor parallelism alone does not split
+GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multiplies
+
+
+def layer_activations(
+    shape: Decoder,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that one layer keeps on a rank of one micro-batch of `batch` sequences, attention fused.
+
+    Tensor parallelism splits what lies between a column-cut and a row-cut matrix. Sequence parallelism splits the rest,
+    but for the gathered inputs of matrices: autograd keeps these whole (DTensor), unless they are gathered again in the
+    backward pass (`regathers`: Megatron-LM).
+    """
+    t = layout.tensor
+    part = shape if t == 1 else shape_of_rank(shape, t)
+    kept = layer_bytes(part, seq_len // layout.context, batch, width, True, checkpointing)
+    if not layout.sequence:
+        return sum(kept.values())
+    split = {line for line in WHOLE if line not in GATHERED or regathers}
+    return sum(size // t if line in split else size for line, size in kept.items())
+
+
+def shape_of_rank(shape: Decoder, tensor: int) -> Decoder:
+    """One rank's heads and inner features."""
+    return shape.__class__(
+        **{name: getattr(shape, name) for name in shape.__dataclass_fields__}
+        | {
+            "heads": shape.heads // tensor,
+            "kv_heads": max(1, shape.kv_heads // tensor),
+            "d_ff": shape.d_ff // tensor,
+        }
+    )
+
+
+def activations(
+    shape: Decoder,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
+    each = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
+    stages = rank_layers(shape.layers, layout, rank)
+    return ceil(in_flight(layout, rank) * sum(stages) / len(stages)) * each
+
+
+# --8<-- [end:activations]
+
+
+# --8<-- [start:sent]
+class Sent(NamedTuple):
+    """Bytes that a GPU sends in a step, by what sends them, and over which group of ranks."""
+
+    tensor: float
+    context: float
+    pipeline: float
+    expert: float
+    data: float
+
+
+def sent(
+    shape: Decoder,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+    reduced_width: int = 4,
+) -> Sent:
+    """Of one step of a pipeline rank in the middle of its data.
+
+    tensor: a layer all-reduces its tokens' features after attention and after the MLP, and their gradients before each;
+    sequence parallelism cuts each all-reduce into a reduce-scatter and an all-gather of as many bytes. Full
+    checkpointing repeats the forward pass's, but for the last. context: keys and values go around, and in the backward
+    pass once more with their gradients. pipeline: a stage's result, and its gradient. expert: tokens go to their
+    experts and back, forward and backward. data: gradients are reduced and weights gathered, as ZeRO's stage has it.
+    """
+    t, c, m = layout.tensor, layout.context, layout.micro_batches
+    layers, tokens = sum(rank_layers(shape.layers, layout, rank)), batch * seq_len // c
+    features = width * tokens * shape.d_model
+    again = checkpointing == "full"
+    rounds = 4 + (1.5 if again else 0) + (1 if regathers and layout.sequence else 0)
+    in_tensor = m * layers * rounds * ring_bytes(features, t, "allreduce") if t > 1 else 0.0
+
+    narrow = max(1, shape.kv_heads // t) * shape.head_dim
+    pairs = 2 * width * tokens * narrow * c  # keys and values of the whole sequence
+    in_context = m * layers * (3 + again) * ring_bytes(pairs, c, "allgather") if c > 1 else 0.0
+
+    crossings = layout.virtual * (2 if 0 < rank < layout.pipeline - 1 else 1)  # ends of the ranks' stages
+    if layout.virtual > 1 and layout.pipeline > 1 and not 0 < rank < layout.pipeline - 1:
+        crossings = (
+            2 * layout.virtual - 1
+        )  # the first rank's first stage has nothing before it, the last's nothing after
+    part = features // t if layout.sequence else features
+    in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
+
+    routed = features // t if layout.sequence else features
+    passes = 2 * (2 + again)
+    e = layout.expert
+    in_experts = m * layers * passes * routed * shape.active_experts * (e - 1) / e if shape.experts > 1 else 0.0
+
+    held = rank_parameters(shape, layout, rank)
+    groups = {"dense": layout.shards, "experts": layout.shards // e}
+    in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
+    return Sent(in_tensor, in_context, in_pipeline, in_experts, in_data)
+
+
+def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
+    """Bytes that ZeRO sends of so many parameters, of gradients and of weights.
+
+    Stages 0 and 1 send them once a step, 2 and 3 once a micro-batch.
+    """
+    times = layout.micro_batches if layout.zero > 1 else 1
+    if layout.zero == 0:
+        return ring_bytes(reduced_width * numbers, ranks, "allreduce"), 0.0
+    reduced = ring_bytes(times * reduced_width * numbers, ranks, "reduce_scatter")
+    gathers = 2 * times if layout.zero == 3 else 1
+    return reduced, ring_bytes(gathers * width * numbers, ranks, "allgather")
+
+
+# --8<-- [end:sent]
+
+
+# --8<-- [start:level]
+def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
+    """Bytes a second that a GPU sends to its group: of so many ranks, each `inner` ranks from the next.
+
+    Inside a node all go over `within`. Else a node has several of the group, each with a network card, and so many
+    rings cross it beside each other.
+    """
+    if inner * ranks <= node_gpus:
+        return within
+    beside = max(1, node_gpus // inner)
+    return min(within, between * beside)
+
+
+def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> Sent:
+    """The rate of each group, tensor innermost, then context, data and pipeline."""
+    t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
+    return Sent(
+        tensor=group_rate(1, t, within, between, node_gpus),
+        context=group_rate(t, c, within, between, node_gpus),
+        pipeline=group_rate(t * c * d, p, within, between, node_gpus),
+        expert=group_rate(t, layout.expert, within, between, node_gpus),
+        data=group_rate(t, c * d, within, between, node_gpus),
+    )
+
+
+# --8<-- [end:level]
+
+
+# --8<-- [start:seconds]
+def step_seconds(
+    shape: Decoder,
+    layout: Layout,
+    seq_len: int,
+    flop_per_second: float,
+    rate: Sent,
+    batch: int = 1,
+    checkpointing: str = "none",
+    causal: bool = True,
+    regathers: bool = False,
+) -> dict[str, float]:
+    """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
+
+    The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
+    that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
+    micro-batches of a pipeline as those of accumulation.
+    """
+    forward = forward_flops(shape, seq_len, batch, causal)
+    back = backward_flops(shape, seq_len, batch, causal)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
+    found: dict[str, float] = {}
+    for rank in range(layout.pipeline):
+        share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
+        flops = {name: sum(of.values()) - of["head"] for name, of in (("f", forward), ("b", back), ("a", again))}
+        ends = rank == layout.pipeline - 1
+        passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
+        backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
+        matmuls = layout.micro_batches * passes / (layout.tensor * layout.context) / flop_per_second
+        each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
+        between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
+        busy = matmuls + sum(between.values())
+        data = overlapped(shape, layout, rank, rate.data, matmuls, backward)
+        lines = {"matmuls": matmuls, **between, "bubble": busy * bubble(layout) / (1 - bubble(layout)), "data": data}
+        found = max(found, lines, key=lambda of: sum(of.values()))
+    return found
+
+
+def overlapped(
+    shape: Decoder, layout: Layout, rank: int, bytes_per_second: float, matmuls: float, backward: float
+) -> float:
+    """Seconds in which a rank waits for what ZeRO sends."""
+    held = rank_parameters(shape, layout, rank)
+    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+    reduced = gathered = 0.0
+    for part, numbers in held.items():
+        sums, gathers = data_parts(numbers, groups[part], layout, 2, 4)
+        reduced, gathered = reduced + sums / bytes_per_second, gathered + gathers / bytes_per_second
+    return waiting_seconds(overlap(reduced, gathered, matmuls, layout.zero, layout.micro_batches, backward))
+
+
+# --8<-- [end:seconds]
+
+
+# --8<-- [start:layouts]
+def powers(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def possible(shape: Decoder, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
+    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
+
+    Tensor parallelism stays inside a node. Without a pipeline micro-batches are sharded with ZeRO's stage 3, in one
+    with stage 1, so that weights are gathered once.
+    """
+    for tensor in powers(min(node_gpus, shape.heads)):
+        for context in powers(max(1, seq_len // 4096)):
+            for pipeline in powers(shape.layers):
+                data, left = divmod(gpus, tensor * context * pipeline)
+                if left or not data or sequences % data:
+                    continue
+                for zero in (1, 3):
+                    found = Layout(data, tensor, True, context, pipeline, 1, zero, micro_batches=sequences // data)
+                    try:
+                        refuse(shape, found, seq_len)
+                    except ValueError:
+                        continue
+                    yield found
+
+
+# --8<-- [end:layouts]
