@@ -744,7 +744,7 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: 
         gradients=earlier(step, weights),
         copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
         activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + named_input,
-        layer=layer,
+        layer=layer - (0 if before or step.again else kept.first),
     )
 
 
@@ -872,8 +872,8 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     if step.accumulated and not step.rank:  # those of positions come before
         positions = step.trained.gradients * step.shape.positions * step.shape.d_model
         summed = max(summed, tied_waits(step, weights, kept) + positions)
-    # when a tied one's sum is made, the gradient of its rows has gone (of a GPT-2 it is planned still)
-    one = step.trained.gradients * weights.head * (tied and not (kept.hidden or step.shape.positions))
+    # when a tied one's sum is made, the gradient of its rows has gone
+    one = step.trained.gradients * weights.head * (tied and not kept.hidden)
     return held(
         gradients=step.trained.gradients * weights.total,
         logits=kept_logits(step),

@@ -236,7 +236,7 @@ class Case:
         each, cast, shape = RECIPES[self.recipe], self.recipe == "autocast", self.shape
         tokens, d, gradient = self.sizes[0] * self.sizes[1], shape.d_model, each.gradients
         chunks, accumulated, full = self.asked.get("chunks", 1), "accumulated" in self.choice, "full" in self.choice
-        chunked, stream, row = chunks > 1, each.weights * tokens * d, (4 if self.recipe == "fp32" else 2) * tokens * d
+        chunked, row = chunks > 1, (4 if self.recipe == "fp32" else 2) * tokens * d
         norm, bias = d * (1 + shape.norm_shift), d * shape.biases
         scalars = 4 * chunks + 4 if chunked else 8  # losses, and a gradient of one
         # Autocast's casts of biases, which no gradient needs, go with its end.
@@ -254,7 +254,7 @@ class Case:
             "last_layer": hidden + waits + gradient * vectors,
             "between": hidden + waits + gradient * (vectors + later // 2),  # three layers, so of one
             "first_layer": hidden + waits + gradient * (vectors + later),
-            "embedding": hidden - (stream if shape.positions and not chunked else 0),
+            "embedding": hidden,
             "update": -2 * (norm + bias)
             if self.recipe == "bf16_master" and shape.tied and "foreach" not in self.asked
             else 0,

@@ -183,6 +183,18 @@ INSIDE |= {
     | {"shape": "layers=1 d_model=1024 heads=16 kv_heads=2 head_dim=128 d_ff=1500 vocab=300 tied=1"},
     "dropout behind a layer's last matmul": DROPPED | {"recipe": "bf16"},
     "a name for GELU's product before dropout": DROPPED | {"recipe": "autocast"},
+    "the only layer above a frozen embedding on its way forward": {
+        **{
+            "config": QWEN
+            | {"num_hidden_layers": 1, "hidden_size": 256, "intermediate_size": 600}
+            | {"num_attention_heads": 4, "num_key_value_heads": 2},
+            "layers": "composed",
+        },
+        **{"recipe": "autocast", "attention": "eager", "context": 500, "lora": 4, "dropout": 0.1, "micro_batch": 2},
+        **{"lora_on": "query-value", "base": "4bit", "loss": "fused"},
+    },
+    "a tied sum without its rows in a GPT-2": {"shape": NEAR.replace("vocab=500", "vocab=9000"), "context": 1_600}
+    | {"recipe": "fp32", "layers": "fused", "checkpointing": "full", "loss": "fused", "optimizer": "paged-adamw"},
     "no cast of a frozen MLP's input": {"recipe": "autocast", "layers": "fused", "checkpointing": "full"}
     | {"shape": f"layers=2 d_model=256 {LLAMA} d_ff=600 vocab=400", "context": 700, "loss": "fused", "lora": 4}
     | {"lora_on": "attention"},
