@@ -2,25 +2,17 @@
 
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 
-from flops_bytes.check.__main__ import main as check
-from flops_bytes.kernels import main as trace
-from flops_bytes.plan.__main__ import main as plan
-from flops_bytes.published.readings import main as published
-from flops_bytes.snapshot import main as snapshot
-
-
-def count(arguments: list[str]) -> int:
-    """Imported when it is asked for, since it alone needs torch."""
-    try:
-        from flops_bytes.count import main as count
-    except ModuleNotFoundError as missing:
-        print(f"flops-bytes count: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
-        return 2
-    return count(arguments)
-
-
-COMMANDS = {"plan": plan, "count": count, "check": check, "published": published, "snapshot": snapshot, "trace": trace}
+COMMANDS = {  # where main() is, imported when it is asked for: the planner answers at once, and counting needs torch
+    "plan": "flops_bytes.plan.__main__",
+    "count": "flops_bytes.count",
+    "check": "flops_bytes.check.__main__",
+    "published": "flops_bytes.published.readings",
+    "snapshot": "flops_bytes.snapshot",
+    "trace": "flops_bytes.kernels",
+}
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
@@ -43,7 +35,12 @@ def main() -> int:
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command and command[0] in COMMANDS:
         try:
-            return COMMANDS[command[0]](arguments)
+            run: Callable[[list[str]], int] = import_module(COMMANDS[command[0]]).main
+        except ModuleNotFoundError as missing:
+            print(f"flops-bytes {command[0]}: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
+            return 2
+        try:
+            return run(arguments)
         except BrokenPipeError:  # whoever read the output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

@@ -173,7 +173,9 @@ def test_a_preview_opens_with_this_machine(tmp_path: Path) -> None:
     assert source_of(book, first_device=LOCAL).devices == [LOCAL, DEFAULT, "gpu"]
     page = convert(book, first_device=LOCAL)
     assert re.findall(r"<data[^>]*>([^<]*)<", page)[:2] == ["7.00 s", "14.0 s"]
-    assert re.search(rf'class="device-note" data-default="{DEFAULT}">The text describes the numbers from Name of the-default\.', page)
+    assert re.search(
+        rf'class="device-note" data-default="{DEFAULT}">The text describes the numbers from Name of the-default\.', page
+    )
 
 
 @pytest.mark.parametrize("config", ["mkdocs.yml", "mkdocs.zh.yml"])
