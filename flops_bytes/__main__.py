@@ -3,16 +3,27 @@
 import os
 import sys
 from collections.abc import Callable
-from importlib import import_module
 
-COMMANDS = {  # where main() is, imported when it is asked for: the planner answers at once, and counting needs torch
-    "plan": "flops_bytes.plan.__main__",
-    "count": "flops_bytes.count",
-    "check": "flops_bytes.check.__main__",
-    "published": "flops_bytes.published.readings",
-    "snapshot": "flops_bytes.snapshot",
-    "trace": "flops_bytes.kernels",
-}
+
+def find(command: str) -> Callable[[list[str]], int]:
+    """What runs a command, imported when it is asked for: the planner answers at once, and counting needs torch."""
+    match command:
+        case "plan":
+            from flops_bytes.plan.__main__ import main as run
+        case "count":
+            from flops_bytes.count import main as run
+        case "check":
+            from flops_bytes.check.__main__ import main as run
+        case "published":
+            from flops_bytes.published.readings import main as run
+        case "snapshot":
+            from flops_bytes.snapshot import main as run
+        case _:
+            from flops_bytes.kernels import main as run
+    return run
+
+
+COMMANDS = ("plan", "count", "check", "published", "snapshot", "trace")
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
@@ -35,7 +46,7 @@ def main() -> int:
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command and command[0] in COMMANDS:
         try:
-            run: Callable[[list[str]], int] = import_module(COMMANDS[command[0]]).main
+            run = find(command[0])
         except ModuleNotFoundError as missing:
             print(f"flops-bytes {command[0]}: it needs {missing.name}; pip install {missing.name}", file=sys.stderr)
             return 2
