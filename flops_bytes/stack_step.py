@@ -18,7 +18,16 @@ from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
 from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
-DERIVED = ("qwen3_moe", "deepseek_v3", "kimi_k2", "glm4_moe", "gpt_oss", "gemma3_text", "olmo2", "olmo3")
+DERIVED: tuple[str, ...] = (
+    "qwen3_moe",
+    "deepseek_v3",
+    "kimi_k2",
+    "glm4_moe",
+    "gpt_oss",
+    "gemma3_text",
+    "olmo2",
+    "olmo3",
+)
 DERIVED += ("llama", "mistral", "phi3")
 
 

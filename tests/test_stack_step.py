@@ -87,10 +87,11 @@ def made(kind: str, config: Config, attention: str, recipe: str, device: str) ->
     """Transformers' module, with weights of one type."""
     fused = "any_width" if "kv_lora_rank" in config else "one_kernel"
     more = {"experts_implementation": "grouped_mm"} if kind in WITH_EXPERTS else {}
+    options: dict[str, Any] = {"pad_token_id": 0, **config}
     dtype = BFLOAT16 if recipe.startswith("bf16") else torch.float32
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(
-            CONFIG_MAPPING[kind](**{"pad_token_id": 0} | config),
+            CONFIG_MAPPING[kind](**options),
             attn_implementation=fused if attention == "fused" else "eager",
             dtype=dtype,
             **more,
