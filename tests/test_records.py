@@ -222,7 +222,7 @@ def test_the_widest_spread_is_told_with_its_own_trials(small_book: Book) -> None
     assert Record.read(path).largest_spread() == (0.2, 9)
     extension = makeExtension(root=str(small_book.root), default_device=path.parent.name)
     page = Markdown(extensions=[extension]).convert("# Page\n\n{{ good.size_bytes }}\n")
-    assert "<td>20.0 % of 9 trials</td>" in page
+    assert "<td>20.0 % (9 trials)</td>" in page
 
 
 def test_markup_in_a_devices_name_is_escaped(small_book: Book) -> None:
