@@ -8,6 +8,7 @@ pipeline schedules are what tests count.
 
 # --8<-- [start:setup]
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
@@ -179,24 +180,12 @@ def layer_activations(
     backward pass (`regathers`: Megatron-LM).
     """
     t = layout.tensor
-    part = shape if t == 1 else shape_of_rank(shape, t)
-    kept = layer_bytes(part, seq_len // layout.context, batch, width, True, checkpointing)
+    own = replace(shape, heads=shape.heads // t, kv_heads=max(1, shape.kv_heads // t), d_ff=shape.d_ff // t)
+    kept = layer_bytes(own, seq_len // layout.context, batch, width, True, checkpointing)
     if not layout.sequence:
         return sum(kept.values())
     split = {line for line in WHOLE if line not in GATHERED or regathers}
     return sum(size // t if line in split else size for line, size in kept.items())
-
-
-def shape_of_rank(shape: Decoder, tensor: int) -> Decoder:
-    """One rank's heads and inner features."""
-    return shape.__class__(
-        **{name: getattr(shape, name) for name in shape.__dataclass_fields__}
-        | {
-            "heads": shape.heads // tensor,
-            "kv_heads": max(1, shape.kv_heads // tensor),
-            "d_ff": shape.d_ff // tensor,
-        }
-    )
 
 
 def activations(
@@ -259,11 +248,8 @@ def sent(
     pairs = 2 * width * tokens * narrow * c  # keys and values of the whole sequence
     in_context = m * layers * (3 + again) * ring_bytes(pairs, c, "allgather") if c > 1 else 0.0
 
-    crossings = layout.virtual * (2 if 0 < rank < layout.pipeline - 1 else 1)  # ends of the ranks' stages
-    if layout.virtual > 1 and layout.pipeline > 1 and not 0 < rank < layout.pipeline - 1:
-        crossings = (
-            2 * layout.virtual - 1
-        )  # the first rank's first stage has nothing before it, the last's nothing after
+    # each stage sends a result on and a gradient back, but for the first stage of all, and the last
+    crossings = 2 * layout.virtual - (rank in (0, layout.pipeline - 1))
     part = features // t if layout.sequence else features
     in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
 
@@ -384,8 +370,7 @@ def powers(most: int) -> list[int]:
 def possible(shape: Decoder, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
     """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
 
-    Tensor parallelism stays inside a node. Without a pipeline micro-batches are sharded with ZeRO's stage 3, in one
-    with stage 1, so that weights are gathered once.
+    Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3.
     """
     for tensor in powers(min(node_gpus, shape.heads)):
         for context in powers(max(1, seq_len // 4096)):

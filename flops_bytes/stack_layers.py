@@ -218,7 +218,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         both = None  # type: ignore[assignment]
         scores = part(tape, probabilities, batch, heads, tokens, tokens)
         scores = cast(tape, scores, values.width)
-        result = matmul(tape, scores, values, (batch, heads, tokens, v.shape[-1]), copy=True)
+        result = matmul(tape, scores, values, (batch, heads, tokens, v.shape[-1]))
     else:
         scores = cast(tape, softmax(tape, cast(tape, scores, FLOAT32)), q.width)
         result = matmul(tape, scores, values, (batch, heads, tokens, v.shape[-1]))
@@ -251,8 +251,8 @@ def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
     return tape.note(result, [x], None, lambda g: [tape.new(of.shape, of.width)])
 
 
-def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], copy: bool = False) -> Tensor:
-    """Of two with four dimensions: as bmm, for which those of several sequences that no copy has put in order are."""
+def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Of two with four dimensions, in 16 bits under autocast."""
     if tape.autocast:
         x, y = cast(tape, x, 2), cast(tape, y, 2)
     return product(tape, x, y, (shape, x.width))
