@@ -170,7 +170,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     expect(page.locator(SCALE)).to_contain_text("30,532,122,624")
     expect(page.locator(".planner-facts")).to_contain_text(told["stack"]["facts"]["beside"])
     said = verdict.inner_text()
-    page.wait_for_function("location.search.includes('qwen3-30b-a3b')")
+    page.wait_for_function("location.search.includes('H200')")
     page.reload()
     expect(verdict).to_have_text(said)
     expect(page.locator("#planner-model")).to_have_value("qwen3-30b-a3b")
