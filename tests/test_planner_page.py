@@ -174,7 +174,7 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()
     put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
-    page.wait_for_function("location.search.includes('gpus=96') && !location.search.includes('tokens=100B')")  # once it is answered
+    page.wait_for_function("location.search.includes('gpus=96') && !location.search.includes('tokens=100B')")
     verdict = page.locator(".planner-verdict").inner_text()
 
     def same() -> None:
