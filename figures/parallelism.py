@@ -1,4 +1,4 @@
-"""Figures of parallelism: a matrix split over ranks, pipelines over time, keys that go around, tokens that change ranks."""
+"""Figures of parallelism: a split MLP, pipelines over time, keys that go around, tokens that change ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {(True, 0): "fill-0", (False, 0): "fill-1", (True, 1): "fill-2", (Fals
 
 
 def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """An MLP on two ranks: the first matrix cut by outputs, the second by inputs, and the sum of two partial results."""
+    """An MLP on two ranks: the first matrix cut by outputs, the second by inputs, and two parts of a sum."""
     drawing = Drawing(WIDTH, 322)
     heads = (("tokens", 96.0), ("first", 196.0), ("inner", 320.0), ("second", 424.0), ("partial", 522.0))
     for name, x in heads:

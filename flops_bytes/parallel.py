@@ -294,7 +294,7 @@ def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus:
 
 
 def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
-    """The same of an all-to-all, where a GPU has other bytes for each rank: what leaves its node goes by its own card."""
+    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card."""
     if inner * ranks <= node_gpus:
         return within
     away = (ranks - max(1, node_gpus // inner)) / (ranks - 1)

@@ -21,8 +21,8 @@ from flops_bytes.parallel import (
     state_bytes,
     step_seconds,
 )
-from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
 
 # --8<-- [end:setup]
 
@@ -62,7 +62,6 @@ def tensor_share(shape: Decoder, ranks: int) -> float:
 
 features_bytes = 2 * T * LLAMA_3_70B.d_model
 all_reduced_bytes = ring_bytes(features_bytes, 8, "allreduce")
-counted_payload_bytes = 4 * features_bytes  # what two all-reduces forward and two backward are handed
 tensor_wait_share = {ranks: tensor_share(LLAMA_3_70B, ranks) for ranks in (2, 4, 8, 16)}
 print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
 # --8<-- [end:tensor]
@@ -84,11 +83,14 @@ for name, size in layer_held_bytes.items():
 
 # --8<-- [start:context]
 def tokens_to_hide_ring(shape: Decoder, bytes_per_second: float) -> float:
-    """Tokens of a sequence on a rank with which a block of causal attention takes as long as passing keys and values."""
+    """Tokens of a sequence on a rank with which causal attention takes as long as passing keys and values on."""
     return 2 * shape.kv_heads / shape.heads * FLOP_PER_SECOND / bytes_per_second
 
 
-ring_tokens = {"NVLink": tokens_to_hide_ring(LLAMA_3_70B, WITHIN), "400 Gb/s": tokens_to_hide_ring(LLAMA_3_70B, BETWEEN)}
+ring_tokens = {
+    "NVLink": tokens_to_hide_ring(LLAMA_3_70B, WITHIN),
+    "400 Gb/s": tokens_to_hide_ring(LLAMA_3_70B, BETWEEN),
+}
 pairs_bytes = 2 * 2 * LLAMA_3_70B.kv_heads * LLAMA_3_70B.head_dim * T  # keys and values of a sequence, of one layer
 features_to_pairs_ratio = features_bytes / pairs_bytes
 print({link: round(tokens) for link, tokens in ring_tokens.items()})
@@ -148,7 +150,12 @@ def worked(layout: Layout) -> dict[str, float]:
     state = sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values())
     kept = activations(LLAMA_3_70B, layout, 0, T, regathers=True)
     moved = sent(LLAMA_3_70B, layout, 0, T, regathers=True)
-    found: dict[str, float] = {"gpus": layout.gpus, "state_bytes": state, "kept_bytes": kept, "held_bytes": state + kept}
+    found: dict[str, float] = {
+        "gpus": layout.gpus,
+        "state_bytes": state,
+        "kept_bytes": kept,
+        "held_bytes": state + kept,
+    }
     found |= {"split_sent_bytes": sum(moved) - moved.data, "data_sent_bytes": moved.data}
     found["bubble_share"] = bubble(layout)
     for name, between in (("fast", BETWEEN), ("slow", SLOW)):
@@ -185,7 +192,7 @@ assert smallest_context == 16
 LOADS = [2600, 2500, 2200, 2100, 2000, 1900, 1700, 1384]  # 8,192 tokens, two experts each
 dropped = sum(max(0, load - capacity_tokens) for load in LOADS)
 dropless_factor = max(LOADS) / (sum(LOADS) / len(LOADS))
-print(f"{capacity_tokens} places an expert: {dropped} of {sum(LOADS)} dropped; none from a factor of {dropless_factor:.2f}")
+print(f"{capacity_tokens} places an expert: {dropped} dropped, and none from a factor of {dropless_factor:.2f}")
 assert sum(LOADS) == 2 * T and dropped == 40
 # --8<-- [end:exercise_capacity]
 

@@ -108,7 +108,9 @@ TENTH = 0.1
 def enough(virtual: int) -> int:
     """Micro-batches, in multiples of 8 if interleaved, with which eight ranks idle for no more than that share."""
     layout = Layout(pipeline=8, virtual=virtual)
-    return next(m for m in range(8, 1000, 1 if virtual == 1 else 8) if bubble(layout._replace(micro_batches=m)) <= TENTH)
+    return next(
+        m for m in range(8, 1000, 1 if virtual == 1 else 8) if bubble(layout._replace(micro_batches=m)) <= TENTH
+    )
 
 
 needed = {virtual: enough(virtual) for virtual in (1, 2)}

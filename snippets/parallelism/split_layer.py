@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What does one rank of eight hold and send of a layer of Llama 3 70B? DTensor's own plan on ranks that are not there."""
+"""What does one of eight ranks hold and send of a layer of Llama 3 70B? DTensor's, on ranks that are not there."""
 
 # --8<-- [start:layer]
 from collections import Counter
@@ -58,9 +58,7 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.attention, self.mlp = Attention(), Mlp()
-        self.attention_norm, self.mlp_norm = (
-            nn.RMSNorm(WIDTH, device="meta", dtype=torch.bfloat16) for _ in range(2)
-        )
+        self.attention_norm, self.mlp_norm = (nn.RMSNorm(WIDTH, device="meta", dtype=torch.bfloat16) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x))
@@ -72,7 +70,7 @@ class Block(nn.Module):
 
 # --8<-- [start:plan]
 def split(block: Block, mesh: Any, sequence: bool) -> None:
-    """First matrices by outputs, last ones by inputs; between them tokens, or with sequence parallelism a part of them."""
+    """First matrices by outputs, last ones by inputs; elsewhere all tokens, or with sequence parallelism a part."""
     between = Shard(1) if sequence else Replicate()
     first, last = ColwiseParallel(), RowwiseParallel(output_layouts=between)
     gathered = PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),))
@@ -107,7 +105,9 @@ def count(sequence: bool) -> dict[str, int]:
     """Of one layer, forward and backward, on one of the ranks: parameters held, and bytes handed over by collective."""
     block = Block()
     split(block, init_device_mesh("cpu", (RANKS,)), sequence)
-    held = sum(weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in block.parameters())
+    held = sum(
+        weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in block.parameters()
+    )
     own_tokens = TOKENS // RANKS if sequence else TOKENS
     x = torch.empty(1, own_tokens, WIDTH, device="meta", dtype=torch.bfloat16, requires_grad=True)
     with Payloads() as payloads:
@@ -119,5 +119,7 @@ def count(sequence: bool) -> dict[str, int]:
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
 counted = {"tensor": count(sequence=False), "sequence": count(sequence=True)}
 dist.destroy_process_group()
+layer_features_bytes = 2 * TOKENS * WIDTH
+assert counted["tensor"]["all_reduce"] == 4 * layer_features_bytes  # two forward, two backward
 print(counted)
 # --8<-- [end:counted]
