@@ -35,7 +35,7 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
         drawing.path(f"M556 {top + 45:g}H580V{161 - 12 + 24 * rank:g}")
         drawing.rect(566, 149, 28, 24, "fill-2") if rank else None
-    drawing.text(WIDTH, 193, labels["sum"], anchor="end")
+    drawing.text(WIDTH, 193, labels["reduce"], anchor="end")
     drawing.text(0, 316, labels["note"], "muted")
     return str(drawing)
 
@@ -64,7 +64,7 @@ def _pipeline(values: Mapping[str, Any], labels: Mapping[str, str], name: str) -
         drawing.rect(left, top, WIDTH - left, 26, "faint")
         for start, forward, stage, batch in passes:
             width = lasts[forward] * scale
-            drawing.rect(left + start * scale, top, width - 1, 26, COLOURS[forward, stage // len(ranks)])
+            drawing.rect(left + start * scale, top, width - 1, 26, COLOURS[forward, stage // len(ranks) % 2])
             if width >= LEAST_WIDTH:
                 middle = left + start * scale + (width - 1) / 2
                 drawing.text(middle, top + 18, str(batch + 1), "paper", anchor="middle")

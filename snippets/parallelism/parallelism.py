@@ -43,8 +43,9 @@ for gpus, size in sharded_bytes.items():
 
 
 # --8<-- [start:tensor]
-FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
-WITHIN, BETWEEN = (REACHED * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink, 400 Gb/s
+MFU, LINK_SHARE = 0.4, REACHED  # of the peak while it computes; of a link's nominal rate
+FLOP_PER_SECOND = MFU * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+WITHIN, BETWEEN = (LINK_SHARE * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink, 400 Gb/s
 
 
 def layer_parameters(shape: Decoder) -> int:
@@ -134,39 +135,41 @@ print(expert_wait_share)
 SEQUENCES = 512  # of 8,192 tokens, in a step
 SLOW = BETWEEN / 8  # one network card of 400 Gb/s for eight GPUs
 CHOICES = {
-    "sharded": Layout(data=512, zero=3),
+    "fsdp": Layout(data=512, zero=3),
     "tensor_2": Layout(data=512, tensor=2, zero=3),
     "tensor_4": Layout(data=256, tensor=4, zero=3, micro_batches=2),
     "context_4": Layout(data=256, context=4, zero=3, micro_batches=2),
     "tensor_8": Layout(data=128, tensor=8, zero=3, micro_batches=4),
-    "piped": Layout(data=32, tensor=8, pipeline=4, micro_batches=16),
+    "pipeline_4": Layout(data=32, tensor=8, pipeline=4, micro_batches=16),
     "interleaved": Layout(data=32, tensor=8, pipeline=4, micro_batches=16, virtual=2, schedule="interleaved"),
 }
 
 
+def seconds(layout: Layout, between: float) -> float:
+    """Of a step, with so many bytes a second between machines for each GPU."""
+    level = rates(layout, WITHIN, between)
+    return sum(step_seconds(LLAMA_3_70B, layout, T, FLOP_PER_SECOND, level, regathers=True).values())
+
+
 def worked(layout: Layout) -> dict[str, float]:
-    """Bytes that the first pipeline rank holds and sends in a step, and the step's seconds on two networks."""
+    """What the first pipeline rank holds and sends in a step, and how long that takes."""
     held = rank_parameters(LLAMA_3_70B, layout, 0)
-    state = sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values())
-    kept = activations(LLAMA_3_70B, layout, 0, T, regathers=True)
     moved = sent(LLAMA_3_70B, layout, 0, T, regathers=True)
-    found: dict[str, float] = {
+    return {
         "gpus": layout.gpus,
-        "state_bytes": state,
-        "kept_bytes": kept,
-        "held_bytes": state + kept,
+        "state_bytes": sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values()),
+        "activations_bytes": activations(LLAMA_3_70B, layout, 0, T, regathers=True),
+        "split_sent_bytes": sum(moved) - moved.data,
+        "data_sent_bytes": moved.data,
+        "bubble_share": bubble(layout),
+        "step_seconds": seconds(layout, BETWEEN),
+        "one_card_step_seconds": seconds(layout, SLOW),
     }
-    found |= {"split_sent_bytes": sum(moved) - moved.data, "data_sent_bytes": moved.data}
-    found["bubble_share"] = bubble(layout)
-    for name, between in (("fast", BETWEEN), ("slow", SLOW)):
-        level = rates(layout, WITHIN, between)
-        found[name] = sum(step_seconds(LLAMA_3_70B, layout, T, FLOP_PER_SECOND, level, regathers=True).values())
-    return found
 
 
 WORKED = {name: worked(layout) for name, layout in CHOICES.items()}
 for name, one in WORKED.items():
-    print(f"{name:12}{one['gpus']:5} GPUs, {one['held_bytes'] / 1e9:4.0f} GB, {one['fast']:.1f} s, {one['slow']:.1f} s")
+    print(f"{name:12}{one['step_seconds']:5.1f} s, {one['one_card_step_seconds']:5.1f} s with one card a machine")
 # --8<-- [end:layouts]
 
 
