@@ -364,6 +364,7 @@ def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() 
     unit = (parallelism.WIDTH - 62) / 10
     assert [left - 62 for left, *_ in forward] == pytest.approx([0, 2 * unit], abs=0.02)
     assert [left - 62 for left, *_ in backward] == pytest.approx([6 * unit, 4 * unit], abs=0.02)
+    assert [right - left for left, right, *_ in forward] == pytest.approx([2 * unit - 1] * 2, abs=0.02)
     assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
 
 
