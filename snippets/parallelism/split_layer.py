@@ -42,7 +42,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (project(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for project in (self.q, self.k, self.v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        y: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return y
 
 
 class Mlp(nn.Module):
@@ -51,7 +52,8 @@ class Mlp(nn.Module):
         self.gate, self.up, self.down = linear(WIDTH, D_FF), linear(WIDTH, D_FF), linear(D_FF, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        y: Tensor = self.down(F.silu(self.gate(x)) * self.up(x))
+        return y
 
 
 class Block(nn.Module):
@@ -62,7 +64,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x))
-        return x + self.mlp(self.mlp_norm(x))
+        y: Tensor = x + self.mlp(self.mlp_norm(x))
+        return y
 
 
 # --8<-- [end:layer]
@@ -89,7 +92,7 @@ class Payloads(TorchDispatchMode):
     """Bytes handed to collectives, by name: what is reduced, or what is there once gathered."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes: Counter[str] = Counter()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
