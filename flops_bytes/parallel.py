@@ -293,6 +293,14 @@ def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus:
     return min(within, between * beside)
 
 
+def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
+    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card."""
+    if inner * ranks <= node_gpus:
+        return within
+    away = (ranks - max(1, node_gpus // inner)) / (ranks - 1)
+    return min(within, between / away)
+
+
 def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> Sent:
     """The rate of each group, tensor innermost, then context, data and pipeline."""
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
@@ -300,7 +308,7 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
         tensor=group_rate(1, t, within, between, node_gpus),
         context=group_rate(t, c, within, between, node_gpus),
         pipeline=group_rate(t * c * d, p, within, between, node_gpus),
-        expert=group_rate(t, layout.expert, within, between, node_gpus),
+        expert=scatter_rate(t, layout.expert, within, between, node_gpus),
         data=group_rate(t, c * d, within, between, node_gpus),
     )
 

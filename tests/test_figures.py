@@ -28,6 +28,7 @@ from figures import (
     named_dimensions,
     number_formats,
     optimizers,
+    parallelism,
     roofline,
     snapshots,
     storage_and_strides,
@@ -353,6 +354,32 @@ def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
     assert all(start >= ends[block] for block, start, _ in step["reduce"])
     chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
     assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+
+
+def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() -> None:
+    starts = [[[0, True, 0, 0], [6, False, 0, 0]], [[2, True, 1, 0], [4, False, 1, 0]]]  # 1F1B on two ranks: 8 + 2 long
+    values = Values({"pipeline_orders.starts": {"1f1b": starts}})
+    chart = Chart(parallelism.one_by_one(values, Words(rank="rank {n}")))
+    forward, backward = (chart.bars(colour) for colour in ("0", "1"))
+    unit = (parallelism.WIDTH - 62) / 10
+    assert [left - 62 for left, *_ in forward] == pytest.approx([0, 2 * unit], abs=0.02)
+    assert [left - 62 for left, *_ in backward] == pytest.approx([6 * unit, 4 * unit], abs=0.02)
+    assert [right - left for left, right, *_ in forward] == pytest.approx([2 * unit - 1] * 2, abs=0.02)
+    assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
+
+
+def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out() -> None:
+    held = parallelism.turns()
+    assert all(sorted(turn[rank] for turn in held) == [0, 1, 2, 3] for rank in range(4))
+    assert held[1] == [3, 0, 1, 2]  # each has what the one before it had
+    drawn = parallelism.ring(Values({}), Words(rank="{n}", round="{n}"))
+    assert drawn.count("stroke-ink") == 6  # of 16 pairs of a causal mask, in equal parts
+
+
+def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
+    chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
+    own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
+    assert own == [48] * 4 + [226, 274, 322, 370]
 
 
 def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:

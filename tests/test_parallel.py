@@ -314,6 +314,12 @@ def test_groups_go_over_the_level_that_they_span() -> None:
     assert (found.tensor, found.data) == (450e9, 200e9)
 
 
+def test_tokens_for_experts_in_other_nodes_go_by_a_gpus_own_network_card() -> None:
+    assert rates(Layout(data=8, expert=8), 450e9, 50e9).expert == 450e9
+    # to 63 ranks it sends as much each, and 56 of them are in other nodes
+    assert rates(Layout(data=64, expert=64), 450e9, 50e9).expert == pytest.approx(50e9 * 63 / 56)
+
+
 def test_activations_of_the_first_pipeline_rank_are_those_of_most_micro_batches() -> None:
     layout = Layout(pipeline=4, micro_batches=8)
     each = layer_activations(LLAMA_3_8B, layout, 8192)

@@ -1,0 +1,138 @@
+"""Figures of parallelism: a split MLP, pipelines over time, keys that go around, tokens that change ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from figures.svg import Drawing
+
+WIDTH = 640
+RANKS = 4
+LEAST_WIDTH = 17.0  # of a pass that has room for its number
+COLOURS = {(True, 0): "fill-0", (False, 0): "fill-1", (True, 1): "fill-2", (False, 1): "fill-3"}
+
+
+def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """An MLP on two ranks: the first matrix cut by outputs, the second by inputs, and two parts of a sum."""
+    drawing = Drawing(WIDTH, 322)
+    heads = (("tokens", 96.0), ("first", 196.0), ("inner", 320.0), ("second", 424.0), ("partial", 522.0))
+    for name, x in heads:
+        drawing.text(x, 16, labels[name], "muted", anchor="middle")
+    for rank in range(2):
+        top, css = 40.0 + 132 * rank, f"fill-{rank}"
+        drawing.text(0, top + 46, labels["rank"].format(n=rank))
+        drawing.rect(66, top + 10, 60, 70, "fill-2")  # all tokens, all features
+        drawing.rect(146, top, 100, 60, "faint")
+        drawing.rect(146 + 50 * rank, top, 50, 60, css)  # half of the outputs
+        drawing.rect(270, top + 10, 100, 70, "faint")
+        drawing.rect(270 + 50 * rank, top + 10, 50, 70, css)
+        drawing.rect(394, top, 60, 100, "faint")
+        drawing.rect(394, top + 50 * rank, 60, 50, css)  # half of the inputs
+        drawing.add("rect", css, x=492, y=top + 10, width=60, height=70, fill_opacity=0.3)
+        for x in (130, 250, 374, 458):
+            drawing.line(x, top + 45, x + 12, top + 45)
+            drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
+        drawing.path(f"M556 {top + 45:g}H580V{161 - 12 + 24 * rank:g}")
+        drawing.rect(566, 149, 28, 24, "fill-2") if rank else None
+    drawing.text(WIDTH, 193, labels["reduce"], anchor="end")
+    drawing.text(0, 316, labels["note"], "muted")
+    return str(drawing)
+
+
+def _pipeline(values: Mapping[str, Any], labels: Mapping[str, str], name: str) -> str:
+    """Passes of each rank over time; what is left blank is the bubble."""
+    ranks = (values["pipeline_orders.starts"] or {}).get(name) or []
+    stages = {stage for passes in ranks for _, _, stage, _ in passes}
+    halves = max(1, len(stages) // max(1, len(ranks)))
+    lasts = {True: 2 / halves, False: 4 / halves}
+    end = max((start + lasts[forward] for passes in ranks for start, forward, *_ in passes), default=1)
+    drawing = Drawing(WIDTH, 36 + 34 * max(1, len(ranks)))
+    x = 0.0
+    for key, (forward, half) in {"forward": (True, 0), "backward": (False, 0), "later": (True, 1)}.items():
+        if half < halves:
+            drawing.rect(x, 3, 14, 14, COLOURS[forward, half])
+            if half:
+                drawing.rect(x + 18, 3, 14, 14, COLOURS[False, half])
+            drawing.text(x + 20 + 18 * half, 15, labels[key])
+            x += 110
+    left = 62.0
+    scale = (WIDTH - left) / end
+    for rank, passes in enumerate(ranks):
+        top = 30.0 + 34 * rank
+        drawing.text(0, top + 18, labels["rank"].format(n=rank))
+        drawing.rect(left, top, WIDTH - left, 26, "faint")
+        for start, forward, stage, batch in passes:
+            width = lasts[forward] * scale
+            drawing.rect(left + start * scale, top, width - 1, 26, COLOURS[forward, stage // len(ranks) % 2])
+            if width >= LEAST_WIDTH:
+                middle = left + start * scale + (width - 1) / 2
+                drawing.text(middle, top + 18, str(batch + 1), "paper", anchor="middle")
+    return str(drawing)
+
+
+def gpipe(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """All micro-batches forward, then all backward."""
+    return _pipeline(values, labels, "gpipe")
+
+
+def one_by_one(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """1F1B of four micro-batches."""
+    return _pipeline(values, labels, "1f1b")
+
+
+def eight(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """1F1B of eight micro-batches."""
+    return _pipeline(values, labels, "1f1b_8")
+
+
+def sixteen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """1F1B of sixteen micro-batches."""
+    return _pipeline(values, labels, "1f1b_16")
+
+
+def interleaved(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Eight micro-batches through two stages a rank."""
+    return _pipeline(values, labels, "interleaved")
+
+
+def turns() -> list[list[int]]:
+    """Whose keys and values each rank has, before and after each time that all pass them on."""
+    return [[(rank - done) % RANKS for rank in range(RANKS)] for done in range(RANKS)]
+
+
+def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Queries that stay, keys and values that go around a ring of four."""
+    drawing = Drawing(420, 40 + 56 * RANKS)
+    left, pitch = 96.0, 82.0
+    for rank in range(RANKS):
+        drawing.text(left + pitch * rank + 30, 14, labels["rank"].format(n=rank), anchor="middle")
+    for done, held in enumerate(turns()):
+        top = 28.0 + 56 * done
+        drawing.text(0, top + 26, labels["round"].format(n=done + 1))
+        for rank, piece in enumerate(held):
+            x = left + pitch * rank
+            drawing.rect(x, top, 28, 40, f"fill-{rank}")
+            drawing.text(x + 14, top + 25, "Q", "paper", anchor="middle")
+            drawing.rect(x + 31, top, 28, 40, f"fill-{piece}")
+            drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle", size=12)
+            if piece > rank:  # all of its tokens are later ones
+                drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
+    return str(drawing)
+
+
+def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Tokens of four ranks, by the rank of their expert, before and after they are sent."""
+    drawing = Drawing(420, 146)
+    for x, name in ((0.0, "before"), (226.0, "after")):
+        drawing.text(x, 16, labels[name])
+        for rank in range(RANKS):
+            at = x + 48 * rank
+            for row in range(RANKS):
+                came_from, goes_to = (rank, row) if name == "before" else (row, rank)
+                drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
+                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle", 12)
+            drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
+    drawing.line(196, 72, 216, 72)
+    drawing.path("M210 67 216 72 210 77")
+    return str(drawing)

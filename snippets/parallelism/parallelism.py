@@ -1,0 +1,211 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""What do tensor, context, pipeline and expert parallelism hold and send, and what does that take? By formula."""
+
+# --8<-- [start:setup]
+from math import ceil
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.gpus import GPUS, REACHED
+from flops_bytes.parallel import (
+    Layout,
+    activations,
+    bubble,
+    layer_activations,
+    rank_parameters,
+    rates,
+    scatter_rate,
+    sent,
+    state_bytes,
+    step_seconds,
+)
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:state]
+T = 8192  # tokens of a sequence
+WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES = 2, 4, 12  # bf16; fp32; fp32 master weights and AdamW's two moments
+a_parameter_bytes = WEIGHT_BYTES + GRADIENT_BYTES + STATE_BYTES
+model_parameters = sum(parameters(LLAMA_3_70B).values())
+whole_bytes = a_parameter_bytes * model_parameters
+sharded_bytes = {gpus: whole_bytes / gpus for gpus in (8, 64, 512)}
+CARD_BYTES = GPUS["H100 SXM"].memory_bytes
+layers_bytes = activations(LLAMA_3_70B, Layout(), 0, T)  # of one sequence, on one GPU
+checkpointed_bytes = activations(LLAMA_3_70B, Layout(), 0, T, checkpointing="full")
+for gpus, size in sharded_bytes.items():
+    print(f"{gpus:3} GPUs: {size / 1e9:6.1f} GB each, and {layers_bytes / 1e9:.0f} GB of activations a sequence")
+# --8<-- [end:state]
+
+
+# --8<-- [start:tensor]
+MFU, LINK_SHARE = 0.4, REACHED  # of the peak while it computes; of a link's nominal rate
+FLOP_PER_SECOND = MFU * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+WITHIN, BETWEEN = (LINK_SHARE * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink, 400 Gb/s
+
+
+def layer_parameters(shape: Decoder) -> int:
+    """Of one layer's matrices."""
+    counts = parameters(shape)
+    return (counts["qkv"] + counts["out"] + counts["mlp"]) // shape.layers
+
+
+def tensor_share(shape: Decoder, ranks: int) -> float:
+    """Forward: seconds of a layer's two all-reduces over those of its matmuls; attention's own left out."""
+    moved = 2 * ring_bytes(2 * shape.d_model, ranks, "allreduce")  # of a token
+    flops = 2 * layer_parameters(shape) / ranks
+    return moved / ring_rate(ranks, WITHIN, BETWEEN) * FLOP_PER_SECOND / flops
+
+
+features_bytes = 2 * T * LLAMA_3_70B.d_model
+all_reduced_bytes = ring_bytes(features_bytes, 8, "allreduce")
+tensor_wait_share = {ranks: tensor_share(LLAMA_3_70B, ranks) for ranks in (2, 4, 8, 16)}
+print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
+# --8<-- [end:tensor]
+
+
+# --8<-- [start:sequence]
+EIGHT = Layout(tensor=8)
+layer_held_bytes = {
+    "whole": layer_activations(LLAMA_3_70B, Layout(), T),
+    "tensor": layer_activations(LLAMA_3_70B, Layout(tensor=8, sequence=False), T),
+    "sequence": layer_activations(LLAMA_3_70B, EIGHT, T),
+    "regathered": layer_activations(LLAMA_3_70B, EIGHT, T, regathers=True),
+}
+held_ratio = {name: size / layer_held_bytes["whole"] for name, size in layer_held_bytes.items()}
+for name, size in layer_held_bytes.items():
+    print(f"{name:10} {size / 2**20:6.0f} MiB a layer, {held_ratio[name]:.3f}")
+# --8<-- [end:sequence]
+
+
+# --8<-- [start:context]
+def tokens_to_hide_ring(shape: Decoder, bytes_per_second: float) -> float:
+    """Tokens of a sequence on a rank with which causal attention takes as long as passing keys and values on."""
+    return 2 * shape.kv_heads / shape.heads * FLOP_PER_SECOND / bytes_per_second
+
+
+ring_tokens = {
+    "NVLink": tokens_to_hide_ring(LLAMA_3_70B, WITHIN),
+    "400 Gb/s": tokens_to_hide_ring(LLAMA_3_70B, BETWEEN),
+}
+pairs_bytes = 2 * 2 * LLAMA_3_70B.kv_heads * LLAMA_3_70B.head_dim * T  # keys and values of a sequence, of one layer
+features_to_pairs_ratio = features_bytes / pairs_bytes
+print({link: round(tokens) for link, tokens in ring_tokens.items()})
+# --8<-- [end:context]
+
+
+# --8<-- [start:pipeline]
+FOUR = Layout(pipeline=4, micro_batches=8)
+handed_bytes = features_bytes  # by one stage to the next, for each micro-batch
+stage_flops = forward_flops(LLAMA_3_70B, T, causal=True)
+HANDING_SECONDS = handed_bytes / BETWEEN
+STAGE_SECONDS = (sum(stage_flops.values()) - stage_flops["head"]) / 4 / FLOP_PER_SECOND
+handing_share = HANDING_SECONDS / STAGE_SECONDS
+stage_held_bytes = sum(rank_parameters(LLAMA_3_70B, FOUR, 0).values()) * a_parameter_bytes
+kept_bytes = {rank: activations(LLAMA_3_70B, FOUR, rank, T) for rank in range(4)}
+print(f"{HANDING_SECONDS * 1e3:.1f} ms to hand over, {STAGE_SECONDS * 1e3:.0f} ms of matmuls")
+# --8<-- [end:pipeline]
+
+
+# --8<-- [start:expert]
+def expert_share(d_ff: int, ranks: int) -> float:
+    """Forward: seconds of sending tokens to their experts and back over those of the experts' three matmuls."""
+    moved = 2 * 2 * (ranks - 1) / ranks  # of a token's feature, of one of its experts
+    flops = 2 * 3 * d_ff
+    return moved / scatter_rate(1, ranks, WITHIN, BETWEEN) * FLOP_PER_SECOND / flops
+
+
+NARROW = 2048  # inner width of an expert of DeepSeek-V3
+expert_wait_share = {
+    "wide": {ranks: expert_share(MIXTRAL_8X7B.d_ff, ranks) for ranks in (8, 64)},
+    "narrow": {ranks: expert_share(NARROW, ranks) for ranks in (8, 64)},
+}
+FACTOR = 1.25
+capacity_tokens = ceil(FACTOR * MIXTRAL_8X7B.active_experts * T / MIXTRAL_8X7B.experts)
+buffer_bytes = 2 * MIXTRAL_8X7B.experts * capacity_tokens * MIXTRAL_8X7B.d_model
+print(expert_wait_share)
+# --8<-- [end:expert]
+
+
+# --8<-- [start:layouts]
+SEQUENCES = 512  # of 8,192 tokens, in a step
+SLOW = BETWEEN / 8  # one network card of 400 Gb/s for eight GPUs
+CHOICES = {
+    "fsdp": Layout(data=512, zero=3),
+    "tensor_2": Layout(data=512, tensor=2, zero=3),
+    "tensor_4": Layout(data=256, tensor=4, zero=3, micro_batches=2),
+    "context_4": Layout(data=256, context=4, zero=3, micro_batches=2),
+    "tensor_8": Layout(data=128, tensor=8, zero=3, micro_batches=4),
+    "pipeline_4": Layout(data=32, tensor=8, pipeline=4, micro_batches=16),
+    "interleaved": Layout(data=32, tensor=8, pipeline=4, micro_batches=16, virtual=2, schedule="interleaved"),
+}
+
+
+def seconds(layout: Layout, between: float) -> float:
+    """Of a step, with so many bytes a second between machines for each GPU."""
+    level = rates(layout, WITHIN, between)
+    return sum(step_seconds(LLAMA_3_70B, layout, T, FLOP_PER_SECOND, level, regathers=True).values())
+
+
+def worked(layout: Layout) -> dict[str, float]:
+    """What the first pipeline rank holds and sends in a step, and how long that takes."""
+    held = rank_parameters(LLAMA_3_70B, layout, 0)
+    moved = sent(LLAMA_3_70B, layout, 0, T, regathers=True)
+    return {
+        "gpus": layout.gpus,
+        "state_bytes": sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values()),
+        "activations_bytes": activations(LLAMA_3_70B, layout, 0, T, regathers=True),
+        "split_sent_bytes": sum(moved) - moved.data,
+        "data_sent_bytes": moved.data,
+        "bubble_share": bubble(layout),
+        "step_seconds": seconds(layout, BETWEEN),
+        "one_card_step_seconds": seconds(layout, SLOW),
+    }
+
+
+WORKED = {name: worked(layout) for name, layout in CHOICES.items()}
+for name, one in WORKED.items():
+    print(f"{name:12}{one['step_seconds']:5.1f} s, {one['one_card_step_seconds']:5.1f} s with one card a machine")
+# --8<-- [end:layouts]
+
+
+# --8<-- [start:exercise_tensor]
+narrower_share = tensor_share(LLAMA_3_8B, 8)
+print(f"{narrower_share:.0%}, of Llama 3 70B {tensor_wait_share[8]:.0%}")
+assert 1.9 < narrower_share / tensor_wait_share[8] < 2
+# --8<-- [end:exercise_tensor]
+
+
+# --8<-- [start:exercise_context]
+LONG, ROOM_BYTES = 131_072, 40e9
+long_bytes = {
+    c: activations(LLAMA_3_70B, Layout(tensor=8, context=c), 0, LONG, regathers=True) for c in (1, 2, 4, 8, 16, 32)
+}
+smallest_context = next(c for c, size in long_bytes.items() if size <= ROOM_BYTES)
+print(f"{long_bytes[1] / 1e9:.0f} GB, on {smallest_context} ranks {long_bytes[smallest_context] / 1e9:.0f} GB each")
+assert smallest_context == 16
+# --8<-- [end:exercise_context]
+
+
+# --8<-- [start:exercise_capacity]
+LOADS = [2600, 2500, 2200, 2100, 2000, 1900, 1700, 1384]  # 8,192 tokens, two experts each
+dropped = sum(max(0, load - capacity_tokens) for load in LOADS)
+dropless_factor = max(LOADS) / (sum(LOADS) / len(LOADS))
+print(f"{capacity_tokens} places an expert: {dropped} dropped, and none from a factor of {dropless_factor:.2f}")
+assert sum(LOADS) == 2 * T and dropped == 40
+# --8<-- [end:exercise_capacity]
+
+
+# --8<-- [start:exercise_405]
+PUBLISHED = Layout(data=128, tensor=8, pipeline=16, micro_batches=16)  # Llama 3 405B on 16,384 H100s
+most_ranks = 16 * 2**20 // T  # sequences of 8,192 tokens in 16 Mi tokens: no rank of the data without one
+plain_share = bubble(PUBLISHED)
+thin_share = bubble(PUBLISHED._replace(virtual=8, schedule="interleaved"))  # a layer a stage
+print(f"{PUBLISHED.gpus} GPUs, {most_ranks} sequences; idle {plain_share:.1%}, with a layer a stage {thin_share:.1%}")
+assert PUBLISHED.gpus == 16_384 and most_ranks == 2048
+assert abs(plain_share - 15 / 31) < 1e-12 and abs(thin_share - 15 / 143) < 1e-12
+# --8<-- [end:exercise_405]
