@@ -40,8 +40,9 @@ def link(**fields: Any) -> str:
 
 # --8<-- [start:fits]
 CONTEXT = 2_048
+LABEL_BYTES = {16: 16 * 10**9, 24: 24 * 10**9, 48: 48 * 10**9}  # as it stands on the box
 CARDS: dict[int, dict[str, str]] = {  # by the gigabytes on the box
-    16: {"gpu": "other", "gpu_memory": "15.6GiB", "gpu_peak": "76.7T"},  # RTX A4000
+    16: {"gpu": "other", "gpu_memory": "15.6GiB", "gpu_peak": "76.7T"},  # as an RTX A4000
     24: {"gpu": "RTX 4090"},
     48: {"gpu": "other", "gpu_memory": "47GiB", "gpu_peak": "165.2T"},  # a 4090 with 48 GB
 }
@@ -257,6 +258,8 @@ cards = {
     }
     for name in NAMES
 }
+ASCEND = {"gpu": "other", "gpu_memory": "64GB", "gpu_peak": "280T"}  # 910B, as Gitee AI lists it
+ascend_query = link(**STEP, **ASCEND, model="qwen3-32b", trained="lora", loss="fused")
 slower_ratio = cards["RTX 4090"]["bf16_teraflops"] / cards["RTX 4090 D"]["bf16_teraflops"]
 h20_ratio = cards["H20"]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"]
 # --8<-- [end:cards]
