@@ -9,7 +9,6 @@
 # --8<-- [start:setup]
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
 from flops_bytes.plan.evidence import EVIDENCE
@@ -28,11 +27,6 @@ def ask(**fields: Any) -> dict[str, Any]:
     told = {name: value for name, value in fields.items() if name != "trained"}
     told["gpu"] = None if told["gpu"] == "other" else told["gpu"]
     return plan(**told | TRAINED.get(fields.get("trained", ""), {}))
-
-
-def link(**fields: Any) -> str:
-    """The address of that answer, behind `plan.md?`."""
-    return urlencode({"gpus": 1} | fields)
 
 
 # --8<-- [end:ask]
@@ -61,12 +55,10 @@ needs: dict[str, dict[str, Any]] = {}
 for model in MODELS:
     row = needs[model.replace(".", "_")] = {}
     for name, method in METHODS.items():
-        question = {"model": model, **CARDS[24], **STEP, **method}
-        answer = ask(**question)
+        answer = ask(model=model, **CARDS[24], **STEP, **method)
         row[name] = {
             "bytes": answer["memory_bytes"]["total"],
             "mark": ("(✓)" if answer["tight"] else "✓") if answer["fits"] else "",
-            "query": link(**question),
         }
     print(f"{model:12}", *(f"{cell['bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
 RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
@@ -85,16 +77,15 @@ ROWS = {
     "larger_qlora": ("qwen3-32b", "qlora"),
     "largest_qlora": ("llama-3-70b", "qlora"),
 }
-longest: dict[str, dict[str, Any]] = {}
+longest: dict[str, dict[str, int]] = {}
 for name, (model, method) in ROWS.items():
     longest[name] = {}
     for loss, gigabytes in (("plain", 24), ("fused", 16), ("fused", 24), ("fused", 48)):
         question = {"model": model, **CARDS[gigabytes], **STEP, **METHODS[method]}
         question |= {"loss": "fused"} if loss == "fused" else {}
-        cell = {"tokens": ask(**question)["longest_context"], "query": link(**question)}
-        longest[name][f"{loss}_{gigabytes}"] = cell
-    print(f"{name:14}", *(f"{cell['tokens']:8,}" for cell in longest[name].values()))
-plain, fused = (longest["qwen_qlora"][f"{loss}_24"]["tokens"] for loss in ("plain", "fused"))
+        longest[name][f"{loss}_{gigabytes}"] = ask(**question)["longest_context"]
+    print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
+plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
 longer_ratio = fused / plain
 logits_bytes = ask(**CARDS[24], **STEP, model="qwen3-8b", trained="lora")["memory_bytes"]["logits"]
 token_logits_bytes = logits_bytes // CONTEXT
@@ -161,7 +152,6 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
             "needs_bytes": total,
             "frees_bytes": (before or total) - total,
             "mark": "✓" if answer["fits"] else "",
-            "query": link(**question),
         }
         before = total
         print(f"{name:6} frees {found[name]['frees_bytes'] / 2**30:6.2f} GiB, needs {total / 2**30:6.2f}")
@@ -237,7 +227,6 @@ for name, (model, method) in RUNS.items():
     answers = {speed: ask(**question, mfu=mfu) for speed, mfu in DAILY.items()}
     day[name] = {speed: 86_400 * answer["tokens_per_second"] / 1e6 for speed, answer in answers.items()}
     day[name] |= {"hours": answers["middle"]["gpu_hours"], "yuan": answers["middle"]["money"]}
-    day[name] |= {"query": link(**question, speed=DAILY["middle"])}
     print(f"{name:7} {day[name]['middle']:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
 # --8<-- [end:day]
 
@@ -254,12 +243,9 @@ cards = {
         "qlora_tokens": ask(**STEP, model="qwen3-32b", trained="qlora-double", loss="fused", gpu=name)[
             "longest_context"
         ],
-        "query": link(**STEP, model="qwen3-32b", trained="qlora-double", loss="fused", gpu=name),
     }
     for name in NAMES
 }
-ASCEND = {"gpu": "other", "gpu_memory": "64GB", "gpu_peak": "280T"}  # 910B, as Gitee AI lists it
-ascend_query = link(**STEP, **ASCEND, model="qwen3-32b", trained="lora", loss="fused")
 slower_ratio = cards["RTX 4090"]["bf16_teraflops"] / cards["RTX 4090 D"]["bf16_teraflops"]
 h20_ratio = cards["H20"]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"]
 # --8<-- [end:cards]
