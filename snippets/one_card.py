@@ -171,9 +171,9 @@ ALIKE = {  # single cards, in the words of their sources; memory
     "lora_4090": ("torchtune", "Llama 3.1", 2),
     "qlora_4090": ("torchtune", "Llama 3.1", 4),
     "lora_a6000": ("torchtune", "Llama 3.1", 3),
-    "factory_1": ("llama-factory-7409", "Qwen2 7B", 0),
-    "factory_2": ("llama-factory-7409", "Qwen2 7B", 1),
-    "factory_3": ("llama-factory-7409", "Qwen2 7B", 2),
+    "user_short": ("llama-factory-7409", "Qwen2 7B", 0),
+    "user_long": ("llama-factory-7409", "Qwen2 7B", 1),
+    "user_pair": ("llama-factory-7409", "Qwen2 7B", 2),
 }
 SOURCES = {source: read_source(FOLDER / f"{source}.toml")[1] for source in ("torchtune", "llama-factory-7409")}
 published: dict[str, dict[str, Any]] = {}
