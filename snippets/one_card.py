@@ -19,7 +19,7 @@ from flops_bytes.published.readings import asked, missing, predict, read_source
 
 
 # --8<-- [start:ask]
-TRAINED = {"lora": {"lora": 16}, "qlora-double": {"lora": 16, "base": "4bit-double"}}
+TRAINED: dict[str, dict[str, Any]] = {"lora": {"lora": 16}, "qlora-double": {"lora": 16, "base": "4bit-double"}}
 
 
 def ask(**fields: Any) -> dict[str, Any]:
@@ -47,15 +47,15 @@ METHODS: dict[str, dict[str, str]] = {
     "lora": {"trained": "lora"},  # rank 16, beside all matrices of a layer
     "qlora": {"trained": "qlora-double"},  # 4 bits, constants quantized again
 }
-MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "llama-3-8b", "qwen3-14b")
+MODELS: tuple[str, ...] = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "llama-3-8b", "qwen3-14b")
 MODELS += ("qwen3-32b", "llama-3-70b")
 STEP = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
 
 needs: dict[str, dict[str, Any]] = {}
 for model in MODELS:
     row = needs[model.replace(".", "_")] = {}
-    for name, method in METHODS.items():
-        answer = ask(model=model, **CARDS[24], **STEP, **method)
+    for name, options in METHODS.items():
+        answer = ask(model=model, **CARDS[24], **STEP, **options)
         row[name] = {
             "bytes": answer["memory_bytes"]["total"],
             "mark": ("(✓)" if answer["tight"] else "✓") if answer["fits"] else "",
