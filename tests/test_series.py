@@ -48,6 +48,10 @@ MEANS: dict[str, dict[str, str]] = {
         "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b",
         "Llama 3.1 405B": "405 b",
     },
+    "one-card#copied": {
+        "README's factor": "rule", "Planner, 2,048 tokens": "short bytes", "Planner, 16,384 tokens": "long bytes",
+        "Ratio, 2,048": "short ratio", "Ratio, 16,384": "long ratio",
+    },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
         "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"

@@ -1,0 +1,289 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = []
+# [tool.ledger]
+# data = ["measurements/published/*.toml"]
+# ///
+"""What trains on one card of 16, 24 or 48 GB: each model, method and context put to the planner."""
+
+# --8<-- [start:setup]
+from pathlib import Path
+from typing import Any
+
+from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
+from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.plan.stacks import plan
+from flops_bytes.published.readings import asked, missing, predict, read_source
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:ask]
+TRAINED: dict[str, dict[str, Any]] = {"lora": {"lora": 16}, "qlora-double": {"lora": 16, "base": "4bit-double"}}
+
+
+def ask(**fields: Any) -> dict[str, Any]:
+    """What the planner's form answers: the names are those of its fields."""
+    told = {name: value for name, value in fields.items() if name != "trained"}
+    told["gpu"] = None if told["gpu"] == "other" else told["gpu"]
+    return plan(**told | TRAINED.get(fields.get("trained", ""), {}))
+
+
+# --8<-- [end:ask]
+
+
+# --8<-- [start:fits]
+CONTEXT = 2_048
+LABEL_BYTES = {16: 16 * 10**9, 24: 24 * 10**9, 48: 48 * 10**9}  # as it stands on the box
+CARDS: dict[int, dict[str, str]] = {  # by the gigabytes on the box
+    16: {"gpu": "other", "gpu_memory": "15.6GiB", "gpu_peak": "76.7T"},  # as an RTX A4000
+    24: {"gpu": "RTX 4090"},
+    48: {"gpu": "other", "gpu_memory": "47GiB", "gpu_peak": "165.2T"},  # a 4090 with 48 GB
+}
+METHODS: dict[str, dict[str, str]] = {
+    "full_amp": {"recipe": "autocast"},  # float32 weights, bf16 matmuls
+    "full_bf16": {"recipe": "bf16"},  # weights, gradients and AdamW's moments
+    "full_8bit": {"recipe": "bf16", "optimizer": "adamw-8bit"},
+    "lora": {"trained": "lora"},  # rank 16, beside all matrices of a layer
+    "qlora": {"trained": "qlora-double"},  # 4 bits, constants quantized again
+}
+MODELS: tuple[str, ...] = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "llama-3-8b", "qwen3-14b")
+MODELS += ("qwen3-32b", "llama-3-70b")
+STEP = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
+
+needs: dict[str, dict[str, Any]] = {}
+for model in MODELS:
+    row = needs[model.replace(".", "_")] = {}
+    for name, options in METHODS.items():
+        answer = ask(model=model, **CARDS[24], **STEP, **options)
+        row[name] = {
+            "bytes": answer["memory_bytes"]["total"],
+            "mark": ("(✓)" if answer["tight"] else "✓") if answer["fits"] else "",
+        }
+    print(f"{model:12}", *(f"{cell['bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
+RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
+# --8<-- [end:fits]
+
+
+# --8<-- [start:longest]
+ROWS = {
+    "small_8bit": ("qwen3-1.7b", "full_8bit"),
+    "medium_8bit": ("qwen3-4b", "full_8bit"),
+    "medium_lora": ("qwen3-4b", "lora"),
+    "qwen_lora": ("qwen3-8b", "lora"),
+    "qwen_qlora": ("qwen3-8b", "qlora"),
+    "llama_qlora": ("llama-3-8b", "qlora"),
+    "large_qlora": ("qwen3-14b", "qlora"),
+    "larger_qlora": ("qwen3-32b", "qlora"),
+    "largest_qlora": ("llama-3-70b", "qlora"),
+}
+longest: dict[str, dict[str, int]] = {}
+for name, (model, method) in ROWS.items():
+    longest[name] = {}
+    for loss, gigabytes in (("plain", 24), ("fused", 16), ("fused", 24), ("fused", 48)):
+        question = {"model": model, **CARDS[gigabytes], **STEP, **METHODS[method]}
+        question |= {"loss": "fused"} if loss == "fused" else {}
+        longest[name][f"{loss}_{gigabytes}"] = ask(**question)["longest_context"]
+    print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
+plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
+longer_ratio = fused / plain
+logits_bytes = ask(**CARDS[24], **STEP, model="qwen3-8b", trained="lora")["memory_bytes"]["logits"]
+token_logits_bytes = logits_bytes // CONTEXT
+# --8<-- [end:longest]
+
+
+# --8<-- [start:copied]
+COPIED = {  # LLaMA-Factory's README: gigabytes for x billion parameters, and its cells for 14 and 70
+    "full_amp": (18, 240, 1200),
+    "full_bf16": (8, 120, 600),
+    "lora": (2, 32, 160),
+    "qlora": (1 / 2, 12, 48),
+}
+SIZES = {"qwen3-8b": None, "qwen3-14b": 1, "llama-3-70b": 2}
+LONG = 16_384
+copied: dict[str, dict[str, Any]] = {}
+for model, cell in SIZES.items():
+    for name, rule in COPIED.items():
+        at = {
+            length: ask(model=model, **CARDS[24], **STEP | {"context": length}, **METHODS[name])
+            for length in (CONTEXT, LONG)
+        }
+        theirs = rule[0] * at[CONTEXT]["parameters"]["total"]  # billions times gigabytes: bytes
+        ours = {length: answer["memory_bytes"]["total"] for length, answer in at.items()}
+        copied[f"{model.replace('-', '_')}_{name}"] = {
+            "printed": rule[cell] if cell else None,
+            "rule_bytes": int(theirs),
+            "short_bytes": ours[CONTEXT],
+            "long_bytes": ours[LONG],
+            "short_ratio": ours[CONTEXT] / theirs,
+            "long_ratio": ours[LONG] / theirs,
+        }
+        print(f"{model:12} {name:10} {theirs / 1e9:7.1f} GB, {ours[CONTEXT] / theirs:.2f}, {ours[LONG] / theirs:.2f}")
+# --8<-- [end:copied]
+
+
+# --8<-- [start:ladder]
+START = {"model": "qwen3-8b", **CARDS[24], "context": 4_096, "micro_batch": 4, "trained": "lora"}
+CHANGES: dict[str, dict[str, Any]] = {
+    "start": {},
+    "loss": {"loss": "fused"},
+    "micro": {"micro_batch": 1, "accumulation": 4},
+    "again": {"checkpointing": "full"},
+    "qlora": {"trained": "qlora-double"},
+}
+FULL = {"model": "qwen3-4b", **CARDS[24], **STEP, "recipe": "bf16"}
+FULL_CHANGES: dict[str, dict[str, Any]] = {
+    "start": {},
+    "loss": {"loss": "fused"},
+    "eight": {"optimizer": "adamw-8bit"},
+    "paged": {"optimizer": "paged-adamw-8bit"},
+}
+
+
+def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What each change frees beside those above it."""
+    found: dict[str, Any] = {}
+    before = None
+    for name, change in changes.items():
+        question = question | change
+        answer = ask(**question)
+        total = answer["memory_bytes"]["total"]
+        found[name] = {
+            "needs_bytes": total,
+            "frees_bytes": (before or total) - total,
+            "mark": "✓" if answer["fits"] else "",
+        }
+        before = total
+        print(f"{name:6} frees {found[name]['frees_bytes'] / 2**30:6.2f} GiB, needs {total / 2**30:6.2f}")
+    return found
+
+
+adapters_down = descend(START, CHANGES)
+full_down = descend(FULL, FULL_CHANGES)
+in_backward_bytes = ask(**FULL)["memory_bytes"]["gradients"]  # what a step in the backward pass frees at most
+# --8<-- [end:ladder]
+
+
+# --8<-- [start:published]
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+ALIKE = {  # single cards, in the words of their sources; memory
+    "lora_4090": ("torchtune", "Llama 3.1", 2),
+    "qlora_4090": ("torchtune", "Llama 3.1", 4),
+    "lora_a6000": ("torchtune", "Llama 3.1", 3),
+    "user_short": ("llama-factory-7409", "Qwen2 7B", 0),
+    "user_long": ("llama-factory-7409", "Qwen2 7B", 1),
+    "user_pair": ("llama-factory-7409", "Qwen2 7B", 2),
+}
+SOURCES = {source: read_source(FOLDER / f"{source}.toml")[1] for source in ("torchtune", "llama-factory-7409")}
+published: dict[str, dict[str, Any]] = {}
+for name, (source, table, number) in ALIKE.items():
+    readings = [each for each in SOURCES[source] if (each.table, each.row) == (table, number)]
+    reading = next(each for each in readings if each.kind == "memory")
+    low, high = predict(reading)
+    published[name] = {
+        "reported_bytes": int(reading.value),
+        "low_bytes": int(low),
+        "high_bytes": int(high),
+        "low_ratio": low / reading.value,
+        "high_ratio": high / reading.value,
+    }
+    print(f"{name:11} {reading.value / 2**30:5.1f} GiB, planned {low / 2**30:5.1f} to {high / 2**30:5.1f}")
+NINE_TENTHS = {kind: dict(zip(("low", "high"), EVIDENCE[kind][3:], strict=True)) for kind in ("full", "lora", "qlora")}
+NUM_READINGS = {kind: EVIDENCE[kind][0] for kind in NINE_TENTHS}
+# --8<-- [end:published]
+
+
+# --8<-- [start:speeds]
+reached: dict[str, list[float]] = {"RTX 4090": [], "RTX 3090": []}  # shares of the peak
+for source in ("torchtune", "fsdp-qlora"):
+    for reading in read_source(FOLDER / f"{source}.toml")[1]:
+        card = reading.settings.get("gpu", "")
+        if reading.kind == "rate" and card in reached and not missing(reading):
+            answer = plan(**next(asked(reading.settings)))
+            at_the_peak = answer["tokens_per_second"] / answer["mfu"]
+            tokens = reading.about.get("run_tokens")
+            reached[card].append((tokens / reading.value if tokens else reading.value) / at_the_peak)
+reached_share = {card.replace(" ", "_"): [min(all_), max(all_)] for card, all_ in reached.items()}
+num_reached = {card.replace(" ", "_"): len(all_) for card, all_ in reached.items()}
+print({card: f"{low:.0%} to {high:.0%}" for card, (low, high) in reached_share.items()})
+# --8<-- [end:speeds]
+
+
+# --8<-- [start:day]
+PRICE = 2  # yuan for an hour of a card: our example, fill in your own
+TOKENS = 10_000_000  # of a data set, once
+DAILY = {"low": 0.2, "middle": 0.4, "high": 0.6}  # of the peak
+RUNS = {
+    "small": ("qwen3-1.7b", "full_8bit"),
+    "lora": ("qwen3-8b", "lora"),
+    "qlora": ("qwen3-8b", "qlora"),
+    "larger": ("qwen3-14b", "qlora"),
+}
+day: dict[str, dict[str, Any]] = {}
+for name, (model, method) in RUNS.items():
+    question = {"model": model, **CARDS[24], **STEP, **METHODS[method], "loss": "fused"}
+    question |= {"tokens": TOKENS, "price": f"¥{PRICE}"}
+    answers = {speed: ask(**question, mfu=mfu) for speed, mfu in DAILY.items()}
+    day[name] = {speed: 86_400 * answer["tokens_per_second"] / 1e6 for speed, answer in answers.items()}
+    day[name] |= {"hours": answers["middle"]["gpu_hours"], "yuan": answers["middle"]["money"]}
+    print(f"{name:7} {day[name]['middle']:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
+# --8<-- [end:day]
+
+
+# --8<-- [start:cards]
+NAMES = ("RTX 3090", "RTX 4090 D", "RTX 4090", "RTX 5090", "L20", "L40S", "A800 80GB SXM", "H20", "RTX PRO 6000")
+ROWS_OF_CARDS = GPUS | THIRD_PARTY
+cards = {
+    name: {
+        "reported_bytes": capacity_bytes(name, ROWS_OF_CARDS[name]),
+        "label_gigabytes": ROWS_OF_CARDS[name].memory_bytes / 1e9,
+        "bandwidth_terabytes": ROWS_OF_CARDS[name].bandwidth_bytes_per_second / 1e12,
+        "bf16_teraflops": ROWS_OF_CARDS[name].peak_flop_per_second["bfloat16"] / 1e12,
+        "qlora_tokens": ask(**STEP, model="qwen3-32b", trained="qlora-double", loss="fused", gpu=name)[
+            "longest_context"
+        ],
+    }
+    for name in NAMES
+}
+slower_ratio = cards["RTX 4090"]["bf16_teraflops"] / cards["RTX 4090 D"]["bf16_teraflops"]
+h20_ratio = cards["H20"]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"]
+# --8<-- [end:cards]
+
+
+# --8<-- [start:exercise_1]
+by_hand = 2 * 8_190_735_360  # bytes of Qwen3 8B's weights in bf16
+weights_bytes = ask(**CARDS[24], **STEP, model="qwen3-8b", trained="lora")["memory_bytes"]["weights"]
+assert weights_bytes == by_hand
+state_bytes = {name: each * 8_190_735_360 for name, each in {"full_amp": 16, "full_bf16": 8, "full_8bit": 6}.items()}
+for name, size in state_bytes.items():
+    print(f"{name:10}{size / 2**30:7.1f} GiB")
+assert min(state_bytes.values()) > RTX_4090_BYTES
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+vocabularies = {"llama_2": 32_000, "llama_3": 128_256, "qwen_3": 151_936}
+logits_of_bytes = {name: 12 * vocabulary * 8_192 for name, vocabulary in vocabularies.items()}
+for name, size in logits_of_bytes.items():
+    print(f"{name:8}{size / 2**30:6.2f} GiB")
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+ranks = {}
+for rank in (8, 16, 64, 256):
+    answer = plan(**CARDS[24], **STEP, model="qwen3-8b", lora=rank)
+    ranks[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
+    print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {ranks[rank] / 2**30:5.2f} GiB")
+assert ranks[64] == 8 * ranks[8]
+# --8<-- [end:exercise_3]
+
+
+# --8<-- [start:exercise_4]
+SPEED, EPOCHS, CORPUS, RENT = 2_000, 3, 50_000_000, 2.5  # tokens a second, passes, tokens, yuan an hour
+rented_hours = EPOCHS * CORPUS / SPEED / 3_600
+rent_yuan = rented_hours * RENT
+print(f"{rented_hours:.1f} h, ¥{rent_yuan:.0f}")
+assert 52 < rent_yuan < 53
+# --8<-- [end:exercise_4]
