@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import RECIPES, layer_bytes, logits_bytes
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
@@ -282,6 +282,11 @@ def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_wid
 
 
 # --8<-- [start:rank]
+# Bytes of a logit when its loss goes backward over split logits: what log-softmax kept, the targets' gradient, its sum
+# with the probabilities, and the product, in float32 each (torch/distributed/tensor/parallel/loss.py, PyTorch 2.13).
+LOSS_PARALLEL = 16
+
+
 def once_a_step(layout: Layout) -> Layout:
     """The layout by how often ZeRO sends: of stage 3 a pipeline gathers and reduces once a step, as stage 1 does.
 
@@ -334,7 +339,8 @@ def rank_bytes(
     under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
     inner = shape.d_ff * shape.active_experts // t
     layer_now = (own - under if checkpointing != "none" else 0) + 3 * width * tokens * inner + row
-    logits = sum(logits_bytes(shape, tokens).values()) // t + row if last else 0
+    wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
+    logits = wide_logits + row if last else 0
     moment = {"logits": logits} if logits > layer_now else {"layer": layer_now}
     return lines | {"activations": kept} | moment | {"batch": 16 * tokens}
 
@@ -386,8 +392,10 @@ def step_seconds(
     checkpointing: str = "none",
     causal: bool = True,
     regathers: bool = False,
+    attention_flop_per_second: float | None = None,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
+    Attention runs at the same rate if it has none of its own.
 
     The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
     that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
@@ -397,13 +405,15 @@ def step_seconds(
     back = backward_flops(shape, seq_len, batch, causal)
     again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
     found: dict[str, float] = {}
+    scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
+    slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in range(layout.pipeline):
         share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
         flops = {name: sum(of.values()) - of["head"] for name, of in (("f", forward), ("b", back), ("a", again))}
         ends = rank == layout.pipeline - 1
         passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
         backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
-        matmuls = layout.micro_batches * passes / (layout.tensor * layout.context) / flop_per_second
+        matmuls = layout.micro_batches * (passes + slower * share * scores) / (layout.tensor * layout.context) / flop_per_second
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         busy = matmuls + sum(between.values())

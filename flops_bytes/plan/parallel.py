@@ -44,6 +44,7 @@ PARALLEL = {
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
     "virtual_stages": Option("count", None, "of a GPU, with --schedule interleaved; 2 if not given"),
     "matmul_share": Option("share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"),
+    "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
     "layouts": Option("count", None, "instead of degrees: so many layouts that fit, the fastest first"),
 }
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
@@ -104,6 +105,7 @@ def read_question(asked: Mapping[str, Any]) -> Question:
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
     a["matmul_share"] = ours["matmul_share"] or assumed_share(a)
+    a["attention_share"] = ours["attention_share"] or a["matmul_share"]
     a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes"}
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, ours)
@@ -204,6 +206,7 @@ def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
         flop_per_second=question.flop_per_second,
         rate=rates(layout, question.within, question.between, a["node_gpus"]),
         checkpointing=checkpointing,
+        attention_flop_per_second=a["attention_share"] * question.peak,
         **sizes,
     )
     return Answer(held, seconds)
@@ -241,7 +244,7 @@ def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
 def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     """All layouts of the batch in powers of 2, but what was said of them: with ZeRO 1 or 3, with and without recomputing.
 
-    Interleaved stages are two a rank if --virtual-stages does not say otherwise.
+    In a pipeline ZeRO 3 sends what ZeRO 1 does, and is left out. Interleaved stages are two a rank if --virtual-stages does not say otherwise.
     """
     a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
     sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
@@ -256,10 +259,9 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
                 virtual = (asked.virtual if asked.virtual > 1 else 2) if schedule == "interleaved" else 1
                 layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, ends=asked.ends)
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
-                said |= {"zero": asked.zero} if "zero" in given else {}
-                if (schedule == "interleaved" and layout.pipeline == 1 and "schedule" not in given) or any(
-                    getattr(layout, name) != size for name, size in said.items()
-                ):
+                said |= {"zero": asked.zero} if "zero" in given else {"zero": once_a_step(layout).zero}
+                said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
+                if any(getattr(layout, name) != size for name, size in said.items()):
                     continue
                 try:
                     refuse(shape, layout, a["context"])
@@ -318,6 +320,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         "seconds": found.seconds,
         "binds": found.binds,
         "matmul_share": a["matmul_share"],
+        "attention_share": a["attention_share"],
         **told,
         "layouts": [
             flags(each, how)

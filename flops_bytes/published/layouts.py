@@ -77,8 +77,9 @@ def literals(folder: Path, name: str, table: str, row: int) -> dict[str, str]:
 
 def planned(row: Row) -> dict[str, Any]:
     """The command's answer. Tensors alone are held against what PyTorch reserved: no allowance beside them."""
-    share = assumed_share({"gpu": row.settings["gpu"]}) * (FLOAT8 if row.float8 else 1)
-    return plan(**row.settings, matmul_share=share, allowance=1)
+    share = assumed_share({"gpu": row.settings["gpu"]})
+    faster = share * (FLOAT8 if row.float8 else 1)
+    return plan(**row.settings, matmul_share=faster, attention_share=share, allowance=1)
 
 
 def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
