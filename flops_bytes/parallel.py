@@ -413,7 +413,12 @@ def step_seconds(
         ends = rank == layout.pipeline - 1
         passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
         backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
-        matmuls = layout.micro_batches * (passes + slower * share * scores) / (layout.tensor * layout.context) / flop_per_second
+        matmuls = (
+            layout.micro_batches
+            * (passes + slower * share * scores)
+            / (layout.tensor * layout.context)
+            / flop_per_second
+        )
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         busy = matmuls + sum(between.values())

@@ -28,7 +28,16 @@ from flops_bytes.parallel import (
     sent,
     step_seconds,
 )
-from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read, read_gpu, read_options, read_shape, row_name
+from flops_bytes.plan.options import (
+    OPTIONS,
+    Option,
+    capacity_source,
+    read,
+    read_gpu,
+    read_options,
+    read_shape,
+    row_name,
+)
 from flops_bytes.plan.runs import steps_like
 from flops_bytes.plan.training import card_format, cost
 from flops_bytes.shapes import Decoder, parameters
@@ -39,11 +48,17 @@ PARALLEL = {
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
     "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved: with --virtual-stages of a GPU"),
-    "stages": Option(("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"),
-    "regather": Option(("no", "yes"), "no", "what --tp gathers is gathered again backward, as in Megatron-LM, not kept"),
+    "stages": Option(
+        ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
+    ),
+    "regather": Option(
+        ("no", "yes"), "no", "what --tp gathers is gathered again backward, as in Megatron-LM, not kept"
+    ),
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
     "virtual_stages": Option("count", None, "of a GPU, with --schedule interleaved; 2 if not given"),
-    "matmul_share": Option("share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"),
+    "matmul_share": Option(
+        "share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"
+    ),
     "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
     "layouts": Option("count", None, "instead of degrees: so many layouts that fit, the fastest first"),
 }
@@ -132,7 +147,9 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         once = data * a["micro_batch"] * a["context"]
         micro_batches, left = divmod(a["global_batch"], once)
         if left or not micro_batches:
-            raise ValueError(f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all")
+            raise ValueError(
+                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all"
+            )
     degrees = {name: ours[flag] for flag, name in DEGREES.items()}
     return Layout(
         data,

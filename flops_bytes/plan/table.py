@@ -220,8 +220,10 @@ def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         how_long = f"{gib(each['bytes'])}, {each['seconds']:.3g} s; {each['collective']} of {over}"
         yield f"sent by {each['by']}", how_long
     yield "bubble", f"{found['bubble_share']:.1%} of a step"
-    yield "a step", f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; " + (
-        f"{found['tokens_per_second']:,.0f} tokens/s"
+    yield (
+        "a step",
+        f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; "
+        + (f"{found['tokens_per_second']:,.0f} tokens/s"),
     )
     yield "  of these", ", ".join(f"{line} {seconds:.3g}" for line, seconds in found["seconds"].items() if seconds)
     yield "  while nothing waits", f"matmuls reach {found['matmul_share']:.1%} of the peak: an assumption"
