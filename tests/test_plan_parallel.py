@@ -1,4 +1,4 @@
-"""The command's layouts: what cannot be is refused in a sentence, a layout's numbers are parallel.py's, lists are sorted."""
+"""What cannot be is refused in a sentence, a layout's numbers are parallel.py's, a list is sorted."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     question = stacks.asked_alike({name: value for name, value in asked.items() if name not in ours})
     if question is None:
         flag = "config" if asked.get("config") else "model"
-        raise ValueError(f"--{flag}: its layers differ, of which no layouts are planned; leave out --{[*ours][0]}")
+        raise ValueError(
+            f"--{flag}: its layers differ, of which no layouts are planned; leave out --{next(iter(ours))}"
+        )
     if "layers" not in asked:
         question.pop("layers", None)
     return {**question, **ours}

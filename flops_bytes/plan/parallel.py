@@ -104,11 +104,12 @@ def read_question(asked: Mapping[str, Any]) -> Question:
     ours = {name: read(name, told.pop(name), PARALLEL[name]) for name in PARALLEL if name in told}
     ours = {name: option.default for name, option in PARALLEL.items()} | ours
     for name in told:
-        same = name in OPTIONS and told[name] == OPTIONS[name].default
-        if name in OPTIONS and name not in TAKEN and not same or told.get("task", "train") != "train":
-            flag = name if told.get("task", "train") == "train" else "task"
+        trains = told.get("task", "train") == "train"
+        other = name in OPTIONS and name not in TAKEN and told[name] != OPTIONS[name].default
+        if other or not trains:
+            flag = name.replace("_", "-") if trains else "task"
             why = "is not derived for tensor, context, pipeline or expert parallelism; leave it out"
-            raise ValueError(f"--{flag.replace('_', '-')}: it {why}")
+            raise ValueError(f"--{flag}: it {why}")
     batch = told.pop("global_batch", None)
     if batch is not None and (ours["micro_batches"] or "accumulation" in told):
         raise ValueError("--global-batch: --micro-batches or --accumulation tells the batch; give one")
@@ -259,9 +260,9 @@ def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
 
 
 def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
-    """All layouts of the batch in powers of 2, but what was said of them: with ZeRO 1 or 3, with and without recomputing.
+    """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
 
-    In a pipeline ZeRO 3 sends what ZeRO 1 does, and is left out. Interleaved stages are two a rank if --virtual-stages does not say otherwise.
+    In a pipeline ZeRO 3 sends what ZeRO 1 does, and is left out. Interleaved stages are two a rank, or as many as told.
     """
     a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
     sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])

@@ -32,6 +32,15 @@ class Row(NamedTuple):
     readings: Mapping[str, str]
 
 
+class Place(NamedTuple):
+    """Where a published layout stands among those that the planner finds for its model, GPUs and batch."""
+
+    place: int | None  # from 1, of the first with its degrees; None if none of these fits
+    of: int
+    fits: bool  # as it was run
+    fastest: Mapping[str, Any]
+
+
 class Said(NamedTuple):
     """Of a row: planned and published; None where the source says nothing."""
 
@@ -98,13 +107,38 @@ def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
     return float(flops / length * tokens / gpus / (1e12 * float(said["teraflops"])))
 
 
+def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
+    """What PyTorch has reserved when a rank holds most: tensors, and the block of the first logits.
+
+    These are in 16 bits and gone when the loss goes backward, but no float32 of as many numbers fits into their block.
+    """
+    total = int(answer["memory_bytes"]["total"])
+    if "logits" not in answer["memory_bytes"]:
+        return total
+    settings, layout = {"model": None, "config": None, "shape": None} | dict(row.settings), answer["layout"]
+    tokens = settings.get("micro_batch", 1) * settings["context"] // layout["cp"]
+    return total + 2 * tokens * named_shape(settings).vocab // int(layout["tp"])
+
+
 def compare(row: Row) -> Said:
+    """The row's two readings beside the command's."""
     answer = planned(row)
     reserved = row.readings.get("reserved_gib")
     return Said(
         row,
-        answer["memory_bytes"]["total"],
+        reserved_bytes(row, answer),
         float(reserved) * GIB if reserved else None,
         answer["step_seconds"],
         published_seconds(row, answer),
     )
+
+
+def place(row: Row) -> Place:
+    """By planned seconds, the published schedule and recomputation not told."""
+    answer = planned(row)
+    told = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather", "stages")
+    asked = {name: row.settings[name] for name in told if name in row.settings}
+    rows = plan(**asked, global_batch=answer["step_tokens"], layouts=10**6)["layouts"]
+    own = [answer["layout"][name] for name in ("tp", "cp", "pp")]
+    found = [number for number, each in enumerate(rows, 1) if [each[name] for name in ("tp", "cp", "pp")] == own]
+    return Place(found[0] if found else None, len(rows), answer["fits"], rows[0])
