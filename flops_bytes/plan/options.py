@@ -203,9 +203,9 @@ def read_config(config: Any) -> Mapping[str, Any]:
     return config
 
 
-def read(name: str, value: Any, option: Option | None = None) -> Any:
+def read(name: str, value: Any) -> Any:
     """An option as it is planned with, from a number or from what people write. Raises ValueError with the mend."""
-    kind, flag = (option or OPTIONS[name]).kind, f"--{name.replace('_', '-')}"
+    kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
     text = str(value).translate(FULL_WIDTH).strip()
     if kind == "refused":
         raise ValueError(f"{flag}: {name.replace('_', ' ')}ism is not planned here; leave it out, or shard with --zero")

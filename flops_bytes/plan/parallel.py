@@ -40,7 +40,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.runs import steps_like
 from flops_bytes.plan.training import card_format, cost
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.shapes import Decoder, parameters, quoted
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
@@ -98,10 +98,26 @@ class Question(NamedTuple):
     between: float  # and to other nodes
 
 
+READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
+
+
+def read_own(name: str, value: Any) -> Any:
+    """An option of PARALLEL as it is planned with. Raises ValueError with the mend."""
+    kind, flag = PARALLEL[name].kind, f"--{name.replace('_', '-')}"
+    if isinstance(kind, tuple):
+        if value not in kind:
+            raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
+        return value
+    try:
+        return read(READ_AS[kind], value)
+    except ValueError as error:
+        raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
+
+
 def read_question(asked: Mapping[str, Any]) -> Question:
     """Raises ValueError with a sentence that names the option and the mend."""
     told = {name: value for name, value in asked.items() if value is not None}
-    ours = {name: read(name, told.pop(name), PARALLEL[name]) for name in PARALLEL if name in told}
+    ours = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
     ours = {name: option.default for name, option in PARALLEL.items()} | ours
     for name in told:
         trains = told.get("task", "train") == "train"
