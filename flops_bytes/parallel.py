@@ -307,7 +307,10 @@ def rank_bytes(
     regathers: bool = False,
     gradient_width: int | None = None,
 ) -> dict[str, int]:
-    """Bytes that a pipeline rank holds when it holds most, by line: in a layer's backward pass, or in that of the loss.
+    """Bytes that a pipeline rank holds when it holds most, by line.
+
+    That is when the loss goes backward, or the last layer, or when all gradients are there and activations are gone, or
+    when these are cast to float32 for master weights.
 
     With ZeRO 3 layers are gathered one by one, one in use and one on its way, embedding and head for the whole step;
     in a pipeline all of them, and their gradients are added up whole in float32. `boundaries` are a pipeline's buffers:
@@ -341,8 +344,17 @@ def rank_bytes(
     layer_now = (own - under if checkpointing != "none" else 0) + 3 * width * tokens * inner + row
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
-    moment = {"logits": logits} if logits > layer_now else {"layer": layer_now}
-    return lines | {"activations": kept} | moment | {"batch": 16 * tokens}
+    cast = state_bytes(held, layout, 0, each.master or wide, 0)
+    # what a micro-batch before has left there; of a single one gradients come while what was kept goes
+    before = {} if layout.micro_batches > 1 else {"gradients": 0}
+    beside = {"activations": kept, "batch": 16 * tokens} | before
+    moments = [
+        lines | beside | {"logits": logits, "reduced": 0},
+        lines | beside | {"layer": layer_now},
+        lines | {"activations": 0, "batch": 16 * tokens} | ({} if layout.zero == 3 else {"gathered": 0}),
+        lines | {"activations": 0, "batch": 16 * tokens, "gathered": 0, "reduced": 0, "gradients": cast["gradients"]},
+    ]
+    return max(moments, key=lambda held: sum(held.values()))
 
 
 def fullest(held: Sequence[Mapping[str, int]]) -> int:

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
+from flops_bytes.plan import plan as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, plan
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B
 from tests.conftest import ROOT
@@ -153,3 +154,24 @@ def test_models_by_other_names_have_layouts_if_their_layers_are_alike() -> None:
     assert command(asked | {"model": "qwen3-32b"}, "--json").returncode in (0, 3)
     done = command(asked | {"model": "deepseek-v3"})
     assert done.returncode == 2 and "--model: its layers differ, of which no layouts are planned" in done.stderr
+
+
+@pytest.mark.parametrize("recipe", ["bf16-master", "autocast"])
+@pytest.mark.parametrize("checkpointing", ["none", "per-op", "full"])
+@pytest.mark.parametrize("model", ["llama-3-8b", "llama-3.2-1b", "gpt2-xl"])
+def test_without_other_parallelism_zero_3_holds_what_the_counted_planner_says(
+    model: str, checkpointing: str, recipe: str
+) -> None:
+    asked = {"model": model, "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 1024, "micro_batch": 4}
+    asked |= {"checkpointing": checkpointing, "recipe": recipe}
+    counted = plan_alike(**asked)["memory_bytes"]["total"]
+    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=3e-3)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("model", ["llama-3-8b", "llama-3.2-1b", "gpt2-xl"])
+def test_gradients_are_cast_for_master_weights_when_a_step_ends(model: str, zero: int) -> None:
+    asked = {"model": model, "gpu": "H100 SXM", "gpus": 8 if zero else 1, "zero": zero, "context": 1024}
+    asked |= {"checkpointing": "full"}
+    counted = plan_alike(**asked)["memory_bytes"]["total"]
+    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=0.04)

@@ -67,7 +67,8 @@ WORDS = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
     "micro_batches": "micro-batches", "schedule": "schedule", "zero": "zero",
 }  # fmt: skip
-TAKEN = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context", "allowance", "price")
+TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
+TAKEN += ("allowance", "price")
 TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 TAKEN += ("checkpointing", "tokens", "days", "pairs")
 SENT_BY = {  # what sends, and with which collectives
@@ -278,7 +279,7 @@ def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
 def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
 
-    In a pipeline ZeRO 3 sends what ZeRO 1 does, and is left out. Interleaved stages are two a rank, or as many as told.
+    Interleaved stages are two a rank, or as many as told.
     """
     a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
     sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
@@ -293,7 +294,7 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
                 virtual = (asked.virtual if asked.virtual > 1 else 2) if schedule == "interleaved" else 1
                 layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, ends=asked.ends)
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
-                said |= {"zero": asked.zero} if "zero" in given else {"zero": once_a_step(layout).zero}
+                said |= {"zero": asked.zero} if "zero" in given else {}
                 said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
                 if any(getattr(layout, name) != size for name, size in said.items()):
                     continue

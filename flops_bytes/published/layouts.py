@@ -113,11 +113,11 @@ def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
     These are in 16 bits and gone when the loss goes backward, but no float32 of as many numbers fits into their block.
     """
     total = int(answer["memory_bytes"]["total"])
-    if "logits" not in answer["memory_bytes"]:
+    if not answer["memory_bytes"].get("logits"):
         return total
     settings, layout = {"model": None, "config": None, "shape": None} | dict(row.settings), answer["layout"]
     tokens = settings.get("micro_batch", 1) * settings["context"] // layout["cp"]
-    return total + 2 * tokens * named_shape(settings).vocab // int(layout["tp"])
+    return total + int(2 * tokens * named_shape(settings).vocab // layout["tp"])
 
 
 def compare(row: Row) -> Said:
