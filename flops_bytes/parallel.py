@@ -7,13 +7,13 @@ pipeline schedules are what tests count.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
-from flops_bytes.memory import layer_bytes
+from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
+from flops_bytes.memory import RECIPES, layer_bytes, logits_bytes
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
 
@@ -37,6 +37,7 @@ class Layout(NamedTuple):
     schedule: str = "1f1b"
     micro_batches: int = 1  # that one rank of the data takes in a step
     virtual: int = 1  # stages a pipeline rank has, with "interleaved"
+    ends: bool = True  # embedding and head count as a layer each where layers are shared out
 
     @property
     def gpus(self) -> int:
@@ -66,7 +67,7 @@ def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"context: {seq_len} tokens cannot be cut into {split} equal parts")
     if layout.virtual > 1 and layout.schedule != "interleaved":
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
-    if layout.pipeline * layout.virtual > shape.layers + 2:
+    if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
     if layout.schedule == "interleaved" and layout.micro_batches % layout.pipeline:
         raise ValueError(f"micro_batches: interleaved takes a multiple of the {layout.pipeline} pipeline ranks")
@@ -79,18 +80,18 @@ def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
 
 
 # --8<-- [start:pipeline]
-def stage_layers(layers: int, stages: int) -> list[int]:
-    """Layers of each stage, where the embedding and the head count as one layer each, as torchtitan has it."""
-    slots, left = divmod(layers + 2, stages)
+def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
+    """Layers of each stage; the embedding and the head count as one layer each, as torchtitan has it, or as none."""
+    slots, left = divmod(layers + 2 * ends, stages)
     each = [slots + (stage < left) for stage in range(stages)]
-    each[0] -= 1
-    each[-1] -= 1
+    each[0] -= ends
+    each[-1] -= ends
     return each
 
 
 def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
     """Layers of each of a pipeline rank's stages: of interleaved ones, every so many."""
-    return stage_layers(layers, layout.pipeline * layout.virtual)[rank :: layout.pipeline]
+    return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
 
 
 def in_flight(layout: Layout, rank: int) -> int:
@@ -280,6 +281,90 @@ def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_wid
 # --8<-- [end:sent]
 
 
+# --8<-- [start:rank]
+# Bytes of a logit when its loss goes backward over split logits: what log-softmax kept, the targets' gradient, its sum
+# with the probabilities, and the product, in float32 each (torch/distributed/tensor/parallel/loss.py, PyTorch 2.13).
+LOSS_PARALLEL = 16
+
+
+def once_a_step(layout: Layout) -> Layout:
+    """The layout by how often ZeRO sends: of stage 3 a pipeline gathers and reduces once a step, as stage 1 does.
+
+    Its stages keep what they gathered until the step ends: torchtitan's `reshard_after_forward=False`, in
+    torchtitan/parallelisms/parallelize_llama.py at 9dec370, and Llama 3 (section 3.3.2).
+    """
+    return layout._replace(zero=1) if layout.zero == 3 and layout.pipeline > 1 else layout
+
+
+def rank_bytes(
+    shape: Decoder,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    recipe: str = "bf16_master",
+    checkpointing: str = "none",
+    regathers: bool = False,
+    gradient_width: int | None = None,
+) -> dict[str, int]:
+    """Bytes that a pipeline rank holds when it holds most, by line.
+
+    That is when the loss goes backward, or the last layer, or when all gradients are there and activations are gone, or
+    when these are cast to float32 for master weights.
+
+    With ZeRO 3 layers are gathered one by one, one in use and one on its way, embedding and head for the whole step;
+    in a pipeline all of them, and their gradients are added up whole in float32. `boundaries` are a pipeline's buffers:
+    PyTorch's stages hold one for each micro-batch's input and gradient, and what went on to the next stage. Gradients
+    are as wide as the recipe says, or `gradient_width` bytes.
+    """
+    each, held = RECIPES[recipe], rank_parameters(shape, layout, rank)
+    width, numbers, last = 4 if recipe == "fp32" else 2, sum(held.values()), rank == layout.pipeline - 1
+    wide = gradient_width or each.gradients
+    lines = state_bytes(held, layout, each.weights, wide, each.master + each.optimizer)
+    layers = sum(rank_layers(shape.layers, layout, rank))
+    ends = ceil(shape.vocab / layout.tensor) * shape.d_model * ((rank == 0) + (last and not shape.tied))
+    if once_a_step(layout) != layout:
+        lines |= {"gathered": width * numbers, "gradients": 4 * numbers}
+    elif layout.zero == 3 and layout.shards > 1:
+        layer = (numbers - ends) // max(1, layers)
+        lines |= {"gathered": width * (ends + 2 * layer), "reduced": width * (ends + layer)}
+    elif recipe[:8] == "autocast":
+        lines |= {"gathered": width * numbers}  # matrices, cast
+
+    tokens, t = batch * seq_len // layout.context, layout.tensor
+    kept = activations(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
+    row = width * tokens * shape.d_model
+    if layout.pipeline > 1:
+        part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
+        alive = in_flight(layout, rank)  # whose inputs are among the activations
+        lines["boundaries"] = part * ((rank > 0) * (chunks - alive) + (not last) * chunks + alive)
+    own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
+    under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
+    inner = shape.d_ff * shape.active_experts // t
+    layer_now = (own - under if checkpointing != "none" else 0) + 3 * width * tokens * inner + row
+    wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
+    logits = wide_logits + row if last else 0
+    cast = state_bytes(held, layout, 0, each.master or wide, 0)
+    # what a micro-batch before has left there; of a single one gradients come while what was kept goes
+    before = {} if layout.micro_batches > 1 else {"gradients": 0}
+    beside = {"activations": kept, "batch": 16 * tokens} | before
+    moments = [
+        lines | beside | {"logits": logits, "reduced": 0},
+        lines | beside | {"layer": layer_now},
+        lines | {"activations": 0, "batch": 16 * tokens} | ({} if layout.zero == 3 else {"gathered": 0}),
+        lines | {"activations": 0, "batch": 16 * tokens, "gathered": 0, "reduced": 0, "gradients": cast["gradients"]},
+    ]
+    return max(moments, key=lambda held: sum(held.values()))
+
+
+def fullest(held: Sequence[Mapping[str, int]]) -> int:
+    """The rank that holds most."""
+    return max(range(len(held)), key=lambda rank: sum(held[rank].values()))
+
+
+# --8<-- [end:rank]
+
+
 # --8<-- [start:level]
 def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
     """Bytes a second that a GPU sends to its group: of so many ranks, each `inner` ranks from the next.
@@ -327,8 +412,10 @@ def step_seconds(
     checkpointing: str = "none",
     causal: bool = True,
     regathers: bool = False,
+    attention_flop_per_second: float | None = None,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
+    Attention runs at the same rate if it has none of its own.
 
     The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
     that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
@@ -338,13 +425,20 @@ def step_seconds(
     back = backward_flops(shape, seq_len, batch, causal)
     again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
     found: dict[str, float] = {}
+    scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
+    slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in range(layout.pipeline):
         share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
         flops = {name: sum(of.values()) - of["head"] for name, of in (("f", forward), ("b", back), ("a", again))}
         ends = rank == layout.pipeline - 1
         passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
         backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
-        matmuls = layout.micro_batches * passes / (layout.tensor * layout.context) / flop_per_second
+        matmuls = (
+            layout.micro_batches
+            * (passes + slower * share * scores)
+            / (layout.tensor * layout.context)
+            / flop_per_second
+        )
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         busy = matmuls + sum(between.values())

@@ -9,13 +9,14 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes import rates
-from flops_bytes.plan import plan
+from flops_bytes.plan import parallel, plan
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
-from flops_bytes.plan.table import serving_table, stack_table, training_table
+from flops_bytes.plan.table import parallel_table, serving_table, stack_table, training_table
 from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
+flops-bytes plan --model llama-3.1-405b --gpu "H100 SXM" --gpus 16384 --context 8192 --global-batch 16M --layouts 10
 flops-bytes plan --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
 
 A --model is also one of these, and a --config one of their kinds:
@@ -31,11 +32,30 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
 
     What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
     """
-    if not asked.get("config") and asked.get("model", "gpt2") in SHAPES:
+    is_alike = not asked.get("config") and asked.get("model", "gpt2") in SHAPES
+    if parallel.is_asked(asked):
+        return parallel.plan(**(asked if is_alike else alike(asked))), None
+    if is_alike:
         return plan(**asked), asked
     from flops_bytes.plan import stacks
 
     return stacks.plan(**asked), stacks.asked_alike(asked)
+
+
+def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A question about a layout, its model as one whose layers are all alike."""
+    from flops_bytes.plan import stacks
+
+    ours = {name: asked[name] for name in parallel.PARALLEL if name in asked}
+    question = stacks.asked_alike({name: value for name, value in asked.items() if name not in ours})
+    if question is None:
+        flag = "config" if asked.get("config") else "model"
+        raise ValueError(
+            f"--{flag}: its layers differ, of which no layouts are planned; leave out --{next(iter(ours))}"
+        )
+    if "layers" not in asked:
+        question.pop("layers", None)
+    return {**question, **ours}
 
 
 def names() -> str:
@@ -57,8 +77,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
-    for name, option in OPTIONS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", help=option.meaning.replace("%", "%%"), metavar="…")
+    for name, option in (OPTIONS | parallel.PARALLEL).items():
+        if option.kind == "refused":  # another name of what is planned
+            continue
+        flags = [f"--{name.replace('_', '-')}"]
+        flags += [f"--{parallel.DEGREES[name]}-parallel"] if name in parallel.DEGREES else []
+        parser.add_argument(*flags, help=option.meaning.replace("%", "%%"), metavar="…")
     told = vars(parser.parse_args(arguments))
     as_json, schema = told.pop("json"), told.pop("schema")
     if schema:
@@ -77,6 +101,7 @@ def main(arguments: list[str]) -> int:
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
         table = serving_table if serves else training_table if question is not None else stack_table
+        table = parallel_table if "layout" in found else table
         for what, how_much in table(found, once):
             print(f"{what:32}{how_much}")
             timed = what == "a step" and question is not None

@@ -195,3 +195,58 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
 
 
 # --8<-- [end:stacks]
+
+
+# --8<-- [start:parallel]
+def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer about a layout."""
+    counts, layout = found["parameters"], found["layout"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
+    yield "layout", layout_words(layout)
+    lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
+    yield from ((f"  {line}", gib(size)) for line, size in lines.items())
+    rank, ranks = found["fullest_rank"], found["ranks"]
+    of = f"fullest: rank {rank} of {len(ranks)} in line" if len(ranks) > 1 else "a GPU"
+    yield of, gib(found["memory_bytes"]["total"])
+    left = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
+    said = left.format(gib(abs(found["headroom_bytes"])))
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {said}"
+    if len(ranks) > 1:
+        holds = f"{ranks[rank]['layers']} layers, {ranks[rank]['parameters']:,} parameters before ZeRO"
+        yield "  it computes", f"{holds}; {ranks[rank]['in_flight']} passes wait for their backward ones at most"
+        yield "  the others need", ", ".join(gib(each["needs_bytes"]) for each in ranks)
+    for each in found["sent"]:
+        over = f"{each['ranks']} ranks over the {each['level']} at {each['bytes_per_second'] / 1e9:.4g} GB/s"
+        how_long = f"{gib(each['bytes'])}, {each['seconds']:.3g} s; {each['collective']} of {over}"
+        yield f"sent by {each['by']}", how_long
+    yield "bubble", f"{found['bubble_share']:.1%} of a step"
+    yield (
+        "a step",
+        f"{found['step_tokens']:,} tokens, {found['step_seconds']:.4g} s; "
+        + (f"{found['tokens_per_second']:,.0f} tokens/s"),
+    )
+    yield "  of these", ", ".join(f"{line} {seconds:.3g}" for line, seconds in found["seconds"].items() if seconds)
+    yield "  while nothing waits", f"matmuls reach {found['matmul_share']:.1%} of the peak: an assumption"
+    yield "MFU", f"{found['mfu']:.1%}"
+    if found["tokens"]:
+        yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+    if found["layouts_that_fit"] is not None:
+        yield "layouts that fit", f"{found['layouts_that_fit']:,}, the fastest first"
+    for number, each in enumerate(found["layouts"], start=1):
+        speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
+        yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
+    yield "left out", "latency, kernels of smaller matmuls, overlap of tensor parallelism, uneven experts"
+
+
+def layout_words(layout: dict[str, Any]) -> str:
+    """Its degrees that split something, and how its batch is taken."""
+    degrees = [f"{name.upper()} {layout[name]}" for name in ("tp", "cp", "pp", "ep") if layout[name] > 1]
+    stages = f" of {layout['virtual_stages']} stages a rank" if layout["virtual_stages"] > 1 else ""
+    schedule = f", {layout['schedule']}{stages}" if layout["pp"] > 1 else ""
+    again = "" if layout["checkpointing"] == "none" else f", {layout['checkpointing']} checkpointing"
+    batch = f"{layout['micro_batches']} micro-batch{'' if layout['micro_batches'] == 1 else 'es'}"
+    split = " ".join([*degrees, f"DP {layout['data']}"])
+    return f"{split}, ZeRO {layout['zero']}{schedule}, {batch}{again}"
+
+
+# --8<-- [end:parallel]

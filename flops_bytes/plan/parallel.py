@@ -1,0 +1,396 @@
+"""The planner for layouts: tensor, context, pipeline and expert parallelism beside ZeRO. The command alone answers it.
+
+Bytes and waits are those of flops_bytes.parallel. Two assumptions make seconds of them: collectives reach REACHED of
+their link, and a rank's matmuls a share of the peak, `--matmul-share`, while nothing waits. If it is not given, it is
+the middle of what published steps without such parallelism reached on that card.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from flops_bytes.flops import backward_flops, forward_flops
+from flops_bytes.gpus import LINKS, REACHED
+from flops_bytes.parallel import (
+    SCHEDULES,
+    Layout,
+    Sent,
+    bubble,
+    fullest,
+    in_flight,
+    once_a_step,
+    possible,
+    powers,
+    rank_bytes,
+    rank_layers,
+    rank_parameters,
+    rates,
+    refuse,
+    sent,
+    step_seconds,
+)
+from flops_bytes.plan.options import (
+    OPTIONS,
+    Option,
+    capacity_source,
+    read,
+    read_gpu,
+    read_options,
+    read_shape,
+    row_name,
+)
+from flops_bytes.plan.runs import steps_like
+from flops_bytes.plan.training import card_format, cost
+from flops_bytes.shapes import Decoder, parameters, quoted
+
+PARALLEL = {
+    "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
+    "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
+    "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
+    "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
+    "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved: with --virtual-stages of a GPU"),
+    "stages": Option(
+        ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
+    ),
+    "regather": Option(
+        ("no", "yes"), "no", "what --tp gathers is gathered again backward, as in Megatron-LM, not kept"
+    ),
+    "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
+    "virtual_stages": Option("count", None, "of a GPU, with --schedule interleaved; 2 if not given"),
+    "matmul_share": Option(
+        "share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"
+    ),
+    "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
+    "layouts": Option("count", None, "instead of degrees: so many layouts that fit, the fastest first"),
+}
+DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
+WORDS = {  # which flag says what a sentence of parallel.refuse() is about
+    "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
+    "micro_batches": "micro-batches", "schedule": "schedule", "zero": "zero",
+}  # fmt: skip
+TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
+TAKEN += ("allowance", "price")
+TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
+TAKEN += ("checkpointing", "tokens", "days", "pairs")
+SENT_BY = {  # what sends, and with which collectives
+    "tensor": "all-gather, reduce-scatter",
+    "context": "send to the next",
+    "pipeline": "send to the next",
+    "expert": "all-to-all",
+    "data": "reduce-scatter, all-gather",
+}
+
+
+def is_asked(asked: Mapping[str, Any]) -> bool:
+    """Whether a question is about a layout."""
+    return any(asked.get(name) is not None for name in PARALLEL)
+
+
+class Question(NamedTuple):
+    """What was asked, read."""
+
+    a: dict[str, Any]  # the planner's own options
+    shape: Decoder
+    layout: Layout
+    recipe: str
+    memory_bytes: int
+    flop_per_second: float  # that matmuls reach
+    peak: float
+    within: float  # bytes a second of a GPU to its node
+    between: float  # and to other nodes
+
+
+READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
+
+
+def read_own(name: str, value: Any) -> Any:
+    """An option of PARALLEL as it is planned with. Raises ValueError with the mend."""
+    kind, flag = PARALLEL[name].kind, f"--{name.replace('_', '-')}"
+    if isinstance(kind, tuple):
+        if value not in kind:
+            raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
+        return value
+    try:
+        return read(READ_AS[kind], value)
+    except ValueError as error:
+        raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
+
+
+def read_question(asked: Mapping[str, Any]) -> Question:
+    """Raises ValueError with a sentence that names the option and the mend."""
+    told = {name: value for name, value in asked.items() if value is not None}
+    ours = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
+    ours = {name: option.default for name, option in PARALLEL.items()} | ours
+    for name in told:
+        trains = told.get("task", "train") == "train"
+        other = name in OPTIONS and name not in TAKEN and told[name] != OPTIONS[name].default
+        if other or not trains:
+            flag = name.replace("_", "-") if trains else "task"
+            why = "is not derived for tensor, context, pipeline or expert parallelism; leave it out"
+            raise ValueError(f"--{flag}: it {why}")
+    batch = told.pop("global_batch", None)
+    if batch is not None and (ours["micro_batches"] or "accumulation" in told):
+        raise ValueError("--global-batch: --micro-batches or --accumulation tells the batch; give one")
+    a = read_options(told)
+    a["global_batch"] = None if batch is None else read("global_batch", batch)
+    shape, gpu = read_shape(a), read_gpu(a)
+    recipe, peaks = a["recipe"].replace("-", "_"), gpu.peak_flop_per_second
+    dtype = card_format(peaks, recipe, False)
+    if dtype not in peaks:
+        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
+    a["matmul_share"] = ours["matmul_share"] or assumed_share(a)
+    a["attention_share"] = ours["attention_share"] or a["matmul_share"]
+    a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes"}
+    a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
+    layout = read_layout(a, ours)
+    within, between = levels(a)
+    at = a["matmul_share"] * peaks[dtype]
+    return Question(a, shape, layout, recipe, int(gpu.memory_bytes), at, peaks[dtype], within, between)
+
+
+def assumed_share(a: Mapping[str, Any]) -> float:
+    """The middle of what published steps on such cards reached that computed nothing again."""
+    _, steps = steps_like(row_name(a["gpu"]) if a["gpu"] else "", again=False)
+    return (steps.low + steps.high) / 2
+
+
+def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
+    """The layout that was asked for; all GPUs that share neither matrices, sequences nor layers split the batch."""
+    ranks = ours["tp"] * ours["cp"] * ours["pp"]
+    data, left = divmod(a["gpus"], ranks)
+    if left or not data:
+        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {ranks}, which --tp, --cp and --pp make together")
+    virtual: int = ours["virtual_stages"] or (2 if ours["schedule"] == "interleaved" else 1)
+    micro_batches = ours["micro_batches"] or (a["accumulation"] if "accumulation" in a["given"] else ours["pp"])
+    if a["global_batch"] and not a["layouts"]:
+        once = data * a["micro_batch"] * a["context"]
+        micro_batches, left = divmod(a["global_batch"], once)
+        if left or not micro_batches:
+            raise ValueError(
+                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all"
+            )
+    degrees = {name: ours[flag] for flag, name in DEGREES.items()}
+    return Layout(
+        data,
+        **degrees,
+        zero=int(a["zero"]),
+        schedule=ours["schedule"],
+        micro_batches=micro_batches,
+        virtual=virtual,
+        ends=ours["stages"] != "even",
+    )
+
+
+def levels(a: Mapping[str, Any]) -> tuple[float, float]:
+    """Bytes a second that a GPU sends in a collective: inside its node, and by its network card."""
+    card, told = row_name(a["gpu"]) if a["gpu"] else "", a["link"]
+    own = next((link for link, row in LINKS.items() if card in row.cards), None)
+    between = "400 Gb/s"
+    if told and told.endswith("Gb/s"):
+        between = told
+    else:
+        own = told or own
+    if not own:
+        raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
+    cards = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
+    return REACHED * LINKS[own].bytes_per_second, REACHED * cards * LINKS[between].bytes_per_second
+
+
+def check(question: Question, layout: Layout) -> None:
+    """Raises ValueError in the command's words for what cannot be."""
+    try:
+        refuse(question.shape, layout, question.a["context"])
+    except ValueError as error:
+        word, _, why = str(error).partition(": ")
+        raise ValueError(f"--{WORDS[word]}: {why}") from None
+
+
+class Answer(NamedTuple):
+    """What one layout holds and takes."""
+
+    held: list[dict[str, int]]  # of each pipeline rank
+    seconds: dict[str, float]  # of a step, by line
+
+    @property
+    def needs_bytes(self) -> int:
+        return max(sum(lines.values()) for lines in self.held)
+
+    @property
+    def step_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def binds(self) -> str:
+        """What of a step takes longest but the matmuls."""
+        waits = {line: seconds for line, seconds in self.seconds.items() if line != "matmuls"}
+        line = max(waits, key=lambda each: waits[each])
+        return line if waits[line] else "matmuls"
+
+
+def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
+    """Of a layout that can be."""
+    a, shape = question.a, question.shape
+    sizes = {"seq_len": a["context"], "batch": a["micro_batch"], "regathers": a["regathers"]}
+    held = [
+        rank_bytes(shape, layout, rank, recipe=question.recipe, checkpointing=checkpointing, **sizes)
+        | {"allowance": a["allowance"]}
+        for rank in range(layout.pipeline)
+    ]
+    seconds = step_seconds(
+        shape,
+        once_a_step(layout),
+        flop_per_second=question.flop_per_second,
+        rate=rates(layout, question.within, question.between, a["node_gpus"]),
+        checkpointing=checkpointing,
+        attention_flop_per_second=a["attention_share"] * question.peak,
+        **sizes,
+    )
+    return Answer(held, seconds)
+
+
+def speed(question: Question, layout: Layout, found: Answer) -> dict[str, Any]:
+    """Tokens a second and the MFU of a step, attention's pairs counted as was asked."""
+    a, shape = question.a, question.shape
+    tokens = layout.data * layout.micro_batches * a["micro_batch"] * a["context"]
+    causal = a["pairs"] == "causal"
+    flops = sum(forward_flops(shape, a["context"], 1, causal).values())
+    flops += sum(backward_flops(shape, a["context"], 1, causal, fused=False).values())
+    model = flops / a["context"] * tokens
+    return {
+        "step_tokens": tokens,
+        "step_seconds": found.step_seconds,
+        "tokens_per_second": tokens / found.step_seconds,
+        "mfu": model / (layout.gpus * question.peak * found.step_seconds),
+    }
+
+
+def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
+    """A layout by the names of its options."""
+    return {
+        "data": layout.data,
+        **{flag: getattr(layout, name) for flag, name in DEGREES.items()},
+        "zero": layout.zero,
+        "schedule": layout.schedule,
+        "virtual_stages": layout.virtual,
+        "micro_batches": layout.micro_batches,
+        "checkpointing": checkpointing,
+    }
+
+
+def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
+    """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
+
+    Interleaved stages are two a rank, or as many as told.
+    """
+    a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
+    sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
+    if left or not sequences:
+        size = a["context"] * a["micro_batch"]
+        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; give a multiple of {size}")
+    kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
+    schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
+    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"]):
+        for schedule in schedules:
+            for expert in powers(shape.experts if shape.experts > 1 else 1):
+                virtual = (asked.virtual if asked.virtual > 1 else 2) if schedule == "interleaved" else 1
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, ends=asked.ends)
+                said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
+                said |= {"zero": asked.zero} if "zero" in given else {}
+                said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
+                if any(getattr(layout, name) != size for name, size in said.items()):
+                    continue
+                try:
+                    refuse(shape, layout, a["context"])
+                except ValueError:
+                    continue
+                yield from ((layout, kind) for kind in kinds)
+
+
+def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
+    """All candidates that fit, the fastest first; of two as fast, the one that holds less."""
+    found = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
+    fitting = [each for each in found if each[2].needs_bytes <= question.memory_bytes]
+    return sorted(fitting, key=lambda each: (each[2].step_seconds, each[2].needs_bytes))
+
+
+def plan(**asked: Any) -> dict[str, Any]:
+    """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
+
+    Raises ValueError with a sentence that names the option and the mend.
+    """
+    question = read_question(asked)
+    a, layout, kind = question.a, question.layout, question.a["checkpointing"]
+    rows: list[tuple[Layout, str, Answer]] = []
+    if a["layouts"]:
+        rows = listed(question)
+        if not rows:
+            raise ValueError("--layouts: none fits; give more --gpus, or a smaller --micro-batch or --context")
+        layout, kind, found = rows[0]
+    else:
+        check(question, layout)
+        found = answer(question, layout, kind)
+    held, rank = found.held, fullest(found.held)
+    counts, active = parameters(question.shape), parameters(question.shape, active=True)
+    told = speed(question, layout, found)
+    needs = found.needs_bytes
+    return {
+        "parameters": {"total": sum(counts.values()), "active": sum(active.values())},
+        "layout": flags(layout, kind),
+        "fullest_rank": rank,
+        "memory_bytes": held[rank] | {"total": needs},
+        "ranks": [
+            {
+                "layers": sum(rank_layers(question.shape.layers, layout, each)),
+                "parameters": sum(rank_parameters(question.shape, layout, each).values()),
+                "in_flight": in_flight(layout, each),
+                "needs_bytes": sum(lines.values()),
+            }
+            for each, lines in enumerate(held)
+        ],
+        "gpu_bytes": question.memory_bytes,
+        "gpu_bytes_are": capacity_source(a),
+        "fits": needs <= question.memory_bytes,
+        "headroom_bytes": question.memory_bytes - needs,
+        "sent": list(sends(question, layout, kind, rank)),
+        "bubble_share": bubble(layout),
+        "seconds": found.seconds,
+        "binds": found.binds,
+        "matmul_share": a["matmul_share"],
+        "attention_share": a["attention_share"],
+        **told,
+        "layouts": [
+            flags(each, how)
+            | {
+                "needs_bytes": one.needs_bytes,
+                "step_seconds": one.step_seconds,
+                "mfu": speed(question, each, one)["mfu"],
+                "binds": one.binds,
+                "binds_share": one.seconds[one.binds] / one.step_seconds,
+            }
+            for each, how, one in rows[: a["layouts"]]
+        ],
+        "layouts_that_fit": len(rows) if a["layouts"] else None,
+        "currency": a["currency"],
+    } | cost(a, a["tokens"], told["tokens_per_second"])
+
+
+def sends(question: Question, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
+    """What a rank sends in a step, by what sends it: the collective, the level that its group spans, bytes, seconds."""
+    a = question.a
+    size = a["context"], a["micro_batch"]
+    each = sent(question.shape, once_a_step(layout), rank, *size, checkpointing, a["regathers"])
+    at: Sent = rates(layout, question.within, question.between, a["node_gpus"])
+    inner = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
+    inner["pipeline"] = layout.tensor * layout.context * layout.data
+    ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}
+    ranks["data"] = layout.shards
+    for name, collective in SENT_BY.items():
+        if size := getattr(each, name):
+            yield {
+                "by": name,
+                "ranks": ranks[name],
+                "collective": "all-reduce" if name == "data" and layout.zero == 0 else collective,
+                "level": "node" if inner[name] * ranks[name] <= a["node_gpus"] else "network",
+                "bytes": size,
+                "bytes_per_second": getattr(at, name),
+                "seconds": size / getattr(at, name),
+            }

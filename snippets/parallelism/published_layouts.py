@@ -1,0 +1,87 @@
+# /// script
+# requires-python = ">=3.11"
+# [tool.ledger]
+# data = ["measurements/published/torchtitan*.toml", "measurements/published/layouts/*"]
+# ///
+"""How far off plans of layouts are: memory and step times beside what others published, row by row."""
+
+# --8<-- [start:setup]
+import json
+from pathlib import Path
+from typing import Any
+
+from flops_bytes.published.layouts import FLOAT8, NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
+
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+FIRST = json.loads((FOLDER / "layouts" / "first.json").read_text(encoding="utf-8"))  # written before any was compared
+FLOAT8_RATIO = FLOAT8
+NEAR_BYTES_SHARE, NEAR_SECONDS_SHARE = NEAR_BYTES, NEAR_SECONDS
+# --8<-- [end:setup]
+
+
+# --8<-- [start:rows]
+def told(said: Said, first: dict[str, Any]) -> dict[str, Any]:
+    """A row, for a table: what is planned now, what was planned first, what was published."""
+    bytes_then, seconds_then = first["bytes"], first["seconds"]
+    return {
+        "label": said.row.label + (", float8" if said.row.float8 else ""),
+        "planned_bytes": said.planned_bytes,
+        "published_bytes": said.published_bytes,
+        "bytes_ratio": said.bytes_ratio,
+        "first_bytes_ratio": bytes_then / said.published_bytes if said.published_bytes else None,
+        "planned_step_seconds": said.planned_seconds,
+        "published_step_seconds": said.published_seconds,
+        "step_ratio": said.seconds_ratio,
+        "first_step_ratio": seconds_then / said.published_seconds,
+    }
+
+
+ALL = list(read_rows(FOLDER))
+SOURCES = sorted({row.source for row in ALL})
+ROWS = {
+    source: {
+        str(number): told(compare(row), FIRST[source][number])
+        for number, row in enumerate(each for each in ALL if each.source == source)
+    }
+    for source in SOURCES
+}
+# --8<-- [end:rows]
+
+
+# --8<-- [start:near]
+def near(ratio: str, within: float, sources: list[str]) -> dict[str, Any]:
+    """How many rows of some sources have a reading, how many of these lie near, and the two that lie farthest."""
+    rows = [row for source in sources for row in ROWS[source].values()]
+    ratios = sorted(row[ratio] for row in rows if row[ratio] is not None)
+    inside = sum(1 - within <= each <= 1 + within for each in ratios)
+    return {"rows": len(ratios), "near": inside, "low_ratio": ratios[0], "high_ratio": ratios[-1]}
+
+
+NEAR = {
+    "memory": near("bytes_ratio", NEAR_BYTES, SOURCES),
+    "memory_first": near("first_bytes_ratio", NEAR_BYTES, SOURCES),
+    "steps": near("step_ratio", NEAR_SECONDS, SOURCES),
+    "steps_first": near("first_step_ratio", NEAR_SECONDS, SOURCES),
+} | {source: near("step_ratio", NEAR_SECONDS, [source]) for source in SOURCES}
+for what, found in NEAR.items():
+    print(f"{what:26}{found['near']:3} of {found['rows']:3}, {found['low_ratio']:.2f} to {found['high_ratio']:.2f}")
+# --8<-- [end:near]
+
+
+# --8<-- [start:places]
+PLACES: dict[str, dict[str, Any]] = {}  # rows of one label are of one layout
+for row in ALL:
+    if row.source == "llama-3" or (row.source == "torchtitan" and "asynchronous" not in row.label):
+        found_at = place(row)
+        PLACES[row.label.replace(".", "_")] = {
+            "place": found_at.place,
+            "of": found_at.of,
+            "fits": found_at.fits,
+            "fastest": {
+                name: found_at.fastest[name] for name in ("tp", "cp", "pp", "zero", "schedule", "checkpointing")
+            },
+        }
+for label, where in PLACES.items():
+    print(f"{label:34}{where['place'] or 'none':>4} of {where['of']}")
+# --8<-- [end:places]

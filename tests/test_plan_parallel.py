@@ -1,0 +1,177 @@
+"""What cannot be is refused in a sentence, a layout's numbers are parallel.py's, a list is sorted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import jsonschema
+import pytest
+
+from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
+from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan.parallel import DEGREES, PARALLEL, plan
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B
+from tests.conftest import ROOT
+
+ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}
+SPLIT = ASKED | {"tp": 8, "pp": 4, "global_batch": "4M"}
+SCHEMA = json.loads((ROOT / "flops_bytes" / "plan" / "schema.json").read_text(encoding="utf-8"))
+
+
+def command(asked: dict[str, Any], *more: str) -> subprocess.CompletedProcess[str]:
+    words = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    told = [sys.executable, "-m", "flops_bytes", "plan", *words, *more]
+    return subprocess.run(told, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "heads": ({"tp": 48, "gpus": 480}, "--tp: 48 ranks cannot share 64 heads and 28672 features"),
+    "stages": ({"pp": 128}, "--pp: 80 layers do not fill 128 stages"),
+    "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of 24, which --tp, --cp and --pp make together"),
+    "experts": ({"ep": 2}, "--ep: 2 ranks cannot share 1 experts within 256 ranks of the data"),
+    "schedule": ({"pp": 4, "schedule": "dual"}, "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved"),
+    "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
+    "turns": (
+        {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
+        "--micro-batches: interleaved takes a multiple",
+    ),
+    "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--cp: 100 tokens cannot be cut into 128 equal parts"),
+    "batch": ({"tp": 8, "global_batch": 100_000}, "--global-batch: 100000 tokens are no multiple of 262144"),
+    "two batches": ({"tp": 8, "global_batch": "4M", "micro_batches": 4}, "--global-batch: --micro-batches or"),
+    "adapters": ({"tp": 8, "lora": 8}, "--lora: it is not derived for tensor, context, pipeline or expert parallelism"),
+    "serving": ({"tp": 8, "task": "serve"}, "--task: it is not derived"),
+    "no number": ({"tp": "x"}, "--tp: 'x' is not a number above 0"),
+    "no batch": ({"layouts": 3}, "--global-batch: --layouts shares out the tokens of a step"),
+    "no room": ({"layouts": 3, "gpus": 1, "zero": 0, "global_batch": "8k"}, "--layouts: none fits"),
+    "no such option": ({"tp": 8, "nosuch": 1}, "--nosuch: not an option"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_in_a_sentence_with_its_option(case: str) -> None:
+    change, sentence = REFUSED[case]
+    with pytest.raises(ValueError) as caught:
+        plan(**(ASKED | change))
+    assert str(caught.value).startswith(sentence) and "\n" not in str(caught.value)
+
+
+def test_an_answer_is_what_the_formulas_say() -> None:
+    found = plan(**SPLIT, matmul_share=0.5, allowance=1)
+    layout = Layout(data=8, tensor=8, pipeline=4, zero=1, micro_batches=64)
+    held = [rank_bytes(LLAMA_3_70B, layout, rank, 8192) for rank in range(4)]
+    assert found["fullest_rank"] == fullest(held) == 0
+    assert found["memory_bytes"]["total"] == sum(held[0].values()) + 1
+    rate = rates(layout, 0.8 * 450e9, 0.8 * 50e9)
+    seconds = step_seconds(LLAMA_3_70B, layout, 8192, 0.5 * 989.4e12, rate)
+    assert found["seconds"] == pytest.approx(seconds, rel=1e-3) and found["step_seconds"] == sum(
+        found["seconds"].values()
+    )
+    assert found["bubble_share"] == bubble(layout) and found["step_tokens"] == 2**22
+    each = {one["by"]: one for one in found["sent"]}
+    assert {by: one["bytes"] for by, one in each.items()} == {
+        by: size for by, size in sent(LLAMA_3_70B, layout, 0, 8192)._asdict().items() if size
+    }
+    assert [each[by]["level"] for by in ("tensor", "pipeline", "data")] == ["node", "network", "network"]
+    assert found["mfu"] < 0.5
+
+
+def test_zero_3_in_a_pipeline_keeps_what_it_gathers_and_sends_once_a_step() -> None:
+    inside, alone = Layout(data=8, pipeline=4, zero=3, micro_batches=8), Layout(data=8, zero=3, micro_batches=8)
+    assert once_a_step(inside).zero == 1 and once_a_step(alone) is alone
+    held = rank_bytes(LLAMA_3_8B, inside, 1, 8192, recipe="autocast")
+    assert held["gradients"] == 2 * held["gathered"]  # float32 beside 16 bits, both whole
+    assert "reduced" in rank_bytes(LLAMA_3_8B, alone, 0, 8192, recipe="autocast")
+
+
+def test_attention_may_have_a_rate_of_its_own() -> None:
+    both, slow = (plan(**SPLIT, matmul_share=0.5, attention_share=share)["seconds"] for share in (0.5, 0.25))
+    assert slow["matmuls"] > both["matmuls"] and {**slow, "matmuls": 0, "bubble": 0, "data": 0} == {
+        **both, "matmuls": 0, "bubble": 0, "data": 0
+    }  # fmt: skip
+
+
+def test_even_stages_count_layers_alone() -> None:
+    gpt = "layers=105 d_model=20480 heads=128 kv_heads=128 head_dim=160 d_ff=81920 vocab=51200 gated=no"
+    asked = {"shape": gpt, "gpu": "A100 80GB SXM", "gpus": 280, "tp": 8, "pp": 35, "micro_batches": 70, "context": 2048}
+    assert {each["layers"] for each in plan(**asked, stages="even")["ranks"]} == {3}
+    assert [each["layers"] for each in plan(**asked)["ranks"]][:4] == [3, 4, 3, 3]
+
+
+def test_listed_layouts_fit_and_are_sorted() -> None:
+    found = plan(**ASKED | {"zero": None}, global_batch="4M", layouts=1000)
+    rows = found["layouts"]
+    assert len(rows) == found["layouts_that_fit"] > 10
+    assert [row["step_seconds"] for row in rows] == sorted(row["step_seconds"] for row in rows)
+    for row in rows[:5]:
+        again = {name: row[name] for name in (*DEGREES, "zero", "schedule", "checkpointing")}
+        more = {"virtual_stages": row["virtual_stages"]} if row["schedule"] == "interleaved" else {}
+        alone = plan(**ASKED | again | more, global_batch="4M")
+        assert (alone["step_seconds"], alone["memory_bytes"]["total"]) == (row["step_seconds"], row["needs_bytes"])
+        assert alone["fits"] and alone["binds"] == row["binds"]
+
+
+def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:
+    rows = plan(**ASKED, global_batch="4M", layouts=50, tp=4, checkpointing="full")["layouts"]
+    assert rows and {(row["tp"], row["zero"], row["checkpointing"]) for row in rows} == {(4, 1, "full")}
+    mixed = {"model": "mixtral-8x7b", "gpu": "H100 SXM", "gpus": 64, "context": 8192, "global_batch": "4M"}
+    assert {row["ep"] for row in plan(**mixed, layouts=1000)["layouts"]} == {1, 2, 4, 8}
+
+
+def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> None:
+    check = jsonschema.Draft202012Validator(SCHEMA)
+    for asked in (SPLIT, ASKED | {"global_batch": "4M", "layouts": 2}, ASKED | {"tp": 8, "zero": 3, "cp": 2}):
+        done = command(asked, "--json")
+        answer = json.loads(done.stdout)
+        check.validate(answer)
+        assert done.returncode == (0 if answer["found"]["fits"] else 3)
+        assert answer["found"] == json.loads(json.dumps(plan(**asked)))
+        for name in answer["found"]:
+            lacking = {key: value for key, value in answer["found"].items() if key != name}
+            assert not check.is_valid({"asked": {}, "found": lacking}), name
+    done = command(SPLIT)
+    assert done.returncode == 0 and "TP 8 PP 4 DP 8, ZeRO 1, 1f1b, 64 micro-batches" in done.stdout
+    assert (
+        "fullest: rank 0 of 4 in line" in done.stdout
+        and "bubble                          4.5% of a step" in done.stdout
+    )
+
+
+def test_known_names_of_degrees_are_taken() -> None:
+    words = {f"{name}_parallel" for name in DEGREES.values()}
+    help_text = command({}, "--help").stdout
+    for name in words | set(PARALLEL):
+        assert f"--{name.replace('_', '-')}" in help_text
+    long = ASKED | {"tensor_parallel": 8, "pipeline_parallel": 4, "global_batch": "4M"}
+    assert json.loads(command(long, "--json").stdout)["found"] == json.loads(json.dumps(plan(**SPLIT)))
+    assert all(len(option.meaning) <= 110 for option in PARALLEL.values())
+
+
+def test_models_by_other_names_have_layouts_if_their_layers_are_alike() -> None:
+    asked = {"gpu": "H100 SXM", "gpus": 64, "tp": 8}
+    assert command(asked | {"model": "qwen3-32b"}, "--json").returncode in (0, 3)
+    done = command(asked | {"model": "deepseek-v3"})
+    assert done.returncode == 2 and "--model: its layers differ, of which no layouts are planned" in done.stderr
+
+
+@pytest.mark.parametrize("recipe", ["bf16-master", "autocast"])
+@pytest.mark.parametrize("checkpointing", ["none", "per-op", "full"])
+@pytest.mark.parametrize("model", ["llama-3-8b", "llama-3.2-1b", "gpt2-xl"])
+def test_without_other_parallelism_zero_3_holds_what_the_counted_planner_says(
+    model: str, checkpointing: str, recipe: str
+) -> None:
+    asked = {"model": model, "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 1024, "micro_batch": 4}
+    asked |= {"checkpointing": checkpointing, "recipe": recipe}
+    counted = plan_alike(**asked)["memory_bytes"]["total"]
+    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=3e-3)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("model", ["llama-3-8b", "llama-3.2-1b", "gpt2-xl"])
+def test_gradients_are_cast_for_master_weights_when_a_step_ends(model: str, zero: int) -> None:
+    asked = {"model": model, "gpu": "H100 SXM", "gpus": 8 if zero else 1, "zero": zero, "context": 1024}
+    asked |= {"checkpointing": "full"}
+    counted = plan_alike(**asked)["memory_bytes"]["total"]
+    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=0.04)
