@@ -272,15 +272,16 @@ class Snippet:
         Raises LedgerError where a module cannot be read.
         """
         reached: dict[Path, tuple[Snippet, set[str]]] = {}
+        modules: dict[str, Snippet | None] = {}  # each is looked for once, not for every name that is used of it
         todo = [(module, name) for module, names in self._imports.items() for name in names]
         while todo:
             wanted, name = todo.pop()
-            module = _module(self.path, wanted)
-            if module is None:
+            if wanted not in modules:
+                modules[wanted] = module = _module(self.path, wanted)
+                if module and (problems := list(module._imports_to_mend())):
+                    raise LedgerError(problems)
+            if (module := modules[wanted]) is None:
                 continue
-            _ = module.settings
-            if problems := list(module._imports_to_mend()):
-                raise LedgerError(problems)
             names = reached.setdefault(module.path, (module, set()))[1]
             if name not in names:
                 names.add(name)

@@ -10,6 +10,7 @@ import html
 import json
 import os
 import re
+import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE
+from ledger.site import tight as tight_module
 from ledger.site.tight import tight
 from planner.answer import answer
 from planner.shorten import plainer, shortened
@@ -33,6 +35,7 @@ PLANNER = Path(__file__).parent
 ROOT = PLANNER.parent
 LIBRARY = ROOT / "flops_bytes"
 ASSETS = ROOT / "docs" / "overrides" / "assets"
+STARTED = time.time_ns()
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
 FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
@@ -172,17 +175,25 @@ def script(name: str, stamp: int) -> str:
 
 
 def write_scripts() -> None:
-    """At once, since both languages may be built at a time; left alone if they have not changed."""
-    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
-    stamp = max(path.stat().st_mtime_ns for path in sources)
-    scripts = {name: script(name, stamp) for name in SCRIPTS}
-    scripts[ERRORS] = f"export default {in_each_language('errors', 'estimate', 'fields')};\n"
-    for name, text in scripts.items():
-        path = ASSETS / name
+    """At once, since both languages may be built at a time; left alone if they have not changed.
+
+    They get the time of the youngest of their sources, so that who finds them so need not make them, unless a source
+    was changed since this process read its code: then the next process makes them again.
+    """
+    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py"), Path(tight_module.__file__)]
+    stamp = max(path.stat().st_mtime_ns for path in {*sources, *(path.parent for path in sources)})
+    paths = [ASSETS / name for name in (*SCRIPTS, ERRORS)]
+    if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
+        return
+    scripts = [script(name, stamp) for name in SCRIPTS]
+    scripts.append(f"export default {in_each_language('errors', 'estimate', 'fields')};\n")
+    for path, text in zip(paths, scripts, strict=True):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")
             unfinished.write_text(text, encoding="utf-8")
             unfinished.replace(path)
+        if stamp < STARTED:
+            os.utime(path, ns=(stamp, stamp))
 
 
 # The form

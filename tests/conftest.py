@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import functools
+import gc
 import multiprocessing.forkserver
 import os
 import shutil
@@ -82,6 +83,12 @@ def compute_on_one_thread() -> None:
     multiprocessing.forkserver.set_forkserver_preload(["tests.one_thread", "ledger.preload"])
     multiprocessing.forkserver.ensure_running()
     del os.environ["OMP_NUM_THREADS"]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and the modules that they import stay to the end: no collection of garbage looks at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

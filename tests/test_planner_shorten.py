@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from py_mini_racer import JSEvalException, MiniRacer
@@ -144,3 +147,32 @@ def test_the_scripts_are_light() -> None:
 def test_an_error_that_is_none_of_the_readers_is_one_still(sent: MiniRacer) -> None:
     with pytest.raises(JSEvalException):
         sent.eval("answer(new Map([['model', 5n]]))")
+
+
+def test_scripts_are_made_again_once_a_source_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a source that has changed since this process began, by the next process too: this one runs old code."""
+    source, made = tmp_path / "library" / "it.py", list[str]()
+    for folder in ("library", "page", "assets"):
+        (tmp_path / folder).mkdir()
+    source.write_text("")
+
+    def script(name: str, stamp: int) -> str:
+        made.append(name)
+        return f"{name} {stamp}"
+
+    def written(began: float) -> int:
+        """How many scripts are made by a process that began then."""
+        monkeypatch.setattr(planner, "STARTED", began)
+        made.clear()
+        planner.write_scripts()
+        return len(made)
+
+    monkeypatch.setattr(planner, "PLANNER", tmp_path / "page")
+    monkeypatch.setattr(planner, "LIBRARY", tmp_path / "library")
+    monkeypatch.setattr(planner, "ASSETS", tmp_path / "assets")
+    monkeypatch.setattr(planner, "words", lambda language: dict.fromkeys(("errors", "estimate", "fields"), ""))
+    monkeypatch.setattr(planner, "script", script)
+    before, after, every = 0, float("inf"), len(planner.SCRIPTS)
+    assert [written(after), written(after)] == [every, 0]
+    os.utime(source, ns=(2 * time.time_ns(),) * 2)
+    assert [written(before), written(after), written(after)] == [every, every, 0]

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 KILLS = int(os.environ.get("KILLS", "3"))  # each costs the seconds in which torchrun starts; ten on request
@@ -82,18 +84,28 @@ def test_no_kill_loses_a_checkpoint_or_leaves_a_process(tmp_path: Path) -> None:
     assert last_loss(went_on) == pytest.approx(last_loss(never_stopped), abs=2e-3)  # sums in another order
 
 
-def test_pieces_are_dealt_evenly_or_not_at_all(tmp_path: Path) -> None:
-    done = subprocess.run([*command(1, tmp_path), "--pieces=0"], capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode and "cannot be dealt" in done.stderr
+@pytest.fixture
+def run_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], list[float]]]:
+    """The trainer's main, for a run on one rank of a CPU that needs no process of its own."""
+    from flops_bytes.train_sharded import main  # seconds, in the one process that asks
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    threads = torch.get_num_threads()
+    yield main
+    torch.set_num_threads(threads)
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    short = ["--steps=2", "--report=2"]
-    made = subprocess.run([*command(1, tmp_path), *short], capture_output=True, text=True, env=ENVIRONMENT)
-    assert made.returncode == 0, made.stderr
-    other = [*command(1, tmp_path), *short, "--width=32"]
-    done = subprocess.run(other, capture_output=True, text=True, env=ENVIRONMENT)
-    assert "has width 64, this run 32" in done.stderr
+def test_pieces_are_dealt_evenly_or_not_at_all(run_here: Callable[[list[str]], list[float]]) -> None:
+    with pytest.raises(ValueError, match="0 pieces cannot be dealt to 1 ranks"):
+        run_here(["--pieces=0"])
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, run_here: Callable[[list[str]], list[float]]) -> None:
+    short = ["--steps=2", "--report=2", "--pieces=4", "--batch=2", "--checkpoints", str(tmp_path)]
+    assert len(run_here(short)) == 2
+    assert run_here(short) == [], "its own goes on, and there is nothing left to do"
+    with pytest.raises(ValueError, match="has width 64, this run 32"):
+        run_here([*short, "--width=32"])
 
 
 def test_the_slurm_script_runs_without_slurm(tmp_path: Path) -> None:
