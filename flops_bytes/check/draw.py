@@ -26,6 +26,7 @@ NOT_TOGETHER = {  # of which one would be refused
     "what every second matmul is",
     "experts": "--checkpointing per-op; float32 weights, since transformers multiplies experts in 16 bits alone",
     "--layers fused": "biases of a Llama, norms of heads, experts, a GPT-2 with a head of its own: no module here",
+    "--optimizer muon": "adapters, which no one counts with it; experts, whose matrices are one tensor",
     "a context": "fewer learned positions",
 }
 NOT_COUNTED = {
@@ -136,6 +137,8 @@ def mend(chance: random.Random, asked: dict[str, Any]) -> None:
         asked["layers"] = "composed"
     if gpt2 or experts or asked["checkpointing"] == "per-op":
         asked.pop("lora", None)
+    if asked.get("optimizer") == "muon" and (experts or "lora" in asked):
+        asked["optimizer"] = "adamw"
     if experts and asked["checkpointing"] == "per-op":
         asked["checkpointing"] = chance.choice(("none", "selective", "full"))
     if experts and asked["recipe"] not in ("bf16", "bf16-master"):

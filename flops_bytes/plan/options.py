@@ -121,10 +121,10 @@ OPTIONS = {
         "4 bits; bitsandbytes-0.43.1, or an older one, keeps the input of each matmul; torchao shards constants too",
     ),
     "optimizer": Option(
-        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
+        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon"),
         "adamw",
         "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "
-        "has no room for them",
+        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers",
     ),
     "update": Option(
         ("fused", "foreach"),
@@ -285,6 +285,9 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["lora_dropout"] == "yes"
     ):
         refused(a)
+    if a["optimizer"] == "muon" and (a["lora"] or a["zero"] != "0" or a["offload"] == "yes"):
+        which = "lora" if a["lora"] else "offload" if a["offload"] == "yes" else "zero"
+        raise ValueError(f"--{which}: not counted with --optimizer muon; leave one out, or give --zero 0")
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
     if a["lora_on"] != "all" and not a["lora"]:
