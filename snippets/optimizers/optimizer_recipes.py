@@ -159,6 +159,7 @@ print(f"{temporary_bytes:,} bytes on top meanwhile")
 
 
 # --8<-- [start:share]
+SMALL_SHARE = 0.01
 BATCHES = {"8k": 2**13, "64k": 2**16, "512k": 2**19, "4M": 2**22}  # tokens
 
 
@@ -172,7 +173,7 @@ muon_share = {
     name: {batch: update_flops[name] / (tokens * training_flops[name]) for batch, tokens in BATCHES.items()}
     for name in MODELS
 }
-one_percent_tokens = {name: update_flops[name] / (0.01 * training_flops[name]) for name in MODELS}
+one_percent_tokens = {name: update_flops[name] / (SMALL_SHARE * training_flops[name]) for name in MODELS}
 rule_share = {name: 5 * shape.d_model / BATCHES["512k"] for name, shape in MODELS.items()}  # 5m/B
 for name in MODELS:
     shares = ", ".join(f"{batch}: {share:.2%}" for batch, share in muon_share[name].items())
@@ -183,6 +184,6 @@ for name in MODELS:
 # --8<-- [start:exercise_6]
 SIDE = 4_096
 square_flops = newton_schulz_flops(SIDE, SIDE) // SIDE**2  # per parameter
-square_tokens = square_flops / (0.01 * 6)  # at which these are 1 % of 6 FLOPs a token
+square_tokens = square_flops / (SMALL_SHARE * 6)  # at which these are 1 % of 6 FLOPs a token
 print(f"{square_flops:,} FLOPs a parameter; 1 % at {square_tokens:,.0f} tokens")
 # --8<-- [end:exercise_6]
