@@ -1,6 +1,7 @@
 """What the formulas say that optimizers beyond AdamW hold and compute is what the optimizers themselves do."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
     newton_schulz_flops,
 )
-from flops_bytes.shapes import Decoder, gpt2, llama, parameters
+from flops_bytes.plan import plan
+from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 
 SHAPES = {
@@ -93,3 +95,25 @@ def test_traffic_counts_no_views() -> None:
     with Traffic() as traffic:
         x.T.add_(y.T)
     assert (traffic.num_operations, traffic.moved_bytes) == (1, 3 * 4 * 32)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "gpt2", "context": 64, "lora": 8},
+        {"model": "gpt2", "context": 64, "gpus": 2, "zero": 1},
+        {"model": "gpt2", "context": 64, "offload": "yes"},
+        {"model": "mixtral-8x7b", "context": 64},
+    ],
+)
+def test_what_is_not_counted_with_muon_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="--optimizer: muon"):
+        plan(gpu="H100 SXM", optimizer="muon", **asked)
+
+
+def test_muon_takes_time_of_its_own() -> None:
+    asked = {"model": "gpt2", "gpu": "H100 SXM", "context": 1_024}
+    muon, adamw = (plan(optimizer=name, **asked) for name in ("muon", "adamw"))
+    assert muon["step_seconds"] - adamw["step_seconds"] == pytest.approx(
+        muon_flops(GPT2_SMALL) / 989.4e12 / 0.4, rel=1e-3
+    )

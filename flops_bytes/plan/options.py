@@ -285,9 +285,6 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["lora_dropout"] == "yes"
     ):
         refused(a)
-    if a["optimizer"] == "muon" and (a["lora"] or a["zero"] != "0" or a["offload"] == "yes"):
-        which = "lora" if a["lora"] else "offload" if a["offload"] == "yes" else "zero"
-        raise ValueError(f"--{which}: not counted with --optimizer muon; leave one out, or give --zero 0")
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
     if a["lora_on"] != "all" and not a["lora"]:

@@ -385,8 +385,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     """What training takes, from options that are read."""
     shape, gpu = read_shape(a), read_gpu(a)
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
-    if a["optimizer"] == "muon" and shape.experts > 1:
-        raise ValueError("--optimizer: torch.optim.Muon takes matrices alone, and experts are one tensor; choose adamw")
+    if a["optimizer"] == "muon" and (a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1):
+        raise ValueError("--optimizer: muon is counted for whole dense models alone; choose adamw")
     peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
