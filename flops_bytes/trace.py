@@ -167,3 +167,29 @@ class Trace(ResizedBytes):
 
 
 # --8<-- [end:trace]
+
+
+# --8<-- [start:traffic]
+class Traffic(Trace):
+    """Adds up the bytes of tensors that operations read and write, but no counters, and no views, which move nothing.
+
+    A write in place is seen where it changes a number, so tensors need data: this is for small ones.
+    """
+
+    num_operations = moved_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inputs = tensors_in((args, kwargs))
+        before = [x.clone() for x in inputs]
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func.is_view:
+            return result
+        changed = [x for x, old in zip(inputs, before, strict=True) if not x.equal(old)]
+        made = [x for x in tensors_in(result) if not any(x is old for old in inputs)]
+        touched = [x for x in (*inputs, *changed, *made) if x.dim()]
+        self.num_operations += bool(touched)
+        self.moved_bytes += sum(map(get_memory_usage, touched))
+        return result
+
+
+# --8<-- [end:traffic]

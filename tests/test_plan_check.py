@@ -96,6 +96,14 @@ INSIDE |= {
     "a layer that is made again has no gradients yet": SCORES | {"recipe": "bf16", "checkpointing": "full"},
 }
 
+MUON: dict[str, Any] = {"shape": SMALL, "optimizer": "muon", "layers": "fused", "context": 32}
+INSIDE |= {
+    "Muon's largest matrix": MUON | {"recipe": "fp32"},
+    "Muon in 16 bits": MUON | {"recipe": "bf16", "accumulation": 2, "shape": SMALL[:-1]},
+    "AdamW's roots beside Muon": MUON | {"recipe": "bf16", "update": "foreach", "shape": f"{SMALL}0"},
+    "gradients cast before Muon": MUON | {"recipe": "bf16-master", "shape": f"{SMALL}0"},
+}
+
 LLAMA = "heads=4 kv_heads=2 head_dim=64"
 THIN = {"layers": "composed", "context": 700, "recipe": "bf16"}
 FEW: dict[str, Any] = {"lora": 4, "base": "4bit", "attention": "fused", "layers": "composed", "recipe": "bf16"}

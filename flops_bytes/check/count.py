@@ -431,6 +431,9 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         weights = [weight for weight in made.model.parameters() if weight.requires_grad]
         has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
         masters: list[Tensor] = [weight.detach().float() for weight in weights] if has_masters else list(weights)
+        muon, updated = None, masters  # and what AdamW updates
+        if asked["optimizer"] == "muon":
+            muon, updated = muon_of(made, weights, masters)
         if asked["optimizer"].startswith("paged"):
             moments = []  # in the host's memory
         elif asked["optimizer"] == "adamw-8bit":
@@ -440,10 +443,11 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
             size = 8 * wide + quantized_bytes(2 * (sum(master.numel() for master in masters) - wide), 8, 256)
             moments = [torch.empty(size, dtype=torch.uint8, device=device)]
         else:
-            moments = [torch.zeros_like(master) for master in masters for _ in range(2)]
+            moments = [torch.zeros_like(master) for master in updated for _ in range(2)]
         tokens = torch.zeros(asked["micro_batch"], asked["context"], dtype=torch.int64, device=device)
         targets = torch.zeros_like(tokens)
-        held = [*made.model.parameters(), *made.model.buffers(), *masters, *moments, tokens, targets]
+        momenta = [each["momentum_buffer"] for each in muon.state.values()] if muon else []
+        held = [*made.model.parameters(), *made.model.buffers(), *masters, *moments, *momenta, tokens, targets]
         trace = Tracker() if tracker else Counter()
         for tensor in held:
             trace.track_external(tensor) if isinstance(trace, Tracker) else trace.hold(tensor.untyped_storage())
@@ -456,14 +460,31 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
                 for weight, master in zip(weights, masters, strict=True):
                     master.grad, weight.grad = weight.grad.float(), None  # type: ignore[union-attr]
             # AdamW works in place, but that foreach makes all roots at once (torch.optim's _multi_tensor_adamw)
-            if asked["update"] == "foreach" and asked["optimizer"] == "adamw":
+            flops = trace.flops if isinstance(trace, Counter) else 0
+            if asked["update"] == "foreach" and asked["optimizer"] in ("adamw", "muon"):
                 torch._foreach_sqrt(moments[1::2])
+            if muon:
+                muon.step()
         if isinstance(trace, Tracker):
             return Counted(trace.get_tracker_snapshot("peak")[torch.device(device)]["Total"], 0)
         is_eager = any(operation.name.startswith("_softmax") for operation in trace.operations)
         assert shape.experts > 1 or is_eager == (asked["attention"] == "eager")  # a router has a softmax too
-        flops = trace.flops * asked["accumulation"]
+        flops *= asked["accumulation"]
         return Counted(trace.peak_bytes, flops if shape.experts == 1 else 0)
+
+
+def muon_of(made: Made, weights: list[Tensor], masters: list[Tensor]) -> tuple[torch.optim.Optimizer, list[Tensor]]:
+    """torch.optim.Muon with its state, for matrices that are neither tables nor the head, and what is left to AdamW."""
+    apart = {id(made.weight)} | {
+        id(module.weight) for module in made.model.modules() if isinstance(module, nn.Embedding)
+    }
+    is_matrix = [weight.dim() == 2 and id(weight) not in apart for weight in weights]
+    matrices = [master for master, is_one in zip(masters, is_matrix, strict=True) if is_one]
+    others = [master for master, is_one in zip(masters, is_matrix, strict=True) if not is_one]
+    muon = torch.optim.Muon(matrices)
+    for matrix in matrices:
+        muon.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+    return muon, others
 
 
 def shifted(logits: Tensor, targets: Tensor) -> Tensor:

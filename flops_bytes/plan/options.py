@@ -121,10 +121,10 @@ OPTIONS = {
         "4 bits; bitsandbytes-0.43.1, or an older one, keeps the input of each matmul; torchao shards constants too",
     ),
     "optimizer": Option(
-        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
+        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon"),
         "adamw",
         "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "
-        "has no room for them",
+        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers",
     ),
     "update": Option(
         ("fused", "foreach"),

@@ -23,7 +23,7 @@ from flops_bytes.measure import (
 )
 from flops_bytes.models import build, flash, loss
 from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, gpt2, parameters
-from flops_bytes.trace import Trace, tensors_in
+from flops_bytes.trace import Trace, Traffic, tensors_in
 
 Make = Callable[..., torch.optim.Optimizer]
 
@@ -179,33 +179,6 @@ more_bytes = {way: more(way) for way in ("zeros", "foreach")}
 for way, found in peak_bytes.items():
     print(f"{way:8}" + "".join(f"{found[size] / 2**30:7.2f} GiB" for size in TOKENS))
 # --8<-- [end:peaks]
-
-
-# --8<-- [start:counter]
-class Traffic(Trace):
-    """Adds up the bytes of tensors that operations read and write, but no counters."""
-
-    num_operations = moved_bytes = 0
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Any = None,
-    ) -> Any:
-        inputs = tensors_in((args, kwargs))
-        before = [x.clone() for x in inputs]
-        result = super().__torch_dispatch__(func, types, args, kwargs)
-        changed = [x for x, old in zip(inputs, before, strict=True) if not x.equal(old)]
-        made = [x for x in tensors_in(result) if not any(x is old for old in inputs)]
-        touched = [x for x in (*inputs, *changed, *made) if x.dim()]
-        self.num_operations += bool(touched)
-        self.moved_bytes += sum(map(get_memory_usage, touched))
-        return result
-
-
-# --8<-- [end:counter]
 
 
 # --8<-- [start:traffic]

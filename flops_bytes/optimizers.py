@@ -1,0 +1,80 @@
+"""What optimizers beyond AdamW hold and compute: bytes and FLOPs of an update. Numbers in and out, nothing but Python.
+
+A matrix has `rows` and `columns`, the first as many as a linear layer has outputs; a `width` is the bytes of a number.
+"""
+
+from collections.abc import Iterable
+
+from flops_bytes.shapes import Decoder, matmuls
+
+# --8<-- [start:newton_schulz]
+NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default, and nanochat's
+
+
+def newton_schulz_flops(rows: int, columns: int, steps: int = NEWTON_SCHULZ_STEPS) -> int:
+    """FLOPs of the matmuls that orthogonalize a matrix X, m of whose sides is the shorter one and n the longer.
+
+    A step makes A = X Xᵀ with 2m²n of them, A A with 2m³, and B X with 2m²n (Jordan et al. 2024; torch.optim.Muon).
+    """
+    m, n = min(rows, columns), max(rows, columns)
+    return steps * (4 * m**2 * n + 2 * m**3)
+
+
+# --8<-- [end:newton_schulz]
+
+
+# --8<-- [start:muon]
+def muon_matrices(shape: Decoder) -> list[tuple[int, int]]:
+    """Rows and columns of the matrices of one dense layer, which Muon updates; all else is left to AdamW."""
+    return [(each.outputs, each.inputs) for each in matmuls(shape)]
+
+
+def muon_parameters(shape: Decoder) -> int:
+    """Parameters of these in all layers."""
+    return shape.layers * sum(rows * columns for rows, columns in muon_matrices(shape))
+
+
+def muon_flops(shape: Decoder, steps: int = NEWTON_SCHULZ_STEPS) -> int:
+    """FLOPs of the matmuls of an update of all layers, however many tokens the step has."""
+    return shape.layers * sum(newton_schulz_flops(rows, columns, steps) for rows, columns in muon_matrices(shape))
+
+
+def muon_state_bytes(shape: Decoder, total: int, width: int = 4) -> int:
+    """Bytes of state beside `total` parameters: momenta of the layers' matrices, and for the rest AdamW's moments."""
+    return width * (2 * total - muon_parameters(shape))
+
+
+def muon_temporary_bytes(shape: Decoder, width: int = 4) -> int:
+    """Bytes at the peak of torch.optim.Muon's update, which goes through the matrices one by one: the largest one's.
+
+    The update in the gradient's width, X and the next X in 16 bits, A and B, which are m × m, too.
+    """
+    return max((width + 4) * rows * columns + 4 * min(rows, columns) ** 2 for rows, columns in muon_matrices(shape))
+
+
+# --8<-- [end:muon]
+
+
+# --8<-- [start:factored]
+def adafactor_state_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4) -> int:
+    """Bytes of state of torch.optim.Adafactor: of a matrix a mean of squares a row and a column, of a vector all."""
+    return width * sum(sum(sizes) for sizes in shapes)
+
+
+# --8<-- [end:factored]
+
+
+# --8<-- [start:eight_bit]
+BLOCK, SMALLEST = 256, 4_096  # numbers of a block; tensors with fewer stay in float32
+
+
+def eight_bit_state_bytes(sizes: Iterable[int]) -> int:
+    """Bytes of the two moments of tensors with so many numbers each, as bitsandbytes' AdamW8bit has them.
+
+    A byte a number and a float32 for each block, even an incomplete one (Dettmers et al. 2021). The table of the 256
+    values, 1 KiB a moment and once for all tensors, is not counted.
+    """
+    return sum(2 * (size + 4 * -(-size // BLOCK)) if size >= SMALLEST else 8 * size for size in sizes)
+
+
+# --8<-- [end:eight_bit]

@@ -1,0 +1,189 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11"]
+# ///
+"""What people train with instead of plain AdamW: its state, its traffic, its FLOPs."""
+
+# --8<-- [start:setup]
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from flops_bytes.flops import forward_flops
+from flops_bytes.models import build
+from flops_bytes.optimizers import (
+    adafactor_state_bytes,
+    eight_bit_state_bytes,
+    muon_flops,
+    muon_parameters,
+    muon_state_bytes,
+    newton_schulz_flops,
+)
+from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2, parameters
+from flops_bytes.trace import Trace, Traffic, count_flops, tensors_in
+
+MODELS = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
+# --8<-- [end:setup]
+
+
+# --8<-- [start:split]
+def split(model: torch.nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """The matrices of the layers, for Muon, and all else, for AdamW: embeddings, head, norms, biases."""
+    blocks: torch.nn.Module = model.get_submodule("blocks")
+    matrices = [w for w in blocks.parameters() if w.dim() == 2]
+    taken = set(map(id, matrices))
+    return matrices, [w for w in model.parameters() if id(w) not in taken]
+
+
+def muon_and_adamw(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
+    matrices, others = split(model)
+    return [torch.optim.Muon(matrices), torch.optim.AdamW(others, foreach=True)]
+
+
+# --8<-- [end:split]
+
+
+# --8<-- [start:state]
+def give_gradients(model: torch.nn.Module) -> torch.nn.Module:
+    for w in model.parameters():
+        w.grad = torch.randn_like(w)
+    return model
+
+
+def kept_bytes(optimizers: Iterable[torch.optim.Optimizer]) -> int:
+    """Bytes of state after a step, without counters of steps."""
+    kept = tensors_in([list(each.state.values()) for each in optimizers])
+    return sum(tensor.nbytes for tensor in kept if tensor.dim())
+
+
+def count_muon(shape: Decoder) -> tuple[int, int]:
+    """FLOPs of an update's matmuls, and bytes of state, of a model on meta."""
+    optimizers = muon_and_adamw(give_gradients(build(shape)))
+    return count_flops(lambda: [each.step() for each in optimizers]), kept_bytes(optimizers)
+
+
+for name, shape in MODELS.items():
+    few = replace(shape, layers=2)  # all layers are alike
+    flops, held = count_muon(few)
+    print(f"two layers of {name}: {flops:,} FLOPs, {held:,} B of state")
+    assert flops == muon_flops(few) and held == muon_state_bytes(few, sum(parameters(few).values()))
+# --8<-- [end:state]
+
+
+# --8<-- [start:factored]
+torch.manual_seed(0)  # Adafactor looks at its numbers, so this model has some
+little = replace(gpt2(d_model=128, layers=1, heads=2), vocab=500)
+
+
+def with_numbers() -> torch.nn.Module:
+    return give_gradients(build(little, device="cpu"))
+
+
+adafactor = torch.optim.Adafactor(with_numbers().parameters())
+adafactor.step()
+adafactor_held_bytes = kept_bytes([adafactor])
+little_shapes = [tuple(w.shape) for w in build(little).parameters()]
+print(f"{adafactor_held_bytes:,} bytes for {sum(parameters(little).values()):,} parameters")
+assert adafactor_held_bytes == adafactor_state_bytes(little_shapes)
+# --8<-- [end:factored]
+
+
+# --8<-- [start:recipes]
+def state_bytes(shape: Decoder) -> dict[str, int]:
+    sizes = [tuple(w.shape) for w in build(shape).parameters()]
+    total = sum(map(math.prod, sizes))
+    return {
+        "adamw": 8 * total,
+        "adamw_bf16": 4 * total,
+        "eight_bit": eight_bit_state_bytes(map(math.prod, sizes)),
+        "adafactor": adafactor_state_bytes(sizes),
+        "muon": muon_state_bytes(shape, total),
+    }
+
+
+held_bytes = {name: state_bytes(shape) for name, shape in MODELS.items()}
+model_parameters = {name: sum(parameters(shape).values()) for name, shape in MODELS.items()}
+held_each = {
+    name: {recipe: size / model_parameters[name] for recipe, size in held.items()} for name, held in held_bytes.items()
+}
+adamw_parameters = {name: model_parameters[name] - muon_parameters(shape) for name, shape in MODELS.items()}
+update_flops = {name: muon_flops(shape) for name, shape in MODELS.items()}
+each_flops = {name: update_flops[name] / model_parameters[name] for name in MODELS}
+matmul_flops = dict.fromkeys(held_each["llama"], 0) | {"muon": update_flops["llama"]}
+# --8<-- [end:recipes]
+
+
+# --8<-- [start:moved]
+def moved_each(make: Callable[[torch.nn.Module], list[torch.optim.Optimizer]]) -> float:
+    """Bytes that one step after the first moves, per parameter of GPT-2's matrices in small."""
+    model = with_numbers()
+    optimizers = make(model)
+    for optimizer in optimizers:
+        optimizer.step()
+    with Traffic() as traffic:
+        for optimizer in optimizers:
+            optimizer.step()
+    return traffic.moved_bytes / sum(w.numel() for o in optimizers for g in o.param_groups for w in g["params"])
+
+
+moved = {
+    "adamw": moved_each(lambda model: [torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)]),
+    "adamw_bf16": moved_each(lambda model: [torch.optim.AdamW(model.bfloat16().parameters(), lr=0.1, fused=True)]),
+    "adafactor": moved_each(lambda model: [torch.optim.Adafactor(model.parameters(), lr=0.1)]),
+    "muon": moved_each(lambda model: [torch.optim.Muon(split(model)[0], lr=0.1)]),
+}
+moved["eight_bit"] = 3 * 4 + 2 * 2 * (1 + 4 / 256)  # by hand: its kernels run on GPUs
+for name, each in moved.items():
+    print(f"{name:12}{each:8.2f} bytes read and written a parameter")
+# --8<-- [end:moved]
+
+
+# --8<-- [start:one_matrix]
+SHORT, LONG = 4_096, 14_336  # an MLP matrix of Llama 3 8B
+matrix = torch.zeros(LONG, SHORT, device="meta", requires_grad=True)
+matrix.grad = torch.zeros_like(matrix)
+muon = torch.optim.Muon([matrix])
+muon.step()  # makes the momentum
+by_hand_flops = 5 * (4 * SHORT**2 * LONG + 2 * SHORT**3)
+with Trace() as trace:
+    counted_flops = count_flops(muon.step)
+temporary_bytes = trace.peak_bytes
+counted_to_hand_ratio = counted_flops / by_hand_flops
+assert by_hand_flops == newton_schulz_flops(LONG, SHORT)
+print(f"{counted_flops:,} FLOPs counted, {counted_to_hand_ratio:.2f} × by hand")
+print(f"{temporary_bytes:,} bytes on top meanwhile")
+# --8<-- [end:one_matrix]
+
+
+# --8<-- [start:share]
+SMALL_SHARE = 0.01
+BATCHES = {"8k": 2**13, "64k": 2**16, "512k": 2**19, "4M": 2**22}  # tokens
+
+
+def token_flops(shape: Decoder, seq_len: int) -> float:
+    """Of forward and backward pass, three times the forward pass's."""
+    return 3 * sum(forward_flops(shape, seq_len).values()) / seq_len
+
+
+training_flops = {"gpt2": token_flops(GPT2_SMALL, 1_024), "llama": token_flops(LLAMA_3_8B, 8_192)}
+muon_share = {
+    name: {batch: update_flops[name] / (tokens * training_flops[name]) for batch, tokens in BATCHES.items()}
+    for name in MODELS
+}
+one_percent_tokens = {name: update_flops[name] / (SMALL_SHARE * training_flops[name]) for name in MODELS}
+rule_share = {name: 5 * shape.d_model / BATCHES["512k"] for name, shape in MODELS.items()}  # 5m/B
+for name in MODELS:
+    shares = ", ".join(f"{batch}: {share:.2%}" for batch, share in muon_share[name].items())
+    print(f"{name:6}{shares}; 1 % at {one_percent_tokens[name]:,.0f} tokens")
+# --8<-- [end:share]
+
+
+# --8<-- [start:exercise_6]
+SIDE = 4_096
+square_flops = newton_schulz_flops(SIDE, SIDE) // SIDE**2  # per parameter
+square_tokens = square_flops / (SMALL_SHARE * 6)  # at which these are 1 % of 6 FLOPs a token
+print(f"{square_flops:,} FLOPs a parameter; 1 % at {square_tokens:,.0f} tokens")
+# --8<-- [end:exercise_6]

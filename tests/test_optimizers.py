@@ -1,0 +1,119 @@
+"""What the formulas say that optimizers beyond AdamW hold and compute is what the optimizers themselves do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from flops_bytes.models import build
+from flops_bytes.optimizers import (
+    adafactor_state_bytes,
+    eight_bit_state_bytes,
+    muon_flops,
+    muon_state_bytes,
+    muon_temporary_bytes,
+    newton_schulz_flops,
+)
+from flops_bytes.plan import plan
+from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters
+from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
+
+SHAPES = {
+    "gpt2": gpt2(192, 2, 3),
+    "llama": replace(llama(320, 3, 8, 200, head_dim=40), vocab=1_000, kv_heads=2),
+    "tied": replace(llama(256, 1, 2, 1_024, tied=True), vocab=300, kv_heads=1),
+}
+
+
+def weights(shape: Decoder, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
+    """Of a model on meta with gradients, the matrices of its layers, and all else."""
+    model = build(shape).to(dtype)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    named = [(name.startswith("blocks.") and each.dim() == 2, each) for name, each in model.named_parameters()]
+    return [each for matrix, each in named if matrix], [each for matrix, each in named if not matrix]
+
+
+def held(optimizer: torch.optim.Optimizer) -> int:
+    return sum(each.nbytes for each in tensors_in(list(optimizer.state.values())) if each.dim())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_muon(name: str, dtype: torch.dtype) -> None:
+    shape = SHAPES[name]
+    matrices, others = weights(shape, dtype)
+    muon, adamw = torch.optim.Muon(matrices), torch.optim.AdamW(others, foreach=True)
+    adamw.step()
+    assert count_flops(muon.step) == muon_flops(shape)
+    total = sum(parameters(shape).values())
+    assert held(muon) + held(adamw) == muon_state_bytes(shape, total, dtype.itemsize)
+    with Trace() as trace:
+        muon.step()
+    scalars = 8  # norms, a few bytes
+    assert 0 <= trace.peak_bytes - muon_temporary_bytes(shape, dtype.itemsize) <= scalars
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(7, 7), (5, 90), (90, 5)])
+def test_newton_schulz(rows: int, columns: int) -> None:
+    matrix = torch.nn.Parameter(meta(rows, columns))
+    matrix.grad = meta(rows, columns)
+    for steps in (1, 5):
+        muon = torch.optim.Muon([matrix], ns_steps=steps)
+        assert count_flops(muon.step) == newton_schulz_flops(rows, columns, steps)
+
+
+def test_adafactor() -> None:
+    sizes = [(30, 7), (12,), (1, 9)]
+    made = [torch.nn.Parameter(torch.randn(size)) for size in sizes]
+    for each in made:
+        each.grad = torch.randn_like(each)
+    adafactor = torch.optim.Adafactor(made)
+    adafactor.step()
+    assert held(adafactor) == adafactor_state_bytes(sizes)
+
+
+def test_eight_bits() -> None:
+    bitsandbytes = pytest.importorskip("bitsandbytes", reason="8-bit state is bitsandbytes' own, which is not here")
+    sizes = [(1_024, 512), (300, 17), (512,), (4_095,), (4_096,), (4_097,)]
+    made = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
+    adamw = bitsandbytes.optim.AdamW8bit(made)
+    for number, each in enumerate(made):
+        each.grad = torch.zeros_like(each)
+        adamw.init_state(adamw.param_groups[0], each, 0, number)
+    tables = {"qmap1", "qmap2"}  # once for all tensors
+    state = [value for each in adamw.state.values() for name, value in each.items() if name not in tables]
+    assert sum(each.nbytes for each in state if torch.is_tensor(each)) == eight_bit_state_bytes(
+        each.numel() for each in made
+    )
+
+
+def test_traffic_counts_no_views() -> None:
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    with Traffic() as traffic:
+        x.T.add_(y.T)
+    assert (traffic.num_operations, traffic.moved_bytes) == (1, 3 * 4 * 32)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "gpt2", "context": 64, "lora": 8},
+        {"model": "gpt2", "context": 64, "gpus": 2, "zero": 1},
+        {"model": "gpt2", "context": 64, "offload": "yes"},
+        {"model": "mixtral-8x7b", "context": 64},
+    ],
+)
+def test_what_is_not_counted_with_muon_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="--optimizer: muon"):
+        plan(gpu="H100 SXM", optimizer="muon", **asked)
+
+
+def test_muon_takes_time_of_its_own() -> None:
+    asked = {"model": "gpt2", "gpu": "H100 SXM", "context": 1_024}
+    muon, adamw = (plan(optimizer=name, **asked) for name in ("muon", "adamw"))
+    assert muon["step_seconds"] - adamw["step_seconds"] == pytest.approx(
+        muon_flops(GPT2_SMALL) / 989.4e12 / 0.4, rel=1e-3
+    )
