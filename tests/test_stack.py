@@ -446,7 +446,7 @@ def test_found_and_named_are_the_same() -> None:
 
 REFUSED: dict[str, tuple[Config, str]] = {
     "a kind that is not read": ({"model_type": "mamba2"}, "model_type 'mamba2' is not known; estimate it by --shape"),
-    "a kind that is no word": ({"model_type": {"name": "llama"}}, "model_type {'name': 'llama'} is not known; estimate"),
+    "a kind that is no word": ({"model_type": {"is": "llama"}}, "model_type {'is': 'llama'} is not known; estimate"),
     "a kind that stands beside the decoder": (
         {"model_type": "seen_vl", "text_config": {"hidden_size": 64}, "moe_layer_freq": 2},
         "model_type 'seen_vl' is not known; estimate it by --shape 'd_model=64'; left out: moe_layer_freq",
