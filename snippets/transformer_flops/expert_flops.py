@@ -57,12 +57,12 @@ pairs_flops = 6 * 48 * 32 * 128 * QWEN_LEN  # 6LHQT
 public_token_flops = 6 * held + pairs_flops  # pytorch/torchtitan at b5bcd76
 qwen_token_flops = 3 * sum(stack.forward_flops(QWEN, QWEN_LEN).values()) // QWEN_LEN
 public_ratio = public_token_flops / qwen_token_flops
-public_parts_flops = {  # where the difference comes from
-    "idle_experts": 6 * (held - met),
-    "embedding": 6 * QWEN.vocab * QWEN.d_model,
-    "attention": -pairs_flops,
+public_billions = {  # where the difference comes from
+    "idle_experts": 6 * (held - met) / 1e9,
+    "embedding": 6 * QWEN.vocab * QWEN.d_model / 1e9,
+    "attention": -pairs_flops / 1e9,
 }
-public_parts_flops["norms"] = public_token_flops - qwen_token_flops - sum(public_parts_flops.values())
+public_billions["norms"] = (public_token_flops - qwen_token_flops) / 1e9 - sum(public_billions.values())
 print(f"said {public_token_flops / 1e9:.1f} GFLOPs a token, counted {qwen_token_flops / 1e9:.1f}: {public_ratio:.2f}")
 # --8<-- [end:all_experts]
 
