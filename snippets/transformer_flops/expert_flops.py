@@ -62,7 +62,8 @@ public_billions = {  # where the difference comes from
     "embedding": 6 * QWEN.vocab * QWEN.d_model / 1e9,
     "attention": -pairs_flops / 1e9,
 }
-public_billions["norms"] = (public_token_flops - qwen_token_flops) / 1e9 - sum(public_billions.values())
+qwen_billions, public_total_billions = qwen_token_flops / 1e9, public_token_flops / 1e9
+public_billions["norms"] = public_total_billions - qwen_billions - sum(public_billions.values())
 print(f"said {public_token_flops / 1e9:.1f} GFLOPs a token, counted {qwen_token_flops / 1e9:.1f}: {public_ratio:.2f}")
 # --8<-- [end:all_experts]
 
