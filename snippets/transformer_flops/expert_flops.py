@@ -14,12 +14,13 @@ from flops_bytes.configs import read_stack
 from flops_bytes.presets import PRESETS
 
 ROUTED_LEN = 1_024  # T
-ROUTED = {name: read_stack(PRESETS[name].config) for name in ("qwen3-30b-a3b", "glm-4.5-air", "deepseek-v3")}
+WITH_EXPERTS = {"qwen": "qwen3-30b-a3b", "glm": "glm-4.5-air", "deepseek": "deepseek-v3"}
+ROUTED = {name: read_stack(PRESETS[model].config) for name, model in WITH_EXPERTS.items()}
 
 
 def count_routed(name: str, experts: str) -> int:
     """FLOPs of a training step over one sequence, all pairs, of transformers' module on meta."""
-    config = dict(PRESETS[name].config)
+    config = dict(PRESETS[WITH_EXPERTS[name]].config)
     shape = CONFIG_MAPPING[config.pop("model_type")](**config)
     how = {"dtype": torch.bfloat16, "attn_implementation": "eager", "experts_implementation": experts}
     with torch.device("meta"):
@@ -44,13 +45,13 @@ routed_ratio = {
     name: {how: flops[how] / flops["formula"] for how in ("batched", "grouped")} for name, flops in routed_flops.items()
 }
 for name, ratios in routed_ratio.items():
-    print(f"{name:15}", *(f"{how} {ratio:.3f}  " for how, ratio in ratios.items()))
+    print(f"{name:9}", *(f"{how} {ratio:.3f}  " for how, ratio in ratios.items()))
     assert routed_flops[name]["batched"] == routed_flops[name]["formula"]
 # --8<-- [end:routed]
 
 
 # --8<-- [start:all_experts]
-QWEN, QWEN_LEN = ROUTED["qwen3-30b-a3b"], 8_192
+QWEN, QWEN_LEN = ROUTED["qwen"], 8_192
 held = sum(stack.parameters(QWEN).values())
 met = sum(stack.parameters(QWEN, active=True).values())
 pairs_flops = 6 * 48 * 32 * 128 * QWEN_LEN  # 6LHQT
