@@ -393,8 +393,8 @@ KINDS = ("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "kimi-li
 SHORT, LONG = 32_768, 131_072
 kinds = {}
 for name in KINDS:
-    shape = read_stack(PRESETS[name].config)
-    short, long = (stack.cache_bytes(shape, tokens) for tokens in (SHORT, LONG))
+    layers = read_stack(PRESETS[name].config)
+    short, long = (stack.cache_bytes(layers, tokens) for tokens in (SHORT, LONG))
     grows = (long - short) // (LONG - SHORT)  # a token
     kinds[name] = {"grows_bytes": grows, "fixed_bytes": short - grows * SHORT, "short_bytes": short, "long_bytes": long}
     print(f"{name:20}{grows:9,} B a token, {long / 2**30:6.2f} GiB at {LONG:,}")
