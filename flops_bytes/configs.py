@@ -464,7 +464,7 @@ def decoder_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     text, outer = config.get("text_config"), str(config.get("model_type"))
     if not isinstance(text, Mapping):
         return {**config, "model_type": WRAPPED[outer], "vision_config": None} if outer in WRAPPED else config
-    kind = text.get("model_type", WRAPPED.get(outer))
+    kind = text.get("model_type") or WRAPPED.get(outer, outer)
     own = {"model_type": RENAMED.get(str(kind), kind)}
     if "tie_word_embeddings" in config:
         own["tie_word_embeddings"] = config["tie_word_embeddings"]
@@ -479,8 +479,9 @@ def left_out(config: Mapping[str, Any]) -> list[str]:
 
 
 def is_read(config: Mapping[str, Any]) -> bool:
-    """Whether the kind of a configuration is one of these."""
-    return decoder_of(config).get("model_type") in FAMILIES
+    """Whether the kind of a configuration is one of these; what is no word is none."""
+    kind = decoder_of(config).get("model_type")
+    return isinstance(kind, str) and kind in FAMILIES
 
 
 def read_stack(config: Mapping[str, Any]) -> Stack:
@@ -490,7 +491,7 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
     """
     own = decoder_of(config)
     kind = own.get("model_type")
-    if kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in FAMILIES:
         raise ValueError(f"--config: model_type {quoted(kind)} is not known; {estimate(config)}")
     family = FAMILIES[kind]
     of = Config(own, {"tie_word_embeddings": False} | dict(family.defaults))

@@ -2,6 +2,11 @@
 
 Each stands as its makers' file has it (https://huggingface.co/<repository>/blob/main/config.json), without those that
 say nothing of the shape. Of a model that also sees, the decoder's part.
+
+Of these, Qwen3 0.6B, 1.7B, 8B, 32B, 30B-A3B, 235B-A22B and Coder 480B, DeepSeek-V3, Kimi K2, both gpt-oss and both
+Llama 4 were compared with the files' copies in ai-dynamo/aiconfigurator at 095f58a, and Gemma 3 27B with the one in
+aws-neuron/neuronx-distributed-inference at 893ab8a: each is the same stack. Of the others no copy with its source was
+at hand.
 """
 
 # --8<-- [start:setup]

@@ -215,7 +215,7 @@ def estimate(config: Mapping[str, Any]) -> str:
         written += ["gated=no", "biases=yes", "norm_shift=yes"]
     lacking = [field for field in ("layers", "d_model", "heads", "d_ff", "vocab") if not sizes[field]]
     unsaid = [key for key in UNSAID if of.get(key, config.get(key)) not in (None, False, 0, [], {})]
-    unsaid = [key for key in unsaid if key not in EVERY_LAYER or of[key] != 1]
+    unsaid = [key for key in unsaid if key not in EVERY_LAYER or of.get(key, config.get(key)) != 1]
     if "tie_word_embeddings" not in of and "tie_word_embeddings" not in config:
         unsaid.append("tie_word_embeddings")
     left_out = f"; left out: {', '.join(unsaid)}" if unsaid else ""

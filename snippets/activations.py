@@ -258,6 +258,45 @@ assert block_bytes == block_formula_bytes
 # --8<-- [end:variants]
 
 
+# --8<-- [start:experts]
+NUM_EXPERTS, CHOSEN, EXPERT_WIDTH, EXPERT_INNER = 128, 8, 2_048, 768  # Qwen3-30B-A3B: E, k, d, f of one expert
+ROUTED_TOKENS = 4_096
+gate_up = meta(NUM_EXPERTS, EXPERT_WIDTH, 2 * EXPERT_INNER, dtype=torch.bfloat16).requires_grad_()
+down = meta(NUM_EXPERTS, EXPERT_INNER, EXPERT_WIDTH, dtype=torch.bfloat16).requires_grad_()
+
+
+def through_experts(x: Tensor, shares: Tensor, order: Tensor, ends: Tensor) -> Tensor:
+    """x (T, d), shares (T, k): order sorts the T · k rows by expert, ends says where those of each expert end."""
+    rows = x[order // CHOSEN]  # (T · k, d), a token once for each of its experts
+    gate, up = F.grouped_mm(rows, gate_up, offs=ends).chunk(2, dim=-1)  # (T · k, f) each
+    results = F.grouped_mm(F.silu(gate) * up, down, offs=ends)  # (T · k, d)
+    weighted = results * shares.flatten()[order][:, None]
+    return weighted[order.argsort()].view(*shares.shape, -1).sum(1)
+
+
+routed_tokens = meta(ROUTED_TOKENS, EXPERT_WIDTH, dtype=torch.bfloat16).requires_grad_()
+token_shares = meta(ROUTED_TOKENS, CHOSEN, dtype=torch.bfloat16).requires_grad_()
+row_order, row_ends = meta(ROUTED_TOKENS * CHOSEN, dtype=torch.int64), meta(NUM_EXPERTS, dtype=torch.int32)
+kept_by_experts = saved_tensors(
+    lambda: through_experts(routed_tokens, token_shares, row_order, row_ends),
+    [gate_up, down, routed_tokens, token_shares],
+)
+expert_parts_bytes = {  # of a layer
+    "rows": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_WIDTH,
+    "gate_up": 2 * ROUTED_TOKENS * CHOSEN * 2 * EXPERT_INNER,
+    "silu": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_INNER,
+    "product": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_INNER,
+    "results": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_WIDTH,
+    "places": (3 * 8 + 2) * ROUTED_TOKENS * CHOSEN + 4 * NUM_EXPERTS,  # three int64 and a share a row; ends
+}
+expert_layer_bytes = sum(expert_parts_bytes.values())
+dense_layer_bytes = 2 * ROUTED_TOKENS * (EXPERT_WIDTH + 4 * CHOSEN * EXPERT_INNER)  # one MLP, as wide as k of them
+expert_kept_ratio = expert_layer_bytes / dense_layer_bytes
+print(f"{expert_layer_bytes:,} B, one MLP as wide as {CHOSEN} experts {dense_layer_bytes:,} B")
+assert expert_layer_bytes == sum(tensor.untyped_storage().nbytes() for tensor in kept_by_experts)
+# --8<-- [end:experts]
+
+
 # --8<-- [start:model]
 BATCH = {"gpt2": 8, "llama": 1}
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from flops_bytes import stack
+from flops_bytes.configs import read_stack
 from flops_bytes.generate import Cached, generate
 from flops_bytes.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
 from flops_bytes.measure import get_device
@@ -24,6 +26,7 @@ from flops_bytes.models import (
     build,
     llama,
 )
+from flops_bytes.presets import PRESETS
 from flops_bytes.serving import (
     Server,
     bits_per_weight,
@@ -385,18 +388,42 @@ print(f"{len(published)} rates, {reached_all[0]:.2f} to {reached_all[1]:.2f} of 
 # --8<-- [end:published]
 
 
+# --8<-- [start:kinds]
+KINDS = ("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "kimi-linear-48b-a3b", "qwen3-next-80b-a3b")
+SHORT, LONG = 32_768, 131_072
+kinds = {}
+for name in KINDS:
+    layers = read_stack(PRESETS[name].config)
+    short, long = (stack.cache_bytes(layers, tokens) for tokens in (SHORT, LONG))
+    grows = (long - short) // (LONG - SHORT)  # a token
+    kinds[name] = {"grows_bytes": grows, "fixed_bytes": short - grows * SHORT, "short_bytes": short, "long_bytes": long}
+    print(f"{name:20}{grows:9,} B a token, {long / 2**30:6.2f} GiB at {LONG:,}")
+
+deepseek = read_stack(PRESETS["deepseek-v3"].config)
+latent_flops = {how: stack.decode_flops(deepseek, 1, SHORT, absorbed=how == "absorbed") for how in ("absorbed", "made")}
+latent_flops_ratio = latent_flops["made"] / latent_flops["absorbed"]
+expanded_cache_bytes = stack.expanded_cache_bytes(deepseek, SHORT)
+# --8<-- [end:kinds]
+
+
 # --8<-- [start:caches]
-CACHES = {  # tokens, and the GiB that were reported for them
-    "vllm_20k": (1_952 * 16, 3.81),
-    "vllm_29k": (1_478 * 16, 2.89),
-    "deepseek": (160 * 1_024, 10.72),
+GEMMA_BYTES = 2 * 2 * 16 * 128  # of a token in a layer
+CACHES = {  # bytes, how often they are kept, and the GiB that were reported for all
+    "vllm_20k": (token_bytes["llama_8b"], 1_952 * 16, 3.81),
+    "vllm_29k": (token_bytes["llama_8b"], 1_478 * 16, 2.89),
+    "deepseek": (token_bytes["deepseek"], 160 * 1_024, 10.72),
+    # DeepSeek-V2-Lite: 16 heads' keys and values in 27 layers, filled up to 256 numbers; latents in 14 of the layers
+    "lite_heads": (2 * 27 * 16 * 2 * 256, 5_373 * 16, 35.42),
+    "lite_latents": (latent_cache_bytes(14, LATENT, TURNED, 1), 807_792, 12.13),
+    # Gemma 3 27B: 62 layers as if without windows; 10 without and 52 with, which hold a batch of 2,048 too
+    "gemma_whole": (GEMMA_BYTES, 62 * 65_536, 31_744 / 1_024),
+    "gemma_windows": (GEMMA_BYTES, 10 * 65_536 + 52 * (1_024 + 2_048), 6_368 / 1_024),
 }
 caches = {}
-for name, (tokens, reported) in CACHES.items():
-    model = "deepseek" if name == "deepseek" else "llama_8b"
-    gib = tokens * token_bytes[model] / 2**30
+for name, (size, times, reported) in CACHES.items():
+    gib = size * times / 2**30
     caches[name] = {"formula": gib, "reported": reported, "ratio": reported / gib}
-    print(f"{name:9} {tokens:8,} tokens, {gib:6.2f} GiB, reported {reported}")
+    print(f"{name:14}{gib:6.2f} GiB, reported {reported:.2f}")
     assert abs(reported / gib - 1) < 0.002
 # --8<-- [end:caches]
 

@@ -42,6 +42,9 @@ MEANS: dict[str, dict[str, str]] = {
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
+    "inference#kinds": {
+        "A token adds": "grows", "Fixed": "fixed", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
+    },
     "inference#measured": {
         "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
     },

@@ -446,6 +446,11 @@ def test_found_and_named_are_the_same() -> None:
 
 REFUSED: dict[str, tuple[Config, str]] = {
     "a kind that is not read": ({"model_type": "mamba2"}, "model_type 'mamba2' is not known; estimate it by --shape"),
+    "a kind that is no word": ({"model_type": {"is": "llama"}}, "model_type {'is': 'llama'} is not known; estimate"),
+    "a kind that stands beside the decoder": (
+        {"model_type": "seen_vl", "text_config": {"hidden_size": 64}, "moe_layer_freq": 2},
+        "model_type 'seen_vl' is not known; estimate it by --shape 'd_model=64'; left out: moe_layer_freq",
+    ),
     "a kind of layer": (
         SMALL | {"model_type": "olmo3", "layer_types": ["full_attention"] * 3 + ["mamba"]},
         "layer_types has 'mamba', which is not counted here",
@@ -496,6 +501,7 @@ REFUSED: dict[str, tuple[Config, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_not_counted_is_refused_by_its_key(case: str) -> None:
     config, says = REFUSED[case]
+    assert is_read(config) in (True, False)
     with pytest.raises(ValueError) as refusal:
         read_stack(config)
     assert str(refusal.value).startswith("--config: ") and says in str(refusal.value)

@@ -14,8 +14,8 @@ from flops_bytes.stack_step import kept_bytes, layer_parameters, sent_bytes
 RECIPE = "bf16_master"  # bf16 weights and gradients, fp32 master weights and moments
 NUM_GPUS, STAGE = 64, 3  # ZeRO-3
 SEQ_LEN = 4_096  # tokens of a training sequence
-CONTEXT = 32_768  # tokens that a cache holds
-LLAMA_3_8B = {  # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/config.json
+CACHED_TOKENS = 32_768  # tokens that a cache holds
+LLAMA_CONFIG = {  # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/config.json
     "model_type": "llama",
     "num_hidden_layers": 32,
     "hidden_size": 4_096,
@@ -25,18 +25,17 @@ LLAMA_3_8B = {  # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/co
     "vocab_size": 128_256,
     "tie_word_embeddings": False,
 }
-NAMES = ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b", "qwen3-next-80b-a3b")
-CONFIGS = {"llama-3-8b": LLAMA_3_8B} | {name: dict(PRESETS[name].config) for name in NAMES}
+NAMED = ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b", "qwen3-next-80b-a3b")
+CONFIGS = {"llama-3-8b": LLAMA_CONFIG} | {name: dict(PRESETS[name].config) for name in NAMED}
 STACKS = {name: read_stack(config) for name, config in CONFIGS.items()}
 KINDS = {name: str(config["model_type"]) for name, config in CONFIGS.items()}
 # --8<-- [end:setup]
 
 
 # --8<-- [start:table]
-total_parameters = {name: sum(parameters(stack).values()) for name, stack in STACKS.items()}
+all_parameters = {name: sum(parameters(stack).values()) for name, stack in STACKS.items()}
 active_parameters = {name: sum(parameters(stack, active=True).values()) for name, stack in STACKS.items()}
-weights_bytes = {name: RECIPES[RECIPE].weights * total for name, total in total_parameters.items()}
-state_bytes = {name: sum(RECIPES[RECIPE]) * total for name, total in total_parameters.items()}
+state_bytes = {name: sum(RECIPES[RECIPE]) * total for name, total in all_parameters.items()}
 
 # matmuls of one token of a sequence of SEQ_LEN, each of which sees those before it
 forward_token_flops = {
@@ -44,11 +43,8 @@ forward_token_flops = {
 }
 training_token_flops = {name: 3 * flops for name, flops in forward_token_flops.items()}
 
-# a token's growth of a cache in bf16, and the whole cache
-token_cache_bytes = {
-    name: cache_bytes(stack, CONTEXT) - cache_bytes(stack, CONTEXT - 1) for name, stack in STACKS.items()
-}
-context_cache_bytes = {name: cache_bytes(stack, CONTEXT) for name, stack in STACKS.items()}
+# the whole cache of a sequence in bf16
+context_cache_bytes = {name: cache_bytes(stack, CACHED_TOKENS) for name, stack in STACKS.items()}
 
 # kept for the backward pass of one sequence, in bf16, as transformers writes its layers, attention in one kernel
 DERIVED_NAMES = [name for name in STACKS if name != "qwen3-next-80b-a3b"]  # whose linear attention is not derived
@@ -59,7 +55,28 @@ checkpointed_bytes = {
 
 # of one GPU in a step with ZeRO-3: what it holds of its fullest layer while that is gathered, and what it sends
 gathered_layer_bytes = {name: RECIPES[RECIPE].weights * layer_parameters(stack) for name, stack in STACKS.items()}
-sent = {name: sent_bytes(stack, RECIPE, NUM_GPUS, STAGE) for name, stack in STACKS.items()}
-sent_weights_bytes = {name: int(parts["gathered"]) for name, parts in sent.items()}
-sent_gradients_bytes = {name: int(parts["reduced"]) for name, parts in sent.items()}
+sent_step_bytes = {
+    name: int(sum(sent_bytes(stack, RECIPE, NUM_GPUS, STAGE).values())) for name, stack in STACKS.items()
+}
+for name, total in all_parameters.items():
+    print(f"{name:19}{total / 1e9:7.1f}B, active {active_parameters[name] / 1e9:5.1f}B")
 # --8<-- [end:table]
+
+
+# --8<-- [start:expert_layer]
+qwen = CONFIGS["qwen3-30b-a3b"]
+V, d, f, L = (qwen[key] for key in ("vocab_size", "hidden_size", "moe_intermediate_size", "num_hidden_layers"))
+E, k = qwen["num_experts"], qwen["num_experts_per_tok"]
+HQ, GQ = (qwen[key] * qwen["head_dim"] for key in ("num_attention_heads", "num_key_value_heads"))
+expert_layer_parameters = {
+    "attention": 2 * d * HQ + 2 * d * GQ,  # queries, output; keys, values
+    "norms": 2 * d + 2 * qwen["head_dim"],  # two of the layer; one of queries, one of keys
+    "router": d * E,
+    "experts": E * 3 * d * f,  # gate, up, down
+}
+active_layer_parameters = expert_layer_parameters | {"experts": k * 3 * d * f}
+layer_parameter_counts = [sum(parts.values()) for parts in (expert_layer_parameters, active_layer_parameters)]
+for models, layer in zip((all_parameters, active_parameters), layer_parameter_counts, strict=True):
+    print(f"{layer:12,} in a layer, {2 * V * d + d + L * layer:15,} in the model")
+    assert 2 * V * d + d + L * layer == models["qwen3-30b-a3b"]  # embedding, head, the last norm
+# --8<-- [end:expert_layer]
