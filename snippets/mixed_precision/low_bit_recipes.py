@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch>=2.11"]
 # ///
-"""What fp8, MXFP8 and NVFP4 take for a number, what a layer keeps in them, and when their matmuls are worth the casts."""
+"""What fp8, MXFP8 and NVFP4 take for a number, what a layer keeps in them, and when the casts pay."""
 
 # --8<-- [start:low_setup]
 import random
@@ -171,7 +171,7 @@ class LowBitLinear(nn.Linear):
     """Keeps for backward its input, or codes of it, once for layers that share the input."""
 
     scaling = SCALINGS["block"]
-    keeps = "input"  # or "codes", or "shared codes"
+    keeps = "input"  # or "codes", or "shared"
     shared: tuple[Tensor, Quantized] | None = None  # of the class: an input, and its codes
 
     def codes(self, x: Tensor) -> Quantized | None:
@@ -179,7 +179,7 @@ class LowBitLinear(nn.Linear):
         last = LowBitLinear.shared
         if self.keeps == "input":
             return None
-        if last and last[0] is x and self.keeps == "shared codes":
+        if last and last[0] is x and self.keeps == "shared":
             return last[1]
         made = quantize(x.detach().flatten(0, -2).t().contiguous(), self.scaling)
         LowBitLinear.shared = (x, made)
@@ -192,37 +192,60 @@ class LowBitLinear(nn.Linear):
 
 
 # --8<-- [end:low_bit_linear]
+torch.manual_seed(0)
+exact, low = nn.Linear(256, 128, bias=False), LowBitLinear(256, 128, bias=False)
+low.weight = nn.Parameter(exact.weight.detach().clone())
+given = torch.randn(1, 384, 256)
+got = {}
+for keeps, layer in {"exact": exact, "input": low, "codes": low}.items():
+    low.keeps, x = keeps, given.clone().requires_grad_()
+    got[keeps] = torch.autograd.grad(layer(x).square().sum(), [x, layer.weight])
+for right, input_kept, codes_kept in zip(*got.values(), strict=True):
+    assert torch.equal(input_kept, codes_kept)  # the codes are all that backward needs
+    assert 0.01 < (input_kept - right).norm() / right.norm() < 0.06
 
 
 # --8<-- [start:kept]
-LAYER_TOKENS_LOW = 1_024  # of one sequence
+KEPT_TOKENS = 1_024  # of one sequence
 
 
 def kept_by_layer(keeps: str, scaling: Scaling) -> float:
     """Bytes a token that autograd keeps of a layer of Llama 3 8B in bf16."""
     with torch.device("meta"):
         block = LlamaBlock(LLAMA_3_8B, flash).bfloat16()
-        x = torch.empty(1, LAYER_TOKENS_LOW, LLAMA_3_8B.d_model, dtype=torch.bfloat16, requires_grad=True)
+        x = torch.empty(1, KEPT_TOKENS, LLAMA_3_8B.d_model, dtype=torch.bfloat16, requires_grad=True)
     for name, linear in list(block.named_children()):
         if isinstance(linear, nn.Linear) and keeps != "bf16":
             low = LowBitLinear(1, 1, device="meta", bias=False)
             low.weight, low.scaling, low.keeps = linear.weight, scaling, keeps
-            if keeps == "shared codes" and name == "out":
+            if keeps == "shared" and name == "out":
                 low.keeps = "input"  # attention keeps it anyway
             setattr(block, name, low)
-    cos, sin = rotary(LAYER_TOKENS_LOW, LLAMA_3_8B.head_dim, x)
+    cos, sin = rotary(KEPT_TOKENS, LLAMA_3_8B.head_dim, x)
     kept = saved_tensors(lambda: block(x, cos, sin), besides=[*block.parameters(), cos, sin])
-    return sum(t.untyped_storage().nbytes() for t in kept) / LAYER_TOKENS_LOW
+    return sum(t.untyped_storage().nbytes() for t in kept) / KEPT_TOKENS
 
 
-KEEPS = ("bf16", "input", "codes", "shared codes")
-kept_per_token = {
+KEEPS = ("bf16", "input", "codes", "shared")
+kept_layer_bytes = {  # a token
     scaling: {keeps: kept_by_layer(keeps, SCALINGS[scaling]) for keeps in KEEPS}
     for scaling in ("tensor", "block", "mxfp8", "nvfp4")
 }
-for name, kept in kept_per_token.items():
-    print(f"{name:7}", {keeps: f"{held:,.2f}" for keeps, held in kept.items()})
+freed_share = {
+    scaling: {keeps: round(1 - held / kept["bf16"], 4) for keeps, held in kept.items()}
+    for scaling, kept in kept_layer_bytes.items()
+}
+for name, kept in kept_layer_bytes.items():
+    print(f"{name:7}", {keeps: f"{held:,.0f}" for keeps, held in kept.items()})
 # --8<-- [end:kept]
+d, f = LLAMA_3_8B.d_model, LLAMA_3_8B.d_ff
+for name, kept in kept_layer_bytes.items():  # by hand: h, its codes three times; out's; h, twice; down's
+    each = SCALINGS[name].bits_per_number(torch.empty(d, KEPT_TOKENS, device="meta")) / 8
+    down = SCALINGS[name].bits_per_number(torch.empty(f, KEPT_TOKENS, device="meta")) / 8
+    by_hand = (3 * each - 2) * d + each * d + (2 * each - 2) * d + (down - 2) * f
+    assert abs(kept["codes"] - kept["bf16"] - by_hand) < 1e-6, name
+    assert abs(kept["shared"] - kept["bf16"] - (2 * (each - 2) * d + (down - 2) * f)) < 1e-6, name
+    assert kept["input"] == kept["bf16"]
 
 
 # --8<-- [start:pays]
@@ -266,3 +289,15 @@ step_bound_ratio = {  # with casts for nothing
 }
 print(linear_share, step_bound_ratio)
 # --8<-- [end:bound]
+
+
+# --8<-- [start:low_state]
+LOW_STATE = {  # bytes of weight, gradient and AdamW's two moments
+    "fp8": (4, 4, 4, 4),  # master weights are the parameters, as with autocast
+    "deepseek": (4, 4, 2, 2),
+    "nvfp4": (4, 4, 4, 4),
+}
+low_state_bytes = {name: sum(parts) for name, parts in LOW_STATE.items()}
+kept_number_bytes = {name: bits / 8 for name, bits in bits_per_number.items()}  # of a matmul's input
+print(low_state_bytes)
+# --8<-- [end:low_state]
