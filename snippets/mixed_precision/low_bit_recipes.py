@@ -130,6 +130,7 @@ def error_share(x: Tensor, scaling: Scaling) -> float:
     return round((lost.square().mean() / others.square().mean()).sqrt().item(), 3)
 
 
+normal_span = {"e4m3": E4M3_LARGEST / torch.finfo(E4M3).smallest_normal, "e2m1": 6.0 / 1.0}
 matrices = {str(far): matrix(far) for far in FAR}
 bits_per_number = {
     name: 8 * quantize(matrices["1"], scaling).nbytes() / (ROWS * COLUMNS) for name, scaling in SCALINGS.items()
