@@ -156,7 +156,7 @@ class LowBitMatmul(torch.autograd.Function):
         return y.to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
         weight, first, *scales = ctx.saved_tensors
 
         def low(x: Tensor) -> Tensor:
