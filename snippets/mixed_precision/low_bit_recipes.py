@@ -188,8 +188,9 @@ class LowBitLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         apply: Any = LowBitMatmul.apply
-        made: Tensor = apply(x.flatten(0, -2), self.weight, self.scaling, self.codes(x))
-        return made.unflatten(0, x.shape[:-1])
+        made = apply(x.flatten(0, -2), self.weight, self.scaling, self.codes(x))
+        unflattened: Tensor = made.unflatten(0, x.shape[:-1])
+        return unflattened
 
 
 # --8<-- [end:low_bit_linear]
