@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flops_bytes import stack as decoders
 from flops_bytes.configs import read_stack
 from flops_bytes.presets import PRESETS
-from flops_bytes.stack import cache_bytes, parameters
 from flops_bytes.trace import Trace, meta
 
 SMI_MIB = {"0_6b": 49_273, "1_7b": 78_147}  # Qwen3 on an A100: TRL issue 3456
@@ -20,18 +20,18 @@ ALLOCATED_MB = 902  # a peak on an H100: TRL issue 3678
 
 
 # --8<-- [start:grpo_phases]
-SEQUENCES, PROMPT, COMPLETION = 4, 2_048, 1_024  # as in the thread; TRL loads in fp32
+SEQUENCES, PROMPT_TOKENS, ANSWER_TOKENS = 4, 2_048, 1_024  # as in the thread; TRL loads in fp32
 
 
 def grpo_bytes(model: str) -> dict[str, int]:
     """What a GRPO step in fp32 holds, activations aside; its cache and its logits never at once."""
     stack = read_stack(dict(PRESETS[model].config))
-    weights = 4 * sum(parameters(stack).values())
-    logits = 4 * SEQUENCES * COMPLETION * stack.vocab
+    weights = 4 * sum(decoders.parameters(stack).values())
+    logits = 4 * SEQUENCES * ANSWER_TOKENS * stack.vocab
     return {
         "policy": weights + weights + 2 * weights,  # weights, gradients, AdamW's moments
         "reference": weights,
-        "cache": SEQUENCES * cache_bytes(stack, PROMPT + COMPLETION, width=4),
+        "cache": SEQUENCES * decoders.cache_bytes(stack, PROMPT_TOKENS + ANSWER_TOKENS, width=4),
         "logits": 3 * logits,  # as they come, over the temperature, and their gradient
     }
 
