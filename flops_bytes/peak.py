@@ -242,7 +242,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     if step.four_bit:  # beside it up's result, the last but one; or down's
         unpacked = step.width * shape.d_model * shape.d_ff + names
         unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
-        unpacked += 0 if step.again else step.rows
+        # beside down's result there is no cast of the MLP's input any more
+        unpacked += 0 if step.again or (step.cast and step.adapted != "all") else step.rows
         if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
     elif step.again:
@@ -530,13 +531,22 @@ def named_bytes(step: Step, whole: int, stream: int) -> int:
     """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
     keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
     adapter make, or the last but one."""
-    left, shape = dropped_width(step), step.shape
-    if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
+    probabilities, shape = named_probabilities(step), step.shape
+    if not probabilities:
         return 0
     products = 0 if step.again else shape.d_model
     if step.rank:
         products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
-    return whole + left * step.scores + stream + step.row * products
+    return whole + probabilities + stream + step.row * products
+
+
+def named_probabilities(step: Step) -> int:
+    """What dropout has left of probabilities, for which transformers has a name until the layer ends, where autograd
+    keeps a copy alone."""
+    left = dropped_width(step)
+    if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
+        return 0
+    return left * step.scores
 
 
 def names_in_mlp(step: Step, stream: int) -> int:
@@ -549,7 +559,7 @@ def names_in_mlp(step: Step, stream: int) -> int:
         0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
     )
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
-    names = summed if step.composed else turned + eager
+    names = summed + named_probabilities(step) if step.composed else turned + eager
     if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
@@ -722,29 +732,42 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
-    mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
-    in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
-    moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
-    if kept.causal:
+    own, inside = as_checkpointed(step, kept, step.shape.layers - 1)
+    mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.named
+    in_mlp = inside_forward(step, weights, kept, own, mlp, kept.copies.down * own.again)
+    moments = [end, inside_forward(step, weights, kept, own, inside.made_scores, kept.copies.behind), in_mlp]
+    if inside.causal:
         result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
             result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
-        moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
-    if not step.again:  # what is not unpacked has 0
-        moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
+        moments.append(inside_forward(step, weights, kept, own, kept.whole + result, later=0))
+    if not own.again:  # what is not unpacked has 0
+        moments.append(inside_forward(step, weights, kept, own, inside.unpacked, later=0))
     return most(moments)
 
 
-def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: int) -> dict[str, int]:
-    """The last layer goes forward; some of its copies are made later."""
+def as_checkpointed(step: Step, kept: Kept, below: int) -> tuple[Step, Kept]:
+    """How the layer above so many is gone through: of every second or third alone, others are not made again."""
+    if below % step.every == 0:
+        return step, kept
+    own = step._replace(checkpointing="none", again=False)
+    return own, keep(own, kept.copies, qkv=0)
+
+
+def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: int, later: int) -> dict[str, int]:
+    """The last layer goes forward, as this is checkpointed; some of its copies are made later."""
     before = step.shape.layers - 1
-    own = 0 if step.again else kept.copies.layer - later  # a frozen weight is cast each time
-    named_input = kept.stream if step.composed and kept.first and not step.again else 0  # the first layer's
+    own = 0 if last.again else kept.copies.layer - later  # a frozen weight is cast each time
+    # what enters the first layer has a name until the last has gone forward, in this book's code until that one has;
+    # what enters the last has one too; and autograd keeps neither where transformers' norm makes a copy of it
+    copied = step.composed and not step.shape.norm_shift and step.recipe.weights < 4
+    names = int((kept.first > 0 or copied) and not step.again and (step.composed or not before))
+    names += int(copied and before > 0 and not last.again)
     return held(
         gradients=earlier(step, weights),
         copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + named_input,
-        layer=layer - (0 if before or step.again else kept.first),
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + names * kept.stream,
+        layer=layer - (0 if before or last.again else kept.first),
     )
 
 
@@ -797,10 +820,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
     what waits. What does not occur has 0 bytes.
     """
-    copies, own, inside = kept.copies, step, kept
-    if others % step.every:  # it is not made again
-        own = step._replace(checkpointing="none", again=False)
-        inside = keep(own, copies, qkv=0)
+    copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
     of_mlp, of_heads, of_attention = inside.in_norms
     first = kept.first if others == 0 else 0
