@@ -72,9 +72,9 @@ class Kept(NamedTuple):
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
-    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
+    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or at the MLP's end
     unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
-    named: int  # in its MLP, where something of its scores has a name still
+    in_up: int  # where its MLP's other half and its adapter's are added, if it has been made again; else 0
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
@@ -237,22 +237,25 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked, unpacked_last = named_bytes(step, whole, stream), 0, 0
+    in_up, unpacked_last = 0, 0
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
-    if step.four_bit:  # beside it up's result, the last but one; or down's
-        unpacked = step.width * shape.d_model * shape.d_ff + names
-        unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
-        # beside down's result there is no cast of the MLP's input any more
-        unpacked += 0 if step.again or (step.cast and step.adapted != "all") else step.rows
-        if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
+    matrix = step.width * shape.d_model * shape.d_ff if step.four_bit else 0
+    if not step.again:  # at its last matrix, or where an adapter's result is added to another matrix's
+        added = step.row * max(shape.d_ff, 3 * shape.d_model) if step.rank and step.adapted == "all" else 0
+        unpacked = checkpointed + names + max(matrix + product + step.rows, added)
+    elif step.four_bit:  # beside it up's result, the last but one
+        unpacked = whole + names + product - step.row * shape.d_ff + matrix
+        if step.adapted == "all":  # whose adapter has multiplied nothing yet
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
-    elif step.again:
+    else:
         unpacked = whole + product + names
         if (
             step.dropout and shape.norm_shift
         ):  # whose result is the last, or its input, with a name for GELU's in float32
             last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
             unpacked += max(last, 2 * step.rows)
+    if step.again and step.rank and step.adapted == "all":
+        in_up = before + whole + names + step.row * shape.d_ff
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -279,7 +282,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade=before + remade if step.again else 0,
         unpacked=before + unpacked,
         unpacked_last=unpacked_last,
-        named=before + named,
+        in_up=in_up,
         rotary=rotary,
         stream=stream,
         hidden=hidden,
@@ -527,19 +530,6 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     return before_scores(step, more) + (masked + made + numbers) * step.scores + names
 
 
-def named_bytes(step: Step, whole: int, stream: int) -> int:
-    """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
-    keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
-    adapter make, or the last but one."""
-    probabilities, shape = named_probabilities(step), step.shape
-    if not probabilities:
-        return 0
-    products = 0 if step.again else shape.d_model
-    if step.rank:
-        products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
-    return whole + probabilities + stream + step.row * products
-
-
 def named_probabilities(step: Step) -> int:
     """What dropout has left of probabilities, for which transformers has a name until the layer ends, where autograd
     keeps a copy alone."""
@@ -560,7 +550,7 @@ def names_in_mlp(step: Step, stream: int) -> int:
     )
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed + named_probabilities(step) if step.composed else turned + eager
-    if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
+    if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
@@ -733,7 +723,7 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
     own, inside = as_checkpointed(step, kept, step.shape.layers - 1)
-    mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.named
+    mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
     in_mlp = inside_forward(step, weights, kept, own, mlp, kept.copies.down * own.again)
     moments = [end, inside_forward(step, weights, kept, own, inside.made_scores, kept.copies.behind), in_mlp]
     if inside.causal:
@@ -741,8 +731,6 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
             result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, own, kept.whole + result, later=0))
-    if not own.again:  # what is not unpacked has 0
-        moments.append(inside_forward(step, weights, kept, own, inside.unpacked, later=0))
     return most(moments)
 
 
@@ -840,10 +828,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if others or not step.rank:
         moments.append((of_attention, weights.layer, copies.layer, 0))
     if own.again:
-        before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
         moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
-        moments.append((inside.named, 0, copies.down if before_last else 0, 0))
-        moments.append((inside.named - before_last, 0, 0, 0))
+        moments.append((inside.in_up, 0, copies.down, 0))
     before = weights.head + (step.shape.layers - 1 - others) * weights.layer
     return most(
         [
