@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     remade: int  # and when it has been made again
     unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or at the MLP's end
     unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
-    in_up: int  # where its MLP's other half and its adapter's are added, if it has been made again; else 0
+    in_up: int  # where the adapter's result is added to that of its MLP's other half; 0 if it has none
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
@@ -241,7 +241,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
     matrix = step.width * shape.d_model * shape.d_ff if step.four_bit else 0
     if not step.again:  # at its last matrix, or where an adapter's result is added to another matrix's
-        added = step.row * max(shape.d_ff, 3 * shape.d_model) if step.rank and step.adapted == "all" else 0
+        added = 3 * step.rows if step.rank and step.adapted == "all" else 0
         unpacked = checkpointed + names + max(matrix + product + step.rows, added)
     elif step.four_bit:  # beside it up's result, the last but one
         unpacked = whole + names + product - step.row * shape.d_ff + matrix
@@ -254,8 +254,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         ):  # whose result is the last, or its input, with a name for GELU's in float32
             last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
             unpacked += max(last, 2 * step.rows)
-    if step.again and step.rank and step.adapted == "all":
-        in_up = before + whole + names + step.row * shape.d_ff
+    if step.rank and step.adapted == "all":
+        in_up = (before + whole if step.again else checkpointed) + names + step.row * shape.d_ff
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -723,14 +723,20 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
     own, inside = as_checkpointed(step, kept, step.shape.layers - 1)
+    down = kept.copies.down
     mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
-    in_mlp = inside_forward(step, weights, kept, own, mlp, kept.copies.down * own.again)
+    in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
     moments = [end, inside_forward(step, weights, kept, own, inside.made_scores, kept.copies.behind), in_mlp]
     if inside.causal:
         result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
             result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, own, kept.whole + result, later=0))
+        if not step.shape.norm_shift:  # the norm above it, of operations in float32, while the mask has a name
+            norm = 12 * step.tokens * step.shape.d_model
+            moments.append(inside_forward(step, weights, kept, own, kept.checkpointed + norm, later=0))
+    if not own.again:
+        moments.append(inside_forward(step, weights, kept, own, inside.in_up, later=down))
     return most(moments)
 
 
