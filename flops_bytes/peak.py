@@ -233,6 +233,9 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    if step.composed and not (step.fused or shape.norm_shift or step.inside == "selective"):
+        remade = made_result_bytes(step, stream, more)
+        made_scores = 0 if step.again else remade
     if step.checkpointing == "per-op":  # has kept results of matmuls behind them
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
@@ -416,7 +419,8 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
         keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
-    of_heads = (step.row + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
+    normed = 0 if step.rank else step.row  # frozen norms of heads keep nothing before their weights
+    of_heads = (normed + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
 
 
@@ -537,6 +541,23 @@ def named_probabilities(step: Step) -> int:
     if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
         return 0
     return left * step.scores
+
+
+def made_result_bytes(step: Step, stream: int, more: int) -> int:
+    """Of transformers' layer in its forward pass, when what eager attention has made is copied into another order.
+
+    Names hold queries, keys and values as they came, where batched matmuls or autocast have made copies of them, and
+    keys that were repeated before they were cast; what dropout has left; and what autocast has cast for all three.
+    """
+    shape, each = step.shape, step.recipe.weights * step.tokens
+    repeats, many = 1 < shape.kv_heads < shape.heads, step.batch > 1  # one head is a view for all
+    copied = many or step.cast > 0
+    names = each * (step.wide * copied + step.narrow * (copied or repeats) + step.wide * (repeats and step.cast > 0))
+    names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (stream if step.cast else 0)
+    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
+    casts -= stream if step.rank else 0
+    made = one_layer(step, "none")["scores"] + 2 * step.row * step.wide
+    return before_scores(step, more) + casts + made + names
 
 
 def names_in_mlp(step: Step, stream: int) -> int:
