@@ -72,9 +72,9 @@ class Kept(NamedTuple):
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
     made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
     remade: int  # and when it has been made again
-    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or, if it has been made again, ends; else 0
+    unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or at the MLP's end
     unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
-    named: int  # in its MLP, where something of its scores has a name still
+    in_up: int  # where the adapter's result is added to that of its MLP's other half; 0 if it has none
     rotary: int  # cosines and sines
     stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
@@ -233,25 +233,32 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    if step.composed and not (step.fused or shape.norm_shift or step.inside == "selective"):
+        remade = made_result_bytes(step, stream, more)
+        made_scores = 0 if step.again else remade
     if step.checkpointing == "per-op":  # has kept results of matmuls behind them
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
-    named, unpacked, unpacked_last = named_bytes(step, whole, stream), 0, 0
+    in_up, unpacked_last = 0, 0
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
-    if step.four_bit:  # beside it up's result, the last but one; or down's
-        unpacked = step.width * shape.d_model * shape.d_ff + names
-        unpacked += whole + product - step.row * shape.d_ff if step.again else checkpointed + product
-        unpacked += 0 if step.again else step.rows
-        if step.again and step.adapted == "all":  # whose adapter has multiplied nothing yet
+    matrix = step.width * shape.d_model * shape.d_ff if step.four_bit else 0
+    if not step.again:  # at its last matrix, or where an adapter's result is added to another matrix's
+        added = 3 * step.rows if step.rank and step.adapted == "all" else 0
+        unpacked = checkpointed + names + max(matrix + product + step.rows, added)
+    elif step.four_bit:  # beside it up's result, the last but one
+        unpacked = whole + names + product - step.row * shape.d_ff + matrix
+        if step.adapted == "all":  # whose adapter has multiplied nothing yet
             unpacked_last = before + unpacked + step.row * (shape.d_ff + shape.d_model - step.rank)
-    elif step.again:
+    else:
         unpacked = whole + product + names
         if (
             step.dropout and shape.norm_shift
         ):  # whose result is the last, or its input, with a name for GELU's in float32
             last = step.tokens * (4 * shape.d_ff + shape.d_model) if step.cast and step.composed else 0
             unpacked += max(last, 2 * step.rows)
+    if step.rank and step.adapted == "all":
+        in_up = (before + whole if step.again else checkpointed) + names + step.row * shape.d_ff
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
@@ -278,7 +285,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade=before + remade if step.again else 0,
         unpacked=before + unpacked,
         unpacked_last=unpacked_last,
-        named=before + named,
+        in_up=in_up,
         rotary=rotary,
         stream=stream,
         hidden=hidden,
@@ -412,7 +419,8 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
         keys = 0
     heads = before + max(queries, keys) if shape.head_norms else 0
-    of_heads = (step.row + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
+    normed = 0 if step.rank else step.row  # frozen norms of heads keep nothing before their weights
+    of_heads = (normed + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
     return before - stream - left + attention + of_heads + first, heads, first
 
 
@@ -526,17 +534,30 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     return before_scores(step, more) + (masked + made + numbers) * step.scores + names
 
 
-def named_bytes(step: Step, whole: int, stream: int) -> int:
-    """A layer in its MLP, where transformers has a name for what dropout has left of probabilities, of which autograd
-    keeps autocast's copy alone; else 0. Beside it a norm's output, which is cast too, and what the last matrix and its
-    adapter make, or the last but one."""
-    left, shape = dropped_width(step), step.shape
+def named_probabilities(step: Step) -> int:
+    """What dropout has left of probabilities, for which transformers has a name until the layer ends, where autograd
+    keeps a copy alone."""
+    left = dropped_width(step)
     if step.fused or not (step.composed and step.dropout and left != step.width) or step.inside == "selective":
         return 0
-    products = 0 if step.again else shape.d_model
-    if step.rank:
-        products = shape.d_ff + products if step.adapted != "all" else max(shape.d_ff, 3 * products)
-    return whole + left * step.scores + stream + step.row * products
+    return left * step.scores
+
+
+def made_result_bytes(step: Step, stream: int, more: int) -> int:
+    """Of transformers' layer in its forward pass, when what eager attention has made is copied into another order.
+
+    Names hold queries, keys and values as they came, where batched matmuls or autocast have made copies of them, and
+    keys that were repeated before they were cast; what dropout has left; and what autocast has cast for all three.
+    """
+    shape, each = step.shape, step.recipe.weights * step.tokens
+    repeats, many = 1 < shape.kv_heads < shape.heads, step.batch > 1  # one head is a view for all
+    copied = many or step.cast > 0
+    names = each * (step.wide * copied + step.narrow * (copied or repeats) + step.wide * (repeats and step.cast > 0))
+    names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (stream if step.cast else 0)
+    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
+    casts -= stream if step.rank else 0
+    made = one_layer(step, "none")["scores"] + 2 * step.row * step.wide
+    return before_scores(step, more) + casts + made + names
 
 
 def names_in_mlp(step: Step, stream: int) -> int:
@@ -549,8 +570,8 @@ def names_in_mlp(step: Step, stream: int) -> int:
         0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
     )
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
-    names = summed if step.composed else turned + eager
-    if step.rank and step.adapted != "all" and (step.four_bit or not step.cast):
+    names = summed + named_probabilities(step) if step.composed else turned + eager
+    if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
@@ -722,29 +743,46 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
     )
-    mlp = made_mlp_bytes(step, kept.stream) if step.again else kept.named
-    in_mlp = inside_forward(step, weights, kept, mlp, kept.copies.down * step.again)
-    moments = [end, inside_forward(step, weights, kept, kept.made_scores, kept.copies.behind), in_mlp]
-    if kept.causal:
+    own, inside = as_checkpointed(step, kept, step.shape.layers - 1)
+    down = kept.copies.down
+    mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
+    in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
+    moments = [end, inside_forward(step, weights, kept, own, inside.made_scores, kept.copies.behind), in_mlp]
+    if inside.causal:
         result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
             result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
-        moments.append(inside_forward(step, weights, kept, kept.whole + result, later=0))
-    if not step.again:  # what is not unpacked has 0
-        moments.append(inside_forward(step, weights, kept, kept.unpacked, later=0))
+        moments.append(inside_forward(step, weights, kept, own, kept.whole + result, later=0))
+        if not step.shape.norm_shift:  # the norm above it, of operations in float32, while the mask has a name
+            norm = 12 * step.tokens * step.shape.d_model
+            moments.append(inside_forward(step, weights, kept, own, kept.checkpointed + norm, later=0))
+    if not own.again:
+        moments.append(inside_forward(step, weights, kept, own, inside.in_up, later=down))
     return most(moments)
 
 
-def inside_forward(step: Step, weights: Weights, kept: Kept, layer: int, later: int) -> dict[str, int]:
-    """The last layer goes forward; some of its copies are made later."""
+def as_checkpointed(step: Step, kept: Kept, below: int) -> tuple[Step, Kept]:
+    """How the layer above so many is gone through: of every second or third alone, others are not made again."""
+    if below % step.every == 0:
+        return step, kept
+    own = step._replace(checkpointing="none", again=False)
+    return own, keep(own, kept.copies, qkv=0)
+
+
+def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: int, later: int) -> dict[str, int]:
+    """The last layer goes forward, as this is checkpointed; some of its copies are made later."""
     before = step.shape.layers - 1
-    own = 0 if step.again else kept.copies.layer - later  # a frozen weight is cast each time
-    named_input = kept.stream if step.composed and kept.first and not step.again else 0  # the first layer's
+    own = 0 if last.again else kept.copies.layer - later  # a frozen weight is cast each time
+    # what enters the first layer has a name until the last has gone forward, in this book's code until that one has;
+    # what enters the last has one too; and autograd keeps neither where transformers' norm makes a copy of it
+    copied = step.composed and not step.shape.norm_shift and step.recipe.weights < 4
+    names = int((kept.first > 0 or copied) and not step.again and (step.composed or not before))
+    names += int(copied and before > 0 and not last.again)
     return held(
         gradients=earlier(step, weights),
         copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + named_input,
-        layer=layer - (0 if before or step.again else kept.first),
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + names * kept.stream,
+        layer=layer - (0 if before or last.again else kept.first),
     )
 
 
@@ -797,10 +835,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
     what waits. What does not occur has 0 bytes.
     """
-    copies, own, inside = kept.copies, step, kept
-    if others % step.every:  # it is not made again
-        own = step._replace(checkpointing="none", again=False)
-        inside = keep(own, copies, qkv=0)
+    copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
     of_mlp, of_heads, of_attention = inside.in_norms
     first = kept.first if others == 0 else 0
@@ -820,10 +855,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if others or not step.rank:
         moments.append((of_attention, weights.layer, copies.layer, 0))
     if own.again:
-        before_last = step.row * step.shape.d_ff if step.rank and step.adapted == "all" else 0
         moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
-        moments.append((inside.named, 0, copies.down if before_last else 0, 0))
-        moments.append((inside.named - before_last, 0, 0, 0))
+        moments.append((inside.in_up, 0, copies.down, 0))
     before = weights.head + (step.shape.layers - 1 - others) * weights.layer
     return most(
         [

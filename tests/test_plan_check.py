@@ -208,6 +208,32 @@ INSIDE |= {
     | {"lora_on": "attention"},
 }
 
+PACKED: dict[str, Any] = {"lora_on": "attention", "base": "4bit", "loss": "fused", "dropout": 0}
+BROAD: dict[str, Any] = {"layers": "composed", "attention": "eager", "context": 120, "micro_batch": 2}
+BROAD |= {"shape": "layers=2 d_model=128 heads=16 kv_heads=4 head_dim=64 d_ff=300 vocab=300", "recipe": "autocast"}
+INSIDE |= {
+    "what enters the only layer": PACKED
+    | {"shape": "layers=1 d_model=464 heads=12 kv_heads=2 head_dim=64 d_ff=2275 vocab=2196 tied=1", "lora": 10}
+    | {"recipe": "bf16-master", "attention": "fused", "layers": "fused", "loss": "compiled", "context": 124},
+    "a last layer that is not made again": PACKED
+    | {"shape": f"layers=2 d_model=1024 {LLAMA} d_ff=3000 vocab=500", "layers": "composed", "context": 400}
+    | {"recipe": "bf16", "checkpointing": "full", "checkpoint_every": 2, "lora": 8, "accumulation": 2}
+    | {"optimizer": "paged-adamw"},
+    "no cast of an MLP's input at its packed last matrix": SCORES
+    | PACKED
+    | {"recipe": "autocast", "lora": 4}
+    | {"shape": "layers=1 d_model=256 heads=1 kv_heads=1 head_dim=32 d_ff=900 vocab=300", "context": 600}
+    | {"layers": "composed"},
+    "a norm of operations beside transformers' mask": SCORES
+    | {"shape": "layers=1 d_model=256 heads=1 kv_heads=1 head_dim=32 d_ff=900 vocab=300", "context": 600}
+    | {"recipe": "autocast", "layers": "composed", "lora": 4, "loss": "fused", "dropout": 0},
+    "frozen norms of heads behind an MLP's norm": HEADS
+    | {"config": HEADS["config"] | {"hidden_size": 600, "vocab_size": 300, "intermediate_size": 700}, "lora": 8}
+    | {"recipe": "bf16", "attention": "fused", "checkpointing": "full", "context": 400, "loss": "fused"},
+    "heads wider than the model": BROAD | {"loss": "fused", "dropout": 0.1},
+    "heads wider than the model beside adapters": BROAD | PACKED | {"lora": 4, "base": "as-recipe", "dropout": 0.1},
+}
+
 
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
