@@ -172,7 +172,7 @@ DROPPED: dict[str, Any] = {"shape": NEAR, "layers": "composed", "checkpointing":
 DROPPED |= {"loss": "fused", "dropout": 0.1}
 SHORT: dict[str, Any] = {"shape": f"layers=1 d_model=128 {LLAMA} d_ff=300 vocab=9000", "context": 40, "micro_batch": 4}
 WIDE: dict[str, Any] = {"recipe": "bf16", "chunks": 3, "context": 200, "optimizer": "paged-adamw", "layers": "fused"}
-HEADS = {"config": QWEN | {"num_hidden_layers": 1, "hidden_size": 256}, "layers": "composed"}
+HEADS: dict[str, Any] = {"config": QWEN | {"num_hidden_layers": 1, "hidden_size": 256}, "layers": "composed"}
 INSIDE |= {
     "a layer that is not made again": {"config": EXPERTS | {"num_hidden_layers": 2}, "recipe": "bf16", "context": 800}
     | {"micro_batch": 4, "checkpointing": "full", "checkpoint_every": 2, "loss": "compiled"},

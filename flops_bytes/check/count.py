@@ -5,7 +5,7 @@ Autocast is PyTorch's own for CPUs, on fake tensors, with CUDA's list of what st
 
 # --8<-- [start:setup]
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -473,7 +473,7 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         return Counted(trace.peak_bytes, flops if shape.experts == 1 else 0)
 
 
-def muon_of(made: Made, weights: list[Tensor], masters: list[Tensor]) -> tuple[torch.optim.Optimizer, list[Tensor]]:
+def muon_of(made: Made, weights: Sequence[Tensor], masters: list[Tensor]) -> tuple[torch.optim.Optimizer, list[Tensor]]:
     """torch.optim.Muon with its state, for matrices that are neither tables nor the head, and what is left to AdamW."""
     apart = {id(made.weight)} | {
         id(module.weight) for module in made.model.modules() if isinstance(module, nn.Embedding)

@@ -33,7 +33,7 @@ MODELS = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 def split(model: torch.nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """The matrices of the layers, for Muon, and all else, for AdamW: embeddings, head, norms, biases."""
     blocks: torch.nn.Module = model.get_submodule("blocks")
-    matrices = [w for w in blocks.parameters() if w.dim() == 2]
+    matrices: list[Tensor] = [w for w in blocks.parameters() if w.dim() == 2]
     taken = set(map(id, matrices))
     return matrices, [w for w in model.parameters() if id(w) not in taken]
 
@@ -126,7 +126,8 @@ def moved_each(make: Callable[[torch.nn.Module], list[torch.optim.Optimizer]]) -
     with Traffic() as traffic:
         for optimizer in optimizers:
             optimizer.step()
-    return traffic.moved_bytes / sum(w.numel() for o in optimizers for g in o.param_groups for w in g["params"])
+    updated: list[torch.Tensor] = [w for each in optimizers for group in each.param_groups for w in group["params"]]
+    return traffic.moved_bytes / sum(weight.numel() for weight in updated)
 
 
 moved = {
