@@ -115,7 +115,7 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.rect(x, top, 28, 40, f"fill-{rank}")
             drawing.text(x + 14, top + 25, "Q", "paper", anchor="middle")
             drawing.rect(x + 31, top, 28, 40, f"fill-{piece}")
-            drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle", size=12)
+            drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle")
             if piece > rank:  # all of its tokens are later ones
                 drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
     return str(drawing)
@@ -131,7 +131,7 @@ def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             for row in range(RANKS):
                 came_from, goes_to = (rank, row) if name == "before" else (row, rank)
                 drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
-                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle", 12)
+                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle")
             drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
     drawing.line(196, 72, 216, 72)
     drawing.path("M210 67 216 72 210 77")

@@ -18,10 +18,14 @@ SAME = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float
 CROSSED = {
     "formulas.parallel": {("stage_3", "gathered")},
     "formulas.training": {("checkpoint", "file")},
+    "inference#kinds": {("qwen3-30b-a3b", "kimi-linear-48b-a3b")},
     "mixed-precision#recipes": {
         ("master", "master_fp32_gradients"),
-        ("master_fp32_gradients", "bf16"),
         ("fp32_moments", "bf16"),
+        ("bf16", "nvfp4"),
+        ("autocast", "fp8_input"),
+        ("fp8_input", "deepseek"),
+        ("fp8_codes", "deepseek"),
     },
     "tensor_operations.expressions": {("measured", "ratio")},
 }
