@@ -16,7 +16,7 @@ SAME = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float
 
 # Pairs whose texts, right as they are, hold words of each other's keys.
 CROSSED = {
-    "formulas.parallel": {("stage_3", "gathered")},
+    "formulas.parallel": {("stage_3", "gathered"), ("stage_3", "pipeline"), ("ring", "context")},
     "formulas.training": {("checkpoint", "file")},
     "inference#kinds": {("qwen3-30b-a3b", "kimi-linear-48b-a3b")},
     "mixed-precision#recipes": {

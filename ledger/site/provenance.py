@@ -108,12 +108,12 @@ class Provenance:
     def _lines(self) -> str:
         """Each line that made values, with these, as raw HTML: it links to lines of code, which are raw HTML too, so
         that a generator which checks links cannot find their anchors. The card at a number looks its line up here."""
-        made: dict[str, list[str]] = {}
-        for key, quote in self.quoted.items():
+        made: dict[str, dict[str, None]] = {}
+        for quote in self.quoted.values():
             place, anchor = self._place(quote)
             where = f'<a href="{anchor}">{html.escape(place)}</a>' if anchor else f"<span>{html.escape(place)}</span>"
-            made.setdefault(where, []).append(f"<code>{html.escape(key)}</code>")
-        items = (f"<li>{where} {' '.join(keys)}</li>" for where, keys in made.items())
+            made.setdefault(where, {})[f"<code>{quote.snippet}.{quote.path[0]}</code>"] = None
+        items = (f"<li>{where} {' '.join(values)}</li>" for where, values in made.items())
         return f'<ul class="provenance-values">{"".join(items)}</ul>'
 
     def _place(self, quote: Quote) -> tuple[str, str]:

@@ -75,7 +75,8 @@
   /* What the card at a number says: where it is from, which the list at the page's end knows, and whose it is. */
   function origin(element) {
     const key = element.dataset.quote;
-    const listed = [...document.querySelectorAll(".provenance-values code")].find((code) => code.textContent === key);
+    const value = key.split(/[.:]/, 2).join("."); // of a table's entry, the table
+    const listed = [...document.querySelectorAll(".provenance-values code")].find((code) => code.textContent === value);
     if (!listed) return;
     const link = listed.parentElement.firstElementChild.cloneNode(true);
     if (link.hash) link.addEventListener("click", (event) => { // not the theme's navigation: the browser's own marks its target
