@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import re
@@ -611,8 +610,3 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MiniRacer, 
     context.eval(engine([folder], {"grid": ["f"]}) + BRIDGE)
     yield context, namespace
     context.close()
-
-
-def test_the_script_is_light() -> None:
-    """In the bytes that a reader fetches: a second on a slow line, as all of the page's other text."""
-    assert len(gzip.compress(planner.script("planner.js", 0).encode(), 9)) < 33_900
