@@ -133,7 +133,7 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     page.goto(address + path, wait_until="networkidle")
     bodies = {request.url: request.response().body() for request in finished}  # type: ignore[union-attr]
     fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
-    assert len(fetched) > 5 and sum(fetched.values()) < 128_000  # half of them the theme's own
+    assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
     assert fetched[address + path] < 45_000  # what a further page costs
 
 
