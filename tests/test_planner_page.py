@@ -174,7 +174,7 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
     page.goto(address + "plan/")
     page.locator(".planner-verdict").wait_for()
     put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
-    expect(page.locator(".planner-run")).to_contain_text("2 trillion tokens on 96")
+    expect(page.locator(".planner-run")).to_have_text(re.compile("^2.* on 96 "))
     page.wait_for_function("location.search.includes('gpus=96') && !location.search.includes('tokens=100B')")
     verdict = page.locator(".planner-verdict").inner_text()
 
