@@ -37,7 +37,7 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
-    "optimizers#muon": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
+    "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"

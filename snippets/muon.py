@@ -78,22 +78,34 @@ torch.manual_seed(0)  # Adafactor looks at its numbers, so this model has some
 little = replace(gpt2(d_model=128, layers=1, heads=2), vocab=500)
 
 
+def shapes_of(shape: Decoder) -> list[tuple[int, ...]]:
+    return [tuple(w.shape) for w in build(shape).parameters()]
+
+
 def with_numbers() -> torch.nn.Module:
     return give_gradients(build(little, device="cpu"))
 
 
 adafactor = torch.optim.Adafactor(with_numbers().parameters())
 adafactor.step()
-adafactor_held_bytes = kept_bytes([adafactor])
-little_shapes = [tuple(w.shape) for w in build(little).parameters()]
-print(f"{adafactor_held_bytes:,} bytes for {sum(parameters(little).values()):,} parameters")
+adafactor_held_bytes, adafactor_flops = kept_bytes([adafactor]), count_flops(adafactor.step)
+little_shapes = shapes_of(little)
+
+
+def outer_product_flops(shapes: Iterable[tuple[int, ...]]) -> int:
+    """Of each matrix, its means of rows times those of columns: m × 1 by 1 × n."""
+    return sum(2 * math.prod(sizes) for sizes in shapes if len(sizes) == 2)
+
+
+print(f"{adafactor_held_bytes:,} bytes, {adafactor_flops:,} FLOPs for {sum(parameters(little).values()):,} parameters")
 assert adafactor_held_bytes == adafactor_state_bytes(little_shapes)
+assert adafactor_flops == outer_product_flops(little_shapes)
 # --8<-- [end:factored]
 
 
 # --8<-- [start:recipes]
 def state_bytes(shape: Decoder) -> dict[str, int]:
-    sizes = [tuple(w.shape) for w in build(shape).parameters()]
+    sizes = shapes_of(shape)
     total = sum(map(math.prod, sizes))
     return {
         "adamw": 8 * total,
@@ -111,8 +123,10 @@ held_each = {
 }
 adamw_parameters = {name: model_parameters[name] - muon_parameters(shape) for name, shape in MODELS.items()}
 update_flops = {name: muon_flops(shape) for name, shape in MODELS.items()}
-each_flops = {name: update_flops[name] / model_parameters[name] for name in MODELS}
-matmul_flops = dict.fromkeys(held_each["llama"], 0) | {"muon": update_flops["llama"]}
+matmul_flops = dict.fromkeys(held_each["llama"], 0) | {
+    "adafactor": outer_product_flops(shapes_of(LLAMA_3_8B)),
+    "muon": update_flops["llama"],
+}
 # --8<-- [end:recipes]
 
 
@@ -175,16 +189,35 @@ muon_share = {
     for name in MODELS
 }
 one_percent_tokens = {name: update_flops[name] / (SMALL_SHARE * training_flops[name]) for name in MODELS}
-rule_share = {name: 5 * shape.d_model / BATCHES["512k"] for name, shape in MODELS.items()}  # 5m/B
 for name in MODELS:
     shares = ", ".join(f"{batch}: {share:.2%}" for batch, share in muon_share[name].items())
     print(f"{name:6}{shares}; 1 % at {one_percent_tokens[name]:,.0f} tokens")
 # --8<-- [end:share]
 
 
-# --8<-- [start:exercise_6]
+# --8<-- [start:exercise_1]
 SIDE = 4_096
 square_flops = newton_schulz_flops(SIDE, SIDE) // SIDE**2  # per parameter
 square_tokens = square_flops / (SMALL_SHARE * 6)  # at which these are 1 % of 6 FLOPs a token
 print(f"{square_flops:,} FLOPs a parameter; 1 % at {square_tokens:,.0f} tokens")
-# --8<-- [end:exercise_6]
+# --8<-- [end:exercise_1]
+
+
+# --8<-- [start:exercise_2]
+GPUS, GPU_TOKENS = 8, 65_536
+whole_share = update_flops["llama"] / (GPU_TOKENS * training_flops["llama"])  # each GPU updates all matrices
+divided_share = whole_share / GPUS  # or an eighth of them
+print(f"{whole_share:.2%} or {divided_share:.2%}")
+# --8<-- [end:exercise_2]
+
+
+# --8<-- [start:exercise_3]
+embedding = (128_256, 4_096)  # Llama 3 8B's
+embedding_bytes = {
+    "adamw": 8 * math.prod(embedding),
+    "eight_bit": eight_bit_state_bytes([math.prod(embedding)]),
+    "adafactor": adafactor_state_bytes([embedding]),
+}
+for name, size in embedding_bytes.items():
+    print(f"{name:10}{size:14,} bytes")
+# --8<-- [end:exercise_3]
