@@ -24,6 +24,13 @@ def llama_matrices(d: int, layers: int, kv: int, f: int, vocabulary: int) -> int
     return layers * (2 * d * d + 2 * d * kv + 3 * d * f) + d * vocabulary
 
 
+def layer_seconds(tokens: int, peak: float, cast_bytes: int) -> float:
+    """Of the three products of 2,048 inputs and 8,192 outputs, and of casts at an H100's bandwidth."""
+    inputs, outputs = 2048, 8192
+    numbers = tokens * inputs + inputs * outputs + tokens * outputs
+    return 6 * tokens * inputs * outputs / peak + cast_bytes * numbers / 3.35e12
+
+
 LLAMA_8B = llama_matrices(4096, 32, 1024, 14336, 128_256) + 4096 * 128_256 + (2 * 32 + 1) * 4096
 LLAMA_70B = llama_matrices(8192, 80, 1024, 28672, 128_256)
 
@@ -38,6 +45,10 @@ ANSWERS: dict[str, float] = {
     "counting_flops.small_first_flops": 2 * (10 * 2 * 10 + 10 * 10 * 60),
     "counting_flops.large_first_flops": 2 * (2 * 10 * 60 + 10 * 2 * 60),
     "data_loading.epoch_unseen_share": 1 / math.e,
+    "fp8.four_bits": 4.25,
+    "fp8.four_bytes": 32 * (2 * 4096 * 5120 + 3 * 4096 * 14336) * 4.25 / 8,
+    "fp8.few_ratio.512": round(layer_seconds(512, 989.4e12, 0) / layer_seconds(512, 1978.9e12, 6), 3),
+    "fp8.few_ratio.4096": round(layer_seconds(4096, 989.4e12, 0) / layer_seconds(4096, 1978.9e12, 6), 3),
     "full_ledger.llama_state_bytes": 2 + 4 + 4 + 4 + 4,
     "full_ledger.extra_bytes": 4 * gpt2_parameters(768, 12, 50_257, 1024),
     "gpt2_parameters.gpt3_parameters": gpt2_parameters(12288, 96, 50_257, 2048),

@@ -25,7 +25,6 @@ CROSSED = {
         ("bf16", "nvfp4"),
         ("autocast", "fp8_input"),
         ("fp8_input", "deepseek"),
-        ("fp8_codes", "deepseek"),
     },
     "tensor_operations.expressions": {("measured", "ratio")},
 }

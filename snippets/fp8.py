@@ -4,7 +4,7 @@
 # ///
 """What fp8, MXFP8 and NVFP4 take for a number, what a layer keeps in them, and when the casts pay."""
 
-# --8<-- [start:low_setup]
+# --8<-- [start:setup]
 import random
 from typing import Any, NamedTuple
 
@@ -18,7 +18,23 @@ from flops_bytes.trace import saved_tensors
 
 E4M3, E8M0 = torch.float8_e4m3fn, torch.float8_e8m0fnu
 E4M3_LARGEST = torch.finfo(E4M3).max
-# --8<-- [end:low_setup]
+# --8<-- [end:setup]
+
+
+# --8<-- [start:small]
+def through_fp8(x: Tensor, scale: float) -> Tensor:
+    """x scaled up, stored in E4M3, read back and scaled down."""
+    return (x * scale).to(E4M3).float() / scale
+
+
+small = torch.tensor([1e-5, 2e-4, 4e-4, 7e-4])
+scale = E4M3_LARGEST / small.abs().max().item()  # largest to largest
+plain, scaled = through_fp8(small, 1), through_fp8(small, scale)
+print("as they are: ", plain.tolist())
+print("scaled first:", [f"{number:.2e}" for number in scaled.tolist()])
+assert not plain.any()  # all gone
+assert ((scaled - small).abs() / small).max() <= 2**-4  # half of eps
+# --8<-- [end:small]
 
 
 # --8<-- [start:scalings]
@@ -303,3 +319,20 @@ low_state_bytes = {name: sum(parts) for name, parts in LOW_STATE.items()}
 kept_number_bytes = {name: bits / 8 for name, bits in bits_per_number.items()}  # of a matmul's input
 print(low_state_bytes)
 # --8<-- [end:low_state]
+
+
+# --8<-- [start:exercise_bits]
+FOUR = Scaling(1, 64, torch.float16, bits=4)
+four_bits = FOUR.bits_per_number(matrices["1"])
+d, h, g, f = 4_096, 32 * 128, 8 * 128, 14_336  # of Llama 3 8B: width, heads, their keys, inner width
+layers_parameters = 32 * (2 * d * h + 2 * d * g + 3 * d * f)
+four_bytes = layers_parameters * four_bits / 8
+print(four_bits, f"{layers_parameters:,}", f"{four_bytes / 1e9:.2f} GB")
+# --8<-- [end:exercise_bits]
+
+
+# --8<-- [start:exercise_tokens]
+INNER = 8_192
+few_ratio = {tokens: round(speedup("tensor", tokens, 2_048, INNER), 3) for tokens in (512, 4_096)}
+print(few_ratio)
+# --8<-- [end:exercise_tokens]

@@ -482,25 +482,6 @@ print({name: round(ratio, 2) for name, ratio in measured_speedup_ratio.items()})
 # --8<-- [end:measure]
 
 
-# --8<-- [start:fp8]
-E4M3 = torch.float8_e4m3fn
-
-
-def through_fp8(x: torch.Tensor, scale: float) -> torch.Tensor:
-    """x scaled up, stored in E4M3, read back and scaled down."""
-    return (x * scale).to(E4M3).float() / scale
-
-
-small = torch.tensor([1e-5, 2e-4, 4e-4, 7e-4])
-scale = torch.finfo(E4M3).max / small.abs().max().item()  # largest to largest
-plain, scaled = through_fp8(small, 1), through_fp8(small, scale)
-print("as they are: ", plain.tolist())
-print("scaled first:", [f"{number:.2e}" for number in scaled.tolist()])
-assert not plain.any()  # all gone
-assert ((scaled - small).abs() / small).max() <= 2**-4  # half of eps
-# --8<-- [end:fp8]
-
-
 # --8<-- [start:exercise_1]
 INITIAL_STD = 0.02  # GPT-2's initial weights: normal, mean 0
 RATES = ("1e-3", "1e-4", "1e-5")  # learning rates, as they are written
