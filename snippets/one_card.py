@@ -168,6 +168,7 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
 
 adapters_down = descend(START, CHANGES)
 full_down = descend(FULL, FULL_CHANGES)
+assert ask(**FULL)["peaks_at"] == "embedding"  # its gradient comes last
 in_backward_bytes = ask(**FULL)["memory_bytes"]["gradients"]  # what a step in the backward pass frees at most
 # --8<-- [end:ladder]
 
