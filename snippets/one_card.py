@@ -281,13 +281,13 @@ for name, size in logits_of_bytes.items():
 
 
 # --8<-- [start:exercise_3]
-ranks = {}
+adapter_bytes = {}
 for rank in (8, 16, 64, 256):
     answer = plan(**CARDS[24], **STEP, model="qwen3-8b", lora=rank)
-    ranks[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
-    print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {ranks[rank] / 2**30:5.2f} GiB")
-assert ranks[64] == 8 * ranks[8]
-grown_bytes = ranks[64] - ranks[8]
+    adapter_bytes[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
+    print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {adapter_bytes[rank] / 2**30:5.2f} GiB")
+assert adapter_bytes[64] == 8 * adapter_bytes[8]
+grown_bytes = adapter_bytes[64] - adapter_bytes[8]
 # --8<-- [end:exercise_3]
 
 
