@@ -7,15 +7,22 @@
 """What trains on one card of 16, 24 or 48 GB: each model, method and context put to the planner."""
 
 # --8<-- [start:setup]
-from pathlib import Path
 from typing import Any
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
-from flops_bytes.plan.evidence import EVIDENCE
 from flops_bytes.plan.stacks import plan
-from flops_bytes.published.readings import asked, missing, predict, read_source
 
 # --8<-- [end:setup]
+# isort: split
+# --8<-- [start:setup_published]
+from pathlib import Path
+
+from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.published.readings import asked, missing, predict, read_source
+
+FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
+FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
+# --8<-- [end:setup_published]
 
 
 # --8<-- [start:ask]
@@ -57,10 +64,10 @@ for model in MODELS:
     for name, options in METHODS.items():
         answer = ask(model=model, **CARDS[24], **STEP, **options)
         row[name] = {
-            "bytes": answer["memory_bytes"]["total"],
-            "mark": ("(✓)" if answer["tight"] else "✓") if answer["fits"] else "",
+            "needs_bytes": answer["memory_bytes"]["total"],
+            "mark": "✓" if answer["fits"] else "",
         }
-    print(f"{model:12}", *(f"{cell['bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
+    print(f"{model:12}", *(f"{cell['needs_bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
 RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
 # --8<-- [end:fits]
 
@@ -111,12 +118,13 @@ for model, cell in SIZES.items():
         theirs = rule[0] * at[CONTEXT]["parameters"]["total"]  # billions times gigabytes: bytes
         ours = {length: answer["memory_bytes"]["total"] for length, answer in at.items()}
         copied[f"{model.replace('-', '_')}_{name}"] = {
-            "printed": rule[cell] if cell else None,
+            "cell_bytes": rule[cell] * 10**9 if cell else None,
             "rule_bytes": int(theirs),
             "short_bytes": ours[CONTEXT],
             "long_bytes": ours[LONG],
             "short_ratio": ours[CONTEXT] / theirs,
             "long_ratio": ours[LONG] / theirs,
+            "cell_ratio": ours[CONTEXT] / (rule[cell] * 1e9) if cell else None,
         }
         print(f"{model:12} {name:10} {theirs / 1e9:7.1f} GB, {ours[CONTEXT] / theirs:.2f}, {ours[LONG] / theirs:.2f}")
 # --8<-- [end:copied]
@@ -160,13 +168,12 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
 
 adapters_down = descend(START, CHANGES)
 full_down = descend(FULL, FULL_CHANGES)
+assert ask(**FULL)["peaks_at"] == "embedding"  # its gradient comes last
 in_backward_bytes = ask(**FULL)["memory_bytes"]["gradients"]  # what a step in the backward pass frees at most
 # --8<-- [end:ladder]
 
 
 # --8<-- [start:published]
-FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
-FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 ALIKE = {  # single cards, in the words of their sources; memory
     "lora_4090": ("torchtune", "Llama 3.1", 2),
     "qlora_4090": ("torchtune", "Llama 3.1", 4),
@@ -175,11 +182,10 @@ ALIKE = {  # single cards, in the words of their sources; memory
     "user_long": ("llama-factory-7409", "Qwen2 7B", 1),
     "user_pair": ("llama-factory-7409", "Qwen2 7B", 2),
 }
-SOURCES = {source: read_source(FOLDER / f"{source}.toml")[1] for source in ("torchtune", "llama-factory-7409")}
 published: dict[str, dict[str, Any]] = {}
 for name, (source, table, number) in ALIKE.items():
-    readings = [each for each in SOURCES[source] if (each.table, each.row) == (table, number)]
-    reading = next(each for each in readings if each.kind == "memory")
+    readings = [each for each in read_source(FOLDER / f"{source}.toml")[1] if each.kind == "memory"]
+    reading = next(each for each in readings if (each.table, each.row) == (table, number))
     low, high = predict(reading)
     published[name] = {
         "reported_bytes": int(reading.value),
@@ -188,9 +194,9 @@ for name, (source, table, number) in ALIKE.items():
         "low_ratio": low / reading.value,
         "high_ratio": high / reading.value,
     }
-    print(f"{name:11} {reading.value / 2**30:5.1f} GiB, planned {low / 2**30:5.1f} to {high / 2**30:5.1f}")
 NINE_TENTHS = {kind: dict(zip(("low", "high"), EVIDENCE[kind][3:], strict=True)) for kind in ("full", "lora", "qlora")}
 NUM_READINGS = {kind: EVIDENCE[kind][0] for kind in NINE_TENTHS}
+LOWEST = {kind: EVIDENCE[kind][1] for kind in NINE_TENTHS}
 # --8<-- [end:published]
 
 
@@ -206,7 +212,12 @@ for source in ("torchtune", "fsdp-qlora"):
             reached[card].append((tokens / reading.value if tokens else reading.value) / at_the_peak)
 reached_share = {card.replace(" ", "_"): [min(all_), max(all_)] for card, all_ in reached.items()}
 num_reached = {card.replace(" ", "_"): len(all_) for card, all_ in reached.items()}
-print({card: f"{low:.0%} to {high:.0%}" for card, (low, high) in reached_share.items()})
+rates = {
+    each.row: each.value
+    for each in read_source(FOLDER / "torchtune.toml")[1]
+    if (each.table, each.kind) == ("Llama 3.1", "rate")
+}
+qlora_speed_share = rates[ALIKE["qlora_4090"][2]] / rates[ALIKE["lora_4090"][2]]  # of LoRA's tokens a second
 # --8<-- [end:speeds]
 
 
@@ -233,21 +244,20 @@ for name, (model, method) in RUNS.items():
 
 # --8<-- [start:cards]
 NAMES = ("RTX 3090", "RTX 4090 D", "RTX 4090", "RTX 5090", "L20", "L40S", "A800 80GB SXM", "H20", "RTX PRO 6000")
-ROWS_OF_CARDS = GPUS | THIRD_PARTY
-cards = {
-    name: {
-        "reported_bytes": capacity_bytes(name, ROWS_OF_CARDS[name]),
-        "label_gigabytes": ROWS_OF_CARDS[name].memory_bytes / 1e9,
-        "bandwidth_terabytes": ROWS_OF_CARDS[name].bandwidth_bytes_per_second / 1e12,
-        "bf16_teraflops": ROWS_OF_CARDS[name].peak_flop_per_second["bfloat16"] / 1e12,
-        "qlora_tokens": ask(**STEP, model="qwen3-32b", trained="qlora-double", loss="fused", gpu=name)[
-            "longest_context"
-        ],
+QLORA_32B: dict[str, Any] = {"model": "qwen3-32b", "trained": "qlora-double", "loss": "fused"}
+cards: dict[str, dict[str, float]] = {}
+for name in NAMES:
+    gpu = (GPUS | THIRD_PARTY)[name]
+    cards[name] = {
+        "reported_bytes": capacity_bytes(name, gpu),
+        "label_gigabytes": gpu.memory_bytes / 1e9,
+        "bandwidth_terabytes": gpu.bandwidth_bytes_per_second / 1e12,
+        "bf16_teraflops": gpu.peak_flop_per_second["bfloat16"] / 1e12,
+        "qlora_tokens": ask(gpu=name, **STEP, **QLORA_32B)["longest_context"],
     }
-    for name in NAMES
+peak_share = {
+    name: cards[name]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"] for name in ("RTX 4090 D", "H20")
 }
-slower_ratio = cards["RTX 4090"]["bf16_teraflops"] / cards["RTX 4090 D"]["bf16_teraflops"]
-h20_ratio = cards["H20"]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"]
 # --8<-- [end:cards]
 
 
@@ -271,12 +281,13 @@ for name, size in logits_of_bytes.items():
 
 
 # --8<-- [start:exercise_3]
-ranks = {}
+adapter_bytes = {}
 for rank in (8, 16, 64, 256):
     answer = plan(**CARDS[24], **STEP, model="qwen3-8b", lora=rank)
-    ranks[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
-    print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {ranks[rank] / 2**30:5.2f} GiB")
-assert ranks[64] == 8 * ranks[8]
+    adapter_bytes[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
+    print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {adapter_bytes[rank] / 2**30:5.2f} GiB")
+assert adapter_bytes[64] == 8 * adapter_bytes[8]
+grown_bytes = adapter_bytes[64] - adapter_bytes[8]
 # --8<-- [end:exercise_3]
 
 

@@ -122,7 +122,7 @@ ANSWERS: dict[str, float] = {
     "number_formats.mxfp4_matrix_bytes": 12288 * 49152 * (4 + 8 / 32) / 8,
     "number_formats.bf16_to_mxfp4_ratio": 16 / (4 + 8 / 32),
     "one_card.logits_of_bytes.llama_3": 12 * 128_256 * 8192,
-    "one_card.ranks.64": 64 * (4 + 8) * 36 * (2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 3 * (4096 + 12288)),
+    "one_card.adapter_bytes.64": 64 * (4 + 8) * 36 * (2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 3 * (4096 + 12288)),
     "one_card.rent_yuan": 3 * 50e6 / 2000 / 3600 * 2.5,
     "one_card.state_bytes.full_8bit": 6 * 8_190_735_360,
     "optimizer_costs.largest_parameters.adamw_bf16": 80e9 / 8,

@@ -53,8 +53,8 @@ MEANS: dict[str, dict[str, str]] = {
         "Llama 3.1 405B": "405 b",
     },
     "one-card#copied": {
-        "README's factor": "rule", "Planner, 2,048 tokens": "short bytes", "Planner, 16,384 tokens": "long bytes",
-        "Ratio, 2,048": "short ratio", "Ratio, 16,384": "long ratio",
+        "README, as printed": "cell", "README, by its factor": "rule",
+        "Planner, 2,048 tokens": "short", "Planner, 16,384 tokens": "long",
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
