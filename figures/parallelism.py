@@ -35,7 +35,7 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
         drawing.path(f"M580 {top + 45:g}H604V{161 - 12 + 24 * rank:g}")
         drawing.rect(590, 149, 28, 24, "fill-2") if rank else None
-    drawing.text(WIDTH, 193, labels["reduce"], anchor="end")
+    drawing.text(584, 166, labels["reduce"], anchor="end")
     drawing.text(0, 316, labels["note"], "muted")
     return str(drawing)
 
