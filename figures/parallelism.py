@@ -16,7 +16,7 @@ COLOURS = {(True, 0): "fill-0", (False, 0): "fill-1", (True, 1): "fill-2", (Fals
 def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """An MLP on two ranks: the first matrix cut by outputs, the second by inputs, and two parts of a sum."""
     drawing = Drawing(WIDTH, 322)
-    heads = (("tokens", 96.0), ("first", 196.0), ("inner", 320.0), ("second", 424.0), ("partial", 522.0))
+    heads = (("tokens", 96.0), ("first", 196.0), ("inner", 320.0), ("second", 432.0), ("partial", 546.0))
     for name, x in heads:
         drawing.text(x, 16, labels[name], "muted", anchor="middle")
     for rank in range(2):
@@ -27,15 +27,15 @@ def tensor(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.rect(146 + 50 * rank, top, 50, 60, css)  # half of the outputs
         drawing.rect(270, top + 10, 100, 70, "faint")
         drawing.rect(270 + 50 * rank, top + 10, 50, 70, css)
-        drawing.rect(394, top, 60, 100, "faint")
-        drawing.rect(394, top + 50 * rank, 60, 50, css)  # half of the inputs
-        drawing.add("rect", css, x=492, y=top + 10, width=60, height=70, fill_opacity=0.3)
-        for x in (130, 250, 374, 458):
+        drawing.rect(402, top, 60, 100, "faint")
+        drawing.rect(402, top + 50 * rank, 60, 50, css)  # half of the inputs
+        drawing.add("rect", css, x=516, y=top + 10, width=60, height=70, fill_opacity=0.3)
+        for x in (130, 252, 380, 483):
             drawing.line(x, top + 45, x + 12, top + 45)
             drawing.path(f"M{x + 8} {top + 41:g} {x + 12} {top + 45:g} {x + 8} {top + 49:g}")
-        drawing.path(f"M556 {top + 45:g}H580V{161 - 12 + 24 * rank:g}")
-        drawing.rect(566, 149, 28, 24, "fill-2") if rank else None
-    drawing.text(WIDTH, 193, labels["reduce"], anchor="end")
+        drawing.path(f"M580 {top + 45:g}H604V{161 - 12 + 24 * rank:g}")
+        drawing.rect(590, 149, 28, 24, "fill-2") if rank else None
+    drawing.text(584, 166, labels["reduce"], anchor="end")
     drawing.text(0, 316, labels["note"], "muted")
     return str(drawing)
 
@@ -123,8 +123,8 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens of four ranks, by the rank of their expert, before and after they are sent."""
-    drawing = Drawing(420, 146)
-    for x, name in ((0.0, "before"), (226.0, "after")):
+    drawing = Drawing(432, 146)
+    for x, name in ((6.0, "before"), (238.0, "after")):
         drawing.text(x, 16, labels[name])
         for rank in range(RANKS):
             at = x + 48 * rank
@@ -133,6 +133,6 @@ def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
                 drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle")
             drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
-    drawing.line(196, 72, 216, 72)
-    drawing.path("M210 67 216 72 210 77")
+    drawing.line(205, 72, 225, 72)
+    drawing.path("M219 67 225 72 219 77")
     return str(drawing)

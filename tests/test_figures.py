@@ -379,7 +379,7 @@ def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out()
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
     chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
     own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
-    assert own == [48] * 4 + [226, 274, 322, 370]
+    assert own == [54] * 4 + [238, 286, 334, 382]
 
 
 def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:

@@ -36,13 +36,13 @@ def shape_of(row: Row) -> Any:
     return named_shape({"model": None, "config": None, "shape": None} | dict(row.settings))
 
 
-def test_all_rows_that_the_other_files_call_parallel_are_there() -> None:
+def test_all_rows_that_the_other_files_leave_to_the_layouts_are_there() -> None:
     missing: Counter[tuple[str, str]] = Counter()
     for path in FOLDER.glob("torchtitan*.toml"):
         for table in tomllib.loads(path.read_text(encoding="utf-8"))["tables"]:
             columns = len(table.get("columns", [{}]))
             whys = [(table["settings"] | row).get("missing", "") for row in table["rows"] for _ in range(columns)]
-            if any("parallelism" in why for why in whys):
+            if any("layouts/torchtitan.toml" in why for why in whys):
                 missing[path.stem, table["name"]] += len(whys)
     held = tomllib.loads((FOLDER / "layouts" / "torchtitan.toml").read_text(encoding="utf-8"))["rows"]
     assert Counter((name, table) for name, table, _ in (row["row"] for row in held)) == missing
@@ -81,7 +81,7 @@ def test_as_many_rows_are_near_as_is_said() -> None:
     said = [compare(row) for row in ROWS]
     held = [each.bytes_ratio for each in said if each.bytes_ratio]
     assert len(held) == 12 and sum(abs(ratio - 1) <= NEAR_BYTES for ratio in held) == 6
-    assert len(said) == 57 and sum(abs(each.seconds_ratio - 1) <= NEAR_SECONDS for each in said) == 19
+    assert len(said) == 57 and sum(abs(each.seconds_ratio - 1) <= NEAR_SECONDS for each in said) == 20
 
 
 def test_a_layout_has_its_place_among_those_that_fit() -> None:

@@ -99,7 +99,7 @@ print({link: round(tokens) for link, tokens in ring_tokens.items()})
 
 
 # --8<-- [start:pipeline]
-FOUR = Layout(pipeline=4, micro_batches=8)
+FOUR = Layout(pipeline=4, micro_batches=8, ends=False)  # twenty layers each
 handed_bytes = features_bytes  # by one stage to the next, for each micro-batch
 stage_flops = forward_flops(LLAMA_3_70B, T, causal=True)
 HANDING_SECONDS = handed_bytes / BETWEEN

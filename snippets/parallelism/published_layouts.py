@@ -10,12 +10,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flops_bytes.gpus import GPUS
+from flops_bytes.plan.parallel import assumed_share
 from flops_bytes.published.layouts import FLOAT8, NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 FIRST = json.loads((FOLDER / "layouts" / "first.json").read_text(encoding="utf-8"))  # written before any was compared
 FLOAT8_RATIO = FLOAT8
+ASSUMED_SHARE = assumed_share({"gpu": "H100 SXM"})  # of the peak, by matmuls while nothing waits
 NEAR_BYTES_SHARE, NEAR_SECONDS_SHARE = NEAR_BYTES, NEAR_SECONDS
 # --8<-- [end:setup]
 
@@ -64,6 +67,8 @@ NEAR = {
     "steps": near("step_ratio", NEAR_SECONDS, SOURCES),
     "steps_first": near("first_step_ratio", NEAR_SECONDS, SOURCES),
 } | {source: near("step_ratio", NEAR_SECONDS, [source]) for source in SOURCES}
+WHOLE_STEPS = [float(row.readings["teraflops"]) for row in ALL if row.source == "megatron-lm-2024"]
+reached_share = 1e12 * max(WHOLE_STEPS) / GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # of the peak, all waits in
 for what, found in NEAR.items():
     print(f"{what:26}{found['near']:3} of {found['rows']:3}, {found['low_ratio']:.2f} to {found['high_ratio']:.2f}")
 # --8<-- [end:near]
