@@ -380,6 +380,15 @@ def daily(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     return rows
 
 
+def sheet(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The short table as it is printed: what each formula gives, and when it holds."""
+    rows = [[labels[column] for column in ("name", "formula", "holds")]]
+    for formula in DAILY:
+        name = f"[{labels[formula.name]}]({formula.derived_at})"
+        rows.append([name, f"${{{formula.tex}}}$", labels[f"{formula.name}_holds"]])
+    return rows
+
+
 def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """A formula a row: its name leads to the chapter, its code to the snippet."""
     rows = [[labels[column] for column in COLUMNS]]
