@@ -293,7 +293,7 @@ def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:
         plan(config=path, gpu="L4")
     for nothing in ("", " \n", "{}"):
         path.write_text(nothing, encoding="utf-8")
-        with pytest.raises(ValueError, match="--config: it is empty; give a decoder's config.json"):
+        with pytest.raises(ValueError, match="--config: it is empty; give a decoder"):
             plan(config=path, gpu="L4")
 
 
