@@ -47,6 +47,10 @@ def main() -> int:
     """Runs the command that is named first; the exit status is its own, 2 where none is named."""
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command and command[0] in COMMANDS:
+        if arguments[:1] == [""]:
+            empty = "what follows it is empty; give it a value or leave it out"
+            print(f"flops-bytes {command[0]}: {empty}", file=sys.stderr)
+            return 2
         try:
             run = find(command[0])
         except ModuleNotFoundError as missing:

@@ -652,6 +652,14 @@ def test_a_word_that_is_no_command_is_named() -> None:
         assert done.stderr.startswith(f"flops-bytes: '{word}' is no command; choose plan, count, ")
 
 
+@pytest.mark.parametrize("word", ["plan", "count", "published", "snapshot", "trace"])
+def test_an_empty_first_word_is_named(word: str) -> None:
+    """It would be this folder, or a file without a name."""
+    done = flops_bytes(word, "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"flops-bytes {word}: what follows it is empty; give it a value or leave it out\n"
+
+
 def test_the_command_line_answers_serving() -> None:
     done = flops_bytes("plan", *words(TWO))
     assert done.returncode == 0, done.stderr
