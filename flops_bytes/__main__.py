@@ -4,6 +4,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from flops_bytes.shapes import quoted
+
 
 def find(command: str) -> Callable[[list[str]], int]:
     """What runs a command, imported when it is asked for: the planner answers at once, and counting needs torch."""
@@ -45,6 +47,10 @@ def main() -> int:
     """Runs the command that is named first; the exit status is its own, 2 where none is named."""
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command and command[0] in COMMANDS:
+        if arguments[:1] == [""]:
+            empty = "what follows it is empty; give it a value or leave it out"
+            print(f"flops-bytes {command[0]}: {empty}", file=sys.stderr)
+            return 2
         try:
             run = find(command[0])
         except ModuleNotFoundError as missing:
@@ -56,6 +62,9 @@ def main() -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     asked = command in (["-h"], ["--help"])
+    if command and not asked:
+        print(f"flops-bytes: {quoted(command[0])} is no command; choose {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
     print(USAGE, file=sys.stdout if asked else sys.stderr)
     return 0 if asked else 2
 

@@ -21,7 +21,8 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "attn_output_gate", "aux_loss_alpha", "cache_implementation", "chunk_size_feed_forward",
+    "_sliding_window_pattern", "activation_situ_linear_beta", "attn_output_gate", "aux_loss_alpha",
+    "cache_implementation", "chunk_size_feed_forward",
     "decoder_start_token_id", "ep_size", "fuse_qkv", "head_dim_scale", "image_token_index", "layer_norm_eps",
     "layernorm_epsilon", "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta",
     "mlp_intermediate_size", "rotary_dim", "shared_moe_mode", "clip_qkv",
@@ -238,6 +239,8 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
     if kind != LINEAR:
         return latent(of, kind)
     said = of.get("linear_attn_config") or {}
+    if said.get("use_full_rank_gate"):  # Kimi K3's, a matrix instead of two
+        raise ValueError(f"--config: use_full_rank_gate = True is not counted here; {estimate(of.config)}")
     own = {
         "linear_num_heads": "num_heads",
         "linear_head_dim": "head_dim",

@@ -4,7 +4,6 @@ Fused attention and no dropout, as models are trained now; the eager attention i
 Each has as many parameters as transformers' model of the same configuration, and with its weights the same logits.
 """
 
-# --8<-- [start:setup]
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,10 +25,6 @@ from flops_bytes.shapes import Decoder
 from flops_bytes.shapes import gpt2 as gpt2
 from flops_bytes.shapes import llama as llama
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:attention]
 # q (b, H, T, Q), k and v (b, G, T, Q) → (b, H, T, Q)
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -59,6 +54,7 @@ def flash_each(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return flash(q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
 
 
+# --8<-- [start:attention]
 def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention spelled out: two products, and the T × T scores between them."""
     groups = q.shape[1] // k.shape[1]  # query heads to a key
@@ -94,6 +90,9 @@ class GPT2Block(nn.Module):
         return x + change
 
 
+# --8<-- [end:gpt2]
+
+
 class GPT2(nn.Module):
     def __init__(self, shape: Decoder, attend: Attend = fused) -> None:
         super().__init__()
@@ -119,10 +118,6 @@ class GPT2(nn.Module):
         return logits
 
 
-# --8<-- [end:gpt2]
-
-
-# --8<-- [start:norm]
 class NormOnMeta(torch.autograd.Function):
     """RMSNorm where tensors have no data.
 
@@ -151,10 +146,6 @@ class RMSNorm(nn.RMSNorm):
         return on_meta(x, self.weight)
 
 
-# --8<-- [end:norm]
-
-
-# --8<-- [start:rotary]
 ROTARY_BASE = 500_000.0  # of Llama 3
 
 
@@ -169,9 +160,6 @@ def rotary(seq_len: int, head_dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     left, right = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-right, left), dim=-1) * sin
-
-
-# --8<-- [end:rotary]
 
 
 # --8<-- [start:llama]
@@ -198,6 +186,9 @@ class LlamaBlock(nn.Module):
         h = self.mlp_norm(x)
         change: Tensor = self.down(F.silu(self.gate(h)) * self.up(h))
         return x + change
+
+
+# --8<-- [end:llama]
 
 
 class Llama(nn.Module):
@@ -227,10 +218,6 @@ class Llama(nn.Module):
         return logits
 
 
-# --8<-- [end:llama]
-
-
-# --8<-- [start:build]
 Model = GPT2 | Llama
 
 
@@ -286,6 +273,3 @@ def chunked_backward(
     del piece, pieces, part  # they hold the same gradients
     hidden.backward(gradient)
     return torch.stack(losses).sum()
-
-
-# --8<-- [end:build]

@@ -183,13 +183,14 @@ SIZES = {  # fields of Decoder, and under which keys a configuration has them
     "d_ff": ("moe_intermediate_size", "intermediate_size", "ffn_dim", "n_inner"),
     "vocab": ("vocab_size",),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
-    "active_experts": ("num_experts_per_tok",),
+    "active_experts": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
 }
 UNGATED = ("bloom", "falcon", "gpt_neo", "gpt_neox", "gptj", "opt", "phi", "starcoder2")  # two matrices with biases
 UNSAID = (  # keys of what no field says: other attention, other layers between, other towers, other formats
     "kv_lora_rank", "sliding_window", "layer_types", "attention_bias", "add_cross_attention",
     "full_attention_interval", "linear_num_key_heads", "attn_layer_period", "hybrid_override_pattern",
-    "state_size", "mamba_d_state", "n_shared_experts", "shared_expert_intermediate_size", "intermediate_size_mlp",
+    "state_size", "mamba_d_state", "n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size",
+    "intermediate_size_mlp", "attn_res_block_size", "linear_attn_config",
     "first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "interleave_moe_layer_step",
     "num_nextn_predict_layers", "num_kv_shared_layers", "hidden_size_per_layer_input", "ssm_cfg", "vision_config",
     "audio_config", "quantization_config",
@@ -208,6 +209,8 @@ def estimate(config: Mapping[str, Any]) -> str:
         sizes["head_dim"] = sizes["d_model"] // sizes["heads"]
     if not sizes["active_experts"]:
         sizes["experts"] = None
+    if sizes["d_model"] and sizes["d_ff"] and "routed_expert_hidden_size" in numbers:  # as many parameters
+        sizes["d_ff"] = sizes["d_ff"] * numbers["routed_expert_hidden_size"] // sizes["d_model"]
     written = [f"{field}={size}" for field, size in sizes.items() if size]
     if of.get("tie_word_embeddings", config.get("tie_word_embeddings")):
         written.append("tied=yes")

@@ -112,8 +112,21 @@ letters = {
     for n, s in SHAPES.items()
 }
 
+
+def kept_by_layer(shape: Decoder, b: int, T: int) -> int:
+    """Bytes of one layer in bf16 with fused attention, without dropout: the rows of the table, in their order."""
+    d, H, G, Q, f = shape.d_model, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff
+    norms = 4 * d + (16 if shape.norm_shift else 8)  # two inputs; fp32 statistics, LayerNorm's or RMSNorm's
+    qkv_input, qkv = 2 * d, 2 * (H + 2 * G) * Q
+    scores = 4 * H  # a logsumexp in fp32
+    out_input, mlp_input = 2 * H * Q, 2 * d
+    mlp = (8 if shape.gated else 4) * f
+    return b * T * (norms + qkv_input + qkv + scores + out_input + mlp_input + mlp) + 24
+
+
 layer_parts_bytes = {n: layer_bytes(SHAPES[n], CONTEXT[n]) for n in SHAPES}
 layer_total_bytes = {n: sum(layer_parts_bytes[n].values()) for n in SHAPES}
+assert layer_total_bytes == {n: kept_by_layer(SHAPES[n], 1, CONTEXT[n]) for n in SHAPES}
 features = {n: CONTEXT[n] * SHAPES[n].d_model for n in SHAPES}
 bytes_per_feature = {n: layer_total_bytes[n] / features[n] for n in SHAPES}
 one_token, two_tokens = ({n: layer_bytes(SHAPES[n], T) for n in SHAPES} for T in (1, 2))

@@ -291,6 +291,10 @@ def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(ValueError, match="--config: not an object in braces"):
         plan(config=path, gpu="L4")
+    for nothing in ("", " \n", "{}"):
+        path.write_text(nothing, encoding="utf-8")
+        with pytest.raises(ValueError, match="--config: it is empty; give a decoder"):
+            plan(config=path, gpu="L4")
 
 
 def test_no_context_is_found_beyond_the_window() -> None:
@@ -639,6 +643,21 @@ def test_it_needs_python_alone_and_answers_at_once() -> None:
     assert done.stdout.startswith("--model llama-3-8b")
     assert "100,000,000,000 tokens" in done.stdout
     assert min(seconds) < 0.3
+
+
+def test_a_word_that_is_no_command_is_named() -> None:
+    for word in ("", "shape"):
+        done = flops_bytes(word)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"flops-bytes: '{word}' is no command; choose plan, count, ")
+
+
+@pytest.mark.parametrize("word", ["plan", "count", "published", "snapshot", "trace"])
+def test_an_empty_first_word_is_named(word: str) -> None:
+    """It would be this folder, or a file without a name."""
+    done = flops_bytes(word, "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"flops-bytes {word}: what follows it is empty; give it a value or leave it out\n"
 
 
 def test_the_command_line_answers_serving() -> None:

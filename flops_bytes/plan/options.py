@@ -194,12 +194,15 @@ def read_config(config: Any) -> Mapping[str, Any]:
     """What a config.json holds, from its path if it is one."""
     if not isinstance(config, Mapping):
         try:
-            config = json.loads(Path(config).read_text(encoding="utf-8"))
+            text = Path(config).read_text(encoding="utf-8")
+            config = json.loads(text) if text.strip() else {}
         except (OSError, RecursionError, TypeError, ValueError) as error:
             why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
             raise ValueError(f"--config: {why}; give a config.json") from None
-    if not isinstance(config, Mapping) or not config:
+    if not isinstance(config, Mapping):
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
+    if not config:
+        raise ValueError("--config: it is empty; give a decoder's config.json")
     return config
 
 

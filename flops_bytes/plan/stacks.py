@@ -73,15 +73,19 @@ def plan_least(**asked: Any) -> dict[str, Any]:
 def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
     """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
     config = configured(asked) or {}
+    serves, keys = asked.get("task") == "serve", left_out(config)
+    if serves and asked.get("weights"):  # which say how they are stored
+        keys = [key for key in keys if key != QUANTIZED]
+    beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
     if (question := asked_alike(asked)) is not None:
         found = plan_alike(**question)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
-        return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else [])]}
+        return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), without_model(asked)
     kind = str(decoder_of(config)["model_type"])
     refuse(rest, kind, kinds)
     a = read_options(rest)
-    return serve(a, stack, left_out(config)) if a["task"] == "serve" else train(a, stack, kind, left_out(config), holds)
+    return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -89,7 +93,7 @@ def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     config, rest = configured(asked), without_model(asked)
     if config is None:
         return dict(asked)
-    own, of_library = decoder_of(config), bool(asked.get("config"))
+    own, of_library = unquantized(decoder_of(config)), bool(asked.get("config"))
     if is_alike(own, asked):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
         return modules | rest | {"config": own}
@@ -125,6 +129,8 @@ def of_known(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 # and was counted to hold up to 2 % more.
 LLAMAS = ("granite", "ministral3", "phi3", "smollm3")
 IN_ONE = "activations of matmuls in one"
+QUANTIZED = "quantization_config"
+STORED = f"{QUANTIZED}: left out; --weights says how weights are stored"
 
 
 def as_llama(shape: Decoder) -> dict[str, Any]:
@@ -142,6 +148,11 @@ def as_llama(shape: Decoder) -> dict[str, Any]:
     }
 
 
+def unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as of weights in 16 bits or more: how a checkpoint stores them changes no shape."""
+    return {key: value for key, value in config.items() if key != QUANTIZED}
+
+
 def without_model(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if name not in ("model", "config")}
 
@@ -153,7 +164,8 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None  # which the planner refuses
     if asked.get("config"):
         config = read_config(asked["config"])
-        return config if is_read(config) and not is_alike(config, asked) else None
+        is_known = QUANTIZED not in config and is_alike(config, asked)
+        return config if is_read(config) and not is_known else None
     name = str(asked.get("model", "")).strip().lower()
     if name in PRESETS:
         return PRESETS[name].config
@@ -341,7 +353,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "money_a_million": 1e6 * gpus * a["price"] / (3_600 * rate) if a["price"] else None,
         "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, context, seconds, prompt),
-        "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
+        "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
     }
 
 
@@ -513,7 +525,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
             "hfu": hfu,
             "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
             "currency": a["currency"],
-            "estimated": [name for name, is_so in estimated.items() if is_so] + [f"{key}: left out" for key in beside],
+            "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
         }
         | costs
     )
