@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, ViewportSize, expect
+from playwright.sync_api import Browser, Page, PdfMargins, Request, ViewportSize, expect
 
 from tests.conftest import mistakes_of
 
@@ -135,6 +136,15 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
     assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
     assert fetched[address + path] < 45_000  # what a further page costs
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_the_sheet_is_one_side_of_paper(page: Page, address: str, language: str, paper: str) -> None:
+    page.goto(address + language + "sheet/")
+    margin: PdfMargins = dict.fromkeys(("top", "right", "bottom", "left"), "10mm")  # type: ignore[assignment]
+    printed = page.pdf(format=paper, margin=margin)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
 
 
 # Every page, in one visit
