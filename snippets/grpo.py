@@ -149,6 +149,7 @@ assert abs(counted_logits_bytes / by_hand_bytes - 1) < 1e-3
 
 
 # --8<-- [start:exercise_1]
+larger_parameters = sum(decoders.parameters(STACKS["4b"]).values())
 of_4b = held(STACKS["4b"])
 larger_bytes = {"without": 4 * of_4b["weights"] + 3 * of_4b["logits"]}
 larger_bytes["with"] = larger_bytes["without"] + of_4b["reference"]
