@@ -130,13 +130,7 @@ LATENT, TURNED = 512, 64  # numbers a token and layer
 HEADS, HEAD_DIM, LAYERS = 128, 128, 61  # of DeepSeek-V3
 
 
-def expanded(
-    q: Tensor,
-    turned_q: Tensor,
-    cache: Tensor,
-    up_k: Tensor,
-    up_v: Tensor,
-) -> Tensor:
+def expanded(q: Tensor, turned_q: Tensor, cache: Tensor, up_k: Tensor, up_v: Tensor) -> Tensor:
     """One token's q (H, Q), the cache (T, 576) → (H, Q), by each head's k and v."""
     latent, turned = cache.split((LATENT, TURNED), dim=-1)
     k, v = latent @ up_k, latent @ up_v  # (H, T, Q), from (H, 512, Q)
@@ -146,13 +140,7 @@ def expanded(
     return result
 
 
-def absorbed(
-    q: Tensor,
-    turned_q: Tensor,
-    cache: Tensor,
-    up_k: Tensor,
-    up_v: Tensor,
-) -> Tensor:
+def absorbed(q: Tensor, turned_q: Tensor, cache: Tensor, up_k: Tensor, up_v: Tensor) -> Tensor:
     """The same, and the cache is the only key and value: no head has its own."""
     query = torch.cat(((q[:, None] @ up_k.mT).squeeze(1), turned_q), dim=-1)  # (H, 576)
     weights = (query @ cache.mT / (HEAD_DIM + TURNED) ** 0.5).softmax(-1)
@@ -176,14 +164,10 @@ torch.testing.assert_close(expanded(*inputs, *up), absorbed(*inputs, *up))
 
 stored = LAYERS * remembered.to(torch.bfloat16).untyped_storage().nbytes()
 token_bytes["deepseek"] = latent_cache_bytes(LAYERS, LATENT, TURNED, 1)
-latent_counted_bytes = stored // CAPACITY
-counted_bytes["deepseek"] = latent_counted_bytes
-# k and v of each head, in bf16
-plain_bytes = LAYERS * HEADS * (HEAD_DIM + TURNED + HEAD_DIM) * 2
+counted_bytes["deepseek"] = latent_counted_bytes = stored // CAPACITY
+plain_bytes = LAYERS * HEADS * (HEAD_DIM + TURNED + HEAD_DIM) * 2  # k and v of each head, in bf16
 latent_ratio = plain_bytes / token_bytes["deepseek"]
-print(f"deepseek  {token_bytes['deepseek']:9,} B a token, ", end="")
-print(f"counted {counted_bytes['deepseek']:9,}")
-print(f"as keys and values of all heads {plain_bytes:,} B")
+print(f"{token_bytes['deepseek']:,} B a token, as keys and values of all heads {plain_bytes:,} B")
 assert stored == latent_cache_bytes(LAYERS, LATENT, TURNED, CAPACITY)
 # --8<-- [end:absorb]
 
@@ -368,6 +352,8 @@ for name, (model, gpu, cards, bits, rate) in PUBLISHED.items():
     published[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
     published[name] |= {"bound": bound, "reported": rate, "ratio": rate / bound}
     assert rate < bound, name
+    if cards > 1 or name == "fast_8b_one":
+        print(f"{cards} × {model:15}{bits:3.0f} bits: {rate:6.2f} of {bound:5.1f} tokens/s, {rate / bound:.2f}")
 
 
 def reached_between(cards: int, bits: float) -> list[float]:
@@ -384,7 +370,6 @@ reached_all = [min(ratios), max(ratios)]
 del ratios
 int4_faster = published["fast_7b_int4"]["reported"] / published["fast_7b"]["reported"]
 int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["reported"]
-print(f"{len(published)} rates, {reached_all[0]:.2f} to {reached_all[1]:.2f} of the bound")
 # --8<-- [end:published]
 
 
@@ -397,7 +382,6 @@ for name in KINDS:
     short, long = (stack.cache_bytes(layers, tokens) for tokens in (SHORT, LONG))
     grows = (long - short) // (LONG - SHORT)  # a token
     kinds[name] = {"grows_bytes": grows, "fixed_bytes": short - grows * SHORT, "short_bytes": short, "long_bytes": long}
-    print(f"{name:20}{grows:9,} B a token, {long / 2**30:6.2f} GiB at {LONG:,}")
 
 deepseek = read_stack(PRESETS["deepseek-v3"].config)
 latent_flops = {how: stack.decode_flops(deepseek, 1, SHORT, absorbed=how == "absorbed") for how in ("absorbed", "made")}
@@ -423,7 +407,6 @@ caches = {}
 for name, (size, times, reported) in CACHES.items():
     gib = size * times / 2**30
     caches[name] = {"formula": gib, "reported": reported, "ratio": reported / gib}
-    print(f"{name:14}{gib:6.2f} GiB, reported {reported:.2f}")
     assert abs(reported / gib - 1) < 0.002
 # --8<-- [end:caches]
 
