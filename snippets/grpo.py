@@ -107,10 +107,9 @@ ENGINE_SHARE = 0.3  # of the card: TRL's vllm_gpu_memory_utilization
 CARD_BYTES = capacity_bytes("A100 80GB SXM", A100)
 engine_bytes = round(ENGINE_SHARE * CARD_BYTES)
 RUN = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast", "checkpointing": "full"}
-training_bytes = plan(**RUN, context=TOKENS)["memory_bytes"]["total"]
-state_bytes = 16 * sum(decoders.parameters(STACKS["4b"]).values())
+training_bytes = plan(**RUN, context=TOKENS, accumulation=8)["memory_bytes"]["total"]  # 8 answers, one by one
 planned_bytes = {
-    "sampling": state_bytes * 12 // 16 + engine_bytes,  # no gradients
+    "sampling": 12 * sum(decoders.parameters(STACKS["4b"]).values()) + engine_bytes,  # weights and moments
     "awake": training_bytes + engine_bytes,
     "asleep": training_bytes + SLEPT["left"] * 2**30,
 }
