@@ -323,6 +323,9 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_one_seconds", "one_seconds",
             also=("decode_speed.predicted_sweep_seconds", "decode_speed.predicted_sweep_per_second",
                   "decode_speed.predicted_context_seconds", "decode_speed.predicted_prefill_seconds")),
+        Formula("scoring", r"4V \left( b\,(T + 1) + bT + 3c \right)",
+            "grpo.md#logits", "grpo:logits",
+            "by_hand_bytes", "counted_logits_bytes"),
     ),
 }
 # fmt: on

@@ -48,10 +48,6 @@ MEANS: dict[str, dict[str, str]] = {
     "inference#measured": {
         "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
     },
-    "inference#measured 2": {
-        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b",
-        "Llama 3.1 405B": "405 b",
-    },
     "one-card#copied": {
         "README, as printed": "cell", "README, by its factor": "rule",
         "Planner, 2,048 tokens": "short", "Planner, 16,384 tokens": "long",
