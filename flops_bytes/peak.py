@@ -678,6 +678,18 @@ def copies_kept(step: Step, kept: Kept, layers: int) -> int:
     return kept.copies.layer * (layers - (-(-layers // step.every) if step.again else 0))
 
 
+def cached_copies(step: Step, layers: int) -> int:
+    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass: it keeps those
+    of a matrix in float32, as adapters behind a norm are. Others are cast to their input's 16 bits, which nothing keeps.
+    """
+    if not (step.cast and step.rank and step.again):
+        return 0
+    made = [step.wide, step.narrow, *([step.narrow] if step.adapted != "query-value" else [])]
+    if step.adapted == "all":
+        made += [step.shape.d_ff] * (2 if step.shape.gated else 1)
+    return step.cast * step.rank * sum(step.shape.d_model + width for width in made) * -(-layers // step.every)
+
+
 def earlier(step: Step, weights: Weights) -> int:
     """Gradients that an earlier batch has left: all, or none."""
     return step.trained.gradients * weights.total if step.accumulated else 0
@@ -738,7 +750,7 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     copies += 0 if kept.hidden or (step.rank and step.loss == "fused") else kept.copies.head
     end = held(
         gradients=earlier(step, weights),
-        copies=copies,
+        copies=copies + cached_copies(step, step.shape.layers),
         activations=kept_of_layers(step, kept, step.shape.layers) + kept.ends + named_hidden(step, kept),
         logits=0 if kept.hidden else logits_forward(step),
         temporaries=fused_gradients(step, weights, kept) + fused_casts(step, kept),
@@ -780,7 +792,9 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: 
     names += int(copied and before > 0 and not last.again)
     return held(
         gradients=earlier(step, weights),
-        copies=copies_kept(step, kept, before) + own if step.rank else kept.copies.layers - later,
+        copies=copies_kept(step, kept, before) + cached_copies(step, before) + own
+        if step.rank
+        else kept.copies.layers - later,
         activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + names * kept.stream,
         layer=layer - (0 if before or last.again else kept.first),
     )

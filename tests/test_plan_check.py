@@ -230,6 +230,13 @@ INSIDE |= {
     "frozen norms of heads behind an MLP's norm": HEADS
     | {"config": HEADS["config"] | {"hidden_size": 600, "vocab_size": 300, "intermediate_size": 700}, "lora": 8}
     | {"recipe": "bf16", "attention": "fused", "checkpointing": "full", "context": 400, "loss": "fused"},
+    "autocast's copies of adapters in layers that are made again": {
+        "config": {"model_type": "mistral", "vocab_size": 3_000, "tie_word_embeddings": True, "hidden_size": 232}
+        | {"intermediate_size": 333, "num_hidden_layers": 2, "num_attention_heads": 1, "num_key_value_heads": 1}
+        | {"head_dim": 40, "sliding_window": None},
+        **{"recipe": "autocast", "attention": "fused", "checkpointing": "full", "loss": "fused", "context": 60},
+        **{"lora": 63, "lora_on": "all", "base": "4bit"},
+    },
     "heads wider than the model": BROAD | {"loss": "fused", "dropout": 0.1},
     "heads wider than the model beside adapters": BROAD | PACKED | {"lora": 4, "base": "as-recipe", "dropout": 0.1},
 }
