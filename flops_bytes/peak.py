@@ -679,8 +679,9 @@ def copies_kept(step: Step, kept: Kept, layers: int) -> int:
 
 
 def cached_copies(step: Step, layers: int) -> int:
-    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass: it keeps those
-    of a matrix in float32, as adapters behind a norm are. Others are cast to their input's 16 bits, which nothing keeps.
+    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass.
+
+    It keeps those of a matrix in float32, as adapters behind a norm are; others are cast to their input's 16 bits.
     """
     if not (step.cast and step.rank and step.again):
         return 0
