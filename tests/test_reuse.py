@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 
 from ledger.__main__ import main
 from ledger.book import Book
+from ledger.site.reuse import code
 
 ROOT = Path(__file__).parent.parent
 CONFIG = f"""\
@@ -178,3 +179,13 @@ def test_a_preview_and_a_build_keep_pages_side_by_side(project: Book, monkeypatc
         for first in ("", "this-machine"):
             monkeypatch.setenv("FIRST_DEVICE", first)
             assert bool(make(monkeypatch)[0]) is everything
+
+
+def test_what_python_keeps_beside_the_planner_is_no_source_of_it(tmp_path: Path) -> None:
+    (tmp_path / "planner").mkdir()
+    (tmp_path / "planner/form.js").write_text("let form")
+    before = code(tmp_path)
+    (tmp_path / "planner/__pycache__").mkdir()
+    assert code(tmp_path) == before
+    (tmp_path / "planner/form.js").write_text("let another")
+    assert code(tmp_path) != before

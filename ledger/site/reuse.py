@@ -29,7 +29,7 @@ CODE = (
     "pyproject.toml",
     "ledger/**/*.py",
     "figures/*.py",
-    "planner/*",
+    "planner/*.*",
     "docs/*/glossary.md",
 )
 RENDERED = ("content", "toc", "_title_from_render", "present_anchor_ids")
