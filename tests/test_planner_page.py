@@ -153,6 +153,7 @@ def test_typing_waits_for_no_answer(page: Page, address: str) -> None:
     page.add_init_script("window.Worker = class extends EventTarget { postMessage() {} }")
     page.goto(address + "plan/")
     field, run = page.locator("#planner-gpus"), page.locator(".planner-run")
+    expect(run).to_have_text(re.compile("days"), use_inner_text=True)
     before = run.inner_text()
     field.fill("16")
     page.locator("#planner-model").select_option("shape")
