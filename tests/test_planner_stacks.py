@@ -166,6 +166,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     put(page, model="qwen3-30b-a3b", gpu="H200 SXM")
     least = told["stack"]["fits"].partition("{")[0]
     expect(verdict).to_contain_text(least)
+    expect(verdict).to_contain_text("139.8 GiB")  # an H200's: the second field is answered too
     assert [url for url in fetched if "planner-stacks" in url]
     expect(page.locator(SCALE)).to_contain_text("30,532,122,624")
     expect(page.locator(".planner-facts")).to_contain_text(told["stack"]["facts"]["beside"])
