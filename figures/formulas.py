@@ -374,21 +374,24 @@ def daily(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     """The short table: a formula a row, whose name leads to its chapter."""
     rows = [[labels[column] for column in DAILY_COLUMNS]]
     for formula in DAILY:
-        name = f"[{labels[formula.name]}]({formula.derived_at})"
         said = [labels[f"{formula.name}_{column}"] for column in ("holds", "example", "tested")]
         quotes = (formula.reached or formula.predicted, formula.measured)
         predicted, measured = (values[quote] if quote else None for quote in quotes)
         measured = 1 if formula.reached else measured
-        rows.append([name, f"${{{formula.tex}}}$", *said, ratio(predicted, measured, labels["language"])])
+        rows.append([*_named(formula, labels), *said, ratio(predicted, measured, labels["language"])])
     return rows
+
+
+def _named(formula: Formula | Daily, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Its name, which leads to the chapter, and the formula in one group, which KaTeX does not break across lines."""
+    return f"[{labels[formula.name]}]({formula.derived_at})", f"${{{formula.tex}}}$"
 
 
 def sheet(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """The short table as it is printed: what each formula gives, and when it holds."""
     rows = [[labels[column] for column in ("name", "formula", "holds")]]
     for formula in DAILY:
-        name = f"[{labels[formula.name]}]({formula.derived_at})"
-        rows.append([name, f"${{{formula.tex}}}$", labels[f"{formula.name}_holds"]])
+        rows.append([*_named(formula, labels), labels[f"{formula.name}_holds"]])
     return rows
 
 
@@ -398,13 +401,11 @@ def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> l
     for formula in GROUPS[group]:
         quotes = formula.quotes()
         cells = [f"{{{{ {quote} }}}}" if quote else DASH for quote in quotes]
-        name = f"[{labels[formula.name]}]({formula.derived_at})"
-        tex = f"${{{formula.tex}}}$"  # one group, which KaTeX does not break across lines
         snippet, _, section = formula.code.partition(":")
         shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
         code = f"[{shown}](snippets/{snippet}.py) `{section}`"
         predicted, measured = (values[quote] if quote else None for quote in quotes)
-        rows.append([name, tex, *cells, ratio(predicted, measured, labels["language"]), code])
+        rows.append([*_named(formula, labels), *cells, ratio(predicted, measured, labels["language"]), code])
     return rows
 
 

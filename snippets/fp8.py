@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS
 from flops_bytes.models import LLAMA_3_8B, LlamaBlock, flash, rotary
+from flops_bytes.shapes import parameters
 from flops_bytes.trace import saved_tensors
 
 E4M3, E8M0 = torch.float8_e4m3fn, torch.float8_e8m0fnu
@@ -324,8 +325,8 @@ print(low_state_bytes)
 # --8<-- [start:exercise_bits]
 FOUR = Scaling(1, 64, torch.float16, bits=4)
 four_bits = FOUR.bits_per_number(matrices["1"])
-d, h, g, f = 4_096, 32 * 128, 8 * 128, 14_336  # of Llama 3 8B: width, heads, their keys, inner width
-layers_parameters = 32 * (2 * d * h + 2 * d * g + 3 * d * f)
+counts = parameters(LLAMA_3_8B)
+layers_parameters = counts["qkv"] + counts["out"] + counts["mlp"]
 four_bytes = layers_parameters * four_bits / 8
 print(four_bits, f"{layers_parameters:,}", f"{four_bytes / 1e9:.2f} GB")
 # --8<-- [end:exercise_bits]
