@@ -268,8 +268,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
         first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
-        queries = step.adapted == "query-value" and not step.fused and step.inside == "none"  # keys need no gradient
-        first += step.row * step.wide * queries
+        first += queries_for_keys(step)
         if step.adapted == "query-value":  # nor does their norm
             first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
     return Kept(
@@ -304,6 +303,12 @@ def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
         return kept + more
     product = 0 if step.adapted == "all" or not step.rank else step.inner_rows
     return kept + cast_bytes(step, more) + beside_frozen(step) - product
+
+
+def queries_for_keys(step: Step) -> int:
+    """Bytes of the queries, which eager attention keeps for the gradient of keys: above a frozen embedding the first
+    layer's have none, if no adapter stands beside them."""
+    return step.row * step.wide if step.adapted == "query-value" and not step.fused and step.inside == "none" else 0
 
 
 def beside_frozen(step: Step) -> int:
@@ -760,7 +765,12 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     down = kept.copies.down
     mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
     in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
-    moments = [end, inside_forward(step, weights, kept, own, inside.made_scores, kept.copies.behind), in_mlp]
+    at_scores = inside.made_scores
+    if (
+        step.rank and step.shape.layers == 1 and not (step.composed or step.cast)
+    ):  # a name holds them until these are made
+        at_scores += queries_for_keys(step)
+    moments = [end, inside_forward(step, weights, kept, own, at_scores, kept.copies.behind), in_mlp]
     if inside.causal:
         result = kept.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it

@@ -237,6 +237,13 @@ INSIDE |= {
         **{"recipe": "autocast", "attention": "fused", "checkpointing": "full", "loss": "fused", "context": 60},
         **{"lora": 63, "lora_on": "all", "base": "4bit"},
     },
+    "queries of frozen keys at the scores of the only layer": {
+        "config": {"model_type": "mistral", "vocab_size": 848, "tie_word_embeddings": False, "hidden_size": 456}
+        | {"intermediate_size": 600, "num_hidden_layers": 1, "num_attention_heads": 12, "num_key_value_heads": 4}
+        | {"head_dim": 40, "sliding_window": None},
+        **{"recipe": "fp32", "attention": "eager", "layers": "fused", "checkpointing": "none", "loss": "fused"},
+        **{"lora": 9, "lora_on": "query-value", "base": "4bit-double", "context": 605, "dropout": 0.1},
+    },
     "heads wider than the model": BROAD | {"loss": "fused", "dropout": 0.1},
     "heads wider than the model beside adapters": BROAD | PACKED | {"lora": 4, "base": "as-recipe", "dropout": 0.1},
 }
