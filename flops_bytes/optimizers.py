@@ -4,6 +4,7 @@ A matrix has `rows` and `columns`, the first as many as a linear layer has outpu
 """
 
 from collections.abc import Iterable
+from math import prod
 
 from flops_bytes.shapes import Decoder, matmuls
 
@@ -62,6 +63,29 @@ def adafactor_state_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4) -> 
 
 
 # --8<-- [end:factored]
+
+
+# --8<-- [start:estimates]
+def adafactor_temporary_bytes(shapes: Iterable[tuple[int, ...]], width: int = 4) -> int:
+    """Bytes at the peak of torch.optim.Adafactor's update of tensors in this order, which goes through them one by one.
+
+    It makes an estimate as large as each, while that of the one before has a name; and of a matrix a mean a row and a
+    column, of a vector its squares, whose names stay as well (_single_tensor_adafactor).
+    """
+    most, before, means, squares = 0, 0, 0, 0
+    for sizes in shapes:
+        size, made = prod(sizes), sum(sizes)
+        if len(sizes) > 1:  # means of the tensor before stay until these are made
+            held = squares + max(means + sizes[0], made + size)
+            means = made
+        else:
+            held = means + size + max(squares, size)
+            squares = size
+        most, before = max(most, before + held), size
+    return width * most
+
+
+# --8<-- [end:estimates]
 
 
 # --8<-- [start:eight_bit]

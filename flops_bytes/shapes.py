@@ -72,6 +72,26 @@ def matmuls(shape: Decoder) -> list[Matmul]:
     return [*qkv, Matmul("out", wide, d, shape.biases), *ups, Matmul("mlp", f, d, shape.biases)]
 
 
+def tensors(shape: Decoder, composed: bool = False) -> list[tuple[int, ...]]:
+    """Sizes of a dense model's parameters in their order, which is that of this book's modules, or of transformers'.
+
+    A GPT-2's matrices are turned round in transformers; nothing here asks which way.
+    """
+    d, last = shape.d_model, [(shape.vocab, shape.d_model)]
+    norm: list[tuple[int, ...]] = [(d,)] * (1 + shape.norm_shift)
+    matrices: dict[str, list[tuple[int, ...]]] = {"qkv": [], "out": [], "mlp": []}
+    for each in matmuls(shape):
+        matrices[each.part] += [(each.outputs, each.inputs)] + [(each.outputs,)] * each.biased
+    heads = [(shape.head_dim,)] * (2 * shape.head_norms)
+    attention, mlp = [*matrices["qkv"], *matrices["out"], *heads], matrices["mlp"]
+    if not composed:
+        layer = [*norm, *norm, *attention, *mlp]
+    else:
+        layer = [*norm, *attention, *norm, *mlp] if shape.norm_shift else [*attention, *mlp, *norm, *norm]
+    positions = [(shape.positions, d)] if shape.positions else []
+    return [*last, *positions, *layer * shape.layers, *norm, *([] if shape.tied else last)]
+
+
 def repeated(shape: Decoder) -> list[Matmul]:
     """Those that checkpointing per operation makes again, as torchtitan's SelectiveAC does: every second mm.
 

@@ -68,6 +68,7 @@ IN_PLACE = (
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by", "qkv_made")
 UNASKED += ("lora_inputs", "lora_dropout")
+UNASKED_VALUES = {"optimizer": ("muon", "adafactor")}  # of options that it has a field for
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
@@ -151,7 +152,9 @@ def engine(folders: Iterable[Path] = (PLANNER, LIBRARY), wanted: dict[str, list[
 
 
 def unasked() -> dict[str, Any]:
-    return {name: plan_options.OPTIONS[name].default for name in UNASKED}
+    """Each such option with its default, and each such value, written option=value, as what is never so."""
+    values = {f"{name}={value}": False for name, each in UNASKED_VALUES.items() for value in each}
+    return {name: plan_options.OPTIONS[name].default for name in UNASKED} | values
 
 
 def in_each_language(*parts: str) -> str:

@@ -243,7 +243,7 @@ class Folded(ast.NodeTransformer):
 
 
 class Unasked(Folded):
-    """Options that nobody asks about on a page, at their defaults."""
+    """Options that nobody asks about on a page, at their defaults; and without values of others that nobody chooses."""
 
     def __init__(self, defaults: Mapping[str, Any]) -> None:
         self.defaults = defaults
@@ -254,8 +254,24 @@ class Unasked(Folded):
                 return ast.copy_location(ast.Constant(self.defaults[name]), node)
         return self.generic_visit(node)
 
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        match node:
+            case ast.Compare(ast.Subscript(ast.Name("a"), ast.Constant(name)), [ast.Eq()], [ast.Constant(value)]) if (
+                f"{name}={value}" in self.defaults
+            ):
+                return ast.copy_location(ast.Constant(False), node)
+        return super().visit_Compare(node)
+
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         self.generic_visit(node)
+        for name, value in zip(node.keys, node.values, strict=True):
+            match name, value:
+                case ast.Constant(option), ast.Call(ast.Name("Option"), [ast.Tuple() as words, *_]):
+                    words.elts = [
+                        word
+                        for word in words.elts
+                        if not (isinstance(word, ast.Constant) and f"{option}={word.value}" in self.defaults)
+                    ]
         pairs = [pair for pair in zip(node.keys, node.values, strict=True) if not self.is_option(*pair)]
         node.keys, node.values = [key for key, _ in pairs], [value for _, value in pairs]
         return node

@@ -10,6 +10,7 @@ from torch import Tensor
 from flops_bytes.models import build
 from flops_bytes.optimizers import (
     adafactor_state_bytes,
+    adafactor_temporary_bytes,
     eight_bit_state_bytes,
     muon_flops,
     muon_state_bytes,
@@ -17,13 +18,14 @@ from flops_bytes.optimizers import (
     newton_schulz_flops,
 )
 from flops_bytes.plan import plan
-from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters
+from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 
 SHAPES = {
     "gpt2": gpt2(192, 2, 3),
     "llama": replace(llama(320, 3, 8, 200, head_dim=40), vocab=1_000, kv_heads=2),
     "tied": replace(llama(256, 1, 2, 1_024, tied=True), vocab=300, kv_heads=1),
+    "words": replace(llama(256, 1, 2, 64, tied=True), vocab=3_000, kv_heads=1),
 }
 
 
@@ -75,6 +77,27 @@ def test_adafactor() -> None:
     assert held(adafactor) == adafactor_state_bytes(sizes)
 
 
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_update_of_adafactor(name: str, dtype: torch.dtype) -> None:
+    shape = SHAPES[name]
+    model = build(shape, dtype=dtype, device="cpu")  # it looks at its numbers
+    sizes = [tuple(weight.shape) for weight in model.parameters()]
+    assert sizes == tensors(shape)
+    for foreach in (False, True):
+        for weight in model.parameters():
+            weight.grad = torch.full_like(weight, 0.5)
+        adafactor = torch.optim.Adafactor(model.parameters(), foreach=foreach)
+        adafactor.step()
+        assert held(adafactor) == adafactor_state_bytes(tensors(shape), dtype.itemsize)
+        with Trace() as trace:
+            adafactor.step()
+        total = sum(parameters(shape).values())
+        planned = dtype.itemsize * total if foreach else adafactor_temporary_bytes(tensors(shape), dtype.itemsize)
+        scalars = 16 * len(sizes) if foreach else 64
+        assert 0 <= trace.peak_bytes - planned <= scalars
+
+
 def test_eight_bits() -> None:
     bitsandbytes = pytest.importorskip("bitsandbytes", reason="8-bit state is bitsandbytes' own, which is not here")
     sizes = [(1_024, 512), (300, 17), (512,), (4_095,), (4_096,), (4_097,)]
@@ -106,9 +129,10 @@ def test_traffic_counts_no_views() -> None:
         {"model": "mixtral-8x7b", "context": 64},
     ],
 )
-def test_what_is_not_counted_with_muon_is_refused(asked: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="--optimizer: muon"):
-        plan(gpu="H100 SXM", optimizer="muon", **asked)
+@pytest.mark.parametrize("optimizer", ["muon", "adafactor"])
+def test_what_is_not_counted_with_whole_matrices_is_refused(optimizer: str, asked: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"--optimizer: {optimizer}"):
+        plan(gpu="H100 SXM", optimizer=optimizer, **asked)
 
 
 def test_muon_takes_time_of_its_own() -> None:

@@ -454,6 +454,42 @@ def test_each_rung_frees_what_it_says() -> None:
         before = after
 
 
+ASKS: dict[str, dict[str, Any]] = {  # what a saving of the ladder is called among the options
+    "fused attention": {"attention": "fused"},
+    "loss in 8 chunks": {"loss": "chunked"},
+    "micro-batches of 1": {"micro_batch": 1},
+    "per-op checkpointing": {"checkpointing": "per-op", "checkpoint_every": 1},
+    "full checkpointing": {"checkpointing": "full", "checkpoint_every": 1},
+    "8-bit AdamW": {"optimizer": "adamw-8bit"},
+    "state in the host's memory": {"offload": "yes"},
+}
+ASKS |= {f"ZeRO {stage}": {"zero": str(stage)} for stage in (1, 2, 3)}
+
+
+def test_each_saving_that_is_offered_can_be_asked() -> None:
+    """By itself, and beside those above it. Speeds are not drawn: they are measured of what was asked, not of these."""
+    chance, offered = random.Random(2026), set[tuple[str, str]]()
+    chosen = [name for name, option in OPTIONS.items() if isinstance(option.kind, tuple) and belongs(name, "train")]
+    for _ in range(300):
+        drawn = {name: chance.choice(OPTIONS[name].kind) for name in chosen if name not in ("task", "link")}
+        # what is drawn would refuse nearly all, if each were something else than what stands for it
+        asked = {name: value if chance.random() < 0.3 else OPTIONS[name].default for name, value in drawn.items()}
+        asked |= {"model": chance.choice(("gpt2", "llama-3.2-1b", "mixtral-8x7b")), "gpu": "H100 SXM", "micro_batch": 3}
+        asked |= {"gpus": chance.choice((1, 4)), "lora": chance.choice((None, 8)), "optimizer": drawn["optimizer"]}
+        try:
+            found = plan(**asked)
+        except ValueError:
+            continue
+        beside = asked
+        for rung in found["ladder"]:
+            beside = beside | ASKS[rung["try"]]
+            for both in (asked | ASKS[rung["try"]], beside):
+                plan(**both)
+            offered.add((asked["optimizer"], rung["try"]))
+    assert {name for _, name in offered} == set(ASKS)
+    assert {optimizer for optimizer, _ in offered} == {*OPTIONS["optimizer"].kind}
+
+
 @pytest.mark.parametrize("pairs", ["all", "causal"])
 def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
     every_second = {"checkpointing": "full", "checkpoint_every": 2}

@@ -104,6 +104,17 @@ INSIDE |= {
     "gradients cast before Muon": MUON | {"recipe": "bf16-master", "shape": f"{SMALL}0"},
 }
 
+ADAFACTOR: dict[str, Any] = MUON | {"optimizer": "adafactor"}
+INSIDE |= {
+    "Adafactor's estimate of the head": ADAFACTOR | {"recipe": "fp32"},
+    "Adafactor in transformers' order": ADAFACTOR | {"recipe": "bf16", "layers": "composed", "accumulation": 2},
+    "Adafactor under autocast": ADAFACTOR | {"recipe": "autocast", "shape": f"{SMALL}0"},
+    "all of Adafactor's estimates at once": ADAFACTOR | {"recipe": "bf16", "update": "foreach", "shape": f"{SMALL}0"},
+    "gradients cast before Adafactor": ADAFACTOR | {"recipe": "bf16-master"},
+    "Adafactor with GPT-2's positions": ADAFACTOR | {"shape": GPT, "recipe": "bf16-master"},
+    "Adafactor with GPT-2's in transformers": ADAFACTOR | {"shape": GPT, "recipe": "bf16", "layers": "composed"},
+}
+
 LLAMA = "heads=4 kv_heads=2 head_dim=64"
 THIN = {"layers": "composed", "context": 700, "recipe": "bf16"}
 FEW: dict[str, Any] = {"lora": 4, "base": "4bit", "attention": "fused", "layers": "composed", "recipe": "bf16"}

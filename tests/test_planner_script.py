@@ -150,7 +150,7 @@ def draw(drawn: random.Random) -> dict[str, str]:
     fields |= {"gpus": str(2 ** drawn.randint(0, 10)), "context": str(drawn.choice([1, 512, 1000, 1024, 1024, 8192]))}
     for name, option in OPTIONS.items():
         if isinstance(option.kind, tuple) and drawn.random() < 0.5 and name not in ("task", *planner.UNASKED):
-            fields[name] = drawn.choice(option.kind)
+            fields[name] = drawn.choice(sorted({*option.kind}.difference(planner.UNASKED_VALUES.get(name, ()))))
     for name in drawn.sample(drawn.choice([NUMBERS, SIZES]), drawn.randint(1, 2)):
         fields[name] = number(drawn, str(OPTIONS[name].kind))
     if drawn.random() < 0.3:
@@ -391,6 +391,7 @@ class Setup(NamedTuple):
 
 
 OPTIONS = {"size": Option("count", 1), "by": Option("text", "us"), "often": Option("text", "no")}
+OPTIONS |= {"way": Option(("this", "that"), "this")}
 
 
 def theirs(setup):
@@ -408,22 +409,24 @@ def f(a):
         return [theirs(setup)]
     elif a["often"] and setup.twice:
         return [other(setup)]
+    elif a["way"] == "that":
+        return [theirs(setup)]
     last = 1 if setup.by == "us" or setup.size else theirs(setup)
-    return [*OPTIONS, setup.size, last, setup.twice]
+    return [*OPTIONS, setup.size, last, setup.twice, OPTIONS["way"].kind, a["way"] == "this"]
 """
 
 
 def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> None:
     """What only they lead to is gone; a field that is not always one value stays."""
     (tmp_path / "them.py").write_text(UNASKED)
-    text = translate([tmp_path], {"them": ["f"]}, {"by": "us", "often": "no"})
-    assert not any(word in text for word in ("theirs", "by", "often")) and "twice" in text and "other" in text
+    text = translate([tmp_path], {"them": ["f"]}, {"by": "us", "often": "no", "way=that": False})
+    assert not any(word in text for word in ("theirs", "by", "often", "that")) and "twice" in text and "other" in text
     context = MiniRacer()
     context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
-    said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n]]))))")
+    said = context.eval("JSON.stringify(tell(f(new Map([['size', 3n], ['way', 'this']]))))")
     context.close()
-    assert json.loads(str(said)) == ["size", "3n", "1n", False]
-    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[1:])
+    assert json.loads(str(said)) == ["size", "way", "3n", "1n", False, ["this"], True]
+    script, words = engine(), ("deepspeed", "fsdp1", "torchao", *planner.UNASKED[1:], "muon", "adafactor")
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
 

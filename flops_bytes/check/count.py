@@ -431,9 +431,11 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
         weights = [weight for weight in made.model.parameters() if weight.requires_grad]
         has_masters = asked["recipe"] == "bf16-master" and not asked["lora"]
         masters: list[Tensor] = [weight.detach().float() for weight in weights] if has_masters else list(weights)
-        muon, updated = None, masters  # and what AdamW updates
+        own, updated = None, masters  # and what AdamW updates
         if asked["optimizer"] == "muon":
-            muon, updated = muon_of(made, weights, masters)
+            own, updated = muon_of(made, weights, masters)
+        if asked["optimizer"] == "adafactor":
+            own, updated = adafactor_of(masters, asked["update"] == "foreach"), []
         if asked["optimizer"].startswith("paged"):
             moments = []  # in the host's memory
         elif asked["optimizer"] == "adamw-8bit":
@@ -446,8 +448,8 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
             moments = [torch.zeros_like(master) for master in updated for _ in range(2)]
         tokens = torch.zeros(asked["micro_batch"], asked["context"], dtype=torch.int64, device=device)
         targets = torch.zeros_like(tokens)
-        momenta = [each["momentum_buffer"] for each in muon.state.values()] if muon else []
-        held = [*made.model.parameters(), *made.model.buffers(), *masters, *moments, *momenta, tokens, targets]
+        state = [each for of in own.state.values() for each in of.values() if each.dim()] if own else []
+        held = [*made.model.parameters(), *made.model.buffers(), *masters, *moments, *state, tokens, targets]
         trace = Tracker() if tracker else Counter()
         for tensor in held:
             trace.track_external(tensor) if isinstance(trace, Tracker) else trace.hold(tensor.untyped_storage())
@@ -463,8 +465,9 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
             flops = trace.flops if isinstance(trace, Counter) else 0
             if asked["update"] == "foreach" and asked["optimizer"] in ("adamw", "muon"):
                 torch._foreach_sqrt(moments[1::2])
-            if muon:
-                muon.step()
+            if own:
+                with patch.object(Tensor, "item", lambda scalar: 1.0):  # which Adafactor asks for
+                    own.step()
         if isinstance(trace, Tracker):
             return Counted(trace.get_tracker_snapshot("peak")[torch.device(device)]["Total"], 0)
         is_eager = any(operation.name.startswith("_softmax") for operation in trace.operations)
@@ -485,6 +488,19 @@ def muon_of(made: Made, weights: Sequence[Tensor], masters: list[Tensor]) -> tup
     for matrix in matrices:
         muon.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
     return muon, others
+
+
+def adafactor_of(masters: list[Tensor], foreach: bool) -> torch.optim.Optimizer:
+    """torch.optim.Adafactor with its state."""
+    adafactor = torch.optim.Adafactor(masters, foreach=foreach)
+    for each in masters:
+        state: dict[str, Tensor] = {"step": torch.tensor(0.0)}
+        if each.dim() > 1:
+            state |= {"row_var": each.new_zeros(len(each), 1), "col_var": each.new_zeros(1, each.shape[1])}
+        else:
+            state["variance"] = torch.zeros_like(each)
+        adafactor.state[each] = {name: tensor.detach() for name, tensor in state.items()}
+    return adafactor
 
 
 def shifted(logits: Tensor, targets: Tensor) -> Tensor:

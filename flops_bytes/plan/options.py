@@ -121,16 +121,16 @@ OPTIONS = {
         "4 bits; bitsandbytes-0.43.1, or an older one, keeps the input of each matmul; torchao shards constants too",
     ),
     "optimizer": Option(
-        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon"),
+        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon", "adafactor"),
         "adamw",
         "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "
-        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers",
+        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers; adafactor: torch.optim's",
     ),
     "update": Option(
         ("fused", "foreach"),
         "fused",
         "AdamW's implementation, but of 8 bits; foreach, PyTorch's default on GPUs, holds a temporary as large as "
-        "what is trained",
+        "what is trained, of Adafactor too, whose default is tensor by tensor",
     ),
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
     "allowance": Option(

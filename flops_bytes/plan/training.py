@@ -8,7 +8,14 @@ from flops_bytes.adapters import quantized_bytes, token_flops, trained_parameter
 from flops_bytes.flops import forward_flops, training_seconds
 from flops_bytes.gpus import BESIDE_TENSORS_SHARE
 from flops_bytes.memory import RECIPES
-from flops_bytes.optimizers import muon_flops, muon_parameters, muon_state_bytes, muon_temporary_bytes
+from flops_bytes.optimizers import (
+    adafactor_state_bytes,
+    adafactor_temporary_bytes,
+    muon_flops,
+    muon_parameters,
+    muon_state_bytes,
+    muon_temporary_bytes,
+)
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import (
     SPEEDS,
@@ -24,7 +31,7 @@ from flops_bytes.plan.options import (
 from flops_bytes.plan.runs import BATCHES, steps_like
 from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.shapes import Decoder, parameters, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 
 # --8<-- [end:setup]
@@ -57,10 +64,11 @@ class Setup(NamedTuple):
     rank: int  # of adapters; 0: all weights are trained
     lora_on: str
     base: str  # of these, the frozen weights
-    eight_bit: bool
+    eight_bit: bool  # AdamW, whatever is said below
     paged: bool  # moments, which wait in the host's memory where the card has no room
-    foreach: bool  # AdamW, not fused
+    foreach: bool  # AdamW or Adafactor, of all tensors at once
     muon: bool  # and AdamW for what is no matrix of a layer
+    adafactor: bool
     offload: bool
     allowance_bytes: int
     sharding_by: str  # the library
@@ -86,7 +94,8 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
             checkpointing=setup.checkpointing,
             chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
-            foreach=setup.foreach and not (setup.eight_bit or setup.paged or setup.muon or setup.offload),
+            foreach=setup.foreach
+            and not (setup.eight_bit or setup.paged or setup.muon or setup.adafactor or setup.offload),
             counts=setup.counts,
             composed=setup.composed,
             dropout=setup.dropout,
@@ -105,8 +114,8 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
     if setup.eight_bit:
         at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
-    if setup.muon:
-        at = with_muon(setup, at)
+    elif setup.muon or setup.adafactor:
+        at = with_update(setup, at)
     at = sharded_bytes(
         setup.shape,
         at,
@@ -134,28 +143,39 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     return moment, at[moment]
 
 
-def with_muon(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """The moments of a step with Muon's state, and its update, if that holds more than the casts of gradients before.
+def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The moments of a step with the state of such an optimizer, and its update, if that holds more than the casts of
+    gradients before.
 
-    Muon goes through the matrices one by one; AdamW's foreach has the roots of all others at once.
+    Both go through the matrices one by one; but Adafactor's foreach has estimates of all tensors at once, and AdamW's
+    the roots of all that Muon leaves to it.
     """
     each, update = RECIPES[setup.recipe], at["update"]
     width = each.optimizer // 2
-    roots = width * (setup.trained - muon_parameters(setup.shape)) if setup.foreach else 0
     held = (each.master or each.gradients) * setup.trained
-    extra = max(muon_temporary_bytes(setup.shape, width), roots)
+    if setup.muon:
+        roots = width * (setup.trained - muon_parameters(setup.shape)) if setup.foreach else 0
+        extra = max(muon_temporary_bytes(setup.shape, width), roots)
+    elif setup.foreach:
+        extra = width * setup.trained
+    else:
+        extra = adafactor_temporary_bytes(tensors(setup.shape, setup.composed), width)
     if held + extra > update["gradients"] + update["temporaries"]:
         update = update | {"gradients": held, "temporaries": extra}
     return {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in (at | {"update": update}).items()}
 
 
 def moments_bytes(setup: Setup) -> int:
-    """Bytes of AdamW's two moments, or of Muon's one; in 8 bits, in blocks as bitsandbytes has them since 0.44.
+    """Bytes of AdamW's two moments, of Muon's one, or of Adafactor's means; in 8 bits AdamW's, in blocks as
+    bitsandbytes has them since 0.44.
 
     Its paged moments are in float32 if not in 8 bits. Transformers leaves those of embeddings in float32.
     """
-    if setup.muon:
-        return muon_state_bytes(setup.shape, setup.trained, RECIPES[setup.recipe].optimizer // 2)
+    if (setup.muon or setup.adafactor) and not setup.eight_bit:
+        width = RECIPES[setup.recipe].optimizer // 2
+        if setup.muon:
+            return muon_state_bytes(setup.shape, setup.trained, width)
+        return adafactor_state_bytes(tensors(setup.shape), width)
     if not setup.eight_bit:
         each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
         return each.optimizer * setup.trained
@@ -219,7 +239,7 @@ class Timing(NamedTuple):
     setup: Setup
     backward: float  # the share of these in the backward pass
     at_the_peak: float  # tokens a second at an MFU of 1
-    muon: float  # seconds of its update's matmuls at an MFU of 1, which no token shares
+    updating: float  # seconds of Muon's matmuls at an MFU of 1, which no token shares
     network: dict[str, Any] | None
     step_tokens: int
 
@@ -250,7 +270,7 @@ def assumed_seconds(timing: Timing, mfu: float) -> float:
     how fast a host is.
     """
     matmuls = matmul_seconds(timing, mfu)
-    return matmuls + waiting_seconds(communication(timing, matmuls)) + timing.muon / mfu
+    return matmuls + waiting_seconds(communication(timing, matmuls)) + timing.updating / mfu
 
 
 def wire(timing: Timing, step_seconds: float, matmuls: float) -> dict[str, Any] | None:
@@ -327,11 +347,12 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
         change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
-    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not setup.muon else 0):
+    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not (setup.muon or setup.adafactor) else 0):
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    if not setup.paged:
-        rungs.append(("8-bit AdamW", {"eight_bit": True, "muon": False}, 0))
-    rungs.append(("state in the host's memory", {"offload": True}, 0))
+    if not (setup.paged or setup.adafactor):  # of which there is less
+        rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
+    if not (setup.muon or setup.adafactor):
+        rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
     for name, changed, seconds in rungs:
@@ -385,8 +406,10 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     """What training takes, from options that are read."""
     shape, gpu = read_shape(a), read_gpu(a)
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
-    if a["optimizer"] == "muon" and (a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1):
-        raise ValueError("--optimizer: muon is counted for whole dense models alone; choose adamw")
+    if (a["optimizer"] == "muon" or a["optimizer"] == "adafactor") and (
+        a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1
+    ):
+        raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
     peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
@@ -412,6 +435,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         paged=a["optimizer"][:5] == "paged",
         foreach=a["update"] == "foreach",
         muon=a["optimizer"] == "muon",
+        adafactor=a["optimizer"] == "adafactor",
         offload=a["offload"] == "yes",
         allowance_bytes=a["allowance"],
         sharding_by=a["sharding_by"],
@@ -430,7 +454,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     moment, lines = peak(setup)
     needs_bytes = sum(lines.values())
     fewest_gpus = 1 if fits(gpus=1, zero=0) else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
-    stages = range(4 if setup.gpus > 1 and not setup.muon else 0)
+    stages = range(4 if setup.gpus > 1 and not (setup.muon or setup.adafactor) else 0)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in stages}
 
     pairs = {name: work(setup, name == "causal", setup.checkpointing) for name in ("all", "causal")}
@@ -443,7 +467,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         at_the_peak=1 / training_seconds(flops["model"], setup.gpus, peaks[dtype], mfu=1),
         network=read_network(a),
         step_tokens=step_tokens,
-        muon=muon_flops(shape) / peaks[dtype] if setup.muon else 0.0,
+        updating=muon_flops(shape) / peaks[dtype] if setup.muon else 0.0,
     )
     told = next((name for name in SPEEDS if a[name]), None)
     if told:  # what was measured has all waits in it
@@ -511,7 +535,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "recipe_hfu": of_peak,
         "published_mfu": published_mfu(a),
         "by_mfu": [] if told else booked(a, timing, to_train_on),
-        "wire": wire(timing, step_seconds - (0 if told else timing.muon / ASSUMED_MFU), matmuls),
+        "wire": wire(timing, step_seconds - (0 if told else timing.updating / ASSUMED_MFU), matmuls),
         "text": text,
         "training_flops": flops["model"] * tokens if tokens else None,
         "currency": a["currency"],
