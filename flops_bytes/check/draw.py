@@ -21,9 +21,8 @@ SOURCES = {"model": 1, "config": 12, "shape": 12}  # of which one is given, and 
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
-UNDRAWN = {
-    "optimizer": ("muon", "adafactor")
-}  # counted by tests alone, so that the draws of what is published stay as they were
+# Counted by tests alone, so that the draws of what is published stay as they were:
+UNDRAWN = {"optimizer": ("muon", "adafactor")}
 NOT_TOGETHER = {  # of which one would be refused
     "adapters": "GPT-2's one matrix of queries, keys and values; experts; --checkpointing per-op, of which they change "
     "what every second matmul is",
