@@ -39,6 +39,7 @@ class Step(NamedTuple):
     chunks: int  # of the tokens, in which head and loss go forward and backward
     accumulated: bool  # gradients of an earlier batch are there
     foreach: bool  # AdamW, not fused
+    in_backward: bool  # the update: of each gradient as soon as it is there, which then goes
     rank: int  # of adapters; 0: all weights are trained
     adapted: str  # the matrices beside which adapters stand
     four_bit: bool  # the frozen matrices
@@ -107,14 +108,17 @@ def peak_bytes(
     rank: int = 0,
     adapted: str = "all",
     base: str = "as-recipe",
+    in_backward: bool = False,
 ) -> dict[str, dict[str, int]]:
     """Bytes of tensors by line, at each moment at which a step can peak; the peak is the largest sum.
 
     Head and loss go forward and backward in `chunks` of the tokens; gradients of an earlier batch can be there already
-    (`accumulated`); AdamW makes a temporary of all weights (`foreach`), or none if fused. `counts` is what parameters()
-    says of the shape, if that is known. Layers are `composed` of operations and have `dropout` as layer_bytes() says;
-    full checkpointing can be of `every` second layer, or third. For `loss` see logits_at_loss(). Adapters of a `rank`
-    are trained in float32 beside frozen weights without gradients, whose matrices can have fewer bits (`base`).
+    (`accumulated`); AdamW makes a temporary of all weights (`foreach`), or none if fused, or updates each weight within
+    the backward pass (`in_backward`), in dense models without autocast, chunks or an earlier batch. `counts` is what
+    parameters() says of the shape, if that is known. Layers are `composed` of operations and have `dropout` as
+    layer_bytes() says; full checkpointing can be of `every` second layer, or third. For `loss` see logits_at_loss().
+    Adapters of a `rank` are trained in float32 beside frozen weights without gradients, whose matrices can have fewer
+    bits (`base`).
     """
     width = 4 if recipe == "fp32" else 2
     step = Step(
@@ -141,6 +145,7 @@ def peak_bytes(
         chunks=chunks,
         accumulated=accumulated,
         foreach=foreach,
+        in_backward=in_backward,
         rank=rank,
         adapted=adapted,
         four_bit=base in CONSTANTS,
@@ -845,6 +850,7 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """The head's gradient is made, of the logits'; under autocast it is then cast, when these and a copy have gone."""
     logits = step.width * logits_of(step)
     made = max(step.width * weights.head, 2 * step.cast * weights.head - logits) + kept.hidden + kept.cast
+    made += step.rows * step.in_backward  # of its input, beside which no other gradient is
     return above_layers(
         step,
         weights,
@@ -883,6 +889,12 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
         moments.append((inside.in_up, 0, copies.down, 0))
     before = weights.head + (step.shape.layers - 1 - others) * weights.layer
+    if step.in_backward:  # at each matmul its own matrix's; a tied head's waits for the embedding's
+        before = weights.head * step.shape.tied
+        moments = [(layer, 0, gone, waits) for layer, _, gone, waits in moments]
+        # most at the MLP's last, with the gradient of its input
+        down = inside.in_mlp - inner_gradients(own) + step.inner_rows
+        moments.append((down, step.shape.d_model * step.shape.d_ff, 0, 0))
     return most(
         [
             held(
@@ -908,7 +920,8 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         return last
     wide = 4 * step.tokens * step.shape.d_model
     norm = held(
-        gradients=earlier(step, weights) or step.trained.gradients * weights.head,
+        gradients=earlier(step, weights)
+        or step.trained.gradients * weights.head * (step.shape.tied or not step.in_backward),
         copies=copies_kept(step, kept, layers),
         activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
@@ -932,11 +945,16 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         summed = max(summed, tied_waits(step, weights, kept) + positions)
     # when a tied one's sum is made, the gradient of its rows has gone
     one = step.trained.gradients * weights.head * (tied and not kept.hidden)
-    return held(
-        gradients=step.trained.gradients * weights.total,
+    lines = held(
+        gradients=step.trained.gradients * (weights.head if step.in_backward else weights.total),
         logits=kept_logits(step),
         temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed),
     )
+    if not step.in_backward:
+        return lines
+    table = step.shape.positions * step.shape.d_model  # has gone by then
+    before = step.trained.gradients * (table + weights.head * tied)
+    return most([lines, held(gradients=before, logits=kept_logits(step), temporaries=kept.stream)])
 
 
 def at_update(step: Step, weights: Weights) -> dict[str, int]:
@@ -944,6 +962,8 @@ def at_update(step: Step, weights: Weights) -> dict[str, int]:
 
     With master weights, their gradients in float32 take the place of the others, one by one: the last that waits.
     """
+    if step.in_backward:
+        return held()
     shape, recipe = step.shape, step.trained
     behind = 0 if shape.tied else weights.head
     table = 2 * shape.positions * shape.d_model  # of positions, behind the embedding

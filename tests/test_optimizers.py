@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from flops_bytes.models import build
+from flops_bytes.check.count import norm_in_one
+from flops_bytes.models import RMSNorm, build, eager, loss
 from flops_bytes.optimizers import (
     adafactor_state_bytes,
     adafactor_temporary_bytes,
@@ -17,6 +18,7 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
     newton_schulz_flops,
 )
+from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
@@ -141,3 +143,50 @@ def test_muon_takes_time_of_its_own() -> None:
     assert muon["step_seconds"] - adamw["step_seconds"] == pytest.approx(
         muon_flops(GPT2_SMALL) / 989.4e12 / 0.4, rel=1e-3
     )
+
+
+@pytest.mark.parametrize("name", ["llama", "words"])
+def test_an_update_in_backward_on_a_whole_step(name: str) -> None:
+    """As torchtune's optimizer_in_bwd: an AdamW of each parameter's own, which its gradient's hook calls."""
+    shape, seq_len = SHAPES[name], 40
+    model = build(shape, eager, dtype=torch.float32, device="cpu")
+    for norm in (each for each in model.modules() if isinstance(each, RMSNorm)):
+        norm.forward = norm_in_one.__get__(norm)  # type: ignore[method-assign]
+    tokens = torch.zeros(1, seq_len, dtype=torch.int64)
+    own = {weight: torch.optim.AdamW([weight], fused=True) for weight in model.parameters()}
+
+    def update(weight: Tensor) -> None:
+        own[weight].step()  # type: ignore[index]
+        own[weight].zero_grad()  # type: ignore[index]
+
+    for weight in model.parameters():
+        weight.register_post_accumulate_grad_hook(update)
+    loss(model, tokens, tokens).backward()
+    with Trace() as trace:
+        for each in (*model.parameters(), *tensors_in([each.state for each in own.values()]), tokens, tokens.clone()):
+            trace.hold(each.untyped_storage())
+        loss(model, tokens, tokens).backward()
+    assert all(weight.grad is None for weight in model.parameters())
+    at = peak_bytes(shape, seq_len, recipe="fp32", fused=False, in_backward=True)
+    planned = max(sum(lines.values()) for lines in at.values())
+    assert planned == pytest.approx(trace.peak_bytes, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "mend"),
+    [
+        ({"accumulation": 2}, "leave --accumulation out"),
+        ({"chunks": 4}, "leave --chunks out"),
+        ({"loss": "chunked"}, "leave --chunks out"),
+        ({"recipe": "bf16-master"}, "counted for one GPU"),
+        ({"gpus": 2, "zero": 3}, "counted for one GPU"),
+        ({"lora": 8}, "counted for one GPU"),
+        ({"offload": "yes"}, "counted for one GPU"),
+        ({"optimizer": "muon"}, "counted for one GPU"),
+        ({"optimizer": "adafactor"}, "counted for one GPU"),
+        ({"model": "mixtral-8x7b"}, "counted for one GPU"),
+    ],
+)
+def test_what_no_update_in_backward_can_do_is_refused(asked: dict[str, Any], mend: str) -> None:
+    with pytest.raises(ValueError, match=f"--update: in-backward .*{mend}"):
+        plan(**{"model": "gpt2", "gpu": "H100 SXM", "update": "in-backward", "recipe": "bf16"} | asked)

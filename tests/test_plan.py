@@ -468,7 +468,7 @@ ASKS |= {f"ZeRO {stage}": {"zero": str(stage)} for stage in (1, 2, 3)}
 
 def test_each_saving_that_is_offered_can_be_asked() -> None:
     """By itself, and beside those above it. Speeds are not drawn: they are measured of what was asked, not of these."""
-    chance, offered = random.Random(2026), set[tuple[str, str]]()
+    chance, offered = random.Random(2026), set[tuple[str, str, str]]()
     chosen = [name for name, option in OPTIONS.items() if isinstance(option.kind, tuple) and belongs(name, "train")]
     for _ in range(300):
         drawn = {name: chance.choice(OPTIONS[name].kind) for name in chosen if name not in ("task", "link")}
@@ -476,6 +476,8 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
         asked = {name: value if chance.random() < 0.3 else OPTIONS[name].default for name, value in drawn.items()}
         asked |= {"model": chance.choice(("gpt2", "llama-3.2-1b", "mixtral-8x7b")), "gpu": "H100 SXM", "micro_batch": 3}
         asked |= {"gpus": chance.choice((1, 4)), "lora": chance.choice((None, 8)), "optimizer": drawn["optimizer"]}
+        if asked["update"] == "in-backward":
+            asked |= {"model": "gpt2", "gpus": 1, "lora": None, "recipe": chance.choice(("fp32", "bf16"))}
         try:
             found = plan(**asked)
         except ValueError:
@@ -485,9 +487,9 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
             beside = beside | ASKS[rung["try"]]
             for both in (asked | ASKS[rung["try"]], beside):
                 plan(**both)
-            offered.add((asked["optimizer"], rung["try"]))
-    assert {name for _, name in offered} == set(ASKS)
-    assert {optimizer for optimizer, _ in offered} == {*OPTIONS["optimizer"].kind}
+            offered.add((asked["optimizer"], asked["update"], rung["try"]))
+    optimizers, updates, savings = (set(told) for told in zip(*offered, strict=True))
+    assert (optimizers, updates) == ({*OPTIONS["optimizer"].kind}, {*OPTIONS["update"].kind}) and savings == set(ASKS)
 
 
 @pytest.mark.parametrize("pairs", ["all", "causal"])

@@ -115,6 +115,18 @@ INSIDE |= {
     "Adafactor with GPT-2's in transformers": ADAFACTOR | {"shape": GPT, "recipe": "bf16", "layers": "composed"},
 }
 
+AT_ONCE: dict[str, Any] = {"update": "in-backward", "optimizer": "paged-adamw", "recipe": "bf16", "layers": "fused"}
+BIG_MLP = "layers=1 d_model=768 heads=6 kv_heads=6 head_dim=128 d_ff=3000 vocab=800"
+NARROW = "layers=3 d_model=256 heads=2 kv_heads=2 head_dim=32 d_ff=264 vocab=1246 tied=1"
+INSIDE |= {
+    "an update of each gradient as it comes": AT_ONCE | {"shape": SMALL, "context": 200, "optimizer": "adamw"},
+    "an update at the head": AT_ONCE | {"shape": NARROW, "context": 128, "attention": "eager", "loss": "compiled"},
+    "an update at an MLP's last matrix": AT_ONCE
+    | {"shape": f"{BIG_MLP} tied=1", "context": 150, "checkpointing": "full", "loss": "fused"},
+    "an update at a tied embedding": AT_ONCE | {"shape": f"{SMALL} tied=1", "context": 32, "layers": "composed"},
+    "an update at positions": AT_ONCE | {"shape": GPT.replace("512 tied", "5000 tied"), "context": 32},
+}
+
 LLAMA = "heads=4 kv_heads=2 head_dim=64"
 THIN = {"layers": "composed", "context": 700, "recipe": "bf16"}
 FEW: dict[str, Any] = {"lora": 4, "base": "4bit", "attention": "fused", "layers": "composed", "recipe": "bf16"}

@@ -127,10 +127,11 @@ OPTIONS = {
         "has no room for them; muon: torch.optim.Muon for the matrices of dense layers; adafactor: torch.optim's",
     ),
     "update": Option(
-        ("fused", "foreach"),
+        ("fused", "foreach", "in-backward"),
         "fused",
         "AdamW's implementation, but of 8 bits; foreach, PyTorch's default on GPUs, holds a temporary as large as "
-        "what is trained, of Adafactor too, whose default is tensor by tensor",
+        "what is trained, of Adafactor too, whose default is tensor by tensor; in-backward: each gradient's as it "
+        "comes, as torchtune's optimizer_in_bwd",
     ),
     "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
     "allowance": Option(

@@ -67,6 +67,7 @@ class Setup(NamedTuple):
     eight_bit: bool  # AdamW, whatever is said below
     paged: bool  # moments, which wait in the host's memory where the card has no room
     foreach: bool  # AdamW or Adafactor, of all tensors at once
+    in_backward: bool  # the update
     muon: bool  # and AdamW for what is no matrix of a layer
     adafactor: bool
     offload: bool
@@ -104,6 +105,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
             rank=setup.rank,
             adapted=setup.lora_on,
             base=setup.base,
+            in_backward=setup.in_backward,
         )
 
     at = moments(setup.recipe)
@@ -343,6 +345,8 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         ("loss in 8 chunks", {} if setup.loss == "fused" else {"loss": "plain", "chunks": max(8, setup.chunks)}, 0),
         ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0),
     ]
+    if setup.in_backward:  # which leaves no gradients to add to
+        rungs = rungs[:1]
     for kind in ("full",) if setup.checkpointing in ("per-op", "full") else ("per-op", "full"):
         before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
         change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
@@ -351,7 +355,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
     if not (setup.paged or setup.adafactor):  # of which there is less
         rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
-    if not (setup.muon or setup.adafactor):
+    if not (setup.muon or setup.adafactor or setup.in_backward):
         rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
@@ -402,6 +406,25 @@ def told_format(peaks: dict[str, float], dtype: str, flop_per_second: float) -> 
 
 
 # --8<-- [start:plan]
+def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
+    """Raises ValueError for what an update within the backward pass cannot do, or is not counted with."""
+    if a["accumulation"] > 1 or a["chunks"] > 1:
+        several = "accumulation" if a["accumulation"] > 1 else "chunks"
+        raise ValueError(
+            f"--update: in-backward leaves no gradient to which another could be added; leave --{several} out"
+        )
+    if (
+        a["lora"]
+        or a["gpus"] > 1
+        or a["offload"] == "yes"
+        or shape.experts > 1
+        or a["recipe"] not in ("fp32", "bf16")
+        or a["optimizer"][-5:] not in ("adamw", "-8bit")
+    ):
+        counted = "one GPU, AdamW, and all weights of a dense model, with --recipe fp32 or bf16"
+        raise ValueError(f"--update: in-backward is counted for {counted}; choose fused")
+
+
 def train(a: dict[str, Any]) -> dict[str, Any]:
     """What training takes, from options that are read."""
     shape, gpu = read_shape(a), read_gpu(a)
@@ -410,6 +433,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1
     ):
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
+    if a["update"] == "in-backward":
+        refuse_in_backward(a, shape)
     peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
@@ -434,6 +459,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         eight_bit=a["optimizer"][-4:] == "8bit",
         paged=a["optimizer"][:5] == "paged",
         foreach=a["update"] == "foreach",
+        in_backward=a["update"] == "in-backward",
         muon=a["optimizer"] == "muon",
         adafactor=a["optimizer"] == "adafactor",
         offload=a["offload"] == "yes",
