@@ -68,7 +68,7 @@ IN_PLACE = (
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by", "qkv_made")
 UNASKED += ("lora_inputs", "lora_dropout")
-UNASKED_VALUES = {"optimizer": ("muon", "adafactor")}  # of options that it has a field for
+UNASKED_VALUES = {"optimizer": ("muon", "adafactor"), "update": ("in-backward",)}  # of options that it has a field for
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
