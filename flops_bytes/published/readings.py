@@ -484,13 +484,13 @@ def contained(compared: Iterable[Compared]) -> dict[str, Any]:
 
 
 def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
-    """The readings of memory that can be planned, by the kind of run."""
+    """The readings of memory that can be planned, by the kind of run, where it has a name."""
     found: dict[str, list[Compared]] = {}
     for each in compared:
         if each.reading.kind == "memory" and each.said:
             kind = kind_of(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
             found.setdefault(kind, []).append(each)
-    return dict(sorted(found.items()))
+    return {kind: each for kind, each in sorted(found.items()) if kind}
 
 
 def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
