@@ -256,9 +256,9 @@ class Unasked(Folded):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node:
-            case ast.Compare(ast.Subscript(ast.Name("a"), ast.Constant(name)), [ast.Eq()], [ast.Constant(value)]) if (
-                f"{name}={value}" in self.defaults
-            ):
+            case ast.Compare(
+                ast.Subscript(ast.Name("a"), ast.Constant(str() as name)), [ast.Eq()], [ast.Constant(str() as value)]
+            ) if f"{name}={value}" in self.defaults:
                 return ast.copy_location(ast.Constant(False), node)
         return super().visit_Compare(node)
 
@@ -270,7 +270,7 @@ class Unasked(Folded):
                     words.elts = [
                         word
                         for word in words.elts
-                        if not (isinstance(word, ast.Constant) and f"{option}={word.value}" in self.defaults)
+                        if not (isinstance(word, ast.Constant) and f"{option!s}={word.value!s}" in self.defaults)
                     ]
         pairs = [pair for pair in zip(node.keys, node.values, strict=True) if not self.is_option(*pair)]
         node.keys, node.values = [key for key, _ in pairs], [value for _, value in pairs]

@@ -455,7 +455,7 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
             trace.track_external(tensor) if isinstance(trace, Tracker) else trace.hold(tensor.untyped_storage())
         if asked["update"] == "in-backward":  # each gradient goes as soon as AdamW, which works in place, has had it
             for weight in weights:
-                weight.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))  # type: ignore[attr-defined]
+                weight.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))
         with trace, as_on_cuda(asked["layers"] == "fused" and has_dropout(asked, shape)):
             if asked["accumulation"] > 1:
                 for weight in weights:
