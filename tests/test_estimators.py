@@ -68,6 +68,7 @@ def test_what_was_printed_is_what_two_of_them_compute() -> None:
         ({"recipe": "bf16"}, {"llm-analysis"}),
         ({"lora": 16}, set()),
         ({"optimizer": "adamw-8bit"}, set()),
+        ({"recipe": "bf16", "update": "in-backward"}, set()),
         ({"gpus": 8, "zero": 3}, {"deepspeed", "eleuther", "llm-analysis"}),
         ({"gpus": 8, "zero": 2}, {"eleuther", "llm-analysis"}),
         ({"checkpointing": "per-op"}, {"accelerate", "deepspeed"}),

@@ -130,7 +130,8 @@ def commands(name: str, settings: Mapping[str, Any]) -> list[str]:
     found = []
     for question in asked(settings):
         told = read_options(question)
-        if told["lora"] or told["optimizer"] != "adamw" or told["offload"] == "yes":
+        plain = told["optimizer"] == "adamw" and told["update"] != "in-backward" and told["offload"] == "no"
+        if told["lora"] or not plain:
             return []
         found.append(ASK[name](named_shape(told), told))
     return [] if None in found else sorted({command for command in found if command})
