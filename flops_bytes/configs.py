@@ -419,6 +419,7 @@ FAMILIES: dict[str, Family] = {
         partial(every, 2, SLIDING),
         defaults={"attention_bias": True, "head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
     ),
+    "gemma": Family(WITH_OUT, defaults=GEMMA | {"num_key_value_heads": 16}),
     "gemma2": Family(WITH_OUT, types=partial(every, 2, SLIDING), norms=4, defaults=GEMMA | {"vocab_size": 256_000}),
     "gemma3_text": Family(
         partial(WITH_OUT, norms="head"),

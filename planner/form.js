@@ -222,7 +222,7 @@ class Planner {
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...told.evidence ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.note(this.to(...told.none ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };

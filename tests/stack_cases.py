@@ -60,6 +60,7 @@ CASES: dict[str, tuple[str, Config]] = {
     "glm4": ("glm4", SMALL | HEADS),
     "glm4_moe": ("glm4_moe", SMALL | ROUTED | HEADS | {"use_qk_norm": True, "attention_bias": True}),
     "gpt_oss": ("gpt_oss", SMALL | LOCAL | WINDOW | HEADS),
+    "gemma": ("gemma", SMALL | HEADS),
     "gemma2": ("gemma2", SMALL | WINDOW | HEADS),
     "gemma3": ("gemma3_text", SMALL | WINDOW | HEADS | {"sliding_window_pattern": 3}),
     "gemma3, its own period": ("gemma3_text", SMALL | WINDOW | HEADS | {"num_hidden_layers": 10}),
@@ -97,6 +98,16 @@ OF_QWEN_3: Config = {
     "use_sliding_window": False, "vocab_size": 151936,
 }  # fmt: skip
 FOUND: dict[str, tuple[str, str, str, Config]] = {
+    "a Gemma of 14 layers": (
+        "jiahe7ay/infini-mini-transformer", "0dc192e024517e613632d0eef5c193430ffd1f7c", "gemma/config.json",
+        {
+            "architectures": ["GemmaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "head_dim": 256,
+            "hidden_act": "gelu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 16384,
+            "max_position_embeddings": 8192, "model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 14,
+            "num_key_value_heads": 1, "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_scaling": None,
+            "rope_theta": 10000.0, "torch_dtype": "bfloat16", "use_cache": True, "vocab_size": 151936,
+        },
+    ),
     "Kimi K2": (
         AICONFIGURATOR[0], "821eb9a651450cef303fb858289bca98959fe4c2",
         f"{AICONFIGURATOR[1]}/moonshotai--Kimi-K2-Instruct_config.json",
