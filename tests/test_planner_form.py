@@ -69,7 +69,7 @@ def test_help_comes_with_the_focus_and_goes_with_escape(page: Page, address: str
     for size in ({"width": 1280, "height": 900}, {"width": 390, "height": 844}):
         page.set_viewport_size(size)  # type: ignore[arg-type]
         page.goto(address + path)
-        page.locator(".planner-run").wait_for()
+        page.locator(SCALE).wait_for()
         help_text = page.locator("#planner-zero-help")
         expect(help_text).to_be_hidden()
         page.locator("#planner-zero").focus()
@@ -85,7 +85,7 @@ def test_help_comes_with_the_focus_and_goes_with_escape(page: Page, address: str
 
 def test_the_form_is_five_keys_away(page: Page, address: str) -> None:
     page.goto(address + "plan/")
-    page.locator(".planner-run").wait_for()
+    page.locator(SCALE).wait_for()  # no form stands before: the sentence does
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # to the content
     page.wait_for_function("location.hash")
@@ -217,7 +217,7 @@ def test_a_gpt2_by_its_name_says_whose_it_is(page: Page, address: str, language:
 @LANGUAGES
 def test_a_pasted_configuration_of_an_unknown_type_fills_in_a_shape(page: Page, address: str, language: str) -> None:
     page.goto(address + ("zh/" if language == "zh" else "") + "plan/")
-    page.locator(".planner-run").wait_for()
+    page.locator(SCALE).wait_for()
     put(page, model="config", config=json.dumps(DEEPSEEK | {"model_type": "deepseek_v9"}))
     told = words(language)["estimate"]
     expect(page.locator("#planner-shape")).to_have_value(re.compile("^layers=61 d_model=7168 .*experts=256"))
@@ -250,7 +250,7 @@ def test_known_types_are_read_as_before() -> None:
 
 def test_where_no_number_varies_no_device_is_chosen(page: Page, address: str) -> None:
     page.goto(address + "plan/")
-    page.locator(".planner-run").wait_for()
+    page.locator(SCALE).wait_for()
     expect(page.locator("#device-choice")).to_have_count(0)
     expect(page.locator("#provenance tbody tr").first).to_be_attached()
     page.goto(address + "gradients/")
