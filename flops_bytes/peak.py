@@ -895,18 +895,17 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         # most at the MLP's last, with the gradient of its input
         down = inside.in_mlp - inner_gradients(own) + step.inner_rows
         moments.append((down, step.shape.d_model * step.shape.d_ff, 0, 0))
-    return most(
-        [
-            held(
-                gradients=earlier(step, weights) or step.trained.gradients * (before + made),
-                copies=copies_kept(step, kept, others) + copies.layer - gone,
-                activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
-                layer=layer - first,
-                logits=kept_logits(step),
-                temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
-            )
-            for layer, made, gone, waits in moments
-        ]
+    left, each = earlier(step, weights), step.trained.gradients
+    layer, made, gone, waits = max(
+        moments, key=lambda moment: moment[0] + (0 if left else each * moment[1]) - moment[2] + moment[3]
+    )
+    return held(
+        gradients=left or each * (before + made),
+        copies=copies_kept(step, kept, others) + copies.layer - gone,
+        activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
+        layer=layer - first,
+        logits=kept_logits(step),
+        temporaries=2 * kept.hidden + tied_waits(step, weights, kept) + waits,
     )
 
 

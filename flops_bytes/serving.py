@@ -195,25 +195,33 @@ def tokens_that_fit(
     return max(0, int(room / cache_bytes(shape, 1, width)))
 
 
-def largest(holds: Callable[[int], bool], limit: int) -> int:
-    """The largest number for which something holds, as for all smaller ones; or 0."""
-    low, high = 0, 1
-    while high <= limit and holds(high):
-        low, high = high, 2 * high
-    high = min(high, limit + 1)
+def largest(over: Callable[[int], float], limit: int) -> int:
+    """The largest number up to the limit by which nothing is exceeded; or 0.
+
+    `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
+    through the ends of what is left meets 0, and each third time the middle.
+    """
+    low, high, tried, number = 0, limit + 1, 0, 1
+    under, above = 0.0, 0.0
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        excess, tried = over(number), tried + 1
+        if excess <= 0:
+            low, under = number, excess
+        else:
+            high, above = number, excess
+        if high > limit:
+            number = min(64 * low, limit)
+        elif not low or tried % 3 == 0:
+            number = (low + high) // 2
+        else:
+            number = min(max(low + int((high - low) * (under / (under - above))), low + 1), high - 1)
     return low
 
 
 def users_within(shape: Decoder, seconds: float, context: int, server: Server, prompt: int = 0) -> int:
     """The most users whose token takes so many seconds at most, by the bound; or 0."""
 
-    def within(users: int) -> bool:
-        return token_seconds(shape, users, context, server, prompt) <= seconds
-
-    return largest(within, 2**40)
+    return largest(lambda users: token_seconds(shape, users, context, server, prompt) - seconds, 2**40)
 
 
 # --8<-- [end:limits]

@@ -7,7 +7,7 @@ import random
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -412,7 +412,22 @@ def test_gpus_that_serve_hold_a_share_each_and_a_head_at_least() -> None:
 
 def test_the_largest_is_the_last_that_holds() -> None:
     for last in range(40):
-        assert largest(range(last + 1).__contains__, 30) == min(last, 30)
+        assert largest(lambda number: number - last, 30) == min(last, 30)
+
+
+@pytest.mark.parametrize(
+    "over", [lambda x: x - 1e6, lambda x: x * x - 1e9, lambda x: x**0.5 - 1e3, lambda x: x // 4096 - 9]
+)
+def test_the_largest_takes_few_steps_also_along_a_curve(over: Callable[[int], float]) -> None:
+    asked = []
+
+    def counted(number: int) -> float:
+        asked.append(number)
+        return over(number)
+
+    last = largest(counted, 2**40)
+    assert over(last) <= 0 < over(last + 1)
+    assert len(asked) < 25, asked
 
 
 def test_the_limits_fit_and_the_next_do_not() -> None:

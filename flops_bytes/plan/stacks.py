@@ -281,7 +281,7 @@ def planned(
     """How many users fit, and how many of these get a token in time."""
     fit = in_time = users_that_fit(stack, memory_bytes, server, context)
     if seconds:
-        in_time = largest(lambda users: token_seconds(stack, users, context, server, prompt) <= seconds, 2**40)
+        in_time = largest(lambda users: token_seconds(stack, users, context, server, prompt) - seconds, 2**40)
     return {"fit": fit, "in_time": in_time, "users": min(fit, in_time)}
 
 
@@ -318,9 +318,9 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         each = room + activations - forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), number)
         return users_that_fit(shared(stack, number), number * each, server, context) >= (a["users"] or 1)
 
-    def has_room(tokens: int) -> bool:
+    def missing(tokens: int) -> float:
         left = gpus * room - weights_bytes(whole, server.bits, server.end_bits)
-        return bool(users * cache_bytes(whole, tokens, width) <= left)
+        return users * cache_bytes(whole, tokens, width) - left
 
     estimated = {
         "wire": gpus > 1,
@@ -341,7 +341,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "users": users,
         "users_that_fit": most["fit"],
         "users_in_time": most["in_time"] if seconds else None,
-        "longest_context": largest(has_room, 2**40),
+        "longest_context": largest(missing, 2**40),
         "fewest_gpus": next((number for number in shares(stack) if holds(number)), None),
         "token_seconds": decode_seconds(whole, users, context, server),
         "with_prompts_seconds": each_seconds if prompt < context else None,
@@ -442,17 +442,18 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     def needs(**change: Any) -> int:
         return sum(peak({**a, **change}, stack, kind)[1].values())
 
-    def fits(**change: Any) -> bool:
-        return needs(**change) <= memory_bytes
+    def missing(**change: Any) -> float:
+        return needs(**change) - memory_bytes
 
     moment, lines = peak(a, stack, kind)
-    fewest = 1 if fits(gpus=1, zero="0") else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
+    too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
+    fewest = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few
     sent = sent_bytes(stack, a["recipe"].replace("-", "_"), a["gpus"], int(a["zero"]), a["accumulation"])
     return {
         "memory_bytes": lines | {"total": sum(lines.values())},
         "peaks_at": moment,
-        "largest_micro_batch": largest(lambda size: fits(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: fits(context=length), 2**40),
+        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: missing(context=length), 2**40),
         "fewest_gpus": fewest if fewest <= 2**20 else None,
         "zero_bytes": {stage: needs(zero=str(stage)) for stage in range(4)} if a["gpus"] > 1 else {},
         "sent_bytes": sent if a["gpus"] > 1 else {"reduced": 0, "gathered": 0},

@@ -474,12 +474,13 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         **{name: a[name] for name in same},
     )
 
-    def fits(**change: Any) -> bool:
-        return needed_bytes(setup._replace(**change)) <= gpu.memory_bytes
+    def missing(**change: Any) -> float:
+        return needed_bytes(setup._replace(**change)) - gpu.memory_bytes
 
     moment, lines = peak(setup)
     needs_bytes = sum(lines.values())
-    fewest_gpus = 1 if fits(gpus=1, zero=0) else 1 + largest(lambda gpus: not fits(gpus=gpus), 2**20)
+    too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
+    fewest_gpus = 1 if missing(gpus=1, zero=0) <= 0 else 1 + too_few
     stages = range(4 if setup.gpus > 1 and not (setup.muon or setup.adafactor) else 0)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in stages}
 
@@ -542,8 +543,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "fits": needs_bytes <= gpu.memory_bytes,
         "tight": 0 <= gpu.memory_bytes - needs_bytes < beside_bytes - a["allowance"],
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
-        "largest_micro_batch": largest(lambda size: fits(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: fits(context=length), longest_context(a, shape)),
+        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
         "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
         "zero_bytes": every_stage,
         "flops_a_token": pairs,
