@@ -199,7 +199,7 @@ def largest(over: Callable[[int], float], limit: int) -> int:
     """The largest number up to the limit by which nothing is exceeded; or 0.
 
     `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
-    through the ends of what is left meets 0, and each third time the middle.
+    through the ends of what is left meets 0, and every other time the middle.
     """
     low, high, tried, number = 0, limit + 1, 0, 1
     under, above = 0.0, 0.0
@@ -211,7 +211,7 @@ def largest(over: Callable[[int], float], limit: int) -> int:
             high, above = number, excess
         if high > limit:
             number = min(64 * low, limit)
-        elif not low or tried % 3 == 0:
+        elif not low or tried % 2:
             number = (low + high) // 2
         else:
             number = min(max(low + int((high - low) * (under / (under - above))), low + 1), high - 1)
