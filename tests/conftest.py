@@ -91,6 +91,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file's tests leave behind, modules and caches, is not looked at again either."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def shared(pytestconfig: pytest.Config) -> Shared:
     return pytestconfig.stash[SHARED]
