@@ -34,7 +34,7 @@ ifneq ($(LOCAL),0)
 endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
 	mkdir -p .cache; exec 9>.cache/site.lock; $(BIN)/python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; \
-	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true); \
+	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) LAB_OUTPUTS=$(if $(filter 0,$(LOCAL)),.cache/labs-once); rm -rf .cache/labs-once; \
 	side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }; \
 	side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
 	rm -rf site/zh && mv .cache/site-zh site/zh && \

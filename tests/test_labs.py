@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from ledger.book import Book
+from ledger.site.labs import run_once
 from tests.test_site import Page
 
 ROOT = Path(__file__).parent.parent
@@ -93,6 +94,27 @@ def test_the_notebook_can_be_taken_along(site: Path, name: str, language: str, a
     home = address if language == "en" else f"{address}zh/"
     links = re.findall(r"\]\(([^)]+)\)", "".join(cell.source for cell in notebook.cells))
     assert links and [url for url in links if not url.startswith(home)] == []
+
+
+def test_builds_that_share_a_folder_run_the_same_cells_once(tmp_path: Path) -> None:
+    def ask(*cells: str, printed: str = "", folder: str = str(tmp_path / "outputs")) -> tuple[bool, str]:
+        notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+            cells=[nbformat.v4.new_markdown_cell(printed), *map(nbformat.v4.new_code_cell, cells)]  # type: ignore[no-untyped-call]
+        )
+        with run_once(notebook, folder) as has_run:
+            if not has_run and not printed:
+                raise RuntimeError("a cell fails")
+            if not has_run:
+                notebook.cells[1].outputs = [nbformat.v4.new_output("stream", text=printed)]  # type: ignore[no-untyped-call]
+        return has_run, "".join(output.text for output in notebook.cells[1].outputs)
+
+    with pytest.raises(RuntimeError):
+        ask("print(1)")
+    assert ask("print(1)", printed="1\n") == (False, "1\n"), "one that failed is run again"
+    assert ask("print(1)", printed="2\n") == ask("print(1)", printed="3\n") == (True, "1\n")
+    assert ask("print(2)", printed="2\n") == (False, "2\n")
+    assert ask("print(1)", "x", printed="4\n") == (False, "4\n")
+    assert ask("print(1)", printed="5\n", folder="") == (False, "5\n")
 
 
 @pytest.mark.parametrize(("body", "passes"), [("print(6 * 7)", True), ("print(6 / 0)", False)])

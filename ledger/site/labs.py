@@ -6,10 +6,14 @@ and leaves formulas, links and the headings' ids as they are, so the renderer he
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import html
+import json
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +30,18 @@ SECONDS = 120  # for one cell
 
 
 class LabExtension(Extension):
-    """Options: root, language ("en", "zh"), address (of the site in that language)."""
+    """Options: root, language ("en", "zh"), address (of the site in that language), outputs.
+
+    Both languages have the same cells: builds that share a folder for outputs run each lab once. What lies there is
+    as old as the folder, which should be no older than the libraries that the labs import.
+    """
 
     def __init__(self, **options: Any) -> None:
         self.config = {
             "root": [".", "the book's root"],
             "language": ["en", "en or zh"],
             "address": ["", "the site's URL: a notebook that was taken along leads back to it"],
+            "outputs": ["", "a folder for what the cells print, of the builds that run them together"],
         }
         super().__init__(**options)
 
@@ -44,7 +53,7 @@ class LabExtension(Extension):
         plugin: Any = mkdocs_jupyter.plugin
         if plugin.convert.nb2html.__module__ == "mkdocs_jupyter.nbconvert2":
             # The first to come is what MkDocs tries its configuration on: complete, and no page's own.
-            plugin.convert.nb2html = render = Renderer(md, address)
+            plugin.convert.nb2html = render = Renderer(md, address, self.getConfig("outputs"))
             plugin._get_nb_toc_tokens = render.contents
 
 
@@ -68,8 +77,8 @@ def write_notebook(source: Path, target: Path, address: str) -> None:
 class Renderer:
     """What mkdocs-jupyter calls to make a page of a notebook."""
 
-    def __init__(self, md: Markdown, address: str) -> None:
-        self.md, self.address = md, address
+    def __init__(self, md: Markdown, address: str, outputs: str = "") -> None:
+        self.md, self.address, self.outputs = md, address, outputs
 
     def __call__(
         self, path: str, execute: bool = False, kernel_name: str = "", allow_errors: bool = False, **_: object
@@ -82,9 +91,10 @@ class Renderer:
                 "allow_errors": allow_errors,
                 "timeout": SECONDS,
             }
-            with tempfile.TemporaryDirectory() as folder:  # a kernel on TCP can be overheard, and warns of it
-                private = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
-                NotebookClient(notebook, config=private, **options).execute()
+            with run_once(notebook, self.outputs) as has_run, tempfile.TemporaryDirectory() as folder:
+                if not has_run:  # a kernel on TCP can be overheard, and warns of it
+                    private = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+                    NotebookClient(notebook, config=private, **options).execute()
         text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
         page = self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
         return page.replace('href="glossary.md', 'href="../../glossary/')  # where ledger.site.terms leads
@@ -93,6 +103,29 @@ class Renderer:
         """The headings of the notebook rendered last, and its title."""
         tokens: list[dict[str, Any]] = self.md.toc_tokens  # type: ignore[attr-defined]
         return tokens, next((token["name"] for token in tokens if token["level"] == 1), None)
+
+
+@contextmanager
+def run_once(notebook: Any, folder: str) -> Iterator[bool]:
+    """Whether the cells hold what they printed in another build that shares the folder, which is waited for.
+
+    Else the caller runs them, and what they print is kept there; without a folder it is not.
+    """
+    if not folder:
+        yield False
+        return
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    key = hashlib.sha256(repr([cell.source for cell in cells]).encode()).hexdigest()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with (Path(folder) / f"{key}.json").open("a+", encoding="utf-8") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        kept.seek(0)
+        if text := kept.read():
+            for cell, outputs in zip(cells, json.loads(text), strict=True):
+                cell.outputs = [nbformat.from_dict(output) for output in outputs]
+        yield bool(text)
+        if not text:
+            json.dump([cell.outputs for cell in cells], kept)
 
 
 def parts(cell: Any) -> Iterator[str]:
