@@ -195,15 +195,18 @@ def quoted(value: Any) -> str:
 
 
 SIZES = {  # fields of Decoder, and under which keys a configuration has them
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "d_model": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "num_attention_heads", "n_head"),
-    "head_dim": ("head_dim", "v_head_dim"),
-    "d_ff": ("moe_intermediate_size", "intermediate_size", "ffn_dim", "n_inner"),
-    "vocab": ("vocab_size",),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_kv_heads"),
+    "head_dim": ("head_dim", "kv_channels", "v_head_dim"),
+    "d_ff": (
+        *("moe_intermediate_size", "moe_inter_dim", "intermediate_size", "inter_dim", "ffn_hidden_size"),
+        *("ffn_dim", "n_inner"),
+    ),
+    "vocab": ("vocab_size", "padded_vocab_size"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
-    "active_experts": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+    "active_experts": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "n_activated_experts"),
 }
 UNGATED = ("bloom", "falcon", "gpt_neo", "gpt_neox", "gptj", "opt", "phi", "starcoder2")  # two matrices with biases
 UNSAID = (  # keys of what no field says: other attention, other layers between, other towers, other formats
@@ -211,7 +214,7 @@ UNSAID = (  # keys of what no field says: other attention, other layers between,
     "full_attention_interval", "linear_num_key_heads", "attn_layer_period", "hybrid_override_pattern",
     "state_size", "mamba_d_state", "n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size",
     "intermediate_size_mlp", "attn_res_block_size", "linear_attn_config",
-    "first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "interleave_moe_layer_step",
+    "first_k_dense_replace", "n_dense_layers", "index_topk", "mlp_only_layers", "moe_layer_freq", "interleave_moe_layer_step",
     "num_nextn_predict_layers", "num_kv_shared_layers", "hidden_size_per_layer_input", "ssm_cfg", "vision_config",
     "audio_config", "quantization_config",
 )  # fmt: skip
@@ -225,6 +228,10 @@ def estimate(config: Mapping[str, Any]) -> str:
         of = config
     numbers = {key: size for key, size in of.items() if isinstance(size, int) and not isinstance(size, bool) and size}
     sizes = {field: next((numbers[key] for key in keys if key in numbers), None) for field, keys in SIZES.items()}
+    if not sizes["kv_heads"]:
+        sizes["kv_heads"] = 1 if of.get("multi_query") else sizes["heads"]
+    if of.get("model_type") in UNGATED and sizes["d_model"] and not sizes["d_ff"]:  # what they take if none is said
+        sizes["d_ff"] = 4 * sizes["d_model"]
     if sizes["d_model"] and sizes["heads"] and not sizes["head_dim"]:
         sizes["head_dim"] = sizes["d_model"] // sizes["heads"]
     if not sizes["active_experts"]:

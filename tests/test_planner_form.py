@@ -202,6 +202,42 @@ def test_what_a_configuration_lacks_is_said_and_nothing_is_guessed() -> None:
     assert "moe_layer_freq" not in estimate(DEEPSEEK) and "moe_layer_freq" in estimate(DEEPSEEK | {"moe_layer_freq": 2})
 
 
+CHATGLM_2: dict[str, Any] = {"model_type": "chatglm", "hidden_size": 4096, "num_layers": 28, "kv_channels": 128}
+CHATGLM_2 |= {"num_attention_heads": 32, "multi_query_group_num": 2, "ffn_hidden_size": 13696}
+CHATGLM_2 |= {"padded_vocab_size": 65024, "tie_word_embeddings": False}
+BLOOM = {"model_type": "bloom", "hidden_size": 2560, "n_head": 32, "n_inner": None, "n_layer": 30, "vocab_size": 250880}
+FALCON = {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32}
+FALCON |= {"multi_query": True, "vocab_size": 65024}
+WRITTEN_BY_DEEPSEEK: dict[str, Any] = {"vocab_size": 129280, "dim": 7168, "inter_dim": 18432, "moe_inter_dim": 2048}
+WRITTEN_BY_DEEPSEEK |= {"n_layers": 61, "n_dense_layers": 3, "n_heads": 128, "n_routed_experts": 256}
+WRITTEN_BY_DEEPSEEK |= {"n_shared_experts": 1, "n_activated_experts": 8, "kv_lora_rank": 512, "v_head_dim": 128}
+OTHER_NAMES = {  # of the same sizes, in files that people have: parameters by their papers, and how far off at most
+    "ChatGLM2-6B": (CHATGLM_2, 6.24e9, 0.001),
+    "BLOOM 3B": (BLOOM | {"tie_word_embeddings": True}, 3.0e9, 0.001),
+    "Falcon 7B": (FALCON | {"tie_word_embeddings": True}, 6.92e9, 0.001),
+    "DeepSeek-V3, its own": (WRITTEN_BY_DEEPSEEK, 671e9, 0.08),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_sizes_are_found_under_other_names_too(name: str) -> None:
+    config, parameters, off = OTHER_NAMES[name]
+    told = estimate(config)
+    assert "to be added" not in told
+    found = plan(shape=told.split("'")[1], gpu="H200 SXM")["parameters"]["total"]
+    assert found == pytest.approx(parameters, rel=off)
+
+
+@LANGUAGES
+def test_what_is_no_models_configuration_is_told_so(page: Page, address: str, language: str) -> None:
+    page.goto(address + ("zh/" if language == "zh" else "") + "plan/")
+    page.locator(SCALE).wait_for()
+    put(page, model="config", config=json.dumps({"emb_size": 896, "hidden_size": 896, "heads_num": 14}))
+    expect(page.locator(".planner-strip")).to_contain_text("model_type")
+    expect(page.locator(".planner-strip")).to_contain_text("Hugging Face")
+    expect(page.locator("#planner-shape")).to_have_value("d_model=896")
+
+
 @LANGUAGES
 def test_a_gpt2_by_its_name_says_whose_it_is(page: Page, address: str, language: str) -> None:
     asked = address + ("zh/" if language == "zh" else "") + "plan/?model="
