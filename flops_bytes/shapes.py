@@ -215,8 +215,8 @@ UNSAID = (  # keys of what no field says: other attention, other layers between,
     "state_size", "mamba_d_state", "n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size",
     "intermediate_size_mlp", "attn_res_block_size", "linear_attn_config",
     "first_k_dense_replace", "n_dense_layers", "index_topk", "mlp_only_layers", "moe_layer_freq",
-    "interleave_moe_layer_step", "num_nextn_predict_layers", "num_kv_shared_layers", "hidden_size_per_layer_input", "ssm_cfg",
-    "vision_config", "audio_config", "quantization_config",
+    "interleave_moe_layer_step", "num_nextn_predict_layers", "num_kv_shared_layers", "hidden_size_per_layer_input",
+    "ssm_cfg", "vision_config", "audio_config", "quantization_config",
 )  # fmt: skip
 EVERY_LAYER = ("moe_layer_freq", "interleave_moe_layer_step")  # at 1 these say nothing
 
