@@ -412,7 +412,7 @@ def test_gpus_that_serve_hold_a_share_each_and_a_head_at_least() -> None:
 
 def test_the_largest_is_the_last_that_holds() -> None:
     for last in range(40):
-        assert largest(lambda number, last=last: number - last, 30) == min(last, 30)
+        assert largest(last.__rsub__, 30) == min(last, 30)
 
 
 OVER: dict[str, tuple[Callable[[int], float], int]] = {  # and how often that may be asked

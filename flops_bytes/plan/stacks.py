@@ -320,7 +320,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
 
     def missing(tokens: int) -> float:
         left = gpus * room - weights_bytes(whole, server.bits, server.end_bits)
-        return users * cache_bytes(whole, tokens, width) - left
+        return float(users * cache_bytes(whole, tokens, width) - left)
 
     estimated = {
         "wire": gpus > 1,
