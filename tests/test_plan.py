@@ -130,6 +130,14 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     ),
     "tensor parallelism": ({"tensor_parallel": 2}, "--tensor-parallel: tensor parallelism is not planned here"),
     "pipeline parallelism": ({"pipeline_parallel": 2}, "--pipeline-parallel: pipeline parallelism is not planned here"),
+    "fp8 on a card without": (
+        {"model": "llama-3.2-1b", "gpu": "A100 80GB SXM", "matmuls": "fp8"},
+        "multiplies no float8",
+    ),
+    "fp8 in float32": (
+        {"model": "llama-3.2-1b", "gpu": "H100 SXM", "recipe": "autocast", "matmuls": "fp8"},
+        "--matmuls: fp8 is counted for all weights of dense models",
+    ),
     "no option": ({"zeor": 3}, "--zeor: not an option; options are task, model"),
     "no file": ({"model": None, "config": "no/such.json"}, "--config: 'no/such.json' cannot be read as JSON"),
 }
@@ -470,7 +478,7 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
     """By itself, and beside those above it. Speeds are not drawn: they are measured of what was asked, not of these."""
     chance, offered = random.Random(2026), set[tuple[str, str, str]]()
     chosen = [name for name, option in OPTIONS.items() if isinstance(option.kind, tuple) and belongs(name, "train")]
-    for _ in range(300):
+    for _ in range(500):
         drawn = {name: chance.choice(OPTIONS[name].kind) for name in chosen if name not in ("task", "link")}
         # what is drawn would refuse nearly all, if each were something else than what stands for it
         asked = {name: value if chance.random() < 0.3 else OPTIONS[name].default for name, value in drawn.items()}
@@ -509,6 +517,19 @@ def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
             more[f"{kind} checkpointing"] = a_flop * (again[kind] - before["again"])
             before = {"again": again[kind]}
         assert costs == pytest.approx(more)
+
+
+def test_layers_in_fp8_are_as_much_faster_as_their_share_of_the_flops() -> None:
+    asked: dict[str, Any] = LARGE | {"checkpointing": "none"}
+    forward = forward_flops(LLAMA_3_8B, 8192)
+    share = sum(forward[part] for part in ("qkv", "out", "mlp")) / sum(forward.values())
+    before, after = plan(**asked, mfu=0.4), plan(**asked, mfu=0.4, matmuls="fp8")
+    assert after["fp8"]["share"] == share and "fp8" not in before
+    faster = after["tokens_per_second"] / before["tokens_per_second"]
+    assert faster == pytest.approx(1 / (1 - share * (1 - 989.4 / 1978.9)))
+    assert after["mfu"] == pytest.approx(0.4) and after["fp8"]["mfu_of_16_bits"] == pytest.approx(0.4 * faster)
+    again = plan(**asked, matmuls="fp8", tokens_per_second=after["tokens_per_second"])
+    assert again["mfu"] == pytest.approx(0.4) and again["published_mfu"] is None
 
 
 def test_speed_time_and_money_tell_each_other() -> None:

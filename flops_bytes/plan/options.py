@@ -70,6 +70,11 @@ OPTIONS = {
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "global_batch": Option("length", None, "instead: tokens of a step of all GPUs; 4M: 4,194,304"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
+    "matmuls": Option(
+        ("as-recipe", "fp8"),
+        "as-recipe",
+        "of the layers; fp8: as torchao's Float8Linear, by tensor or by row, which keeps inputs in 16 bits",
+    ),
     "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
     "layers": Option(
         ("fused", "composed"), None, "composed: of PyTorch's operations, as in transformers, which --config plans"
