@@ -41,7 +41,9 @@ class Option(NamedTuple):
 
 ROWS = GPUS | THIRD_PARTY | TPUS
 OPTIONS = {
-    "task": Option(("train", "serve"), "train", "what to plan: a training, or inference for many users at once"),
+    "task": Option(
+        ("train", "serve"), "train", "what to plan: a training, or inference for many users at once; rl: GRPO"
+    ),
     "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
     "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
     "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),

@@ -255,3 +255,29 @@ def layout_words(layout: dict[str, Any]) -> str:
 
 
 # --8<-- [end:parallel]
+
+
+# --8<-- [start:rl]
+def rl_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer to --task rl: each phase, then the fullest beside the card."""
+    counts, least = found["parameters"], found["least_seconds"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
+    for phase, lines in found["phases"].items():
+        at = f", at {found['training_peaks_at']}" if phase == "training" else ""
+        at_once = f", {found['answers_at_once']:,} of {found['answers']:,} answers at once"
+        yield f"{phase}{at}", f"{gib(lines['total'])}{at_once if phase == 'sampling' else ''}"
+        parts = ((line, size) for line, size in lines.items() if size and line != "total")
+        yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in parts)
+        if least and least[phase]:
+            yield (
+                "  takes, at least",
+                f"{least[phase]:,.4g} s, {least[phase] / sum(least.values()):.0%} of a step's bounds",
+            )
+    left = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
+    yield f"most is held in {found['peaks_in']}", gib(found["memory_bytes"]["total"])
+    said = left.format(gib(abs(found["headroom_bytes"])))
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {said}"
+    yield "left out", "rewards, activations of scoring, the engine's own workspace beyond its share"
+
+
+# --8<-- [end:rl]

@@ -84,6 +84,13 @@ class Setup(NamedTuple):
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
+    at = held_at(setup)
+    moment = max(at, key=lambda moment: sum(at[moment].values()))
+    return moment, at[moment]
+
+
+def held_at(setup: Setup) -> dict[str, dict[str, int]]:
+    """The bytes that a GPU holds at each moment of a step, by line."""
     tokens = setup.context * setup.micro_batch
 
     def moments(recipe: str) -> dict[str, dict[str, int]]:
@@ -142,9 +149,7 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
     if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
         instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
-    at = {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
-    moment = max(at, key=lambda moment: sum(at[moment].values()))
-    return moment, at[moment]
+    return {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
 
 
 def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -454,9 +459,8 @@ def fp8_rate(setup: Setup, causal: bool, at_16_bits: float, at_8_bits: float) ->
     return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
 
 
-def train(a: dict[str, Any]) -> dict[str, Any]:
-    """What training takes, from options that are read."""
-    shape, gpu = read_shape(a), read_gpu(a)
+def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Setup:
+    """What a GPU with such peaks has to hold. Raises ValueError for what cannot be."""
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     if (a["optimizer"] == "muon" or a["optimizer"] == "adafactor") and (
         a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1
@@ -464,7 +468,6 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
     if a["update"] == "in-backward":
         refuse_in_backward(a, shape)
-    peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
@@ -474,7 +477,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     counts = parameters(shape)
     trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
     same = ("context", "micro_batch", "accumulation", "checkpointing", "checkpoint_every", "gpus", "lora_on")
-    setup = Setup(
+    return Setup(
         shape=shape,
         counts=counts,
         trained=trained,
@@ -505,6 +508,15 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         layers_in_fp8=a["matmuls"] == "fp8",
         **{name: a[name] for name in same},
     )
+
+
+def train(a: dict[str, Any]) -> dict[str, Any]:
+    """What training takes, from options that are read."""
+    shape, gpu = read_shape(a), read_gpu(a)
+    peaks = gpu.peak_flop_per_second
+    setup = read_setup(a, shape, peaks)
+    recipe, counts, trained = setup.recipe, setup.counts, setup.trained
+    dtype = card_format(peaks, recipe, bool(a["lora"]))
 
     def fits(**change: Any) -> bool:
         return needed_bytes(setup._replace(**change)) <= gpu.memory_bytes
