@@ -130,14 +130,6 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     ),
     "tensor parallelism": ({"tensor_parallel": 2}, "--tensor-parallel: tensor parallelism is not planned here"),
     "pipeline parallelism": ({"pipeline_parallel": 2}, "--pipeline-parallel: pipeline parallelism is not planned here"),
-    "fp8 on a card without": (
-        {"model": "llama-3.2-1b", "gpu": "A100 80GB SXM", "matmuls": "fp8"},
-        "multiplies no float8",
-    ),
-    "fp8 in float32": (
-        {"model": "llama-3.2-1b", "gpu": "H100 SXM", "recipe": "autocast", "matmuls": "fp8"},
-        "--matmuls: fp8 is counted for all weights of dense models",
-    ),
     "no option": ({"zeor": 3}, "--zeor: not an option; options are task, model"),
     "no file": ({"model": None, "config": "no/such.json"}, "--config: 'no/such.json' cannot be read as JSON"),
 }
@@ -517,6 +509,23 @@ def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
             more[f"{kind} checkpointing"] = a_flop * (again[kind] - before["again"])
             before = {"again": again[kind]}
         assert costs == pytest.approx(more)
+
+
+NOT_IN_FP8: dict[str, tuple[dict[str, Any], str]] = {
+    "a card without": ({"gpu": "A100 80GB SXM"}, "--matmuls: A100 80GB SXM multiplies no float8"),
+    "weights in float32": ({"recipe": "autocast", "gpus": 1, "zero": 0}, "--matmuls: fp8 is counted for"),
+    "adapters": ({"lora": 8}, "--matmuls: fp8 is counted for"),
+    "every second matmul": ({"checkpointing": "per-op"}, "--matmuls: fp8 is counted for"),
+    "no gate": ({"model": "gpt2", "context": 512}, "--matmuls: fp8 is counted for"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_IN_FP8)
+def test_what_is_not_counted_in_fp8_is_refused(case: str) -> None:
+    change, sentence = NOT_IN_FP8[case]
+    with pytest.raises(ValueError) as caught:
+        plan(**LARGE | {"matmuls": "fp8"} | change)
+    assert str(caught.value).startswith(sentence)
 
 
 def test_layers_in_fp8_are_as_much_faster_as_their_share_of_the_flops() -> None:
