@@ -66,8 +66,8 @@ IN_PLACE = (
     "evidence",
 )
 # Options of the command line that the form has no field for, nor its script:
-UNASKED: tuple[str, ...] = ("update", "sharding_by", "reduce_bucket", "reentrant", "quantized_by", "qkv_made")
-UNASKED += ("lora_inputs", "lora_dropout")
+UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
+UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
 UNASKED_VALUES = {"optimizer": ("muon", "adafactor"), "update": ("in-backward",)}  # of options that it has a field for
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 STACKS = {"planner.stacks": ["answer_any"]}

@@ -492,7 +492,7 @@ def test_each_saving_that_is_offered_can_be_asked() -> None:
     """By itself, and beside those above it. Speeds are not drawn: they are measured of what was asked, not of these."""
     chance, offered = random.Random(2026), set[tuple[str, str, str]]()
     chosen = [name for name, option in OPTIONS.items() if isinstance(option.kind, tuple) and belongs(name, "train")]
-    for _ in range(300):
+    for _ in range(500):
         drawn = {name: chance.choice(OPTIONS[name].kind) for name in chosen if name not in ("task", "link")}
         # what is drawn would refuse nearly all, if each were something else than what stands for it
         asked = {name: value if chance.random() < 0.3 else OPTIONS[name].default for name, value in drawn.items()}
@@ -531,6 +531,36 @@ def test_what_is_computed_again_costs_its_share_of_a_step(pairs: str) -> None:
             more[f"{kind} checkpointing"] = a_flop * (again[kind] - before["again"])
             before = {"again": again[kind]}
         assert costs == pytest.approx(more)
+
+
+NOT_IN_FP8: dict[str, tuple[dict[str, Any], str]] = {
+    "a card without": ({"gpu": "A100 80GB SXM"}, "--matmuls: A100 80GB SXM multiplies no float8"),
+    "weights in float32": ({"recipe": "autocast", "gpus": 1, "zero": 0}, "--matmuls: fp8 is counted for"),
+    "adapters": ({"lora": 8}, "--matmuls: fp8 is counted for"),
+    "every second matmul": ({"checkpointing": "per-op"}, "--matmuls: fp8 is counted for"),
+    "no gate": ({"model": "gpt2", "context": 512}, "--matmuls: fp8 is counted for"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_IN_FP8)
+def test_what_is_not_counted_in_fp8_is_refused(case: str) -> None:
+    change, sentence = NOT_IN_FP8[case]
+    with pytest.raises(ValueError) as caught:
+        plan(**LARGE | {"matmuls": "fp8"} | change)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_layers_in_fp8_are_as_much_faster_as_their_share_of_the_flops() -> None:
+    asked: dict[str, Any] = LARGE | {"checkpointing": "none"}
+    forward = forward_flops(LLAMA_3_8B, 8192)
+    share = sum(forward[part] for part in ("qkv", "out", "mlp")) / sum(forward.values())
+    before, after = plan(**asked, mfu=0.4), plan(**asked, mfu=0.4, matmuls="fp8")
+    assert after["fp8"]["share"] == share and "fp8" not in before
+    faster = after["tokens_per_second"] / before["tokens_per_second"]
+    assert faster == pytest.approx(1 / (1 - share * (1 - 989.4 / 1978.9)))
+    assert after["mfu"] == pytest.approx(0.4) and after["fp8"]["mfu_of_16_bits"] == pytest.approx(0.4 * faster)
+    again = plan(**asked, matmuls="fp8", tokens_per_second=after["tokens_per_second"])
+    assert again["mfu"] == pytest.approx(0.4) and again["published_mfu"] is None
 
 
 def test_speed_time_and_money_tell_each_other() -> None:

@@ -48,6 +48,24 @@ def test_a_step_is_planned_as_it_is_counted(asked: dict[str, Any]) -> None:
     assert found.is_right and found.tracked_bytes == tracked, command.line(found)
 
 
+IN_FP8: dict[str, Any] = {"matmuls": "fp8", "recipe": "bf16", "optimizer": "paged-adamw", "loss": "fused"}
+DEEP: dict[str, Any] = {"shape": "layers=4 d_model=512 heads=4 kv_heads=2 head_dim=128 d_ff=1408 vocab=600"}
+COPIES: dict[str, tuple[dict[str, Any], float]] = {  # and how far off the plan may be: copies in fp8 are estimated
+    "beside a matrix's gradient": (DEEP | {"context": 300, "layers": "fused"}, 0.01),
+    "beside an earlier batch's": (DEEP | {"context": 60, "accumulation": 2, "layers": "composed"}, 0.0001),
+    "in a layer that is made again": (DEEP | {"context": 200, "checkpointing": "full"}, 0.015),
+    "below the peak": (DEEP | {"context": 2_000, "loss": "plain"}, 0.0001),
+    "of few layers and tokens": (DEEP | {"shape": f"{SMALL} tied=1", "context": 32, "recipe": "bf16-master"}, 0.0001),
+    "in many layers": ({"model": "llama-3-8b", "context": 2_048, "layers": "composed"}, 0.001),
+}
+
+
+@pytest.mark.parametrize(("asked", "off"), COPIES.values(), ids=COPIES)
+def test_fp8_copies_are_planned_about_as_they_are_counted(asked: dict[str, Any], off: float) -> None:
+    found = check(IN_FP8 | asked)
+    assert found.ratio == pytest.approx(1, abs=off) and found.planned_flops == found.counted_flops, command.line(found)
+
+
 ONE_HEAD = "d_model=32 heads=1 kv_heads=1 head_dim=32 d_ff=168 vocab=1443 positions=4096 tied=1"
 ONE_HEAD = f"layers=2 {ONE_HEAD} gated=0 biases=1 norm_shift=1"
 NARROW = "layers=5 d_model=228 heads=12 kv_heads=2 head_dim=32 d_ff=1467 vocab=1970 tied=1"

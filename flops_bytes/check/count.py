@@ -212,6 +212,47 @@ def adapt(model: nn.Module, blocks: Any, asked: dict[str, Any]) -> None:
 # --8<-- [end:adapters]
 
 
+# --8<-- [start:float8]
+class Float8(torch.autograd.Function):
+    """A product of copies in 8 bits, each made in one kernel, of factors that are kept in 16 bits and copied again.
+
+    As torchao's manual_float8_matmul_with_args_in_hp, whose names hold all four copies until it ends.
+    """
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
+        context.save_for_backward(x, weight)
+        copies = [in_float8(x), in_float8(weight)]
+        return F.linear(x, weight) if copies else x
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (x, weight), of_result = context.saved_tensors, gradients[0]
+        copies = [in_float8(of_result), in_float8(weight)]
+        of_x = of_result @ weight
+        copies += [in_float8(of_result), in_float8(x)]
+        return of_x, of_result.flatten(0, -2).t() @ x.flatten(0, -2)
+
+
+def in_float8(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+
+
+def float8_linear(linear: nn.Linear, x: Tensor) -> Tensor:
+    multiply: Callable[..., Tensor] = Float8.apply
+    result = multiply(x, linear.weight)
+    return result if linear.bias is None else result + linear.bias
+
+
+def multiply_in_float8(blocks: Any) -> None:
+    """All linear modules of the layers."""
+    for module in (each for block in blocks for each in block.modules() if isinstance(each, nn.Linear)):
+        module.forward = partial(float8_linear, module)  # type: ignore[method-assign]
+
+
+# --8<-- [end:float8]
+
+
 # --8<-- [start:losses]
 class CompiledLoss(torch.autograd.Function):
     """Cross entropy as torch.compile makes it: it keeps the logits as they are, and two numbers a row."""
@@ -324,6 +365,8 @@ def ours(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
         for block in blocks:
             for part in (block.out, block.down):
                 part.register_forward_hook(lambda module, inputs, output: dropped(output))
+    if asked["matmuls"] == "fp8":
+        multiply_in_float8(model.blocks)
     forget(asked, model.blocks)
     return Made(
         model, model.hidden, model.head, lambda tokens, targets: loss(model, tokens, targets), model.head.weight
@@ -382,6 +425,8 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     blocks = body.h if kind == "gpt2" else body.layers
     if asked["lora"]:
         adapt(model, blocks, asked)
+    if asked["matmuls"] == "fp8":
+        multiply_in_float8(blocks)
     forget(asked, blocks)
 
     def masks(**told: Any) -> Tensor | None:

@@ -9,9 +9,9 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes import rates
-from flops_bytes.plan import parallel, plan
+from flops_bytes.plan import parallel, plan, rl
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
-from flops_bytes.plan.table import parallel_table, serving_table, stack_table, training_table
+from flops_bytes.plan.table import parallel_table, rl_table, serving_table, stack_table, training_table
 from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
@@ -33,8 +33,10 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
     What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
     """
     is_alike = not asked.get("config") and asked.get("model", "gpt2") in SHAPES
+    if rl.is_asked(asked):
+        return rl.plan(**(asked if is_alike else alike(asked, rl.RL))), None
     if parallel.is_asked(asked):
-        return parallel.plan(**(asked if is_alike else alike(asked))), None
+        return parallel.plan(**(asked if is_alike else alike(asked, parallel.PARALLEL))), None
     if is_alike:
         return plan(**asked), asked
     from flops_bytes.plan import stacks
@@ -42,18 +44,17 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
     return stacks.plan(**asked), stacks.asked_alike(asked)
 
 
-def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A question about a layout, its model as one whose layers are all alike."""
+def alike(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A question with options of its own about a model, as one whose layers are all alike."""
     from flops_bytes.plan import stacks
 
-    ours = {name: asked[name] for name in parallel.PARALLEL if name in asked}
+    ours = {name: asked[name] for name in ("task", *options) if name in asked}
     question = stacks.asked_alike({name: value for name, value in asked.items() if name not in ours})
     if question is None:
         flag = "config" if asked.get("config") else "model"
-        raise ValueError(
-            f"--{flag}: its layers differ, of which no layouts are planned; leave out --{next(iter(ours))}"
-        )
-    if "layers" not in asked:
+        what = "no layouts are planned" if options is parallel.PARALLEL else "only trainings and serving are planned"
+        raise ValueError(f"--{flag}: its layers differ, of which {what}; leave out --{next(iter(ours))}")
+    if "layers" not in asked and options is parallel.PARALLEL:
         question.pop("layers", None)
     return {**question, **ours}
 
@@ -77,7 +78,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
-    for name, option in (OPTIONS | parallel.PARALLEL).items():
+    for name, option in (OPTIONS | parallel.PARALLEL | rl.RL).items():
         if option.kind == "refused":  # another name of what is planned
             continue
         flags = [f"--{name.replace('_', '-')}"]
@@ -101,7 +102,7 @@ def main(arguments: list[str]) -> int:
     else:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
         table = serving_table if serves else training_table if question is not None else stack_table
-        table = parallel_table if "layout" in found else table
+        table = parallel_table if "layout" in found else rl_table if "phases" in found else table
         for what, how_much in table(found, once):
             print(f"{what:32}{how_much}")
             timed = what == "a step" and question is not None

@@ -9,6 +9,7 @@ def kind_of(told: Mapping[str, Any]) -> str:
     trained = "full" if not told["lora"] else "lora" if told["base"] == "as-recipe" else "qlora"
     sharded = "-sharded" if told["gpus"] > 1 and told["zero"] != "0" else ""
     usual = told["attention"] == "fused" and told["optimizer"] == "adamw" and told["offload"] == "no"
+    usual = usual and told["matmuls"] == "as-recipe"
     return trained + sharded if usual and told["task"] == "train" else ""
 
 

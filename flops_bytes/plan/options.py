@@ -41,7 +41,9 @@ class Option(NamedTuple):
 
 ROWS = GPUS | THIRD_PARTY | TPUS
 OPTIONS = {
-    "task": Option(("train", "serve"), "train", "what to plan: a training, or inference for many users at once"),
+    "task": Option(
+        ("train", "serve"), "train", "what to plan: a training, or inference for many users at once; rl: GRPO"
+    ),
     "model": Option("text", None, f"one of {', '.join(SHAPES)}"),
     "config": Option("text", None, "instead: a decoder's config.json of Hugging Face, or what it holds"),
     "shape": Option("text", None, "instead: such as 'layers=32 d_model=4096 heads=32 …', the fields of Decoder"),
@@ -70,6 +72,11 @@ OPTIONS = {
     "accumulation": Option("count", 1, "micro-batches to a step"),
     "global_batch": Option("length", None, "instead: tokens of a step of all GPUs; 4M: 4,194,304"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
+    "matmuls": Option(
+        ("as-recipe", "fp8"),
+        "as-recipe",
+        "of the layers; fp8: as torchao's Float8Linear, by tensor or by row, which keeps inputs in 16 bits",
+    ),
     "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
     "layers": Option(
         ("fused", "composed"), None, "composed: of PyTorch's operations, as in transformers, which --config plans"

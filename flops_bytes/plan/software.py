@@ -57,6 +57,8 @@ def with_software(setup: Setup, at: Moments) -> Moments:
         keep_inputs_of_adapters(setup, at)
     if setup.qkv_made == "one":
         keep_more(setup, at, joined_values(setup))
+    if setup.layers_in_fp8:
+        copy_in_float8(setup, at)
     if setup.sharding_by == "fsdp1":
         keep_hooked(setup, at)
     if setup.sharding_by == "fsdp1-flat":
@@ -212,6 +214,21 @@ def joined_values(setup: Setup) -> int:
     shape = setup.shape
     turned = (shape.heads + shape.kv_heads) * shape.head_dim if setup.fused and not shape.positions else 0
     return width_of(setup) * setup.micro_batch * setup.context * turned
+
+
+def copy_in_float8(setup: Setup, at: Moments) -> None:
+    """What a layer that goes backward holds more in its MLP's last matmul: copies in 8 bits of the result's gradient,
+    twice, of the matrix and of the input, beside both gradients in 16 bits.
+
+    torchao's function has names for all four until it ends (torchao/float8/float8_linear.py at 024fe94); each is taken
+    to be made in one kernel, as by torch.compile. There the inner features have one gradient, not yet two.
+    """
+    shape, tokens = setup.shape, setup.micro_batch * setup.context
+    matrix, inner = shape.d_model * shape.d_ff, tokens * shape.d_ff
+    copies = 2 * tokens * shape.d_model + matrix + inner
+    before = 2 * (matrix if setup.accumulation > 1 else 0) - 2 * inner
+    for moment in ("last_layer", "first_layer"):
+        at[moment]["temporaries"] += max(0, before + copies) - max(0, before)
 
 
 def has_casts(setup: Setup) -> bool:

@@ -213,7 +213,7 @@ def written(shape: Decoder) -> str:
 # --8<-- [start:refuse]
 HELD: tuple[str, ...] = ("lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
 HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
-HELD += ("lora_inputs", "lora_dropout", "qkv_made")
+HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
 
 def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED) -> None:

@@ -74,6 +74,10 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
     assumed = f", from an assumed {found['assumed_mfu']:.0%}" if found["assumed_mfu"] else ""
     yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
+    if fp8 := found.get("fp8"):
+        layers = f"{fp8['share']:.1%} of the FLOPs at fp8's peak, attention and the head at that of 16 bits"
+        yield "  whose peak is", f"{fp8['flop_per_second'] / 1e12:,.4g} TFLOP/s: {layers}"
+        yield "  of 16 bits' alone it is", f"{fp8['mfu_of_16_bits']:.1%}"
     rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
     batches = f" in {found['accumulation']:,} micro-batches of each GPU" if found["accumulation"] > 1 else ""
     yield "a step", f"{found['step_tokens']:,} tokens{batches}, {rate}"
@@ -101,6 +105,7 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
     for row in found["by_mfu"]:
         nearest = runs_nearest(row["mfu"], [each["mfu"] for each in found["by_mfu"]])
         runs = "; ".join(f"{run.name}: {run.percent} %" for run in nearest) or "no published run is nearer"
+        runs = "of runs in fp8 none is known here" if "fp8" in found else runs
         costs = spent(found, row) if row["tokens"] else f"{row['tokens_per_second']:,.0f} tokens/s"
         yield f"at an MFU of {row['mfu']:.0%}", f"{costs} ({runs})"
     alone = gib(found["checkpoint_weights_bytes"])
@@ -250,3 +255,29 @@ def layout_words(layout: dict[str, Any]) -> str:
 
 
 # --8<-- [end:parallel]
+
+
+# --8<-- [start:rl]
+def rl_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines of an answer to --task rl: each phase, then the fullest beside the card."""
+    counts, least = found["parameters"], found["least_seconds"]
+    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
+    for phase, lines in found["phases"].items():
+        at = f", at {found['training_peaks_at']}" if phase == "training" else ""
+        at_once = f", {found['answers_at_once']:,} of {found['answers']:,} answers at once"
+        yield f"{phase}{at}", f"{gib(lines['total'])}{at_once if phase == 'sampling' else ''}"
+        parts = ((line, size) for line, size in lines.items() if size and line != "total")
+        yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in parts)
+        if least and least[phase]:
+            yield (
+                "  takes, at least",
+                f"{least[phase]:,.4g} s, {least[phase] / sum(least.values()):.0%} of a step's bounds",
+            )
+    left = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
+    yield f"most is held in {found['peaks_in']}", gib(found["memory_bytes"]["total"])
+    said = left.format(gib(abs(found["headroom_bytes"])))
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {said}"
+    yield "left out", "rewards, activations of scoring, the engine's own workspace beyond its share"
+
+
+# --8<-- [end:rl]

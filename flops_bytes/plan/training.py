@@ -79,10 +79,18 @@ class Setup(NamedTuple):
     lora_inputs: str
     lora_dropout: str
     qkv_made: str
+    layers_in_fp8: bool  # their matmuls
 
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
+    at = held_at(setup)
+    moment = max(at, key=lambda moment: sum(at[moment].values()))
+    return moment, at[moment]
+
+
+def held_at(setup: Setup) -> dict[str, dict[str, int]]:
+    """The bytes that a GPU holds at each moment of a step, by line."""
     tokens = setup.context * setup.micro_batch
 
     def moments(recipe: str) -> dict[str, dict[str, int]]:
@@ -134,15 +142,14 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
         or setup.lora_inputs == "float32"
         or setup.lora_dropout == "yes"
         or setup.qkv_made == "one"
+        or setup.layers_in_fp8
     ):
         at = with_software(setup, at)
     instead = {"optimizer": 0} if setup.paged else {}
     instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
     if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
         instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
-    at = {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
-    moment = max(at, key=lambda moment: sum(at[moment].values()))
-    return moment, at[moment]
+    return {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
 
 
 def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -205,8 +212,10 @@ def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
         rank=setup.rank,
         adapted=setup.lora_on,
         every=setup.checkpoint_every,
-        # a mask behind the last matmul is made again too
-        early_stop=not (setup.dropout and setup.shape.norm_shift and checkpointing != "selective"),
+        # a mask behind the last matmul is made again too; and what torchao's function keeps, it keeps when it has ended
+        early_stop=not (
+            setup.layers_in_fp8 or (setup.dropout and setup.shape.norm_shift and checkpointing != "selective")
+        ),
     )
 
 
@@ -304,8 +313,9 @@ def cost(a: dict[str, Any], tokens: int | None, tokens_per_second: float) -> dic
 
 
 def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
-    """What published steps of this kind reached, eight of ten of them; None of adapters, of which no MFU was found."""
-    if a["lora"]:
+    """What published steps of this kind reached, eight of ten of them; None of adapters and of fp8, of which no
+    such MFU was found."""
+    if a["lora"] or a["matmuls"] == "fp8":
         return None
     gpu = row_name(a["gpu"]) if a["gpu"] else ""
     cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
@@ -347,7 +357,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
     ]
     if setup.in_backward:  # which leaves no gradients to add to
         rungs = rungs[:1]
-    for kind in ("full",) if setup.checkpointing in ("per-op", "full") else ("per-op", "full"):
+    for kind in ("full",) if setup.checkpointing in ("per-op", "full") or setup.layers_in_fp8 else ("per-op", "full"):
         before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
         change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
@@ -425,9 +435,32 @@ def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
         raise ValueError(f"--update: in-backward is counted for {counted}; choose fused")
 
 
-def train(a: dict[str, Any]) -> dict[str, Any]:
-    """What training takes, from options that are read."""
-    shape, gpu = read_shape(a), read_gpu(a)
+def refuse_fp8(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> None:
+    """Raises ValueError for what fp8 matmuls cannot do, or are not counted with."""
+    if "float8" not in peaks:
+        raise ValueError(f"--matmuls: {a['gpu'] or 'such a GPU'} multiplies no float8; choose as-recipe")
+    if (
+        a["lora"]
+        or shape.experts > 1
+        or not shape.gated
+        or a["checkpointing"] == "per-op"
+        or a["update"] == "in-backward"
+        or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and a["gpus"] > 1 and a["zero"] == "3"))
+    ):
+        counted = "all weights of dense models with a gated MLP, in 16 bits or gathered so by --zero 3"
+        raise ValueError(f"--matmuls: fp8 is counted for {counted}, not with per-op or in-backward; choose as-recipe")
+
+
+def fp8_rate(setup: Setup, causal: bool, at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
+    """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at fp8's peak, and
+    attention and the head at that of 16 bits."""
+    forward = forward_flops(setup.shape, setup.context, causal=causal)
+    share = (forward["qkv"] + forward["out"] + forward["mlp"]) / sum(forward.values())
+    return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
+
+
+def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Setup:
+    """What a GPU with such peaks has to hold. Raises ValueError for what cannot be."""
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     if (a["optimizer"] == "muon" or a["optimizer"] == "adafactor") and (
         a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1
@@ -435,15 +468,16 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
     if a["update"] == "in-backward":
         refuse_in_backward(a, shape)
-    peaks = gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, bool(a["lora"]))
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    if a["matmuls"] == "fp8":
+        refuse_fp8(a, shape, peaks)
     counts = parameters(shape)
     trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
     same = ("context", "micro_batch", "accumulation", "checkpointing", "checkpoint_every", "gpus", "lora_on")
-    setup = Setup(
+    return Setup(
         shape=shape,
         counts=counts,
         trained=trained,
@@ -471,8 +505,18 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         lora_inputs=a["lora_inputs"],
         lora_dropout=a["lora_dropout"],
         qkv_made=a["qkv_made"],
+        layers_in_fp8=a["matmuls"] == "fp8",
         **{name: a[name] for name in same},
     )
+
+
+def train(a: dict[str, Any]) -> dict[str, Any]:
+    """What training takes, from options that are read."""
+    shape, gpu = read_shape(a), read_gpu(a)
+    peaks = gpu.peak_flop_per_second
+    setup = read_setup(a, shape, peaks)
+    recipe, counts, trained = setup.recipe, setup.counts, setup.trained
+    dtype = card_format(peaks, recipe, bool(a["lora"]))
 
     def missing(**change: Any) -> float:
         return needed_bytes(setup._replace(**change)) - gpu.memory_bytes
@@ -488,10 +532,13 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     flops = pairs[a["pairs"]]
     step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
     forward = sum(forward_flops(shape, setup.context, causal=a["pairs"] == "causal").values()) / setup.context
+    rate = peaks[dtype]
+    if setup.layers_in_fp8:
+        share, rate = fp8_rate(setup, a["pairs"] == "causal", peaks[dtype], peaks["float8"])
     timing = Timing(
         setup=setup,
         backward=1 - forward / flops["device"],
-        at_the_peak=1 / training_seconds(flops["model"], setup.gpus, peaks[dtype], mfu=1),
+        at_the_peak=1 / training_seconds(flops["model"], setup.gpus, rate, mfu=1),
         network=read_network(a),
         step_tokens=step_tokens,
         updating=muon_flops(shape) / peaks[dtype] if setup.muon else 0.0,
@@ -508,7 +555,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     tokens_per_second = step_tokens / step_seconds
     mfu = tokens_per_second / timing.at_the_peak
     of_peak = mfu * flops["device"] / flops["model"]  # of that of the recipe's format
-    measured = told in ("tokens_per_second", "step_seconds")
+    measured = told in ("tokens_per_second", "step_seconds") and not setup.layers_in_fp8
     multiplied_in = told_format(peaks, dtype, of_peak * peaks[dtype]) if measured else dtype
     slower = peaks[dtype] / peaks[multiplied_in]
     mfu, hfu = slower * mfu, slower * of_peak
@@ -532,6 +579,9 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "experts": shape.experts > 1,
         "queries' biases or norms": shape.qkv_biases or shape.head_norms,
     }
+    if setup.layers_in_fp8:
+        estimated |= {"fp8 copies": True}
+        costs |= {"fp8": {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}}
     return {
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},

@@ -122,7 +122,7 @@ def run_once(notebook: Any, folder: str) -> Iterator[bool]:
         kept.seek(0)
         if text := kept.read():
             for cell, outputs in zip(cells, json.loads(text), strict=True):
-                cell.outputs = [nbformat.NotebookNode(output) for output in outputs]
+                cell.outputs = list(map(nbformat.from_dict, outputs))
         yield bool(text)
         if not text:
             json.dump([cell.outputs for cell in cells], kept)
