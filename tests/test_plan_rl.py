@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -51,9 +52,10 @@ class Chosen(torch.autograd.Function):
 
 def log_probabilities(logits: Tensor, ids: Tensor) -> Tensor:
     """Of the chosen tokens, in the order of TRL 0.17's selective_log_softmax()."""
-    chosen: Any = Chosen.apply
+    choose: Callable[..., Tensor] = Chosen.apply
     logits = logits / 0.9
-    return chosen(logits, ids[..., None])[..., 0] - torch.stack([torch.logsumexp(each, -1) for each in logits])
+    chosen = choose(logits, ids[..., None])[..., 0]
+    return chosen - torch.stack([torch.logsumexp(each, -1) for each in logits])
 
 
 def train(answer: int, made: counting.Made, tokens: Tensor, targets: Tensor, asked: dict[str, Any]) -> None:

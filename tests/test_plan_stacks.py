@@ -251,7 +251,7 @@ def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
     values = {"lora": 8, "lora_on": "attention", "base": "4bit", "quantized_by": "torchao", "optimizer": "adamw-8bit"}
     values |= {"offload": "yes", "update": "foreach", "dropout": "0.1", "checkpoint_every": 2, "reentrant": "yes"}
     values |= {"loss": "fused", "chunks": 8, "sharding_by": "fsdp1", "reduce_bucket": 9, "layers": "fused"}
-    values |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one"}
+    values |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "matmuls": "fp8"}
     with pytest.raises(ValueError) as refusal:
         plan(model="gpt-oss-20b", **EIGHT, **{name: values[name]})
     why = "what a training step of a gpt_oss holds with it is not derived"

@@ -14,7 +14,7 @@ from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import Gpu
 from flops_bytes.memory import RECIPES, cache_bytes
 from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read, read_gpu, read_options, read_shape
-from flops_bytes.plan.training import Setup, card_format, held_at, read_setup
+from flops_bytes.plan.training import Setup, held_at, read_format, read_setup
 from flops_bytes.serving import Server, decode_seconds, forward_bytes, prefill_flops
 from flops_bytes.shapes import Decoder, parameters, quoted
 
@@ -103,7 +103,7 @@ def read_question(asked: Mapping[str, Any]) -> Question:
     shape, gpu = read_shape(a), read_gpu(a)
     peaks = gpu.peak_flop_per_second
     setup = read_setup(a, shape, peaks)
-    return Question(a, ours, shape, gpu, setup, peaks[card_format(peaks, setup.recipe, bool(a["lora"]))])
+    return Question(a, ours, shape, gpu, setup, peaks[read_format(a, peaks)])
 
 
 def sampled_at_once(question: Question) -> tuple[int, dict[str, int]]:

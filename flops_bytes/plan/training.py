@@ -459,6 +459,15 @@ def fp8_rate(setup: Setup, causal: bool, at_16_bits: float, at_8_bits: float) ->
     return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
 
 
+def read_format(a: dict[str, Any], peaks: dict[str, float]) -> str:
+    """What matmuls are in. Raises ValueError where the card has no units for it."""
+    dtype = card_format(peaks, a["recipe"].replace("-", "_"), bool(a["lora"]))
+    if dtype not in peaks:
+        other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
+        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    return dtype
+
+
 def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Setup:
     """What a GPU with such peaks has to hold. Raises ValueError for what cannot be."""
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
@@ -468,10 +477,6 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
     if a["update"] == "in-backward":
         refuse_in_backward(a, shape)
-    dtype = card_format(peaks, recipe, bool(a["lora"]))
-    if dtype not in peaks:
-        other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
-        raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     if a["matmuls"] == "fp8":
         refuse_fp8(a, shape, peaks)
     counts = parameters(shape)
@@ -514,9 +519,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     """What training takes, from options that are read."""
     shape, gpu = read_shape(a), read_gpu(a)
     peaks = gpu.peak_flop_per_second
-    setup = read_setup(a, shape, peaks)
+    setup, dtype = read_setup(a, shape, peaks), read_format(a, peaks)
     recipe, counts, trained = setup.recipe, setup.counts, setup.trained
-    dtype = card_format(peaks, recipe, bool(a["lora"]))
 
     def missing(**change: Any) -> float:
         return needed_bytes(setup._replace(**change)) - gpu.memory_bytes
