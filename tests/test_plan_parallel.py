@@ -32,7 +32,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "stages": ({"pp": 128}, "--pp: 80 layers do not fill 128 stages"),
     "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of 24, which --tp, --cp and --pp make together"),
     "experts": ({"ep": 2}, "--ep: 2 ranks cannot share 1 experts within 256 ranks of the data"),
-    "schedule": ({"pp": 4, "schedule": "dual"}, "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved"),
+    "schedule": (
+        {"pp": 4, "schedule": "dual"},
+        "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved, zero-bubble",
+    ),
     "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
     "turns": (
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
@@ -152,8 +155,13 @@ def test_known_names_of_degrees_are_taken() -> None:
 def test_models_by_other_names_have_layouts_if_their_layers_are_alike() -> None:
     asked = {"gpu": "H100 SXM", "gpus": 64, "tp": 8}
     assert command(asked | {"model": "qwen3-32b"}, "--json").returncode in (0, 3)
-    done = command(asked | {"model": "deepseek-v3"})
-    assert done.returncode == 2 and "--model: its layers differ, of which no layouts are planned" in done.stderr
+    assert command(asked | {"model": "deepseek-v3"}, "--json").returncode in (0, 3)
+    done = command(asked | {"model": "qwen3-next-80b-a3b"})
+    assert done.returncode == 2 and "--tp: no layouts are planned, because those of a qwen3_next" in done.stderr
+    done = command(asked | {"model": "deepseek-v3", "recipe": "autocast"})
+    assert done.returncode == 2 and "experts multiply as their weights are" in done.stderr
+    done = command(asked | {"model": "deepseek-v3", "checkpointing": "selective"})
+    assert done.returncode == 2 and "all layers are computed again or none" in done.stderr
 
 
 @pytest.mark.parametrize("recipe", ["bf16-master", "autocast"])
