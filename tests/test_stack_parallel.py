@@ -106,7 +106,7 @@ def test_a_llama_keeps_on_a_tensor_rank_what_layers_all_alike_do_and_its_norms_c
 def test_context_and_pipeline_ranks_divide_what_is_kept(name: str) -> None:
     shape = SPLITS[name]
     assert activations(shape, Layout(context=4), 0, 8192) == pytest.approx(
-        activations(shape, Layout(), 0, 8192) / 4, rel=1e-3
+        activations(shape, Layout(), 0, 8192) / 4, rel=5e-3
     )
     layout = Layout(pipeline=4, micro_batches=8)
     for rank in range(4):
@@ -191,4 +191,4 @@ def test_what_cannot_be_is_refused() -> None:
 def test_a_model_is_one_of_its_layers_kinds() -> None:
     shape = SPLITS["deepseek-v3"]
     kinds = rank_kinds(shape, Layout(pipeline=61, ends=False, micro_batches=61), 5)
-    assert kinds == {replace(shape, stack=replace(shape.stack, layers=(shape.stack.layers[1][:1] + (1,),))): 1}
+    assert kinds == {replace(shape, stack=replace(shape.stack, layers=((*shape.stack.layers[1][:1], 1),))): 1}
