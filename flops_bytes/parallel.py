@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from math import ceil
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import RECIPES, layer_bytes, logits_bytes
@@ -28,17 +28,7 @@ from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
-class Model(Protocol):
-    """What all models have that are split: a Decoder, or a Split of flops_bytes.stack_parallel."""
-
-    layers: Any
-    d_model: Any
-    heads: Any
-    kv_heads: Any
-    d_ff: Any
-    vocab: Any
-    experts: Any
-    tied: Any
+Model = Any  # a Decoder; or a flops_bytes.stack_parallel.Split, which has the same names for what is asked here
 
 
 class Layout(NamedTuple):
@@ -118,7 +108,7 @@ def stage_indices(layers: int, layout: Layout, rank: int) -> list[range]:
 
 
 @singledispatch
-def stage_kinds(shape: Any, layout: Layout, rank: int) -> list[dict[Any, int]]:
+def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]:
     """Of each of a pipeline rank's stages its layers, as models of one kind of layer, with how many there are."""
     return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
 
@@ -168,7 +158,7 @@ def bubble(layout: Layout) -> float:
 
 # --8<-- [start:weights]
 @singledispatch
-def rank_parameters(shape: Any, layout: Layout, rank: int) -> dict[str, int]:
+def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     """Parameters of a pipeline rank before ZeRO shards them: of experts, and of all else.
 
     Tensor parallelism cuts matrices, their first ones by outputs, the last ones by inputs, embedding and head by the
@@ -213,7 +203,7 @@ GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multipli
 
 @singledispatch
 def layer_activations(
-    shape: Any,
+    shape: Model,
     layout: Layout,
     seq_len: int,
     batch: int = 1,
@@ -238,7 +228,7 @@ def layer_activations(
 
 @singledispatch
 def layer_work(
-    shape: Any,
+    shape: Model,
     layout: Layout,
     seq_len: int,
     batch: int = 1,
@@ -251,7 +241,7 @@ def layer_work(
     """
     own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
     under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
-    features = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
+    features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
     again = own - under if checkpointing != "none" else 0
     return again + width * (batch * seq_len // layout.context) * features
 
@@ -290,7 +280,7 @@ class Sent(NamedTuple):
 
 @singledispatch
 def layer_sent(
-    shape: Any, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
+    shape: Model, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
 ) -> dict[str, float]:
     """Bytes that a GPU sends for one layer and micro-batch of so many tokens, which it has of its context's rank.
 
@@ -518,7 +508,7 @@ class Flops(NamedTuple):
 
 @singledispatch
 def rank_flops(
-    shape: Any, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str
+    shape: Model, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str
 ) -> Flops:
     """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
     forward = forward_flops(shape, seq_len, batch, causal)
@@ -532,20 +522,20 @@ def rank_flops(
 
 
 @singledispatch
-def totals(shape: Any) -> tuple[int, int]:
+def totals(shape: Model) -> tuple[int, int]:
     """Parameters of the whole model, and those that a token passes through."""
     return sum(parameters(shape).values()), sum(parameters(shape, active=True).values())
 
 
 @singledispatch
-def model_flops(shape: Any, seq_len: int, causal: bool) -> float:
+def model_flops(shape: Model, seq_len: int, causal: bool) -> float:
     """FLOPs of training on one sequence, nothing computed again, as an MFU counts them."""
     forward = sum(forward_flops(shape, seq_len, 1, causal).values())
     return forward + sum(backward_flops(shape, seq_len, 1, causal, fused=False).values())
 
 
 @singledispatch
-def left_out(shape: Any) -> list[str]:
+def left_out(shape: Model) -> list[str]:
     """What a kind of model has that its layouts are planned without."""
     return []
 

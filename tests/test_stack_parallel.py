@@ -106,7 +106,7 @@ def test_a_llama_keeps_on_a_tensor_rank_what_layers_all_alike_do_and_its_norms_c
 def test_context_and_pipeline_ranks_divide_what_is_kept(name: str) -> None:
     shape = SPLITS[name]
     assert activations(shape, Layout(context=4), 0, 8192) == pytest.approx(
-        activations(shape, Layout(), 0, 8192) / 4, rel=5e-3
+        activations(shape, Layout(), 0, 8192) / 4, rel=1e-2
     )
     layout = Layout(pipeline=4, micro_batches=8)
     for rank in range(4):
