@@ -45,6 +45,7 @@ class Layout(NamedTuple):
     micro_batches: int = 1  # that one rank of the data takes in a step
     virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
     ends: bool = True  # embedding and head count as a layer each where layers are shared out
+    fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
 
     @property
     def gpus(self) -> int:
@@ -215,11 +216,14 @@ def layer_activations(
 
     Tensor parallelism splits what lies between a column-cut and a row-cut matrix. Sequence parallelism splits the rest,
     but for the gathered inputs of matrices: autograd keeps these whole (DTensor), unless they are gathered again in the
-    backward pass (`regathers`: Megatron-LM).
+    backward pass (`regathers`: Megatron-LM). Of a gated MLP the gate, the activated gate, what it multiplies and their
+    product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
     """
     t = layout.tensor
     own = replace(shape, heads=shape.heads // t, kv_heads=max(1, shape.kv_heads // t), d_ff=shape.d_ff // t)
     kept = layer_bytes(own, seq_len // layout.context, batch, width, True, checkpointing)
+    if layout.fused_gate and shape.gated and "mlp" in kept:
+        kept["mlp"] -= width * batch * seq_len // layout.context * own.d_ff * own.active_experts
     if not layout.sequence:
         return sum(kept.values())
     split = {line for line in WHOLE if line not in GATHERED or regathers}

@@ -186,6 +186,8 @@ def _(
     experts are not.
     """
     kept, t = passed(shape, layout, seq_len, batch, checkpointing).kept, layout.tensor
+    if layout.fused_gate and checkpointing == "none":
+        kept -= width * batch * seq_len // layout.context * shape.one().mlp.inner()
     if t == 1 or checkpointing == "full":
         return kept // t
     mixer, mlp = gathered(shape.one(), shape.d_model)

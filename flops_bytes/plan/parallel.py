@@ -60,6 +60,11 @@ PARALLEL = {
     "boundaries": Option(
         ("kept", "freed"), "kept", "what stages hand over: kept for a step, as by PyTorch; freed, as by Megatron-LM"
     ),
+    "gate": Option(
+        ("composed", "fused"),
+        "composed",
+        "a gated MLP's activation and product; fused: as Megatron-LM's, it keeps less",
+    ),
     "summed_in": Option(("recipe", "fp32"), "recipe", "gradients of a step's micro-batches are summed in that type"),
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
     "virtual_stages": Option("count", None, "of a GPU; if not given, 2 with --schedule interleaved, else 1"),
@@ -185,6 +190,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         micro_batches=micro_batches,
         virtual=virtual,
         ends=ours["stages"] != "even",
+        fused_gate=ours["gate"] == "fused",
     )
 
 
@@ -305,7 +311,8 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"]):
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
             for expert in powers(shape.experts if shape.experts > 1 else 1):
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, ends=asked.ends)
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
+                layout = layout._replace(ends=asked.ends, fused_gate=asked.fused_gate)
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
                 said |= {"zero": asked.zero} if "zero" in given else {}
                 said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
