@@ -270,6 +270,12 @@ def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, s
     assert rank_parameters(shape, layout, 0)["dense"] - ends == found["held"]
 
 
+def test_what_is_computed_again_repeats_the_forward_passs_collectives_but_for_the_last() -> None:
+    layout = Layout(tensor=8, zero=0)
+    once, again = (sent(LLAMA_3_8B, layout, 0, 8192, 1, kind).tensor for kind in ("none", "full"))
+    assert again == once * 5.5 / 4
+
+
 # Weights
 
 
