@@ -2,26 +2,33 @@
 
 Numbers in, numbers out, nothing but Python. Sources: Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3;
 Narayanan et al. 2021, arXiv 2104.04473, section 2; Korthikanti et al. 2022, arXiv 2205.05198, section 4); ring
-attention (Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3). PyTorch's DTensor and its
-pipeline schedules are what tests count.
+attention (Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3); zero-bubble pipelines (Qi
+et al. 2023, arXiv 2401.10241). PyTorch's DTensor and its pipeline schedules are what tests count.
+
+What differs between kinds of models are the functions of `singledispatch`: of layers all alike they are here, of layers
+that differ in flops_bytes.stack_parallel.
 """
 
 # --8<-- [start:setup]
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import singledispatch
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.memory import RECIPES, layer_bytes, logits_bytes
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.shapes import parameters
 from flops_bytes.sharding import overlap, ring_bytes, waiting_seconds
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:layout]
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+
+
+Model = Any  # a Decoder; or a flops_bytes.stack_parallel.Split, which has the same names for what is asked here
 
 
 class Layout(NamedTuple):
@@ -36,8 +43,9 @@ class Layout(NamedTuple):
     zero: int = 1  # 1: state is sharded over data × context ranks, 2: gradients too, 3: weights too
     schedule: str = "1f1b"
     micro_batches: int = 1  # that one rank of the data takes in a step
-    virtual: int = 1  # stages a pipeline rank has, with "interleaved"
+    virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
     ends: bool = True  # embedding and head count as a layer each where layers are shared out
+    fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
 
     @property
     def gpus(self) -> int:
@@ -49,7 +57,7 @@ class Layout(NamedTuple):
         return self.data * self.context
 
 
-def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
+def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
     """Raises ValueError with a sentence for a layout that cannot be."""
     if layout.schedule not in SCHEDULES:
         raise ValueError(f"schedule: {layout.schedule} is none of {', '.join(SCHEDULES)}")
@@ -65,12 +73,12 @@ def refuse(shape: Decoder, layout: Layout, seq_len: int) -> None:
     split = (layout.tensor if layout.sequence else 1) * 2 * layout.context if layout.context > 1 else layout.tensor
     if layout.tensor * layout.context > 1 and seq_len % split:
         raise ValueError(f"context: {seq_len} tokens cannot be cut into {split} equal parts")
-    if layout.virtual > 1 and layout.schedule != "interleaved":
+    if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
     if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
-    if layout.schedule == "interleaved" and layout.micro_batches % layout.pipeline:
-        raise ValueError(f"micro_batches: interleaved takes a multiple of the {layout.pipeline} pipeline ranks")
+    if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
+        raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {layout.pipeline} pipeline ranks")
     if shape.experts % layout.expert or layout.shards % layout.expert:
         within = f"within {layout.shards} ranks of the data"
         raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
@@ -94,17 +102,42 @@ def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
     return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
 
 
+def stage_indices(layers: int, layout: Layout, rank: int) -> list[range]:
+    """Which layers, from 0, each of a pipeline rank's stages has."""
+    each = stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)
+    return [range(sum(each[:stage]), sum(each[: stage + 1])) for stage in range(rank, len(each), layout.pipeline)]
+
+
+@singledispatch
+def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]:
+    """Of each of a pipeline rank's stages its layers, as models of one kind of layer, with how many there are."""
+    return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
+
+
+def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
+    """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
+    kinds: dict[Any, int] = {}
+    for stage in stage_kinds(shape, layout, rank):
+        for kind, number in stage.items():
+            kinds[kind] = kinds.get(kind, 0) + number
+    return kinds
+
+
 def in_flight(layout: Layout, rank: int) -> int:
     """Micro-batches, times stages of this rank, that have gone forward and not yet backward, at most.
 
     GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r at most.
     Interleaved, a rank goes 2(p − r − 1) + (v − 1)p times forward before it takes turns (Megatron-LM's warm-up).
+    Zero-bubble, each rank has as many whose weights' gradients are not computed as the first rank has of 1F1B: what
+    these need is counted as if it were all that the forward pass kept (Qi et al. 2023, ZB-H1).
     """
     p, m, v = layout.pipeline, layout.micro_batches, layout.virtual
     if layout.schedule == "gpipe":
         return m
     if layout.schedule == "1f1b":
         return min(m, p - rank)
+    if layout.schedule == "zero-bubble":
+        return min(m, p) * v
     return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
 
 
@@ -113,8 +146,11 @@ def bubble(layout: Layout) -> float:
 
     (p − 1)/(vm + p − 1): with m micro-batches and v stages a rank, the first rank waits as long as p − 1 of its
     passes take for the last one to come back. Narayanan et al. 2021 give it as a share of the work, (p − 1)/(vm).
+
+    Zero-bubble, gradients of weights fill two thirds of it, if they take as long as those of inputs and as a forward
+    pass: (p − 1)(F + B − W) is left (Qi et al. 2023, section 2, ZB-H1), which PyTorch's schedule has with v stages too.
     """
-    waits = layout.pipeline - 1
+    waits = (layout.pipeline - 1) / (3 if layout.schedule == "zero-bubble" else 1)
     return waits / (layout.virtual * layout.micro_batches + waits)
 
 
@@ -122,7 +158,8 @@ def bubble(layout: Layout) -> float:
 
 
 # --8<-- [start:weights]
-def rank_parameters(shape: Decoder, layout: Layout, rank: int) -> dict[str, int]:
+@singledispatch
+def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
     """Parameters of a pipeline rank before ZeRO shards them: of experts, and of all else.
 
     Tensor parallelism cuts matrices, their first ones by outputs, the last ones by inputs, embedding and head by the
@@ -165,8 +202,9 @@ WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")  # that tensor par
 GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multiplies
 
 
+@singledispatch
 def layer_activations(
-    shape: Decoder,
+    shape: Model,
     layout: Layout,
     seq_len: int,
     batch: int = 1,
@@ -178,19 +216,42 @@ def layer_activations(
 
     Tensor parallelism splits what lies between a column-cut and a row-cut matrix. Sequence parallelism splits the rest,
     but for the gathered inputs of matrices: autograd keeps these whole (DTensor), unless they are gathered again in the
-    backward pass (`regathers`: Megatron-LM).
+    backward pass (`regathers`: Megatron-LM). Of a gated MLP the gate, the activated gate, what it multiplies and their
+    product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
     """
     t = layout.tensor
     own = replace(shape, heads=shape.heads // t, kv_heads=max(1, shape.kv_heads // t), d_ff=shape.d_ff // t)
     kept = layer_bytes(own, seq_len // layout.context, batch, width, True, checkpointing)
+    if layout.fused_gate and shape.gated and "mlp" in kept:
+        kept["mlp"] -= width * batch * seq_len // layout.context * own.d_ff * own.active_experts
     if not layout.sequence:
         return sum(kept.values())
     split = {line for line in WHOLE if line not in GATHERED or regathers}
     return sum(size // t if line in split else size for line, size in kept.items())
 
 
+@singledispatch
+def layer_work(
+    shape: Model,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that one layer takes while it goes backward, beside what it kept: what is computed again, the gradients of
+    three tensors of inner features, and of its result.
+    """
+    own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
+    under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
+    features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
+    again = own - under if checkpointing != "none" else 0
+    return again + width * (batch * seq_len // layout.context) * features
+
+
 def activations(
-    shape: Decoder,
+    shape: Model,
     layout: Layout,
     rank: int,
     seq_len: int,
@@ -200,9 +261,11 @@ def activations(
     width: int = 2,
 ) -> int:
     """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
-    each = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
-    stages = rank_layers(shape.layers, layout, rank)
-    return ceil(in_flight(layout, rank) * sum(stages) / len(stages)) * each
+    kept = 0
+    for kind, number in rank_kinds(shape, layout, rank).items():
+        each = layer_activations(kind, layout, seq_len, batch, checkpointing, regathers, width)
+        kept += ceil(in_flight(layout, rank) * number / layout.virtual) * each
+    return kept
 
 
 # --8<-- [end:activations]
@@ -219,8 +282,48 @@ class Sent(NamedTuple):
     data: float
 
 
+@singledispatch
+def layer_sent(
+    shape: Model, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
+) -> dict[str, float]:
+    """Bytes that a GPU sends for one layer and micro-batch of so many tokens, which it has of its context's rank.
+
+    Of experts, tensor ranks gather the copies of tokens that came to them, k of each token, so that each of them
+    multiplies all of these by its part: Megatron-LM's MoEAlltoAllTokenDispatcher, dispatch_postprocess(), in
+    megatron/core/transformer/moe/token_dispatcher.py at d98e8a6.
+    """
+    row, copies = width * tokens * shape.d_model, shape.active_experts if shape.experts > 1 else 0
+    pairs = 2 * width * tokens * max(1, shape.kv_heads // layout.tensor) * shape.head_dim
+    return mixed_sent(layout, row, row * (copies or 1), pairs, row * copies, checkpointing, regathers)
+
+
+def mixed_sent(
+    layout: Layout,
+    mixer: float,
+    mlp: float,
+    pairs: float,
+    routed: float,
+    checkpointing: str,
+    regathers: bool,
+    scattered: float | None = None,
+) -> dict[str, float]:
+    """The same from bytes of a rank's tokens: what the mixer gathers before it (and scatters behind it, if that is not
+    as much), what the MLP gathers and scatters, keys and values, and the copies of tokens that go to experts.
+    """
+    t, c, e, again = layout.tensor, layout.context, layout.expert, checkpointing == "full"
+    # forward and backward each gather and scatter; what is computed again stops before its last reduce-scatter
+    more = 1 if regathers and layout.sequence else 0
+    half = (mixer + (mixer if scattered is None else scattered)) / 2
+    rounds = (half + mlp) * 2 + (half + mlp / 2 if again else 0) + more * (mixer + mlp) / 2
+    found = {"tensor": rounds * ring_bytes(1.0, t, "allreduce") if t > 1 else 0.0}
+    found["context"] = (3 + again) * ring_bytes(pairs * c, c, "allgather") if c > 1 else 0.0
+    own = routed / t if layout.sequence else routed
+    found["expert"] = 2 * (2 + again) * own * (e - 1) / e
+    return found
+
+
 def sent(
-    shape: Decoder,
+    shape: Model,
     layout: Layout,
     rank: int,
     seq_len: int,
@@ -234,35 +337,28 @@ def sent(
 
     tensor: a layer all-reduces its tokens' features after attention and after the MLP, and their gradients before each;
     sequence parallelism cuts each all-reduce into a reduce-scatter and an all-gather of as many bytes. Full
-    checkpointing repeats the forward pass's, but for the last. context: keys and values go around, and in the backward
-    pass once more with their gradients. pipeline: a stage's result, and its gradient. expert: tokens go to their
-    experts and back, forward and backward. data: gradients are reduced and weights gathered, as ZeRO's stage has it.
+    checkpointing repeats the forward pass's, but for the last; experts' copies of tokens count k times. context: keys
+    and values go around, and in the backward pass once more with their gradients. pipeline: a stage's result, and its
+    gradient. expert: tokens go to their experts and back, forward and backward. data: gradients are reduced and weights
+    gathered, as ZeRO's stage has it.
     """
-    t, c, m = layout.tensor, layout.context, layout.micro_batches
-    layers, tokens = sum(rank_layers(shape.layers, layout, rank)), batch * seq_len // c
+    t, m = layout.tensor, layout.micro_batches
+    tokens = batch * seq_len // layout.context
     features = width * tokens * shape.d_model
-    again = checkpointing == "full"
-    rounds = 4 + (1.5 if again else 0) + (1 if regathers and layout.sequence else 0)
-    in_tensor = m * layers * rounds * ring_bytes(features, t, "allreduce") if t > 1 else 0.0
-
-    narrow = max(1, shape.kv_heads // t) * shape.head_dim
-    pairs = 2 * width * tokens * narrow * c  # keys and values of the whole sequence
-    in_context = m * layers * (3 + again) * ring_bytes(pairs, c, "allgather") if c > 1 else 0.0
+    within = dict.fromkeys(("tensor", "context", "expert"), 0.0)
+    for kind, number in rank_kinds(shape, layout, rank).items():
+        each = layer_sent(kind, layout, tokens, checkpointing, regathers, width)
+        within = {name: size + m * number * each[name] for name, size in within.items()}
 
     # each stage sends a result on and a gradient back, but for the first stage of all, and the last
     crossings = 2 * layout.virtual - (rank in (0, layout.pipeline - 1))
     part = features // t if layout.sequence else features
     in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
 
-    routed = features // t if layout.sequence else features
-    passes = 2 * (2 + again)
-    e = layout.expert
-    in_experts = m * layers * passes * routed * shape.active_experts * (e - 1) / e if shape.experts > 1 else 0.0
-
     held = rank_parameters(shape, layout, rank)
-    groups = {"dense": layout.shards, "experts": layout.shards // e}
+    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
     in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
-    return Sent(in_tensor, in_context, in_pipeline, in_experts, in_data)
+    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], in_data)
 
 
 def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
@@ -297,7 +393,7 @@ def once_a_step(layout: Layout) -> Layout:
 
 
 def rank_bytes(
-    shape: Decoder,
+    shape: Model,
     layout: Layout,
     rank: int,
     seq_len: int,
@@ -306,6 +402,7 @@ def rank_bytes(
     checkpointing: str = "none",
     regathers: bool = False,
     gradient_width: int | None = None,
+    frees: bool = False,
 ) -> dict[str, int]:
     """Bytes that a pipeline rank holds when it holds most, by line.
 
@@ -314,8 +411,10 @@ def rank_bytes(
 
     With ZeRO 3 layers are gathered one by one, one in use and one on its way, embedding and head for the whole step;
     in a pipeline all of them, and their gradients are added up whole in float32. `boundaries` are a pipeline's buffers:
-    PyTorch's stages hold one for each micro-batch's input and gradient, and what went on to the next stage. Gradients
-    are as wide as the recipe says, or `gradient_width` bytes.
+    PyTorch's stages hold one for each micro-batch's input and gradient, and what went on to the next stage. Those that
+    free them hold what is being received and sent: Megatron-LM (`deallocate_pipeline_outputs`), Llama 3 (section
+    3.3.2). Gradients are as wide as the recipe says, or `gradient_width` bytes; with ZeRO 2 those of a layer are whole
+    until they are reduced.
     """
     each, held = RECIPES[recipe], rank_parameters(shape, layout, rank)
     width, numbers, last = 4 if recipe == "fp32" else 2, sum(held.values()), rank == layout.pipeline - 1
@@ -328,6 +427,8 @@ def rank_bytes(
     elif layout.zero == 3 and layout.shards > 1:
         layer = (numbers - ends) // max(1, layers)
         lines |= {"gathered": width * (ends + 2 * layer), "reduced": width * (ends + layer)}
+    elif layout.zero == 2 and layout.shards > 1:
+        lines |= {"reduced": wide * (ends + (numbers - ends) // max(1, layers))}
     elif recipe[:8] == "autocast":
         lines |= {"gathered": width * numbers}  # matrices, cast
 
@@ -337,11 +438,10 @@ def rank_bytes(
     if layout.pipeline > 1:
         part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
         alive = in_flight(layout, rank)  # whose inputs are among the activations
-        lines["boundaries"] = part * ((rank > 0) * (chunks - alive) + (not last) * chunks + alive)
-    own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
-    under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
-    inner = shape.d_ff * shape.active_experts // t
-    layer_now = (own - under if checkpointing != "none" else 0) + 3 * width * tokens * inner + row
+        held_now = (rank > 0) + (not last) if frees else (rank > 0) * (chunks - alive) + (not last) * chunks + alive
+        lines["boundaries"] = part * held_now
+    size = seq_len, batch, checkpointing, regathers, width
+    layer_now = max((layer_work(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
     cast = state_bytes(held, layout, 0, each.master or wide, 0)
@@ -402,8 +502,50 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
 
 
 # --8<-- [start:seconds]
+class Flops(NamedTuple):
+    """Of a pipeline rank and micro-batch, of all its tensor and context ranks together."""
+
+    passes: float  # forward, backward, and computed again
+    backward: float  # of these, with what is computed again
+    attention: float  # of all passes, scores and values
+
+
+@singledispatch
+def rank_flops(
+    shape: Model, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str
+) -> Flops:
+    """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
+    forward = forward_flops(shape, seq_len, batch, causal)
+    back = backward_flops(shape, seq_len, batch, causal)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
+    share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
+    ends = rank == layout.pipeline - 1
+    first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
+    scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
+    return Flops(first + sum(behind), sum(behind), share * scores)
+
+
+@singledispatch
+def totals(shape: Model) -> tuple[int, int]:
+    """Parameters of the whole model, and those that a token passes through."""
+    return sum(parameters(shape).values()), sum(parameters(shape, active=True).values())
+
+
+@singledispatch
+def model_flops(shape: Model, seq_len: int, causal: bool) -> float:
+    """FLOPs of training on one sequence, nothing computed again, as an MFU counts them."""
+    forward = sum(forward_flops(shape, seq_len, 1, causal).values())
+    return forward + sum(backward_flops(shape, seq_len, 1, causal, fused=False).values())
+
+
+@singledispatch
+def left_out(shape: Model) -> list[str]:
+    """What a kind of model has that its layouts are planned without."""
+    return []
+
+
 def step_seconds(
-    shape: Decoder,
+    shape: Model,
     layout: Layout,
     seq_len: int,
     flop_per_second: float,
@@ -421,35 +563,23 @@ def step_seconds(
     that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
     micro-batches of a pipeline as those of accumulation.
     """
-    forward = forward_flops(shape, seq_len, batch, causal)
-    back = backward_flops(shape, seq_len, batch, causal)
-    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
     found: dict[str, float] = {}
-    scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in range(layout.pipeline):
-        share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
-        flops = {name: sum(of.values()) - of["head"] for name, of in (("f", forward), ("b", back), ("a", again))}
-        ends = rank == layout.pipeline - 1
-        passes = share * sum(flops.values()) + ends * (forward["head"] + back["head"] + again["head"])
-        backward = (share * (flops["b"] + flops["a"]) + ends * (back["head"] + again["head"])) / passes
-        matmuls = (
-            layout.micro_batches
-            * (passes + slower * share * scores)
-            / (layout.tensor * layout.context)
-            / flop_per_second
-        )
+        flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
+        work = layout.micro_batches * (flops.passes + slower * flops.attention)
+        matmuls = work / (layout.tensor * layout.context) / flop_per_second
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         busy = matmuls + sum(between.values())
-        data = overlapped(shape, layout, rank, rate.data, matmuls, backward)
+        data = overlapped(shape, layout, rank, rate.data, matmuls, flops.backward / flops.passes)
         lines = {"matmuls": matmuls, **between, "bubble": busy * bubble(layout) / (1 - bubble(layout)), "data": data}
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found
 
 
 def overlapped(
-    shape: Decoder, layout: Layout, rank: int, bytes_per_second: float, matmuls: float, backward: float
+    shape: Model, layout: Layout, rank: int, bytes_per_second: float, matmuls: float, backward: float
 ) -> float:
     """Seconds in which a rank waits for what ZeRO sends."""
     held = rank_parameters(shape, layout, rank)
@@ -469,7 +599,7 @@ def powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def possible(shape: Decoder, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
+def possible(shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
     """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
 
     Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3.

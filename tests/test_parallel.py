@@ -12,7 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch.distributed.pipelining.schedules import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch import nn
+from torch.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
 
 from flops_bytes.parallel import (
     Layout,
@@ -32,10 +38,18 @@ from flops_bytes.parallel import (
 from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_1_405B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, parameters
 from tests.conftest import ROOT
 
-SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
+SCHEDULES = {
+    "gpipe": ScheduleGPipe,
+    "1f1b": Schedule1F1B,
+    "interleaved": ScheduleInterleaved1F1B,
+    "zero-bubble": ScheduleInterleavedZeroBubble,
+}
 LAYOUTS = [
     Layout(pipeline=p, schedule=schedule, micro_batches=m, virtual=v)
-    for schedule, v in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3))
+    for schedule, v in (
+        *(("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3)),
+        *(("zero-bubble", 1), ("zero-bubble", 2), ("zero-bubble", 3)),
+    )
     for p in (2, 4, 8)
     for m in (p, 2 * p, 4 * p)
 ]
@@ -55,31 +69,46 @@ def order(layout: Layout) -> dict[int, list[Any]]:
             is_first=index == 0,
             is_last=False,
             has_backward=True,
+            submod=nn.Identity(),
+            stage_index_to_group_rank={},
         )
         for index in range(layout.virtual)
     ]
     schedule = SCHEDULES[layout.schedule]
-    made: Any = schedule(stages if layout.schedule == "interleaved" else stages[0], layout.micro_batches)
+    several = layout.schedule in ("interleaved", "zero-bubble")
+    made: Any = schedule(stages if several else stages[0], layout.micro_batches)
     found: dict[int, list[Any]] = made.pipeline_order
     return found
 
 
-def passes(actions: list[Any]) -> Iterator[tuple[bool, int, int]]:
-    """Whether forward, the stage and the micro-batch, of what takes time.
+WORK = {"FORWARD": 1.0, "FULL_BACKWARD": 2.0, "BACKWARD_INPUT": 1.0, "BACKWARD_WEIGHT": 1.0}
+
+
+def passes(actions: list[Any]) -> Iterator[tuple[str, int, int]]:
+    """The kind, the stage and the micro-batch of what takes time.
 
     PyTorch 2.13 numbers those of 1F1B's last rank from 1, so they are counted here.
     """
     before: Counter[tuple[str, int]] = Counter()
     for action in actions:
         kind = action.computation_type.name if action else ""
-        if kind in ("FORWARD", "FULL_BACKWARD"):
-            yield kind == "FORWARD", action.stage_index, before[kind, action.stage_index]
+        if kind in WORK:
+            yield kind, action.stage_index, before[kind, action.stage_index]
             before[kind, action.stage_index] += 1
 
 
-def seconds(layout: Layout, forward: float = 1.0, backward: float = 2.0) -> float:
+def needed(kind: str, stage: int, batch: int, last: int) -> tuple[str, int, int] | None:
+    """What has to be there: a result of the stage before, a gradient of the one behind, or of its own result."""
+    if kind == "FORWARD":
+        return ("forward", stage - 1, batch) if stage else None
+    if kind == "BACKWARD_WEIGHT":
+        return "backward", stage, batch
+    return ("forward", stage, batch) if stage == last else ("backward", stage + 1, batch)
+
+
+def seconds(layout: Layout) -> float:
     """When the last pass ends, if each starts as soon as its rank and what it needs are there."""
-    ended: dict[tuple[bool, int, int], float] = {}
+    ended: dict[tuple[str, int, int], float] = {}
     waiting = {rank: list(passes(actions)) for rank, actions in order(layout).items()}
     free = dict.fromkeys(waiting, 0.0)
     last = layout.pipeline * layout.virtual - 1
@@ -87,13 +116,14 @@ def seconds(layout: Layout, forward: float = 1.0, backward: float = 2.0) -> floa
         moved = False
         for rank, todo in waiting.items():
             while todo:
-                is_forward, stage, batch = todo[0]
-                needs = (True, stage - 1, batch) if is_forward else (False, stage + 1, batch)
-                needs = (True, stage, batch) if not is_forward and stage == last else needs
-                if not (is_forward and stage == 0) and needs not in ended:
+                kind, stage, batch = todo[0]
+                needs = needed(kind, stage, batch, last)
+                if needs is not None and needs not in ended:
                     break
-                start = max(free[rank], ended.get(needs, 0.0))
-                free[rank] = ended[todo.pop(0)] = start + (forward if is_forward else backward)
+                todo.pop(0)
+                free[rank] = max(free[rank], ended[needs] if needs else 0.0) + WORK[kind]
+                if kind != "BACKWARD_WEIGHT":
+                    ended["forward" if kind == "FORWARD" else "backward", stage, batch] = free[rank]
                 moved = True
         assert moved, "no rank can go on"
     return max(free.values())
@@ -109,8 +139,8 @@ def test_a_pipelines_bubble_is_that_of_pytorchs_order(layout: Layout) -> None:
 def test_so_many_micro_batches_are_in_flight_on_each_rank(layout: Layout) -> None:
     for rank, actions in order(layout).items():
         now = most = 0
-        for is_forward, _, _ in passes(actions):
-            now += 1 if is_forward else -1
+        for kind, _, _ in passes(actions):
+            now += {"FORWARD": 1, "BACKWARD_INPUT": 0}.get(kind, -1)
             most = max(most, now)
         assert in_flight(layout, rank) == most
 
@@ -240,6 +270,12 @@ def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, s
     assert rank_parameters(shape, layout, 0)["dense"] - ends == found["held"]
 
 
+def test_what_is_computed_again_repeats_the_forward_passs_collectives_but_for_the_last() -> None:
+    layout = Layout(tensor=8, zero=0)
+    once, again = (sent(LLAMA_3_8B, layout, 0, 8192, 1, kind).tensor for kind in ("none", "full"))
+    assert again == once * 5.5 / 4
+
+
 # Weights
 
 
@@ -286,7 +322,7 @@ def test_experts_are_sharded_over_fewer_ranks_than_all_else() -> None:
         (LLAMA_3_8B, Layout(tensor=3), "tensor: 3 ranks cannot share 32 heads"),
         (LLAMA_3_8B, Layout(data=0), "data: at least 1, not 0"),
         (LLAMA_3_8B, Layout(zero=4), "zero: 0 to 3, not 4"),
-        (LLAMA_3_8B, Layout(schedule="dual"), "schedule: dual is none of gpipe, 1f1b, interleaved"),
+        (LLAMA_3_8B, Layout(schedule="dual"), "schedule: dual is none of gpipe, 1f1b, interleaved, zero-bubble"),
         (LLAMA_3_8B, Layout(virtual=2), "virtual: 1f1b gives a rank one stage"),
         (LLAMA_3_8B, Layout(pipeline=40), "pipeline: 32 layers do not fill 40 stages"),
         (LLAMA_3_8B, Layout(context=3), "context: 8192 tokens cannot be cut into 6 equal parts"),

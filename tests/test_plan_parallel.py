@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -13,7 +14,7 @@ import pytest
 from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
 from flops_bytes.plan import plan as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, plan
-from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from tests.conftest import ROOT
 
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}
@@ -32,7 +33,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "stages": ({"pp": 128}, "--pp: 80 layers do not fill 128 stages"),
     "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of 24, which --tp, --cp and --pp make together"),
     "experts": ({"ep": 2}, "--ep: 2 ranks cannot share 1 experts within 256 ranks of the data"),
-    "schedule": ({"pp": 4, "schedule": "dual"}, "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved"),
+    "schedule": (
+        {"pp": 4, "schedule": "dual"},
+        "--schedule: 'dual' is not known; choose gpipe, 1f1b, interleaved, zero-bubble",
+    ),
     "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
     "turns": (
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
@@ -91,6 +95,40 @@ def test_attention_may_have_a_rate_of_its_own() -> None:
     assert slow["matmuls"] > both["matmuls"] and {**slow, "matmuls": 0, "bubble": 0, "data": 0} == {
         **both, "matmuls": 0, "bubble": 0, "data": 0
     }  # fmt: skip
+
+
+def test_a_library_that_frees_fuses_or_sums_in_float32_holds_as_much_less_or_more() -> None:
+    held = plan(**SPLIT)["memory_bytes"]
+    freed = plan(**SPLIT, boundaries="freed")["memory_bytes"]
+    features = 2 * 8192 * 8192 // 8  # of a micro-batch, on a tensor rank
+    assert freed == held | {"boundaries": features, "total": held["total"] - held["boundaries"] + features}
+    fused = plan(**SPLIT, gate="fused")["memory_bytes"]
+    inner = 2 * 8192 * 28672 // 8
+    assert held["activations"] - fused["activations"] == 4 * 20 * inner  # in flight, of the layers of the first rank
+    wide = plan(**SPLIT, summed_in="fp32")["memory_bytes"]
+    assert wide["gradients"] == 2 * held["gradients"] and wide["activations"] == held["activations"]
+
+
+def test_gradients_of_zero_2_are_whole_until_they_are_reduced() -> None:
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 2, "context": 1024, "micro_batch": 2}
+    asked |= {"checkpointing": "full"}
+    for accumulation in (1, 4):
+        counted = plan_alike(**asked, accumulation=accumulation)["memory_bytes"]["total"]
+        assert plan(**asked, accumulation=accumulation, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, 0.01)
+
+
+def test_tensor_ranks_gather_the_copies_of_tokens_that_come_to_their_experts() -> None:
+    layout, row = Layout(tensor=2), 2 * 1024 * MIXTRAL_8X7B.d_model
+    once = sent(replace(MIXTRAL_8X7B, experts=1, active_experts=1), layout, 0, 1024).tensor
+    # forward and backward a ring of two sends each byte of a gathered and of a scattered row once
+    assert once == 32 * 4 * row and sent(MIXTRAL_8X7B, layout, 0, 1024).tensor == 32 * (2 + 2 * 2) * row
+
+
+def test_interleaved_stages_are_listed_in_powers_of_two() -> None:
+    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="interleaved")["layouts"]
+    assert {row["virtual_stages"] for row in rows} == {2, 4, 8, 16}
+    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="zero-bubble")["layouts"]
+    assert {row["virtual_stages"] for row in rows} == {1, 2, 4, 8, 16}
 
 
 def test_even_stages_count_layers_alone() -> None:
@@ -152,8 +190,13 @@ def test_known_names_of_degrees_are_taken() -> None:
 def test_models_by_other_names_have_layouts_if_their_layers_are_alike() -> None:
     asked = {"gpu": "H100 SXM", "gpus": 64, "tp": 8}
     assert command(asked | {"model": "qwen3-32b"}, "--json").returncode in (0, 3)
-    done = command(asked | {"model": "deepseek-v3"})
-    assert done.returncode == 2 and "--model: its layers differ, of which no layouts are planned" in done.stderr
+    assert command(asked | {"model": "deepseek-v3"}, "--json").returncode in (0, 3)
+    done = command(asked | {"model": "qwen3-next-80b-a3b"})
+    assert done.returncode == 2 and "--tp: no layouts are planned, because those of a qwen3_next" in done.stderr
+    done = command(asked | {"model": "deepseek-v3", "recipe": "autocast"})
+    assert done.returncode == 2 and "experts multiply as their weights are" in done.stderr
+    done = command(asked | {"model": "deepseek-v3", "checkpointing": "selective"})
+    assert done.returncode == 2 and "all layers are computed again or none" in done.stderr
 
 
 @pytest.mark.parametrize("recipe", ["bf16-master", "autocast"])

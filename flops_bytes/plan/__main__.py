@@ -34,9 +34,9 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
     """
     is_alike = not asked.get("config") and asked.get("model", "gpt2") in SHAPES
     if rl.is_asked(asked):
-        return rl.plan(**(asked if is_alike else alike(asked, rl.RL))), None
+        return rl.plan(**(asked if is_alike else alike(asked))), None
     if parallel.is_asked(asked):
-        return parallel.plan(**(asked if is_alike else alike(asked, parallel.PARALLEL))), None
+        return parallel.plan(**asked) if is_alike else laid_out(asked), None
     if is_alike:
         return plan(**asked), asked
     from flops_bytes.plan import stacks
@@ -44,19 +44,39 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
     return stacks.plan(**asked), stacks.asked_alike(asked)
 
 
-def alike(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A question with options of its own about a model, as one whose layers are all alike."""
+def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A question about reinforcement learning of a model that has another name, or a configuration."""
     from flops_bytes.plan import stacks
 
-    ours = {name: asked[name] for name in ("task", *options) if name in asked}
+    ours = {name: asked[name] for name in ("task", *rl.RL) if name in asked}
     question = stacks.asked_alike({name: value for name, value in asked.items() if name not in ours})
     if question is None:
         flag = "config" if asked.get("config") else "model"
-        what = "no layouts are planned" if options is parallel.PARALLEL else "only trainings and serving are planned"
-        raise ValueError(f"--{flag}: its layers differ, of which {what}; leave out --{next(iter(ours))}")
-    if "layers" not in asked and options is parallel.PARALLEL:
-        question.pop("layers", None)
+        raise ValueError(
+            f"--{flag}: its layers differ, of which only trainings and serving are planned; leave out --task"
+        )
     return {**question, **ours}
+
+
+def laid_out(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What is found for a question about a layout of a model that has another name, or a configuration."""
+    from flops_bytes.configs import decoder_of, read_stack
+    from flops_bytes.plan import stacks
+    from flops_bytes.stack_parallel import Split
+    from flops_bytes.stack_step import why_not
+
+    ours = {name: asked[name] for name in parallel.PARALLEL if name in asked}
+    rest = {name: value for name, value in asked.items() if name not in ours}
+    if (question := stacks.asked_alike(rest)) is not None:
+        if "layers" not in asked:
+            question.pop("layers", None)
+        return parallel.plan(**question, **ours)
+    config = stacks.configured(rest) or {}
+    split, question = Split(read_stack(config), str(decoder_of(config)["model_type"])), stacks.without_model(rest)
+    stacks.refuse(question, split.kind)
+    if why := why_not(split.stack, split.kind, str(question.get("recipe", "bf16-master")).replace("-", "_")):
+        raise ValueError(f"--{next(iter(ours))}: no layouts are planned, because {why}; leave it out")
+    return parallel.plan(split, **question, **ours)
 
 
 def names() -> str:

@@ -8,15 +8,17 @@ the middle of what published steps without such parallelism reached on that card
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.flops import backward_flops, forward_flops
 from flops_bytes.gpus import LINKS, REACHED
 from flops_bytes.parallel import (
     SCHEDULES,
     Layout,
+    Model,
     Sent,
     bubble,
     fullest,
     in_flight,
+    left_out,
+    model_flops,
     once_a_step,
     possible,
     powers,
@@ -27,6 +29,7 @@ from flops_bytes.parallel import (
     refuse,
     sent,
     step_seconds,
+    totals,
 )
 from flops_bytes.plan.options import (
     OPTIONS,
@@ -40,22 +43,31 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.runs import steps_like
 from flops_bytes.plan.training import card_format, cost
-from flops_bytes.shapes import Decoder, parameters, quoted
+from flops_bytes.shapes import quoted
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
-    "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved: with --virtual-stages of a GPU"),
+    "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved and zero-bubble: with --virtual-stages of a GPU"),
     "stages": Option(
         ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
     ),
     "regather": Option(
         ("no", "yes"), "no", "what --tp gathers is gathered again backward, as in Megatron-LM, not kept"
     ),
+    "boundaries": Option(
+        ("kept", "freed"), "kept", "what stages hand over: kept for a step, as by PyTorch; freed, as by Megatron-LM"
+    ),
+    "gate": Option(
+        ("composed", "fused"),
+        "composed",
+        "a gated MLP's activation and product; fused: as Megatron-LM's, it keeps less",
+    ),
+    "summed_in": Option(("recipe", "fp32"), "recipe", "gradients of a step's micro-batches are summed in that type"),
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
-    "virtual_stages": Option("count", None, "of a GPU, with --schedule interleaved; 2 if not given"),
+    "virtual_stages": Option("count", None, "of a GPU; if not given, 2 with --schedule interleaved, else 1"),
     "matmul_share": Option(
         "share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"
     ),
@@ -89,7 +101,7 @@ class Question(NamedTuple):
     """What was asked, read."""
 
     a: dict[str, Any]  # the planner's own options
-    shape: Decoder
+    shape: Model
     layout: Layout
     recipe: str
     memory_bytes: int
@@ -115,8 +127,8 @@ def read_own(name: str, value: Any) -> Any:
         raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
 
 
-def read_question(asked: Mapping[str, Any]) -> Question:
-    """Raises ValueError with a sentence that names the option and the mend."""
+def read_question(asked: Mapping[str, Any], split: Model | None = None) -> Question:
+    """Raises ValueError with a sentence that names the option and the mend. `split`: a model that has no name there."""
     told = {name: value for name, value in asked.items() if value is not None}
     ours = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
     ours = {name: option.default for name, option in PARALLEL.items()} | ours
@@ -132,14 +144,15 @@ def read_question(asked: Mapping[str, Any]) -> Question:
         raise ValueError("--global-batch: --micro-batches or --accumulation tells the batch; give one")
     a = read_options(told)
     a["global_batch"] = None if batch is None else read("global_batch", batch)
-    shape, gpu = read_shape(a), read_gpu(a)
+    shape, gpu = split or read_shape(a), read_gpu(a)
     recipe, peaks = a["recipe"].replace("-", "_"), gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, False)
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
     a["matmul_share"] = ours["matmul_share"] or assumed_share(a)
     a["attention_share"] = ours["attention_share"] or a["matmul_share"]
-    a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes"}
+    a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes", "frees": ours["boundaries"] == "freed"}
+    a["gradient_width"] = 4 if ours["summed_in"] == "fp32" else None
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, ours)
     within, between = levels(a)
@@ -177,6 +190,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         micro_batches=micro_batches,
         virtual=virtual,
         ends=ours["stages"] != "even",
+        fused_gate=ours["gate"] == "fused",
     )
 
 
@@ -231,7 +245,16 @@ def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
     a, shape = question.a, question.shape
     sizes = {"seq_len": a["context"], "batch": a["micro_batch"], "regathers": a["regathers"]}
     held = [
-        rank_bytes(shape, layout, rank, recipe=question.recipe, checkpointing=checkpointing, **sizes)
+        rank_bytes(
+            shape,
+            layout,
+            rank,
+            recipe=question.recipe,
+            checkpointing=checkpointing,
+            gradient_width=a["gradient_width"],
+            frees=a["frees"],
+            **sizes,
+        )
         | {"allowance": a["allowance"]}
         for rank in range(layout.pipeline)
     ]
@@ -249,12 +272,9 @@ def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
 
 def speed(question: Question, layout: Layout, found: Answer) -> dict[str, Any]:
     """Tokens a second and the MFU of a step, attention's pairs counted as was asked."""
-    a, shape = question.a, question.shape
+    a = question.a
     tokens = layout.data * layout.micro_batches * a["micro_batch"] * a["context"]
-    causal = a["pairs"] == "causal"
-    flops = sum(forward_flops(shape, a["context"], 1, causal).values())
-    flops += sum(backward_flops(shape, a["context"], 1, causal, fused=False).values())
-    model = flops / a["context"] * tokens
+    model = model_flops(question.shape, a["context"], a["pairs"] == "causal") / a["context"] * tokens
     return {
         "step_tokens": tokens,
         "step_seconds": found.step_seconds,
@@ -279,7 +299,7 @@ def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
 def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
 
-    Interleaved stages are two a rank, or as many as told.
+    Interleaved stages are as many a rank as layers allow, in powers of 2 too, or as told.
     """
     a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
     sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
@@ -289,10 +309,10 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
     schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
     for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"]):
-        for schedule in schedules:
+        for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
             for expert in powers(shape.experts if shape.experts > 1 else 1):
-                virtual = (asked.virtual if asked.virtual > 1 else 2) if schedule == "interleaved" else 1
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, ends=asked.ends)
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
+                layout = layout._replace(ends=asked.ends, fused_gate=asked.fused_gate)
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
                 said |= {"zero": asked.zero} if "zero" in given else {}
                 said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
@@ -305,6 +325,15 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
                 yield from ((layout, kind) for kind in kinds)
 
 
+def virtuals(question: Question, schedule: str, layout: Layout) -> list[int]:
+    """Stages a rank, of a schedule."""
+    told = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
+    if schedule in ("gpipe", "1f1b"):
+        return [1]
+    most = (question.shape.layers + 2 * question.layout.ends) // layout.pipeline
+    return [told] if told else [each for each in powers(most) if each > 1 or schedule == "zero-bubble"]
+
+
 def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
     """All candidates that fit, the fastest first; of two as fast, the one that holds less."""
     found = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
@@ -312,12 +341,13 @@ def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
     return sorted(fitting, key=lambda each: (each[2].step_seconds, each[2].needs_bytes))
 
 
-def plan(**asked: Any) -> dict[str, Any]:
+def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
     """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
 
-    Raises ValueError with a sentence that names the option and the mend.
+    The model is named, as for flops_bytes.plan.plan(), or given, as flops_bytes.stack_parallel has it. Raises
+    ValueError with a sentence that names the option and the mend.
     """
-    question = read_question(asked)
+    question = read_question(asked, split)
     a, layout, kind = question.a, question.layout, question.a["checkpointing"]
     rows: list[tuple[Layout, str, Answer]] = []
     if a["layouts"]:
@@ -329,11 +359,11 @@ def plan(**asked: Any) -> dict[str, Any]:
         check(question, layout)
         found = answer(question, layout, kind)
     held, rank = found.held, fullest(found.held)
-    counts, active = parameters(question.shape), parameters(question.shape, active=True)
+    total, active = totals(question.shape)
     told = speed(question, layout, found)
     needs = found.needs_bytes
     return {
-        "parameters": {"total": sum(counts.values()), "active": sum(active.values())},
+        "parameters": {"total": total, "active": active},
         "layout": flags(layout, kind),
         "fullest_rank": rank,
         "memory_bytes": held[rank] | {"total": needs},
@@ -369,6 +399,7 @@ def plan(**asked: Any) -> dict[str, Any]:
             for each, how, one in rows[: a["layouts"]]
         ],
         "layouts_that_fit": len(rows) if a["layouts"] else None,
+        "left_out": left_out(question.shape),
         "currency": a["currency"],
     } | cost(a, a["tokens"], told["tokens_per_second"])
 

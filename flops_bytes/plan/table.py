@@ -240,7 +240,8 @@ def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
     for number, each in enumerate(found["layouts"], start=1):
         speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
         yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
-    yield "left out", "latency, kernels of smaller matmuls, overlap of tensor parallelism, uneven experts"
+    always = ["latency", "kernels of smaller matmuls", "overlap of tensor parallelism", "uneven experts"]
+    yield "left out", ", ".join([*always, *found["left_out"]])
 
 
 def layout_words(layout: dict[str, Any]) -> str:

@@ -10,9 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from flops_bytes.configs import read_stack
 from flops_bytes.gpus import GPUS
-from flops_bytes.plan.parallel import assumed_share
+from flops_bytes.plan.parallel import assumed_share, plan
+from flops_bytes.presets import PRESETS
 from flops_bytes.published.layouts import FLOAT8, NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
+from flops_bytes.stack_parallel import Split
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -90,3 +93,58 @@ for row in ALL:
 for label, where in PLACES.items():
     print(f"{label:34}{where['place'] or 'none':>4} of {where['of']}")
 # --8<-- [end:places]
+
+
+# --8<-- [start:terms]
+LARGEST = next(row for row in ALL if row.label == "405B, TP 8, PP 16, 16,384 GPUs")
+FIRST_ASSUMED = {"virtual_stages": 2, "boundaries": "kept", "summed_in": "recipe", "zero": 1}
+MENDED: list[tuple[str, dict[str, Any]]] = [  # by the paper's words, and one that it does not say
+    ("first", {}),
+    ("stages", {"virtual_stages": 8}),
+    ("freed", {"boundaries": "freed"}),
+    ("gradients", {"summed_in": "fp32", "zero": 2}),
+    ("gate", {"gate": "fused"}),
+]
+TERMS: dict[str, dict[str, Any]] = {}
+settings = LARGEST.settings | FIRST_ASSUMED
+for term, change in MENDED:
+    settings = settings | change
+    said, found_at = compare(LARGEST._replace(settings=settings)), place(LARGEST._replace(settings=settings))
+    TERMS[term] = {
+        "planned_bytes": said.planned_bytes,
+        "step_ratio": said.seconds_ratio,
+        "fits": found_at.fits,
+        "place": found_at.place,
+        "of": found_at.of,
+    }
+    print(f"{term:10}{said.planned_bytes / 1e9:6.1f} GB, {said.seconds_ratio:.2f}, {found_at.place} of {found_at.of}")
+assert TERMS["first"]["planned_bytes"] == FIRST["llama-3"][1]["bytes"] and TERMS["gate"]["fits"]
+# --8<-- [end:terms]
+
+
+# --8<-- [start:deepseek]
+V3 = Split(read_stack(PRESETS["deepseek-v3"].config), "deepseek_v3")
+ASKED = {
+    "gpu": "H800 SXM",
+    "gpus": 2048,
+    "pp": 16,
+    "ep": 64,
+    "zero": 1,
+    "context": 4096,
+    "global_batch": 15_360 * 4_096,
+}
+GPU_HOURS, TOKENS = 2.664e6, 14.8e12  # of pre-training (arXiv 2412.19437, table 1 and section 4.2)
+published_step = GPU_HOURS * 3_600 / 2_048 * 15_360 * 4_096 / TOKENS
+DEEPSEEK = {}
+for kind in ("none", "full"):
+    layout = plan(V3, **ASKED, checkpointing=kind)
+    DEEPSEEK[kind] = {
+        "planned_bytes": layout["memory_bytes"]["total"],
+        "fits": layout["fits"],
+        "step_ratio": layout["step_seconds"] / published_step,
+        "expert_share": layout["seconds"]["expert"] / layout["step_seconds"],
+    }
+    print(
+        f"{kind:6}{DEEPSEEK[kind]['planned_bytes'] / 1e9:6.1f} GB, step {DEEPSEEK[kind]['step_ratio']:.2f} × published"
+    )
+# --8<-- [end:deepseek]
