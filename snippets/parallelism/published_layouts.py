@@ -106,7 +106,7 @@ MENDED: list[tuple[str, dict[str, Any]]] = [  # by the paper's words, and one th
     ("gate", {"gate": "fused"}),
 ]
 TERMS: dict[str, dict[str, Any]] = {}
-settings = LARGEST.settings | FIRST_ASSUMED
+settings = dict(LARGEST.settings) | FIRST_ASSUMED
 for term, change in MENDED:
     settings = settings | change
     said, found_at = compare(LARGEST._replace(settings=settings)), place(LARGEST._replace(settings=settings))
