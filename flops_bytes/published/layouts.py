@@ -136,8 +136,8 @@ def compare(row: Row) -> Said:
 def place(row: Row) -> Place:
     """By planned seconds, the published schedule and recomputation not told."""
     answer = planned(row)
-    told = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather", "stages")
-    told += ("boundaries", "summed_in", "gate")
+    told: tuple[str, ...] = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather")
+    told += ("stages", "boundaries", "summed_in", "gate")
     asked = {name: row.settings[name] for name in told if name in row.settings}
     rows = plan(**asked, global_batch=answer["step_tokens"], layouts=10**6)["layouts"]
     own = [answer["layout"][name] for name in ("tp", "cp", "pp")]
