@@ -28,6 +28,15 @@ LANGUAGES = ["", "zh/"]
 NUMERALS = ["zero", "one", "two", "three", "four", "five"], "零一两三四五"
 
 
+def test_what_it_says_of_other_modules_it_says_of_the_farthest_of_them() -> None:
+    values = Values(open_source(BOOK, configured_device(BOOK), local=False), configured_device(BOOK))
+    for name in ("planned_off_share", "composed_off_share"):
+        shares = values[f"plan_transformers.{name}"]
+        assert shares["qwen3"] == max(shares.values()), f"{name}: the page quotes Qwen 3's"
+    ratios = [case["composed_ratio"] for case in values["plan_transformers.step_cases"]]
+    assert all(abs(ratio - 1) < 0.005 for ratio in ratios), "the figure's description has all of these on the line"
+
+
 def test_its_figure_shows_the_ratio_of_planned_to_counted_over_the_count() -> None:
     def case(counted: int, **ratios: float) -> dict[str, float]:
         return {"counted_bytes": counted * 2**30, **ratios}
