@@ -311,7 +311,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     if name == "gpu":
         choices = {each: each for each in plan_options.ROWS} | choices
     if name == "link":
-        choices |= {each: each for each in LINKS}
+        choices = {each: choices.get(each, each) for each in ("", *LINKS)}
     if choices:
         options = "".join(option(key, text, key == value) for key, text in choices.items())
         options += "".join(map(family, PRESETS)) if name == "model" else ""

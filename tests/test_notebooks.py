@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.test_site import Page
 
 LANGUAGES = ("en", "zh")
-SECONDS = 120  # for one notebook
+SECONDS = 600  # for one notebook
 RUN = "two-questions"  # the one that is run as a notebook; of all others their pages' code is
 
 

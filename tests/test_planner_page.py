@@ -257,7 +257,7 @@ ERRORS = [  # as it was asked before: each was taken, or refused without a name
     ({"tokens": "1,5"}, "tokens", "Training data: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
     ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
     ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每卡时单价：'1e308' 不在"),
-    ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "上下文（词元）：'8q' 缺单位"),
+    ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "序列长度（词元）：'8q' 缺单位"),
     (
         {"price": "₹200"},
         "price",

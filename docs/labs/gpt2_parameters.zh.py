@@ -13,7 +13,7 @@
 # %% [markdown] slug="lab-gpt2-parameters"
 # # 实验：亲手数清 GPT-2
 #
-# GPT-2 有多少参数？在这里，你一个矩阵一个矩阵地数出来，再去问程序库。本实验与[《逐项数清 GPT-2》](../gpt2-parameters.md)一章相配，各部分的来由请看那里。
+# GPT-2 有多少参数？在这里，你一个矩阵一个矩阵地数出来，再与 transformers 库核对。本实验与[《逐项数清 GPT-2》](../gpt2-parameters.md)一章配套，各部分的来由请看那里。
 #
 # 这个笔记本可以原样从头运行到尾，需要先 `%pip install torch transformers`，不需要 GPU，也不下载权重。代码可以随意改动，如果哪里不再成立，断言会报错。
 
@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 # %% [markdown] slug="sizes"
 # ## 四种规模
 #
-# 宽度 $d$ 和深度 $L$ 各不相同，词表大小 $V$ 和最大长度 $T$ 都一样。各个头只是分摊宽度，程序库要知道头数，统计参数时用不到。
+# 宽度 $d$ 和层数 $L$ 各不相同，词表大小 $V$ 和最大长度 $T$ 都一样。各个头只是分摊宽度，建模型时要给出头数，统计参数时用不到。
 
 # %%
 V, T = 50_257, 1_024
@@ -101,7 +101,7 @@ for size, parameters in by_hand.items():
     print(f"{size:7}{parameters:14,}")
 
 # %% [markdown] slug="library"
-# ## 去问程序库
+# ## 与 transformers 库核对
 #
 # 有配置就够了。`meta` 设备上的张量（tensor）有形状而没有数据，所以再大的模型也立刻就能建好。
 

@@ -37,7 +37,7 @@ print(f"{len(snapshot.segments)} segments at the end, {len(trace):,} events befo
 # %% [markdown] slug="events"
 # ## 快照里的事件
 #
-# 每个事件都有动作、地址和大小。释放一个张量有两个事件，先是 Python 释放它，等到其他流（stream）都不再使用它，分配器才把它收回。在这些事件里，要找 CUDA 的有多少次？
+# 每个事件都有动作、地址和大小。释放一个张量有两个事件，先是 Python 释放它，等到其他流（stream）都不再使用它，分配器才把它收回。这些事件里，向 CUDA 申请显存的有多少次？
 
 # %%
 for action, times in Counter(event.action for event in trace).most_common():
