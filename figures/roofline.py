@@ -88,8 +88,9 @@ def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         axes.plot(*corners, colour, f"{labels[name]}\u2003{limits}", dashed=name == "measured")
     cuda_cores = peaks.get("float32")
     if cuda_cores and "sheet" in known:
-        axes.plot([cuda_cores / known["sheet"][1], last], [cuda_cores, cuda_cores], 5)
-        axes.annotate(labels["cuda_cores"], last, cuda_cores, dx=0, dy=-7, anchor="end", css="muted")
+        slope = cuda_cores / known["sheet"][1]  # where the roof is as high; left of it nothing can stand
+        axes.plot([slope, last], [cuda_cores, cuda_cores], 5)
+        axes.annotate(labels["cuda_cores"], slope, cuda_cores, dx=-10, dy=4, anchor="end", css="muted")
 
     largest = max(sweep, default=0)
     for n, point in sorted(sweep.items()):

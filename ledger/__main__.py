@@ -32,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         help_names = "names without .py (default: all that are not slow)"
         command.add_argument("snippets", nargs="*", metavar="snippet", help=help_names)
         command.add_argument("--slow", action="store_true", help="where none is named: the slow ones alone")
+        help_measuring = "where none is named: not those whose values are the same on every machine, which carry counts"
+        command.add_argument("--measuring", action="store_true", help=help_measuring)
         command.add_argument("--force", action="store_true", help="also what is fresh")
         help_limit = f"for one snippet ({TIME_LIMIT_SECONDS:g}, or {SLOW_TIME_LIMIT_SECONDS:g} for a slow one)"
         command.add_argument("--time-limit", type=_seconds, metavar="SECONDS", help=help_limit)
@@ -125,7 +127,7 @@ def _record(book: Book, options: argparse.Namespace) -> int:
 
 
 def _how(options: argparse.Namespace) -> dict[str, Any]:
-    return {"force": options.force, "slow": options.slow, "time_limit": options.time_limit}
+    return {name: getattr(options, name) for name in ("force", "slow", "measuring", "time_limit")}
 
 
 def _compare(book: Book, options: argparse.Namespace) -> int:

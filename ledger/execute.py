@@ -52,6 +52,8 @@ def _execute(path: Path, mark: str, report: Connection, output: Connection, erro
 
 
 def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
+    if snippet.too_old:
+        return {"missing": snippet.too_old, "line": 0}
     main = types.ModuleType("__main__")
     main.__file__ = str(snippet.path)
     sys.modules["__main__"] = main

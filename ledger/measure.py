@@ -8,18 +8,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem, explain
+from ledger.compare import leaves
 from ledger.device import ask_device, machine_key
 from ledger.environment import why_not_to_publish
 from ledger.gpu import BUSY_PERCENT, at_work, read_gpu_state, watch_gpu
 from ledger.record import Record, is_stale, local_folder
 from ledger.run import MissingImport, resolve, run, start_server
 from ledger.snippet import Snippet
+from ledger.units import is_device_value
 
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
+
+
+class Told(IntEnum):
+    """What other devices' records leave for this machine to tell, the most urgent first: a rented GPU is not at hand
+    for long."""
+
+    NOT_ALL = 0  # a value is None there: pages wait for a device that has it
+    NOTHING = 1  # there is no record
+    ITS_OWN = 2  # each device has its own values
+    EVERYTHING = 3  # the values are the same on every machine
 
 
 @dataclass
@@ -31,6 +44,7 @@ class Measurement:
     names: list[str] = field(default_factory=list)  # all, if none is named
     force: bool = False  # also what is fresh
     slow: bool = False  # where none is named: the slow ones alone, or all others
+    measuring: bool = False  # where none is named: those alone that may give another machine other values
     time_limit: float | None = None  # seconds, for one snippet; None: its own
     to_publish: bool = False
 
@@ -60,7 +74,7 @@ class Measurement:
         What is in `gave_up` with its present hash is not tried again.
         """
         failed: dict[str, str] = {}
-        everything = not self.names and not self.force
+        everything = not self.names and not self.force and not self.measuring
         done = f"{self.folder.name}.measured{'-slow' if self.slow else ''}"
         sources = self.book.code_stamp()  # before they are read: what is edited while others run is run next
         if everything and self.book.is_done(done, sources + self._records_stamp()):
@@ -130,7 +144,20 @@ class Measurement:
                 failed[name] = snippet.hash
             elif self.force or self._is_stale(snippet):
                 todo.append(snippet)
+        if not self.names and (self.to_publish or self.measuring):
+            told = {snippet.name: self._told_elsewhere(snippet) for snippet in todo}
+            todo = [snippet for snippet in todo if told[snippet.name] is not Told.EVERYTHING or not self.measuring]
+            todo.sort(key=lambda snippet: told[snippet.name])
         return todo
+
+    def _told_elsewhere(self, snippet: Snippet) -> Told:
+        """What other devices' records leave for this machine to tell of a snippet."""
+        found = []
+        for path in sorted(self.book.measurements.glob(f"*/{snippet.name}.json")):
+            if path.parent != self.folder and (record := read_or_none(path)):
+                own = [value for place, value in leaves([], record.values) if is_device_value(list(place))]
+                found.append(Told.NOT_ALL if None in own else Told.ITS_OWN if own else Told.EVERYTHING)
+        return max(found, default=Told.NOTHING)
 
     def _is_stale(self, snippet: Snippet) -> bool:
         return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)

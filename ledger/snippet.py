@@ -9,8 +9,10 @@ import re
 import tokenize
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -105,6 +107,16 @@ class Snippet:
     def dependencies(self) -> list[str]:
         """The packages that the metadata names, as pip takes them."""
         return [str(need) for need in self.metadata.get("dependencies", [])]
+
+    @property
+    def too_old(self) -> str:
+        """The first package that the metadata wants newer than it is here, as it says so; empty if there is none."""
+        for need in self.dependencies:
+            package, _, least = need.replace(" ", "").partition(">=")
+            with suppress(PackageNotFoundError):  # whoever imports it will be told
+                if least and _numbers(version(package)) < _numbers(least):
+                    return need
+        return ""
 
     @property
     def imports(self) -> set[str]:
@@ -453,6 +465,11 @@ def _modules(path: Path, name: str) -> Iterator[Snippet]:
     for length in range(1, len(parts) + 1):
         if module := _module(path, ".".join(parts[:length])):
             yield module
+
+
+def _numbers(text: str) -> list[int]:
+    """What a version begins with: [2, 11, 0] of 2.11.0+cu130."""
+    return [int(part) for part in re.split(r"[^\d.]", text)[0].split(".") if part]
 
 
 def _first_line(node: ast.stmt) -> int:

@@ -268,6 +268,32 @@ def test_one_broken_snippet_does_not_keep_the_others_from_being_run(
     assert [path.stem for path in local_folder(small_book).glob("*.json")] == ["good"]
 
 
+TOLD = {"all": {"a_bytes": 1}, "own": {"a_seconds": 1.0}, "part": {"measured_b": [1.0, None]}}
+
+
+def test_what_no_device_has_told_is_recorded_first_and_what_all_tell_alike_last(
+    small_book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recorded(small_book)
+    (small_book.snippets / "a_new.py").write_text("raise ValueError('new')\n")
+    for name, values in TOLD.items():
+        (small_book.snippets / f"{name}.py").write_text(f"raise ValueError({name!r})\n")
+        for device in ("far", "near"):
+            own = {"a_seconds": None} if (device, name) == ("near", "own") else values
+            of_device = {"id": device, "kind": "cpu", "name": device}
+            told = dataclasses.replace(Record.read(path), snippet=name, device=of_device, values=own)
+            told.write(small_book.measurements / device / f"{name}.json")
+
+    def tried(*options: str) -> list[str]:
+        assert ledger(small_book, "record", *options) == 1
+        return re.findall(r"ValueError: (\w+)", capsys.readouterr().err)
+
+    assert tried() == ["part", "new", "own", "all"]
+    assert tried("--measuring") == ["part", "new", "own"]
+    assert tried("--measuring", "all") == ["all"]
+    assert tried("--force", "--measuring") == ["part", "new", "own"]
+
+
 def test_an_unknown_snippet_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
     assert ledger(small_book, "record", "nosuch") == 1
     assert "nosuch.py: there is no such snippet" in capsys.readouterr().err

@@ -117,3 +117,14 @@ def test_a_page_leads_to_colab_where_colab_finds_the_notebook(repository: str) -
     links = re.findall(r'href="([^"]+)"', template.render(**said, in_chinese=True, config=config))
     colab = ["https://colab.research.google.com/github/someone/book/blob/notebooks/timing.zh.ipynb"]
     assert links == ["../downloads/timing.zh.ipynb", *(colab if "github.com" in repository else [])]
+
+
+def test_a_snippet_that_fails_costs_no_other_one_its_record() -> None:
+    jobs = workflow("record.yml")["jobs"]
+    (first, *later) = [step for step in jobs["measure"]["steps"] if "checkout" not in step.get("uses", "")]
+    assert first["run"] == "make record" and len(later) == 2
+    assert all(step["if"] == "${{ !cancelled() }}" for step in later)
+    assert jobs["propose"]["needs"] == "measure"
+    conditions = [re.sub(r"[${}]", "", jobs[job]["if"]).split("&&") for job in ("measure", "propose")]
+    on_main = "github.ref == 'refs/heads/main'"
+    assert [[part.strip() for part in each] for each in conditions] == [[on_main], ["!cancelled()", on_main]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,11 @@ MOVED: dict[str, tuple[dict[str, Any], list[str]]] = {
         [],
     ),
     "a number": ({"size_bytes": 9}, ["size_bytes: 8 there, 9 here"]),
+    "the last digit of a sum": ({"rows": [{"share": math.nextafter(0.5, 1), "measured_ratio": 2.0}, {}]}, []),
+    "a digit that is printed": (
+        {"rows": [{"share": 0.5000000001, "measured_ratio": 2.0}, {}]},
+        ["rows.0.share: 0.5 there, 0.5000000001 here"],
+    ),
     "one in a list": ({"rows": [{"share": 0.25}, {}]}, ["rows.0.share: 0.5 there, 0.25 here"]),
     "an object that holds nothing": ({"rows": [{"share": 0.5}, []]}, ["rows.1: {} there, [] here"]),
     "a longer list": ({"rows": [{"share": 0.5}, {}, {}]}, ["rows.2: nothing there, {} here"]),
@@ -120,6 +127,18 @@ MOVED: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_an_exact_value_that_moves_is_named_with_both_values(change: str) -> None:
     here, lines = MOVED[change]
     assert [*moved(THERE, THERE | here)] == lines
+
+
+@pytest.mark.parametrize(
+    ("prints", "asks"), [("4 * 8", False), ("torch.cuda.device_count()", True), ("measured_rate", True)]
+)
+def test_a_section_that_asks_for_the_device_may_print_another(
+    write_snippet: Callable[[str], Path], prints: str, asks: bool
+) -> None:
+    snippet = Snippet.read(write_snippet(f"# --8<-- [start:told]\nprint({prints})\n# --8<-- [end:told]\n"))
+    there, here = {"measured_rate": 1.0}, {"measured_rate": 2.0}
+    found = [*misprinted(snippet, {"told": "0"}, there, {"told": "1"}, here)]
+    assert found == ([] if asks else ["section 'told' prints other numbers, though it uses nothing that was measured"])
 
 
 # Bad records

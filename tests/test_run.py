@@ -271,6 +271,28 @@ def test_a_missing_import_is_told_apart(write_snippet: Write) -> None:
         run(Snippet.read(write_snippet("import no_such_module\n")))
 
 
+@pytest.mark.parametrize(
+    ("needs", "lacks"),
+    [
+        (["torch>=2.11"], ""),
+        (["torch>=99", "no_such_module"], "torch>=99"),
+        (["torch>=2.11", "torch >= 2.999.1"], "torch >= 2.999.1"),
+        (["no_such_module>=1"], ""),  # its import says so
+    ],
+)
+def test_what_the_metadata_wants_newer_is_told_apart_and_nothing_runs(
+    write_snippet: Write, needs: list[str], lacks: str
+) -> None:
+    never = "raise ValueError" if lacks else ""
+    snippet = Snippet.read(write_snippet(f"# /// script\n# dependencies = {needs}\n# ///\nx = 1\n{never}\n"))
+    assert snippet.too_old == lacks
+    if lacks:
+        with pytest.raises(MissingImport, match=lacks):
+            run(snippet)
+    else:
+        assert run(snippet).values == {"x": 1}
+
+
 STATIC_MISTAKES = {
     "bound twice": ("x_bytes = 1\nx_bytes = 2\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),
     "changed in place": ("x_bytes = 1\nx_bytes += 2\n", r"broken\.py:1: 'x_bytes' is bound 2 times"),

@@ -98,6 +98,7 @@ MEANS: dict[str, dict[str, str]] = {
         "ridge 295": "peak bfloat16", "other_units": "peak float32", "decode": "at once", "batch": "at once",
         "prefill": "at once", "training": "at once",
     },
+    "roofline.roof": {"cuda_cores": "predicted second float32"},
     "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"

@@ -54,7 +54,7 @@ print(f"{card}: {'fits' if fits else 'does not fit'}")
 
 
 # --8<-- [start:watch]
-device = "cuda" if torch.cuda.is_available() else "cpu"
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 64)).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
 

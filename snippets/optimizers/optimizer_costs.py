@@ -266,9 +266,9 @@ def time_copy() -> float:
 
 # --8<-- [start:predict]
 # a root and its quotient, for one tensor; the roots of all tensors
-largest_bytes = max(map(get_memory_usage, measured_params))
+measured_largest_bytes = max(map(get_memory_usage, measured_params))
 predicted_extra_bytes = {
-    "adamw_loop": 2 * largest_bytes,
+    "adamw_loop": 2 * measured_largest_bytes,
     "adamw_foreach": 4 * measured_parameters,
     "adamw_fused": 0,
     "momentum_fused": 0,

@@ -6,6 +6,7 @@
 
 # --8<-- [start:setup]
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -37,7 +38,8 @@ def torchrun(ranks: int, *arguments: str) -> dict[str, Any]:
     """What rank 0 of so many processes of main() says at its end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [*launcher, f"--nproc-per-node={ranks}", "-m", main.__module__, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    hidden = {} if "nccl" in arguments else {"CUDA_VISIBLE_DEVICES": ""}  # any machine has as many ranks on its CPU
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | hidden)
     if done.returncode:
         raise RuntimeError(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -225,7 +225,7 @@ measured_graphs = {
 }
 if measured_on_gpu:
     small = at(1, measured_context, random_model(GPT2_SMALL))
-    small_bytes = decode_bytes(GPT2_SMALL, 1, measured_context)
-    measured_graphs["gpt2"] = compare(small, small_bytes)
+    measured_small_bytes = decode_bytes(GPT2_SMALL, 1, measured_context)
+    measured_graphs["gpt2"] = compare(small, measured_small_bytes)
 print("eager and graph:", measured_graphs["llama"] or "no graphs here")
 # --8<-- [end:graphs]

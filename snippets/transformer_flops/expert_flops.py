@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["torch>=2.11", "transformers>=5"]
+# dependencies = ["torch>=2.11", "transformers>=5.23"]
 # ///
 """What PyTorch's counter sees of models with experts, what a count of all experts says, and what capacity adds."""
 
