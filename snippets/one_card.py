@@ -170,11 +170,22 @@ adapters_down = descend(START, CHANGES)
 full_down = descend(FULL, FULL_CHANGES)
 assert ask(**FULL)["peaks_at"] == "embedding"  # its gradient comes last
 in_backward_bytes = ask(**FULL)["memory_bytes"]["gradients"]  # what a step in the backward pass frees at most
+LAST: dict[str, Any] = {"loss": "fused", "optimizer": "paged-adamw-8bit", "update": "in-backward"}
+in_backward: dict[str, dict[str, Any]] = {}
+for model in ("qwen3-4b", "qwen3-8b"):
+    answer = ask(**FULL | LAST | {"model": model})
+    assert answer["fits"]
+    in_backward[model] = {
+        "needs_bytes": answer["memory_bytes"]["total"],
+        "longest_tokens": answer["longest_context"],
+    }
+    print(f"{model} needs {answer['memory_bytes']['total'] / 2**30:6.2f}, up to {answer['longest_context']:,} tokens")
 # --8<-- [end:ladder]
 
 
 # --8<-- [start:published]
 ALIKE = {  # single cards, in the words of their sources; memory
+    "full_4090": ("torchtune", "Llama 3.1", 0),
     "lora_4090": ("torchtune", "Llama 3.1", 2),
     "qlora_4090": ("torchtune", "Llama 3.1", 4),
     "lora_a6000": ("torchtune", "Llama 3.1", 3),
@@ -217,7 +228,9 @@ rates = {
     for each in read_source(FOLDER / "torchtune.toml")[1]
     if (each.table, each.kind) == ("Llama 3.1", "rate")
 }
-qlora_speed_share = rates[ALIKE["qlora_4090"][2]] / rates[ALIKE["lora_4090"][2]]  # of LoRA's tokens a second
+full_speed_share, qlora_speed_share = (
+    rates[ALIKE[method][2]] / rates[ALIKE["lora_4090"][2]] for method in ("full_4090", "qlora_4090")
+)  # of LoRA's tokens a second
 # --8<-- [end:speeds]
 
 
