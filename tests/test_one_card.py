@@ -10,11 +10,13 @@ import pytest
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from ledger.site.tables import Table
+from planner import form
 from planner.stacks import answer_any
 from tests import tables
 from tests.tables import BOOK
 
 CELL = re.compile(r"\[\{\{ (?P<path>one_card\.[^:}]+?)(?::\S+)? \}\}\]\(plan\.md\?(?P<query>[^)]+)\)(?P<mark>.*)")
+NAME = re.compile(r'\bname="?([\w]+)')
 SAYS = {"hours": "gpu_hours"} | dict.fromkeys(("needs_bytes", "short_bytes", "long_bytes"), "memory_bytes")
 
 
@@ -55,3 +57,19 @@ def planned(values: Values) -> set[str]:
             for cell in cells if nested or not ends else ends.split():
                 paths.add(f"one_card.{name}.{row}.{cell}" + (f".{ends}" if nested else ""))
     return paths
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_form_has_what_a_link_fills_in(language: str) -> None:
+    """What it has no field for, as the update within the backward pass, a reader would be answered without."""
+    controls = re.split(r"(?=<(?:input|select)\b)", form("full", language))
+    fields = {
+        name[1]: set(re.findall(r'<option value="?([\w-]+)', each)) for each in controls if (name := NAME.search(each))
+    }
+    text = (BOOK.docs / language / "one-card.md").read_text(encoding="utf-8")
+    queries = re.findall(r"plan\.md\?([^)]+)\)", text) + re.findall(r'question: "([^"]+)"', text)
+    asked = {pair for query in queries for pair in parse_qsl(query) if "{" not in pair[1]}
+    assert len(asked) > 25
+    for name, value in asked:
+        assert name in fields, f"{name}={value}"
+        assert name in ("model", "gpu") or not fields[name] or value in fields[name], f"{name}={value}"
