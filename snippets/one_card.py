@@ -99,6 +99,12 @@ token_logits_bytes = logits_bytes // CONTEXT
 # --8<-- [end:longest]
 
 
+# --8<-- [start:example]
+EXAMPLE = {"model": "qwen3-8b", **CARDS[24], **STEP, "trained": "qlora-double", "loss": "fused", "accumulation": 8}
+example_bytes = ask(**EXAMPLE | {"context": 8_192})["memory_bytes"]["total"]
+# --8<-- [end:example]
+
+
 # --8<-- [start:copied]
 COPIED = {  # LLaMA-Factory's README: gigabytes for x billion parameters, and its cells for 14 and 70
     "full_amp": (18, 240, 1200),

@@ -39,6 +39,12 @@ def test_a_cell_says_what_its_link_asks(language: str) -> None:
                 assert found["fits"] == bool(match["mark"].strip()), match
             asked.add(path)
     assert planned(values) <= asked
+    text = (BOOK.docs / language / "one-card.md").read_text(encoding="utf-8")
+    links = [match for match in CELL.finditer(text) if "{row}" not in match[0]]  # in the text around the tables
+    assert links
+    for match in links:
+        found = answer_any(dict(parse_qsl(match["query"])))["found"]
+        assert values[match["path"]] == found["memory_bytes"]["total"] and found["fits"], match
 
 
 def planned(values: Values) -> set[str]:
