@@ -217,6 +217,18 @@ LOWEST = {kind: EVIDENCE[kind][1] for kind in NINE_TENTHS}
 # --8<-- [end:published]
 
 
+# --8<-- [start:commands]
+COMMENTS = {"qwen3-4b": 13, "qwen3-8b": 22}  # gigabytes, in comments above two commands of ms-swift
+commands: dict[str, dict[str, int]] = {}
+for model, gigabytes in COMMENTS.items():
+    answer = ask(model=model, **CARDS[24], **STEP, lora=8, accumulation=16)
+    commands[model] = {
+        "reported_bytes": gigabytes * 10**9,
+        "planned_bytes": answer["memory_bytes"]["total"],
+    }
+# --8<-- [end:commands]
+
+
 # --8<-- [start:speeds]
 reached: dict[str, list[float]] = {"RTX 4090": [], "RTX 3090": []}  # shares of the peak
 for source in ("torchtune", "fsdp-qlora"):

@@ -17,7 +17,9 @@ from tests.tables import BOOK
 
 CELL = re.compile(r"\[\{\{ (?P<path>one_card\.[^:}]+?)(?::\S+)? \}\}\]\(plan\.md\?(?P<query>[^)]+)\)(?P<mark>.*)")
 NAME = re.compile(r'\bname="?([\w]+)')
-SAYS = {"hours": "gpu_hours"} | dict.fromkeys(("needs_bytes", "short_bytes", "long_bytes"), "memory_bytes")
+SAYS = {"hours": "gpu_hours"} | dict.fromkeys(
+    ("needs_bytes", "short_bytes", "long_bytes", "planned_bytes"), "memory_bytes"
+)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -55,7 +57,7 @@ def planned(values: Values) -> set[str]:
         "copied": "short_bytes long_bytes",
         "adapters_down": "needs_bytes",
     }
-    tables_of |= {"full_down": "needs_bytes", "day": "hours", "cards": "qlora_tokens"}
+    tables_of |= {"full_down": "needs_bytes", "day": "hours", "cards": "qlora_tokens", "commands": "planned_bytes"}
     paths = set()
     for name, ends in tables_of.items():
         for row, cells in values[f"one_card.{name}"].items():
