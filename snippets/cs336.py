@@ -62,6 +62,14 @@ for _ in range(1000):
     master += 1e-3
 bf16_weight, master_weight = weight.item(), round(master.item(), 3)
 assert bf16_weight == 1 and master_weight == 2
+
+parameter = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+parameter.grad = torch.ones_like(parameter)
+adamw = torch.optim.AdamW([parameter])
+adamw.step()
+moments = adamw.state[parameter]["exp_avg"], adamw.state[parameter]["exp_avg_sq"]
+made_bytes = sum(each.element_size() for each in (parameter, parameter.grad, *moments))
+assert made_bytes == 2 + 2 + (2 + 2) != bf16_bytes  # the moments are in bf16 too
 # --8<-- [end:master]
 
 

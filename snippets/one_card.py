@@ -99,6 +99,12 @@ token_logits_bytes = logits_bytes // CONTEXT
 # --8<-- [end:longest]
 
 
+# --8<-- [start:example]
+EXAMPLE = {"model": "qwen3-8b", **CARDS[24], **STEP, "trained": "qlora-double", "loss": "fused", "accumulation": 8}
+example_bytes = ask(**EXAMPLE | {"context": 8_192})["memory_bytes"]["total"]
+# --8<-- [end:example]
+
+
 # --8<-- [start:copied]
 COPIED = {  # LLaMA-Factory's README: gigabytes for x billion parameters, and its cells for 14 and 70
     "full_amp": (18, 240, 1200),
@@ -170,11 +176,22 @@ adapters_down = descend(START, CHANGES)
 full_down = descend(FULL, FULL_CHANGES)
 assert ask(**FULL)["peaks_at"] == "embedding"  # its gradient comes last
 in_backward_bytes = ask(**FULL)["memory_bytes"]["gradients"]  # what a step in the backward pass frees at most
+LAST: dict[str, Any] = {"loss": "fused", "optimizer": "paged-adamw-8bit", "update": "in-backward"}
+in_backward: dict[str, dict[str, Any]] = {}
+for model in ("qwen3-4b", "qwen3-8b"):
+    answer = ask(**FULL | LAST | {"model": model})
+    assert answer["fits"]
+    in_backward[model] = {
+        "needs_bytes": answer["memory_bytes"]["total"],
+        "longest_tokens": answer["longest_context"],
+    }
+    print(f"{model} needs {answer['memory_bytes']['total'] / 2**30:6.2f}, up to {answer['longest_context']:,} tokens")
 # --8<-- [end:ladder]
 
 
 # --8<-- [start:published]
 ALIKE = {  # single cards, in the words of their sources; memory
+    "full_4090": ("torchtune", "Llama 3.1", 0),
     "lora_4090": ("torchtune", "Llama 3.1", 2),
     "qlora_4090": ("torchtune", "Llama 3.1", 4),
     "lora_a6000": ("torchtune", "Llama 3.1", 3),
@@ -200,6 +217,18 @@ LOWEST = {kind: EVIDENCE[kind][1] for kind in NINE_TENTHS}
 # --8<-- [end:published]
 
 
+# --8<-- [start:commands]
+COMMENTS = {"qwen3-4b": 13, "qwen3-8b": 22}  # gigabytes, in comments above two commands of ms-swift
+commands: dict[str, dict[str, int]] = {}
+for model, gigabytes in COMMENTS.items():
+    answer = ask(model=model, **CARDS[24], **STEP, lora=8, accumulation=16)
+    commands[model] = {
+        "reported_bytes": gigabytes * 10**9,
+        "planned_bytes": answer["memory_bytes"]["total"],
+    }
+# --8<-- [end:commands]
+
+
 # --8<-- [start:speeds]
 reached: dict[str, list[float]] = {"RTX 4090": [], "RTX 3090": []}  # shares of the peak
 for source in ("torchtune", "fsdp-qlora"):
@@ -217,7 +246,9 @@ rates = {
     for each in read_source(FOLDER / "torchtune.toml")[1]
     if (each.table, each.kind) == ("Llama 3.1", "rate")
 }
-qlora_speed_share = rates[ALIKE["qlora_4090"][2]] / rates[ALIKE["lora_4090"][2]]  # of LoRA's tokens a second
+full_speed_share, qlora_speed_share = (
+    rates[ALIKE[method][2]] / rates[ALIKE["lora_4090"][2]] for method in ("full_4090", "qlora_4090")
+)  # of LoRA's tokens a second
 # --8<-- [end:speeds]
 
 
