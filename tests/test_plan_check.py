@@ -67,7 +67,7 @@ COPIES |= {
     "copies that are kept": (B200 | KEPT | {"context": 2_000, "loss": "plain"}, 0.0001),
     "copies that are kept beside a matrix's gradient": (B200 | KEPT | {"context": 300}, 0.01),
     "copies that are kept of scores": (B200 | KEPT | {"context": 512, "attention": "eager"}, 0.0001),
-    "copies that are kept in many layers": (KEPT | {"model": "llama-3-8b", "context": 2_048}, 0.001),
+    "copies that are kept in many layers": (KEPT | {"model": "llama-3-8b", "context": 2_048}, 0.003),
     "copies in 4 bits": (B200 | {"matmuls": "nvfp4", "context": 320}, 0.005),
     "copies in 4 bits in a layer that is made again": (
         B200 | {"matmuls": "nvfp4", "context": 320, "checkpointing": "full"},

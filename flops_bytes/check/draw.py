@@ -25,7 +25,6 @@ DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
 UNDRAWN = {
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
-    "loss": ("chunked-kept",),
 }
 NOT_TOGETHER = {  # of which one would be refused
     "adapters": "GPT-2's one matrix of queries, keys and values; experts; --checkpointing per-op, of which they change "

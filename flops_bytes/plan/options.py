@@ -130,8 +130,15 @@ OPTIONS = {
     ),
     "optimizer": Option(
         (
-            *("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon", "adafactor"),
-            *("adamw-bf16", "adamw-4bit", "adamw-fp8"),
+            "adamw",
+            "adamw-8bit",
+            "paged-adamw",
+            "paged-adamw-8bit",
+            "muon",
+            "adafactor",
+            "adamw-bf16",
+            "adamw-4bit",
+            "adamw-fp8",
         ),
         "adamw",
         "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "

@@ -73,7 +73,9 @@ class Setup(NamedTuple):
     in_backward: bool  # the update
     muon: bool  # and AdamW for what is no matrix of a layer
     adafactor: bool
-    narrow: str  # of AdamW's moments, where they are in fewer bits than bitsandbytes' 8 or the recipe says
+    bf16_moments: bool  # AdamW's, whatever the recipe says
+    four_bit_moments: bool  # torchao's
+    fp8_moments: bool  # torchao's
     offload: bool
     offload_all: bool  # weights and gradients too
     allowance_bytes: int
@@ -110,7 +112,8 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
             chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
             foreach=setup.foreach
-            and not (setup.eight_bit or setup.narrow or setup.paged or setup.muon or setup.adafactor or setup.offload),
+            and not (setup.eight_bit or setup.paged or setup.muon or setup.adafactor or setup.offload)
+            and not (setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments),
             counts=setup.counts,
             composed=setup.composed,
             dropout=setup.dropout,
@@ -128,7 +131,7 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
         cast = moments("bf16_master")
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
-    if setup.eight_bit or setup.narrow:
+    if setup.eight_bit or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments:
         at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
     elif setup.muon or setup.adafactor:
         at = with_update(setup, at)
@@ -167,22 +170,21 @@ def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str
     """The moments of a step without what lies in the host's memory, where the update runs too: master weights and
     moments, and of `offload_all` weights and gradients, which are gathered and reduced on the card.
 
-    No gradients are cast on the card (torchao's CPUOffloadOptimizer copies them as they are); DeepSpeed's stages 2 and 3
-    keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu; stage3.py,
-    partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay on the card.
+    No gradients are cast on the card (torchao's CPUOffloadOptimizer copies them as they are); DeepSpeed's stages 2 and
+    3 keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu;
+    stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
     """
     each, gpus = RECIPES["fp32" if setup.rank else setup.recipe], setup.gpus
     cut = gpus if setup.zero > 1 else 1
     gone: dict[str, int] = {"master": 0, "optimizer": 0}
-    all_of_it = setup.offload_all and setup.zero == 3 and gpus > 1
-    if all_of_it or (setup.sharding_by[:9] == "deepspeed" and setup.zero > 1):
+    if setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1:
         gone |= {"gradients": 0}
-    if all_of_it:
+    if setup.offload_all and setup.zero == 3 and gpus > 1:
         whole = 0
         if setup.base in CONSTANTS and setup.quantized_by != "torchao":
             matrices = setup.counts["qkv"] + setup.counts["out"] + setup.counts["mlp"]
             whole = quantized_bytes(matrices, 0, 64, CONSTANTS[setup.base])
-        gone |= {"weights": whole} | ({"adapters": 0} if setup.rank else {})
+        gone |= {"gradients": 0, "weights": whole} | ({"adapters": 0} if setup.rank else {})
     update = {"gradients": -(-each.gradients * setup.trained // cut), "temporaries": 0}
     return {
         moment: lines | (update if moment == "update" and not setup.in_backward else {}) | gone
@@ -228,10 +230,10 @@ def moments_bytes(setup: Setup) -> int:
         if setup.muon:
             return muon_state_bytes(setup.shape, setup.trained, width)
         return adafactor_state_bytes(tensors(setup.shape), width)
-    if setup.narrow == "adamw-bf16":
+    if setup.bf16_moments:
         return 4 * setup.trained
-    if setup.narrow:  # of adapters and experts as of one tensor
-        bits, block = TORCHAO[setup.narrow]
+    if setup.four_bit_moments or setup.fp8_moments:  # of adapters and experts as of one tensor
+        bits, block = TORCHAO["adamw-4bit" if setup.four_bit_moments else "adamw-fp8"]
         alike = setup.rank or setup.shape.experts > 1
         sizes = [setup.trained // block * block] if alike else [prod(each) for each in tensors(setup.shape)]
         return low_bit_state_bytes(sizes, bits, block, RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights)
@@ -413,7 +415,8 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
     for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not setup.adafactor else 0):
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    if not (setup.paged or setup.adafactor or setup.narrow):  # of which there is less
+    # of which there is less
+    if not (setup.paged or setup.adafactor or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments):
         rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
     if not (setup.muon or setup.adafactor or setup.in_backward):
         rungs.append(("state in the host's memory", {"offload": True}, 0))
@@ -559,7 +562,9 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         in_backward=a["update"] == "in-backward",
         muon=a["optimizer"] == "muon",
         adafactor=a["optimizer"] == "adafactor",
-        narrow=a["optimizer"] if a["optimizer"] in ("adamw-bf16", "adamw-4bit", "adamw-fp8") else "",
+        bf16_moments=a["optimizer"] == "adamw-bf16",
+        four_bit_moments=a["optimizer"] == "adamw-4bit",
+        fp8_moments=a["optimizer"] == "adamw-fp8",
         offload=a["offload"] != "no",
         offload_all=a["offload"] == "all",
         allowance_bytes=a["allowance"],
@@ -642,11 +647,12 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     estimated = {
         "sharding": setup.gpus > 1,
         "8-bit state": setup.eight_bit,
-        "state in few bits": setup.narrow in TORCHAO and (setup.rank > 0 or setup.shape.experts > 1),
         "offload": setup.offload or setup.paged,
         "experts": shape.experts > 1,
         "queries' biases or norms": shape.qkv_biases or shape.head_norms,
     }
+    if setup.four_bit_moments or setup.fp8_moments:
+        estimated |= {"state in few bits": setup.rank > 0 or shape.experts > 1}
     if setup.layers_in_fp8:
         estimated |= {"fp8 copies": True}
         low = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8", "share": share, "flop_per_second": rate}
