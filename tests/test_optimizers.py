@@ -1,7 +1,9 @@
 """What the formulas say that optimizers beyond AdamW hold and compute is what the optimizers themselves do."""
 
 import math
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from flops_bytes.plan.training import Setup, held_at, read_setup
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 
+READINGS = Path(__file__).parent.parent / "measurements" / "published" / "torchao.toml"
 SHAPES = {
     "gpt2": gpt2(192, 2, 3),
     "llama": replace(llama(320, 3, 8, 200, head_dim=40), vocab=1_000, kv_heads=2),
@@ -284,3 +287,15 @@ def test_an_update_in_backward_on_a_whole_step(name: str) -> None:
 def test_what_no_update_in_backward_can_do_is_refused(asked: dict[str, Any], mend: str) -> None:
     with pytest.raises(ValueError, match=f"--update: in-backward .*{mend}"):
         plan(**{"model": "gpt2", "gpu": "H100 SXM", "update": "in-backward", "recipe": "bf16"} | asked)
+
+
+def test_what_torchao_read_is_what_the_formulas_spare() -> None:
+    """Of a finetuning of Llama 2 7B in bf16; between two rows nothing differs but the optimizer's state."""
+    shape, published = replace(llama(4_096, 32, 32, 11_008), vocab=32_000, kv_heads=32), READINGS.read_text("utf-8")
+    allocated = [each for each in tomllib.loads(published)["extracted"]["readings"] if each["what"] == "allocated_gb"]
+    read = [float(each["literal"]) for each in allocated]
+    sizes = [math.prod(each) for each in tensors(shape)]
+    held = [4 * sum(sizes), eight_bit_state_bytes(sizes)]
+    held += [low_bit_state_bytes(sizes, *TORCHAO[name], width=2) for name in ("adamw-8bit", "adamw-4bit")]
+    spared = [(held[0] - each) / 2**30 for each in held[1:]]  # torchtune's meter divides by as much
+    assert spared == pytest.approx([read[0] - each for each in read[1:]], rel=0.015)
