@@ -655,8 +655,9 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         estimated |= {"state in few bits": setup.rank > 0 or shape.experts > 1}
     if setup.layers_in_fp8:
         estimated |= {"fp8 copies": True}
-        low = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8", "share": share, "flop_per_second": rate}
-        costs |= {"fp8": low | {"mfu_of_16_bits": mfu * rate / peaks[dtype]}}
+        of_format: dict[str, Any] = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8"}
+        of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
+        costs |= {"fp8": of_format}
     return {
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},
