@@ -102,3 +102,28 @@ def eight_bit_state_bytes(sizes: Iterable[int]) -> int:
 
 
 # --8<-- [end:eight_bit]
+
+
+# --8<-- [start:low_bit]
+TORCHAO = {
+    "adamw-8bit": (8, 256),
+    "adamw-fp8": (8, 256),
+    "adamw-4bit": (4, 128),
+}  # bits of a number, numbers of a block
+
+
+def low_bit_state_bytes(sizes: Iterable[int], bits: int, block: int, width: int) -> int:
+    """Bytes of the two moments of tensors with so many numbers each, as torchao.optim has them.
+
+    A float32 for each block. Tensors with fewer than 4,096 numbers, or with an incomplete block, stay in the `width` of
+    the parameters (torchao/optim/adam.py, _new_buffer). The tables of the values are not counted: 1 KiB a moment and
+    tensor of AdamW8bit, 64 bytes of AdamW4bit, none of AdamWFp8.
+    """
+    found = 0
+    for size in sizes:
+        packed = size >= SMALLEST and size % block == 0
+        found += 2 * (size * bits // 8 + 4 * size // block) if packed else 2 * width * size
+    return found
+
+
+# --8<-- [end:low_bit]

@@ -68,7 +68,11 @@ IN_PLACE = (
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
 UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
-UNASKED_VALUES = {"optimizer": ("muon", "adafactor"), "update": ("in-backward",)}  # of options that it has a field for
+UNASKED_VALUES = {  # of options that it has a field for
+    "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
+    "update": ("in-backward",),
+    "offload": ("all",),
+}
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model

@@ -15,8 +15,10 @@ from torch import Tensor
 from flops_bytes.flops import forward_flops
 from flops_bytes.models import build
 from flops_bytes.optimizers import (
+    TORCHAO,
     adafactor_state_bytes,
     eight_bit_state_bytes,
+    low_bit_state_bytes,
     muon_flops,
     muon_parameters,
     muon_state_bytes,
@@ -109,8 +111,10 @@ def state_bytes(shape: Decoder) -> dict[str, int]:
     total = sum(map(math.prod, sizes))
     return {
         "adamw": 8 * total,
+        "bf16_moments": 4 * total,
         "adamw_bf16": 4 * total,
         "eight_bit": eight_bit_state_bytes(map(math.prod, sizes)),
+        "four_bit": low_bit_state_bytes(map(math.prod, sizes), *TORCHAO["adamw-4bit"], width=4),
         "adafactor": adafactor_state_bytes(sizes),
         "muon": muon_state_bytes(shape, total),
     }
@@ -150,10 +154,30 @@ moved = {
     "adafactor": moved_each(lambda model: [torch.optim.Adafactor(model.parameters(), lr=0.1)]),
     "muon": moved_each(lambda model: [torch.optim.Muon(split(model)[0], lr=0.1)]),
 }
-moved["eight_bit"] = 3 * 4 + 2 * 2 * (1 + 4 / 256)  # by hand: its kernels run on GPUs
+# by hand, their kernels run on GPUs: weight and gradient in, weight out, both moments in and out
+moved["bf16_moments"] = 3 * 4 + 2 * 2 * 2
+moved["eight_bit"] = 3 * 4 + 2 * 2 * (1 + 4 / 256)
+moved["four_bit"] = 3 * 4 + 2 * 2 * (1 / 2 + 4 / 128)
 for name, each in moved.items():
     print(f"{name:12}{each:8.2f} bytes read and written a parameter")
 # --8<-- [end:moved]
+
+
+# --8<-- [start:read]
+LLAMA_2_7B = 6_738_415_616  # parameters, in bf16
+READ = {"adamw": 51.6, "bitsandbytes": 39.3, "eight_bit": 39.1, "four_bit": 33.2}  # torchao's peaks of a finetuning
+spared_bytes = {  # by each instead of AdamW in bf16, whose moments are 4 bytes a parameter
+    "bitsandbytes": (4 - 2 * (1 + 4 / 256)) * LLAMA_2_7B,
+    "eight_bit": (4 - 2 * (1 + 4 / 256)) * LLAMA_2_7B,
+    "four_bit": (4 - 2 * (1 / 2 + 4 / 128)) * LLAMA_2_7B,
+}
+read_spared_bytes = {name: (READ["adamw"] - READ[name]) * 2**30 for name in spared_bytes}
+spared_ratio = {name: round(size / read_spared_bytes[name], 3) for name, size in spared_bytes.items()}
+for name, size in spared_bytes.items():
+    print(
+        f"{name:13}{size / 2**30:6.2f} GiB less, {read_spared_bytes[name] / 2**30:.1f} read: {spared_ratio[name]:.3f}"
+    )
+# --8<-- [end:read]
 
 
 # --8<-- [start:one_matrix]

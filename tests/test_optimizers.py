@@ -1,6 +1,9 @@
 """What the formulas say that optimizers beyond AdamW hold and compute is what the optimizers themselves do."""
 
+import math
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +11,14 @@ import torch
 from torch import Tensor
 
 from flops_bytes.check.count import norm_in_one
+from flops_bytes.gpus import GPUS
 from flops_bytes.models import RMSNorm, build, eager, loss
 from flops_bytes.optimizers import (
+    TORCHAO,
     adafactor_state_bytes,
     adafactor_temporary_bytes,
     eight_bit_state_bytes,
+    low_bit_state_bytes,
     muon_flops,
     muon_state_bytes,
     muon_temporary_bytes,
@@ -20,9 +26,14 @@ from flops_bytes.optimizers import (
 )
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
+from flops_bytes.plan.options import read_options, read_shape
+from flops_bytes.plan.stacks import asked_alike
+from flops_bytes.plan.stacks import plan as plan_any
+from flops_bytes.plan.training import Setup, held_at, read_setup
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 
+READINGS = Path(__file__).parent.parent / "measurements" / "published" / "torchao.toml"
 SHAPES = {
     "gpt2": gpt2(192, 2, 3),
     "llama": replace(llama(320, 3, 8, 200, head_dim=40), vocab=1_000, kv_heads=2),
@@ -115,6 +126,50 @@ def test_eight_bits() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_torchao(dtype: torch.dtype) -> None:
+    optim = pytest.importorskip("torchao.optim", reason="state in few bits is torchao's own, which is not here")
+    classes = {"adamw-8bit": optim.AdamW8bit, "adamw-4bit": optim.AdamW4bit, "adamw-fp8": optim.AdamWFp8}
+    sizes = [(1_024, 512), (300, 17), (512,), (4_095,), (4_096,), (4_097,), (64, 128), (32, 132)]
+    made = [torch.nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
+    for name, (bits, block) in TORCHAO.items():
+        adamw, found = classes[name](made), 0
+        for each in made:
+            for signed in (True, False):
+                buffer = adamw._new_buffer(each, signed)
+                packed = isinstance(buffer, Tensor) and type(buffer) is not Tensor
+                found += sum(part.nbytes for part in (buffer.codes, buffer.scale)) if packed else buffer.nbytes
+        assert found == low_bit_state_bytes([each.numel() for each in made], bits, block, dtype.itemsize)
+
+
+def test_state_in_few_bits_by_hand() -> None:
+    """As test_torchao counts, where torchao is: a number's bits and a float32 for each block, or the weights' width."""
+    assert low_bit_state_bytes([2**20], 8, 256, 2) == 2 * (2**20 + 4 * 2**12)
+    assert low_bit_state_bytes([2**20], 4, 128, 2) == 2 * (2**19 + 4 * 2**13)
+    for size in (4_095, 4_097):  # too few, and an incomplete block
+        assert low_bit_state_bytes([size], 8, 256, 2) == 4 * size and low_bit_state_bytes([size], 4, 128, 4) == 8 * size
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama-3.2-1b", "qwen3-0.6b", "llama-3-8b"])
+def test_the_planners_state_is_that_of_the_libraries(model: str) -> None:
+    """To the byte; of bitsandbytes' it takes small tensors, which stay in float32, for large ones."""
+    asked: dict[str, Any] = {"model": model, "gpu": "H100 SXM", "context": 512, "recipe": "bf16", "layers": "fused"}
+
+    def state(optimizer: str, **more: Any) -> int:
+        return int(plan_any(**asked | more, optimizer=optimizer)["memory_bytes"]["optimizer"])
+
+    shape = read_shape(read_options(asked_alike({**asked}) or {}))
+    sizes = [math.prod(each) for each in tensors(shape)]
+    for optimizer, (bits, block) in TORCHAO.items():
+        if optimizer != "adamw-8bit":  # which is bitsandbytes' here
+            assert state(optimizer) == low_bit_state_bytes(sizes, bits, block, 2)
+            assert state(optimizer, recipe="bf16-master") == low_bit_state_bytes(sizes, bits, block, 4)
+    assert state("adamw-bf16", recipe="bf16-master") == state("adamw") == 4 * sum(sizes)
+    assert state("adamw-8bit") == pytest.approx(eight_bit_state_bytes(sizes), rel=0.006)
+    assert state("muon") == muon_state_bytes(shape, sum(sizes), 2)
+    assert state("adafactor") == adafactor_state_bytes(tensors(shape), 2)
+
+
 def test_traffic_counts_no_views() -> None:
     x, y = torch.randn(4, 8), torch.randn(4, 8)
     with Traffic() as traffic:
@@ -126,7 +181,7 @@ def test_traffic_counts_no_views() -> None:
     "asked",
     [
         {"model": "gpt2", "context": 64, "lora": 8},
-        {"model": "gpt2", "context": 64, "gpus": 2, "zero": 1},
+        {"model": "gpt2", "context": 64, "gpus": 2, "zero": 3, "offload": "all"},
         {"model": "gpt2", "context": 64, "offload": "yes"},
         {"model": "mixtral-8x7b", "context": 64},
     ],
@@ -135,6 +190,48 @@ def test_traffic_counts_no_views() -> None:
 def test_what_is_not_counted_with_whole_matrices_is_refused(optimizer: str, asked: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"--optimizer: {optimizer}"):
         plan(gpu="H100 SXM", optimizer=optimizer, **asked)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_gpus_that_share_state_share_muons_matrices(zero: int) -> None:
+    """As nanochat's and torchtitan's: a matrix is whole on the GPU that updates it, and the state is cut."""
+    asked: dict[str, Any] = {"model": "gpt2", "gpu": "H100 SXM", "context": 64, "gpus": 8, "recipe": "fp32"}
+    alone, shared = (plan(optimizer="muon", **asked | {"zero": stage}) for stage in (0, zero))
+    assert shared["memory_bytes"]["optimizer"] == -(-alone["memory_bytes"]["optimizer"] // 8)
+    adamw = plan(optimizer="adamw", **asked | {"zero": zero})
+    updating = muon_flops(GPT2_SMALL) / 67e12 / 0.4 / 8
+    assert shared["step_seconds"] - adamw["step_seconds"] == pytest.approx(updating, rel=0.01)
+    at = held_at(setup_of(asked | {"zero": zero, "optimizer": "muon"}))
+    assert at["update"]["temporaries"] == muon_temporary_bytes(GPT2_SMALL, 4)
+
+
+def setup_of(asked: dict[str, Any]) -> Setup:
+    a = read_options(asked)
+    return read_setup(a, read_shape(a), GPUS[a["gpu"]].peak_flop_per_second)
+
+
+def test_what_lies_on_the_host_is_not_on_the_card() -> None:
+    asked: dict[str, Any] = {"model": "gpt2", "gpu": "H100 SXM", "context": 64, "gpus": 8, "zero": 3}
+    total = sum(parameters(GPT2_SMALL).values())
+    for recipe, width in (("bf16-master", 2), ("bf16", 2), ("fp32", 4)):
+        none, half, whole = (
+            held_at(setup_of(asked | {"recipe": recipe, "offload": offload})) for offload in ("no", "yes", "all")
+        )
+        assert all(lines["master"] == lines["optimizer"] == 0 for lines in half.values())
+        assert half["update"]["gradients"] == -(-width * total // 8) and half["update"]["temporaries"] == 0
+        kept = ("weights", "gradients", "master", "optimizer")
+        assert all(lines[line] == 0 for lines in whole.values() for line in kept)
+        for moment in (
+            "forward",
+            "loss",
+            "last_layer",
+            "embedding",
+        ):  # what is gathered and reduced is there all the same
+            assert all(whole[moment][line] == none[moment][line] for line in none[moment] if line not in kept)
+    deepspeed = held_at(setup_of(asked | {"offload": "yes", "sharding_by": "deepspeed", "recipe": "bf16-master"}))
+    assert all(lines["gradients"] == 0 and lines["weights"] > 0 for lines in deepspeed.values())
+    with pytest.raises(ValueError, match="--offload: all is of weights that are gathered"):
+        plan(**asked | {"offload": "all", "zero": 2})
 
 
 def test_muon_takes_time_of_its_own() -> None:
@@ -190,3 +287,15 @@ def test_an_update_in_backward_on_a_whole_step(name: str) -> None:
 def test_what_no_update_in_backward_can_do_is_refused(asked: dict[str, Any], mend: str) -> None:
     with pytest.raises(ValueError, match=f"--update: in-backward .*{mend}"):
         plan(**{"model": "gpt2", "gpu": "H100 SXM", "update": "in-backward", "recipe": "bf16"} | asked)
+
+
+def test_what_torchao_read_is_what_the_formulas_spare() -> None:
+    """Of a finetuning of Llama 2 7B in bf16; between two rows nothing differs but the optimizer's state."""
+    shape, published = replace(llama(4_096, 32, 32, 11_008), vocab=32_000, kv_heads=32), READINGS.read_text("utf-8")
+    allocated = [each for each in tomllib.loads(published)["extracted"]["readings"] if each["what"] == "allocated_gb"]
+    read = [float(each["literal"]) for each in allocated]
+    sizes = [math.prod(each) for each in tensors(shape)]
+    held = [4 * sum(sizes), eight_bit_state_bytes(sizes)]
+    held += [low_bit_state_bytes(sizes, *TORCHAO[name], width=2) for name in ("adamw-8bit", "adamw-4bit")]
+    spared = [(held[0] - each) / 2**30 for each in held[1:]]  # torchtune's meter divides by as much
+    assert spared == pytest.approx([read[0] - each for each in read[1:]], rel=0.015)

@@ -537,8 +537,10 @@ NOT_IN_FP8: dict[str, tuple[dict[str, Any], str]] = {
     "a card without": ({"gpu": "A100 80GB SXM"}, "--matmuls: A100 80GB SXM multiplies no float8"),
     "weights in float32": ({"recipe": "autocast", "gpus": 1, "zero": 0}, "--matmuls: fp8 is counted for"),
     "adapters": ({"lora": 8}, "--matmuls: fp8 is counted for"),
-    "every second matmul": ({"checkpointing": "per-op"}, "--matmuls: fp8 is counted for"),
+    "what is kept": ({"checkpointing": "per-op", "matmuls": "fp8-kept"}, "--checkpointing: per-op is counted for"),
     "no gate": ({"model": "gpt2", "context": 512}, "--matmuls: fp8 is counted for"),
+    "a card without scales of blocks": ({"matmuls": "mxfp8"}, "--matmuls: H100 SXM multiplies no mxfp8"),
+    "a card without 4 bits": ({"matmuls": "nvfp4"}, "--matmuls: H100 SXM multiplies no nvfp4"),
 }
 
 
@@ -561,6 +563,15 @@ def test_layers_in_fp8_are_as_much_faster_as_their_share_of_the_flops() -> None:
     assert after["mfu"] == pytest.approx(0.4) and after["fp8"]["mfu_of_16_bits"] == pytest.approx(0.4 * faster)
     again = plan(**asked, matmuls="fp8", tokens_per_second=after["tokens_per_second"])
     assert again["mfu"] == pytest.approx(0.4) and again["published_mfu"] is None
+
+
+def test_each_format_multiplies_at_its_own_peak() -> None:
+    asked: dict[str, Any] = LARGE | {"gpu": "B200", "checkpointing": "none"}
+    peaks = GPUS["B200"].peak_flop_per_second
+    for low, name, peak in (("mxfp8", "fp8", "float8"), ("fp8-kept", "fp8", "float8"), ("nvfp4", "fp4", "float4")):
+        found = plan(**asked, matmuls=low)["fp8"]
+        slow = found["share"] / peaks[peak] + (1 - found["share"]) / peaks["bfloat16"]
+        assert found["format"] == name and found["flop_per_second"] == pytest.approx(1 / slow)
 
 
 def test_speed_time_and_money_tell_each_other() -> None:

@@ -57,6 +57,23 @@ COPIES: dict[str, tuple[dict[str, Any], float]] = {  # and how far off the plan 
     "below the peak": (DEEP | {"context": 2_000, "loss": "plain"}, 0.0001),
     "of few layers and tokens": (DEEP | {"shape": f"{SMALL} tied=1", "context": 32, "recipe": "bf16-master"}, 0.0001),
     "in many layers": ({"model": "llama-3-8b", "context": 2_048, "layers": "composed"}, 0.001),
+    # torchao's tensors are multiplied by aten.mm, of which torchtitan's SelectiveAC makes every second again
+    "in a layer whose every second matmul is made again": (DEEP | {"context": 300, "checkpointing": "per-op"}, 0.02),
+}
+B200: dict[str, Any] = DEEP | {"gpu": "B200", "layers": "fused"}
+KEPT: dict[str, Any] = {"matmuls": "fp8-kept"}
+COPIES |= {
+    "a scale for 32": (B200 | {"matmuls": "mxfp8", "context": 320}, 0.01),
+    "copies that are kept": (B200 | KEPT | {"context": 2_000, "loss": "plain"}, 0.0001),
+    "copies that are kept beside a matrix's gradient": (B200 | KEPT | {"context": 300}, 0.01),
+    "copies that are kept of scores": (B200 | KEPT | {"context": 512, "attention": "eager"}, 0.0001),
+    "copies that are kept in many layers": (KEPT | {"model": "llama-3-8b", "context": 2_048}, 0.003),
+    "copies in 4 bits": (B200 | {"matmuls": "nvfp4", "context": 320}, 0.005),
+    "copies in 4 bits in a layer that is made again": (
+        B200 | {"matmuls": "nvfp4", "context": 320, "checkpointing": "full"},
+        0.005,
+    ),
+    "copies in 4 bits of many tokens": (B200 | {"matmuls": "nvfp4", "context": 704, "micro_batch": 2}, 0.02),
 }
 
 

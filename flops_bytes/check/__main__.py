@@ -47,7 +47,7 @@ def check(asked: dict[str, Any], tracker: bool = False) -> Checked:
     from flops_bytes.check.count import Uncountable, count
 
     try:
-        found, a = plan(gpu="H100 SXM", **asked), read_options(asked)
+        found, a = plan(**{"gpu": "H100 SXM"} | asked), read_options(asked)
         shape = read_shape(a)
         counted = count(a, shape)
         # with chunks the tracker goes on counting gradients that the allocator has got back

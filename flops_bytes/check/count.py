@@ -25,6 +25,7 @@ from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.count import cross_entropy
 from flops_bytes.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
 from flops_bytes.plan.options import has_dropout
+from flops_bytes.plan.software import FORMATS, Format
 from flops_bytes.shapes import Decoder
 from flops_bytes.trace import Trace
 
@@ -213,41 +214,50 @@ def adapt(model: nn.Module, blocks: Any, asked: dict[str, Any]) -> None:
 
 
 # --8<-- [start:float8]
-class Float8(torch.autograd.Function):
-    """A product of copies in 8 bits, each made in one kernel, of factors that are kept in 16 bits and copied again.
+class LowBit(torch.autograd.Function):
+    """A product of copies in few bits, each made in one kernel.
 
-    As torchao's manual_float8_matmul_with_args_in_hp, whose names hold all four copies until it ends.
+    Of factors that are kept in 16 bits and copied again, as torchao's manual_float8_matmul_with_args_in_hp does, whose
+    names hold all four copies until it ends; or of copies that are kept: nanochat's turns both round, NVFP4's neither.
     """
 
     @staticmethod
-    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
-        context.save_for_backward(x, weight)
-        copies = [in_float8(x), in_float8(weight)]
-        return F.linear(x, weight) if copies else x
+    def forward(context: Any, x: Tensor, weight: Tensor, form: Format) -> Tensor:
+        copies = [in_few_bits(x, form), in_few_bits(weight, form)]
+        context.form, context.sizes = form, (x.shape, weight.shape)
+        context.save_for_backward(*(copies if form.kept else (x, weight)))
+        return F.linear(x, weight)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        (x, weight), of_result = context.saved_tensors, gradients[0]
-        copies = [in_float8(of_result), in_float8(weight)]
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        form, of_result = context.form, gradients[0]
+        kept = context.saved_tensors
+        x, weight = (of_result.new_empty(()).expand(size) for size in context.sizes) if form.kept else kept
+        copies = [in_few_bits(of_result, form)]
+        copies += [in_few_bits(weight, form)] if form.peak != "float4" else []
         of_x = of_result @ weight
-        copies += [in_float8(of_result), in_float8(x)]
-        return of_x, of_result.flatten(0, -2).t() @ x.flatten(0, -2)
+        copies += [in_few_bits(of_result, form)]
+        copies += [in_few_bits(x, form)] if form.peak != "float4" else []
+        of_weight = of_result.flatten(0, -2).t() @ (
+            of_result.new_empty(()).expand(x[..., 0].numel(), x.shape[-1]) if form.kept else x.flatten(0, -2)
+        )
+        return of_x, of_weight, None
 
 
-def in_float8(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+def in_few_bits(x: Tensor, form: Format) -> Tensor:
+    return torch.empty(x.numel() * form.bits // 32, dtype=torch.uint8, device=x.device)
 
 
-def float8_linear(linear: nn.Linear, x: Tensor) -> Tensor:
-    multiply: Callable[..., Tensor] = Float8.apply
-    result = multiply(x, linear.weight)
+def low_bit_linear(linear: nn.Linear, form: Format, x: Tensor) -> Tensor:
+    multiply: Callable[..., Tensor] = LowBit.apply
+    result = multiply(x, linear.weight, form)
     return result if linear.bias is None else result + linear.bias
 
 
-def multiply_in_float8(blocks: Any) -> None:
+def multiply_in_few_bits(blocks: Any, form: Format) -> None:
     """All linear modules of the layers."""
     for module in (each for block in blocks for each in block.modules() if isinstance(each, nn.Linear)):
-        module.forward = partial(float8_linear, module)  # type: ignore[method-assign]
+        module.forward = partial(low_bit_linear, module, form)  # type: ignore[method-assign]
 
 
 # --8<-- [end:float8]
@@ -365,8 +375,8 @@ def ours(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
         for block in blocks:
             for part in (block.out, block.down):
                 part.register_forward_hook(lambda module, inputs, output: dropped(output))
-    if asked["matmuls"] == "fp8":
-        multiply_in_float8(model.blocks)
+    if asked["matmuls"] != "as-recipe":
+        multiply_in_few_bits(model.blocks, FORMATS[asked["matmuls"]])
     forget(asked, model.blocks)
     return Made(
         model, model.hidden, model.head, lambda tokens, targets: loss(model, tokens, targets), model.head.weight
@@ -425,8 +435,8 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     blocks = body.h if kind == "gpt2" else body.layers
     if asked["lora"]:
         adapt(model, blocks, asked)
-    if asked["matmuls"] == "fp8":
-        multiply_in_float8(blocks)
+    if asked["matmuls"] != "as-recipe":
+        multiply_in_few_bits(blocks, FORMATS[asked["matmuls"]])
     forget(asked, blocks)
 
     def masks(**told: Any) -> Tensor | None:

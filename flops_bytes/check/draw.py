@@ -22,7 +22,10 @@ COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "m
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
 # Counted by tests alone, so that the draws of what is published stay as they were:
-UNDRAWN = {"optimizer": ("muon", "adafactor"), "update": ("in-backward",)}
+UNDRAWN = {
+    "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
+    "update": ("in-backward",),
+}
 NOT_TOGETHER = {  # of which one would be refused
     "adapters": "GPT-2's one matrix of queries, keys and values; experts; --checkpointing per-op, of which they change "
     "what every second matmul is",

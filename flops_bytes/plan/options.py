@@ -73,9 +73,10 @@ OPTIONS = {
     "global_batch": Option("length", None, "instead: tokens of a step of all GPUs; 4M: 4,194,304"),
     "recipe": Option(tuple(name.replace("_", "-") for name in RECIPES), "bf16-master", "what training holds"),
     "matmuls": Option(
-        ("as-recipe", "fp8"),
+        ("as-recipe", "fp8", "fp8-kept", "mxfp8", "nvfp4"),
         "as-recipe",
-        "of the layers; fp8: as torchao's Float8Linear, by tensor or by row, which keeps inputs in 16 bits",
+        "of the layers; fp8: as torchao's Float8Linear, by tensor or by row, which keeps inputs in 16 bits; fp8-kept: "
+        "as nanochat's, which keeps copies of 8 bits; mxfp8: torchao's, in 16 bits; nvfp4: torchao's, in 4 bits",
     ),
     "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
     "layers": Option(
@@ -128,10 +129,21 @@ OPTIONS = {
         "4 bits; bitsandbytes-0.43.1, or an older one, keeps the input of each matmul; torchao shards constants too",
     ),
     "optimizer": Option(
-        ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "muon", "adafactor"),
+        (
+            "adamw",
+            "adamw-8bit",
+            "paged-adamw",
+            "paged-adamw-8bit",
+            "muon",
+            "adafactor",
+            "adamw-bf16",
+            "adamw-4bit",
+            "adamw-fp8",
+        ),
         "adamw",
         "8-bit: two bytes of moments a parameter; paged, as bitsandbytes': moments in the host's memory where the card "
-        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers; adafactor: torch.optim's",
+        "has no room for them; muon: torch.optim.Muon for the matrices of dense layers, each on one of the GPUs that "
+        "share weights; adafactor: torch.optim's; bf16: moments in bf16 beside wider weights; 4bit, fp8: torchao's",
     ),
     "update": Option(
         ("fused", "foreach", "in-backward"),
@@ -140,7 +152,12 @@ OPTIONS = {
         "what is trained, of Adafactor too, whose default is tensor by tensor; in-backward: each gradient's as it "
         "comes, as torchtune's optimizer_in_bwd",
     ),
-    "offload": Option(("no", "yes"), "no", "master weights and moments in the host's memory"),
+    "offload": Option(
+        ("no", "yes", "all"),
+        "no",
+        "master weights and moments in the host's memory; all: with --zero 3 weights and gradients too, as PyTorch's "
+        "CPUOffloadPolicy, or DeepSpeed's offload_param",
+    ),
     "allowance": Option(
         "bytes", BESIDE_TENSORS_BYTES, "beside tensors: CUDA context, libraries, the allocator's gaps; 1GB if not given"
     ),

@@ -6,9 +6,10 @@ PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flops_bytes.adapters import CONSTANTS, adapter_parameters, matrix_adapters, quantized_bytes
+from flops_bytes.shapes import matmuls
 
 if TYPE_CHECKING:
     from flops_bytes.plan.training import Setup
@@ -216,19 +217,53 @@ def joined_values(setup: Setup) -> int:
     return width_of(setup) * setup.micro_batch * setup.context * turned
 
 
+class Format(NamedTuple):
+    """In which copies the layers' matmuls multiply."""
+
+    bits: int  # of a number, in units of 1/32 of a byte: its scale is among them
+    kept: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
+    peak: str  # the format at whose peak they multiply
+
+
+FORMATS = {
+    "fp8": Format(32, False, "float8"),  # torchao's Float8Linear; a scale a tensor or row is not counted
+    "fp8-kept": Format(32, True, "float8"),  # nanochat/fp8.py, a scale a tensor
+    "mxfp8": Format(
+        33, False, "float8"
+    ),  # a byte for 32: torchao's MXFP8Linear, prototype/moe_training/mxfp8_linear.py
+    "nvfp4": Format(18, True, "float4"),  # a byte for 16: its nvfp4_linear.py, which keeps codes of both
+}
+
+
 def copy_in_float8(setup: Setup, at: Moments) -> None:
-    """What a layer that goes backward holds more in its MLP's last matmul: copies in 8 bits of the result's gradient,
+    """What a layer that goes backward holds more in its MLP's last matmul: copies in few bits of the result's gradient,
     twice, of the matrix and of the input, beside both gradients in 16 bits.
 
     torchao's function has names for all four until it ends (torchao/float8/float8_linear.py at 024fe94); each is taken
-    to be made in one kernel, as by torch.compile. There the inner features have one gradient, not yet two.
+    to be made in one kernel, as by torch.compile. There a gated MLP's inner features have one gradient, not yet two.
+    nanochat turns round what it has kept, and NVFP4's copies are kept turned round.
     """
-    shape, tokens = setup.shape, setup.micro_batch * setup.context
+    form, shape, tokens = FORMATS[setup.multiplied_in], setup.shape, setup.micro_batch * setup.context
     matrix, inner = shape.d_model * shape.d_ff, tokens * shape.d_ff
-    copies = 2 * tokens * shape.d_model + matrix + inner
-    before = 2 * (matrix if setup.accumulation > 1 else 0) - 2 * inner
+    turned = 2 * tokens * shape.d_model + (0 if form.peak == "float4" else matrix + inner)
+    copies = form.bits * turned // 32
+    before = 2 * (matrix if setup.accumulation > 1 else 0) - (2 * inner if shape.gated else 0)
+    if form.kept:
+        keep_more(setup, at, kept_copies(setup, form))
     for moment in ("last_layer", "first_layer"):
         at[moment]["temporaries"] += max(0, before + copies) - max(0, before)
+
+
+def kept_copies(setup: Setup, form: Format) -> int:
+    """Bytes that a layer keeps more if each matmul keeps a copy of its input and of its matrix in few bits, and nothing
+    else in 16 bits that only matmuls ask for: both norms' results, the last matmul's input, and attention's result
+    where attention is eager.
+    """
+    shape, tokens = setup.shape, setup.micro_batch * setup.context
+    made = matmuls(shape)
+    copies = sum([tokens * each.inputs + each.inputs * each.outputs for each in made])
+    attended = 0 if setup.fused else shape.heads * shape.head_dim
+    return form.bits * copies // 32 - 2 * tokens * (2 * shape.d_model + shape.d_ff + attended)
 
 
 def has_casts(setup: Setup) -> bool:

@@ -75,7 +75,7 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
     assumed = f", from an assumed {found['assumed_mfu']:.0%}" if found["assumed_mfu"] else ""
     yield "MFU", f"{found['mfu']:.1%}{assumed}; of the peak in use {found['hfu']:.1%}"
     if fp8 := found.get("fp8"):
-        layers = f"{fp8['share']:.1%} of the FLOPs at fp8's peak, attention and the head at that of 16 bits"
+        layers = f"{fp8['share']:.1%} of the FLOPs at {fp8['format']}'s peak, attention and the head at that of 16 bits"
         yield "  whose peak is", f"{fp8['flop_per_second'] / 1e12:,.4g} TFLOP/s: {layers}"
         yield "  of 16 bits' alone it is", f"{fp8['mfu_of_16_bits']:.1%}"
     rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"

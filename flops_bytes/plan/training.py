@@ -2,15 +2,18 @@
 
 # --8<-- [start:setup]
 from collections.abc import Iterator
+from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import quantized_bytes, token_flops, trained_parameters
+from flops_bytes.adapters import CONSTANTS, quantized_bytes, token_flops, trained_parameters
 from flops_bytes.flops import forward_flops, training_seconds
 from flops_bytes.gpus import BESIDE_TENSORS_SHARE
 from flops_bytes.memory import RECIPES
 from flops_bytes.optimizers import (
+    TORCHAO,
     adafactor_state_bytes,
     adafactor_temporary_bytes,
+    low_bit_state_bytes,
     muon_flops,
     muon_parameters,
     muon_state_bytes,
@@ -29,7 +32,7 @@ from flops_bytes.plan.options import (
     row_name,
 )
 from flops_bytes.plan.runs import BATCHES, steps_like
-from flops_bytes.plan.software import with_software
+from flops_bytes.plan.software import FORMATS, with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
@@ -70,7 +73,11 @@ class Setup(NamedTuple):
     in_backward: bool  # the update
     muon: bool  # and AdamW for what is no matrix of a layer
     adafactor: bool
+    bf16_moments: bool  # AdamW's, whatever the recipe says
+    four_bit_moments: bool  # torchao's
+    fp8_moments: bool  # torchao's
     offload: bool
+    offload_all: bool  # weights and gradients too
     allowance_bytes: int
     sharding_by: str  # the library
     reduce_bucket: int | None  # DeepSpeed's
@@ -79,7 +86,8 @@ class Setup(NamedTuple):
     lora_inputs: str
     lora_dropout: str
     qkv_made: str
-    layers_in_fp8: bool  # their matmuls
+    layers_in_fp8: bool  # their matmuls, or in fewer bits
+    multiplied_in: str  # which of these formats
 
 
 def peak(setup: Setup) -> tuple[str, dict[str, int]]:
@@ -104,7 +112,8 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
             chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
             foreach=setup.foreach
-            and not (setup.eight_bit or setup.paged or setup.muon or setup.adafactor or setup.offload),
+            and not (setup.eight_bit or setup.paged or setup.muon or setup.adafactor or setup.offload)
+            and not (setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments),
             counts=setup.counts,
             composed=setup.composed,
             dropout=setup.dropout,
@@ -122,7 +131,7 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
         cast = moments("bf16_master")
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
-    if setup.eight_bit:
+    if setup.eight_bit or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments:
         at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
     elif setup.muon or setup.adafactor:
         at = with_update(setup, at)
@@ -145,11 +154,47 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
         or setup.layers_in_fp8
     ):
         at = with_software(setup, at)
+    if setup.muon and setup.zero and setup.gpus > 1:
+        at["update"]["temporaries"] = max(
+            muon_temporary_bytes(setup.shape, width_of_moments(setup)), at["update"]["temporaries"]
+        )
+    if setup.offload:
+        at = with_host(setup, at)
     instead = {"optimizer": 0} if setup.paged else {}
-    instead |= {"master": 0, "optimizer": 0} if setup.offload else {}
     if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
         instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
     return {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
+
+
+def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The moments of a step without what lies in the host's memory, where the update runs too: master weights and
+    moments, and of `offload_all` weights and gradients, which are gathered and reduced on the card.
+
+    No gradients are cast on the card (torchao's CPUOffloadOptimizer copies them as they are); DeepSpeed's stages 2 and
+    3 keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu;
+    stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
+    """
+    each, gpus = RECIPES["fp32" if setup.rank else setup.recipe], setup.gpus
+    cut = gpus if setup.zero > 1 else 1
+    gone: dict[str, int] = {"master": 0, "optimizer": 0}
+    if setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1:
+        gone |= {"gradients": 0}
+    if setup.offload_all and setup.zero == 3 and gpus > 1:
+        whole = 0
+        if setup.base in CONSTANTS and setup.quantized_by != "torchao":
+            matrices = setup.counts["qkv"] + setup.counts["out"] + setup.counts["mlp"]
+            whole = quantized_bytes(matrices, 0, 64, CONSTANTS[setup.base])
+        gone |= {"gradients": 0, "weights": whole} | ({"adapters": 0} if setup.rank else {})
+    update = {"gradients": -(-each.gradients * setup.trained // cut), "temporaries": 0}
+    return {
+        moment: lines | (update if moment == "update" and not setup.in_backward else {}) | gone
+        for moment, lines in at.items()
+    }
+
+
+def width_of_moments(setup: Setup) -> int:
+    """Bytes of a number of the recipe's moments."""
+    return RECIPES[setup.recipe].optimizer // 2
 
 
 def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -185,6 +230,13 @@ def moments_bytes(setup: Setup) -> int:
         if setup.muon:
             return muon_state_bytes(setup.shape, setup.trained, width)
         return adafactor_state_bytes(tensors(setup.shape), width)
+    if setup.bf16_moments:
+        return 4 * setup.trained
+    if setup.four_bit_moments or setup.fp8_moments:  # of adapters and experts as of one tensor
+        bits, block = TORCHAO["adamw-4bit" if setup.four_bit_moments else "adamw-fp8"]
+        alike = setup.rank or setup.shape.experts > 1
+        sizes = [setup.trained // block * block] if alike else [prod(each) for each in tensors(setup.shape)]
+        return low_bit_state_bytes(sizes, bits, block, RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights)
     if not setup.eight_bit:
         each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
         return each.optimizer * setup.trained
@@ -315,7 +367,7 @@ def cost(a: dict[str, Any], tokens: int | None, tokens_per_second: float) -> dic
 def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
     """What published steps of this kind reached, eight of ten of them; None of adapters and of fp8, of which no
     such MFU was found."""
-    if a["lora"] or a["matmuls"] == "fp8":
+    if a["lora"] or a["matmuls"] != "as-recipe":
         return None
     gpu = row_name(a["gpu"]) if a["gpu"] else ""
     cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
@@ -361,9 +413,10 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
         change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
-    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not (setup.muon or setup.adafactor) else 0):
+    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not setup.adafactor else 0):
         rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    if not (setup.paged or setup.adafactor):  # of which there is less
+    # of which there is less
+    if not (setup.paged or setup.adafactor or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments):
         rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
     if not (setup.muon or setup.adafactor or setup.in_backward):
         rungs.append(("state in the host's memory", {"offload": True}, 0))
@@ -426,7 +479,7 @@ def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
     if (
         a["lora"]
         or a["gpus"] > 1
-        or a["offload"] == "yes"
+        or a["offload"] != "no"
         or shape.experts > 1
         or a["recipe"] not in ("fp32", "bf16")
         or a["optimizer"][-5:] not in ("adamw", "-8bit")
@@ -436,24 +489,28 @@ def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
 
 
 def refuse_fp8(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> None:
-    """Raises ValueError for what fp8 matmuls cannot do, or are not counted with."""
-    if "float8" not in peaks:
-        raise ValueError(f"--matmuls: {a['gpu'] or 'such a GPU'} multiplies no float8; choose as-recipe")
+    """Raises ValueError for what matmuls in few bits cannot do, or are not counted with."""
+    low, form = a["matmuls"], FORMATS[a["matmuls"]]
+    needs = "float8" if low[:3] == "fp8" else "float4"  # cards with units for blocks of 32 have them for 4 bits
+    if needs not in peaks:
+        lacks = "float8" if needs == "float8" else low
+        raise ValueError(f"--matmuls: {a['gpu'] or 'such a GPU'} multiplies no {lacks}; choose as-recipe")
     if (
         a["lora"]
         or shape.experts > 1
-        or not shape.gated
-        or a["checkpointing"] == "per-op"
+        or (not shape.gated and (shape.biases or a["layers"] == "composed"))
         or a["update"] == "in-backward"
         or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and a["gpus"] > 1 and a["zero"] == "3"))
     ):
         counted = "all weights of dense models with a gated MLP, in 16 bits or gathered so by --zero 3"
-        raise ValueError(f"--matmuls: fp8 is counted for {counted}, not with per-op or in-backward; choose as-recipe")
+        raise ValueError(f"--matmuls: {low} is counted for {counted}, not with in-backward; choose as-recipe")
+    if form.kept and a["checkpointing"] == "per-op":
+        raise ValueError(f"--checkpointing: per-op is counted for matmuls that keep 16 bits, not {low}; choose full")
 
 
 def fp8_rate(setup: Setup, causal: bool, at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
-    """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at fp8's peak, and
-    attention and the head at that of 16 bits."""
+    """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at the peak of fp8, or
+    of fewer bits, and attention and the head at that of 16 bits."""
     forward = forward_flops(setup.shape, setup.context, causal=causal)
     share = (forward["qkv"] + forward["out"] + forward["mlp"]) / sum(forward.values())
     return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
@@ -472,12 +529,16 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
     """What a GPU with such peaks has to hold. Raises ValueError for what cannot be."""
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     if (a["optimizer"] == "muon" or a["optimizer"] == "adafactor") and (
-        a["lora"] or zero or a["offload"] == "yes" or shape.experts > 1
+        a["lora"] or (zero and a["optimizer"] == "adafactor") or a["offload"] != "no" or shape.experts > 1
     ):
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
+    if a["offload"] == "all" and (zero < 3 or a["gpus"] == 1):
+        raise ValueError(
+            "--offload: all is of weights that are gathered from the host's memory; give --zero 3 and GPUs"
+        )
     if a["update"] == "in-backward":
         refuse_in_backward(a, shape)
-    if a["matmuls"] == "fp8":
+    if a["matmuls"] != "as-recipe":
         refuse_fp8(a, shape, peaks)
     counts = parameters(shape)
     trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
@@ -501,7 +562,11 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         in_backward=a["update"] == "in-backward",
         muon=a["optimizer"] == "muon",
         adafactor=a["optimizer"] == "adafactor",
-        offload=a["offload"] == "yes",
+        bf16_moments=a["optimizer"] == "adamw-bf16",
+        four_bit_moments=a["optimizer"] == "adamw-4bit",
+        fp8_moments=a["optimizer"] == "adamw-fp8",
+        offload=a["offload"] != "no",
+        offload_all=a["offload"] == "all",
         allowance_bytes=a["allowance"],
         sharding_by=a["sharding_by"],
         reduce_bucket=a["reduce_bucket"],
@@ -510,7 +575,8 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         lora_inputs=a["lora_inputs"],
         lora_dropout=a["lora_dropout"],
         qkv_made=a["qkv_made"],
-        layers_in_fp8=a["matmuls"] == "fp8",
+        layers_in_fp8=a["matmuls"] != "as-recipe",
+        multiplied_in=a["matmuls"],
         **{name: a[name] for name in same},
     )
 
@@ -529,7 +595,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     needs_bytes = sum(lines.values())
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
     fewest_gpus = 1 if missing(gpus=1, zero=0) <= 0 else 1 + too_few
-    stages = range(4 if setup.gpus > 1 and not (setup.muon or setup.adafactor) else 0)
+    stages = range(4 if setup.gpus > 1 and not setup.adafactor else 0)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in stages}
 
     pairs = {name: work(setup, name == "causal", setup.checkpointing) for name in ("all", "causal")}
@@ -538,14 +604,16 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     forward = sum(forward_flops(shape, setup.context, causal=a["pairs"] == "causal").values()) / setup.context
     rate = peaks[dtype]
     if setup.layers_in_fp8:
-        share, rate = fp8_rate(setup, a["pairs"] == "causal", peaks[dtype], peaks["float8"])
+        low = peaks[FORMATS[setup.multiplied_in].peak]
+        share, rate = fp8_rate(setup, a["pairs"] == "causal", peaks[dtype], low)
     timing = Timing(
         setup=setup,
         backward=1 - forward / flops["device"],
         at_the_peak=1 / training_seconds(flops["model"], setup.gpus, rate, mfu=1),
         network=read_network(a),
         step_tokens=step_tokens,
-        updating=muon_flops(shape) / peaks[dtype] if setup.muon else 0.0,
+        # each matrix on one of the GPUs, where state is shared
+        updating=muon_flops(shape) / peaks[dtype] / (setup.gpus if setup.zero else 1) if setup.muon else 0.0,
     )
     told = next((name for name in SPEEDS if a[name]), None)
     if told:  # what was measured has all waits in it
@@ -583,9 +651,13 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "experts": shape.experts > 1,
         "queries' biases or norms": shape.qkv_biases or shape.head_norms,
     }
+    if setup.four_bit_moments or setup.fp8_moments:
+        estimated |= {"state in few bits": setup.rank > 0 or shape.experts > 1}
     if setup.layers_in_fp8:
         estimated |= {"fp8 copies": True}
-        costs |= {"fp8": {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}}
+        of_format: dict[str, Any] = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8"}
+        of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
+        costs |= {"fp8": of_format}
     return {
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},
