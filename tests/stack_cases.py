@@ -27,6 +27,10 @@ NEXT: Config = {"head_dim": 20, "linear_num_key_heads": 2, "linear_num_value_hea
 NEXT |= {"linear_value_head_dim": 10}
 KIMI: Config = {"num_local_experts": 8, "num_experts_per_tok": 3, "q_lora_rank": None, "linear_head_dim": 12}
 KIMI |= {"linear_num_heads": 3, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+INDEX: Config = {"index_topk": 16, "index_head_dim": 14, "index_n_heads": 3, "n_shared_experts": 1}
+LISTED = ["full", "shared", "full", "shared"]
+GEMMA_4: Config = {"head_dim": 24, "global_head_dim": 36, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
+GEMMA_4 |= {"hidden_size_per_layer_input": 0, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
 WITHOUT_MLP = {key: size for key, size in SMALL.items() if key != "intermediate_size"}
 
 CASES: dict[str, tuple[str, Config]] = {
@@ -55,6 +59,21 @@ CASES: dict[str, tuple[str, Config]] = {
     "deepseek_v2": ("deepseek_v2", SMALL | ROUTED | LATENT | {"first_k_dense_replace": 1}),
     "deepseek_v2, no latent of queries": ("deepseek_v2", SMALL | ROUTED | LATENT | {"q_lora_rank": None}),
     "deepseek_v3": ("deepseek_v3", SMALL | ROUTED | LATENT | {"n_shared_experts": 2, "first_k_dense_replace": 1}),
+    "deepseek_v32": ("deepseek_v32", SMALL | ROUTED | LATENT | INDEX | {"first_k_dense_replace": 1}),
+    "glm_moe_dsa": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"index_topk_freq": 3}),
+    "glm_moe_dsa, as listed": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"indexer_types": LISTED}),
+    "glm_moe_dsa, in a word": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"index_topk_pattern": "FSSF"}),
+    "dots1": ("dots1", SMALL | ROUTED | HEADS | WINDOW | {"max_window_layers": 2, "n_shared_experts": 1}),
+    "ernie4_5_moe": (
+        "ernie4_5_moe",
+        SMALL | NARROW | {"moe_num_experts": 6, "moe_k": 3, "moe_layer_interval": 2},
+    ),
+    "exaone4": ("exaone4", SMALL | HEADS | WINDOW),
+    "gemma4": ("gemma4_text", SMALL | WINDOW | GEMMA_4),
+    "gemma4, experts": (
+        "gemma4_text",
+        SMALL | WINDOW | GEMMA_4 | NARROW | {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 3},
+    ),
     "glm4_moe_lite": ("glm4_moe_lite", SMALL | ROUTED | LATENT),
     "kimi_linear": ("kimi_linear", SMALL | NARROW | LATENT | KIMI),
     "glm4": ("glm4", SMALL | HEADS),
