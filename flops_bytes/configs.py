@@ -22,7 +22,7 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "_num_mtp_layers", "mtp_share_layers", "vocab_size_per_layer_input",
+    "_sliding_window_pattern", "_num_mtp_layers", "mtp_share_layers", "mtp_loss_scaling_factor", "vocab_size_per_layer_input",
     "indexer_rope_interleave", "index_share_for_mtp_iteration", "num_local_experts", "moe_norm_min",
     "moe_router_dtype", "moe_use_aux_free", "activation_situ_linear_beta", "attn_output_gate", "aux_loss_alpha",
     "cache_implementation", "chunk_size_feed_forward",
@@ -373,7 +373,7 @@ def ernie(of: Config, index: int, layers: int) -> Dense | Experts:
         return dense(of, index, layers)
     of.get("intermediate_size")
     if of.flag("use_bias"):
-        raise ValueError(f"--config: use_bias = True is not counted here with experts; {estimate(of.config)}")
+        raise ValueError(f"--config: use_bias = True is not counted here; {estimate(of.config)}")
     width = of.size("moe_intermediate_size")
     shared = width * of.optional("moe_num_shared_experts")
     return Experts(of.size("moe_num_experts"), of.size("moe_k"), width, shared, router_bias=True)
@@ -383,7 +383,7 @@ def gemma4_mlp(of: Config, index: int, layers: int) -> Dense | Experts:
     """Experts beside an MLP for all tokens, or this alone."""
     if of.optional("hidden_size_per_layer_input"):  # Gemma 4 E2B's and E4B's
         said = f"hidden_size_per_layer_input = {of.get('hidden_size_per_layer_input')}"
-        raise ValueError(f"--config: {said} is not counted here; 0 is; {estimate(of.config)}")
+        raise ValueError(f"--config: {said} is not counted here; {estimate(of.config)}")
     if not of.flag("enable_moe_block"):
         of.get("num_experts", "top_k_experts", "moe_intermediate_size")  # of which it makes none
         return dense(of, index, layers)
