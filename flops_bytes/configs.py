@@ -22,7 +22,8 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "_num_mtp_layers", "mtp_share_layers", "mtp_loss_scaling_factor", "vocab_size_per_layer_input",
+    "_sliding_window_pattern", "_num_mtp_layers", "mtp_share_layers", "mtp_loss_scaling_factor",
+    "vocab_size_per_layer_input",
     "indexer_rope_interleave", "index_share_for_mtp_iteration", "num_local_experts", "moe_norm_min",
     "moe_router_dtype", "moe_use_aux_free", "activation_situ_linear_beta", "attn_output_gate", "aux_loss_alpha",
     "cache_implementation", "chunk_size_feed_forward",

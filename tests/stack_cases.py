@@ -100,7 +100,7 @@ CASES: dict[str, tuple[str, Config]] = {
 
 # As others hold them, so far as they say a shape, with what stands beside it; the repository on GitHub, its commit, the
 # file, and the parameters that its maker's checkpoint has by the sizes of its tensors, where that was found. The last
-# eight were drawn from 97 files (seed 1795736600082142357), with two that are not read, a Nemotron 3 Ultra and a MiniMax M3.
+# eight were drawn from 97 files, with two that are not read, a Nemotron 3 Ultra and a MiniMax M3.
 TYPES = ["linear_attention"] * 3 + ["full_attention"]
 AICONFIGURATOR = "ai-dynamo/aiconfigurator", "src/aiconfigurator/model_configs"
 OF_KIMI: Config = {
