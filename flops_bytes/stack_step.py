@@ -28,7 +28,7 @@ DERIVED: tuple[str, ...] = (
     "olmo2",
     "olmo3",
 )
-DERIVED += ("llama", "mistral", "phi3")
+DERIVED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
 
 
 class Run(NamedTuple):

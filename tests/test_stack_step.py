@@ -53,6 +53,14 @@ KINDS: dict[str, Config] = {
     "llama": WIDE | {"attention_bias": True},
     "mistral": WIDE | HEADS | WINDOW,
     "phi3": WIDE | WINDOW,
+    "seed_oss": WIDE | HEADS | {"attention_dropout": 0.0, "residual_dropout": 0.0},
+    "qwen2_moe": WIDE
+    | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 192, "decoder_sparse_step": 1}
+    | {"shared_expert_intermediate_size": 320},
+    "glm4_moe_lite": WIDE | ROUTED | LATENT,
+    "minimax_m2": WIDE | HEADS | {"num_local_experts": 8, "num_experts_per_tok": 2, "rotary_dim": 16},
+    "dots1": WIDE | HEADS | ROUTED | {"sliding_window": None},
+    "olmoe": WIDE | {"num_experts": 8, "num_experts_per_tok": 2},
 }
 WITH_EXPERTS = [kind for kind, config in KINDS.items() if "num_experts_per_tok" in config]
 
