@@ -254,12 +254,16 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
 # --8<-- [start:derived]
 def why_not(stack: Stack, kind: str, recipe: str) -> str:
     """Why such a step's bytes are not derived; nothing if they are."""
+    if any(isinstance(mixer, Delta) for mixer, _ in stack.mixers()):
+        return f"what linear attention keeps, as of a {kind}, depends on its kernels"
+    if kind == "llama4_text":
+        return f"transformers' {kind} runs all experts on each token, which those who train it do not"
+    if any(isinstance(mixer, Latent) and mixer.most for mixer, _ in stack.mixers()):
+        return f"transformers' {kind} trains no indexer"
     if kind not in DERIVED:
         return f"those of a {kind} are not derived"
     if recipe == "fp32":
         return f"those of a {kind} with weights and matmuls in float32 are not derived"
-    if any(isinstance(mixer, Delta) or (isinstance(mixer, Attention) and mixer.gated) for mixer, _ in stack.mixers()):
-        return f"those of a {kind}'s linear attention are not derived"
     if recipe.startswith("autocast") and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
