@@ -6,6 +6,7 @@ read and whose name speaks of a shape is refused by its name, so that a newer ki
 
 # --8<-- [start:setup]
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +22,10 @@ SHAPES_WORDS = (  # in the name of a key that may change what is counted
     "kv", "index", "moe", "mtp", "nextn", "ffn", "state", "share", "gate", "altup", "per_layer", "residual", "cross",
 )  # fmt: skip
 HARMLESS = {  # keys with such a word that change nothing of it
-    "_sliding_window_pattern", "activation_situ_linear_beta", "attn_output_gate", "aux_loss_alpha",
+    "_sliding_window_pattern", "_num_mtp_layers", "mtp_share_layers", "mtp_loss_scaling_factor",
+    "vocab_size_per_layer_input",
+    "indexer_rope_interleave", "index_share_for_mtp_iteration", "num_local_experts", "moe_norm_min",
+    "moe_router_dtype", "moe_use_aux_free", "activation_situ_linear_beta", "attn_output_gate", "aux_loss_alpha",
     "cache_implementation", "chunk_size_feed_forward",
     "decoder_start_token_id", "ep_size", "fuse_qkv", "head_dim_scale", "image_token_index", "layer_norm_eps",
     "layernorm_epsilon", "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta",
@@ -92,6 +96,10 @@ class Config:
 
 # --8<-- [start:types]
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+INDEXED, SHARED = (
+    "indexed_attention",
+    "shared",
+)  # to tokens that an indexer chooses, the layer's own or an earlier one's
 Types = Callable[[Config, int], list[str]]
 
 
@@ -112,13 +120,13 @@ def if_used(of: Config, layers: int) -> list[str]:
 def upper(of: Config, layers: int) -> list[str]:
     """A window from max_window_layers on, if use_sliding_window says so (Qwen 2 and 3)."""
     used = of.get("use_sliding_window") and of.get("sliding_window")
-    first = of.get("max_window_layers") if used else layers
+    first = of.optional("max_window_layers") if used else layers
     return [SLIDING if index >= first else FULL for index in range(layers)]
 
 
 def alternate(of: Config, layers: int) -> list[str]:
     """A window in every other layer below max_window_layers, if use_sliding_window says so (Qwen 2 MoE)."""
-    most = of.get("max_window_layers") if of.get("use_sliding_window") else 0
+    most = of.optional("max_window_layers") if of.get("use_sliding_window") else 0
     return [SLIDING if index < most and index % 2 == 0 else FULL for index in range(layers)]
 
 
@@ -129,6 +137,35 @@ def every(period: int, other: str, of: Config, layers: int) -> list[str]:
 
 def gemma(of: Config, layers: int) -> list[str]:
     return every(of.size("sliding_window_pattern"), SLIDING, of, layers)
+
+
+def gemma4(of: Config, layers: int) -> list[str]:
+    """The last one sees everything, whatever is listed."""
+    return [*every(6, SLIDING, of, layers)[:-1], FULL]
+
+
+def exaone(of: Config, layers: int) -> list[str]:
+    """None where there is no window; its makers write LLLG for a period of 4."""
+    said = of.get("sliding_window_pattern")
+    period = len(said) if isinstance(said, str) and said else of.size("sliding_window_pattern")
+    return every(period, SLIDING, of, layers) if of.get("sliding_window") else all_full(of, layers)
+
+
+def above(of: Config, layers: int) -> list[str]:
+    """A window from max_window_layers on, if there is one (dots.llm1)."""
+    first = of.optional("max_window_layers") if of.get("sliding_window") else layers
+    return [SLIDING if index >= first else FULL for index in range(layers)]
+
+
+def indexed(of: Config, layers: int) -> list[str]:
+    """Which layers have an indexer of their own: all of DeepSeek-V3.2, and as GLM-5.2 lists them or says by rule."""
+    listed, pattern = of.listed("indexer_types", layers), of.get("index_topk_pattern")
+    if listed is None and isinstance(pattern, str) and len(pattern) == layers:  # such as FFSS
+        listed = list(pattern)
+    listed = listed or of.listed("index_topk_pattern", layers)
+    often, offset = of.size("index_topk_freq"), of.optional("index_skip_topk_offset")
+    by_rule = ["shared" if max(index - offset + 1, 0) % often else "full" for index in range(layers)]
+    return [INDEXED if one in ("full", "F") else SHARED for one in listed or by_rule]
 
 
 def qwen_next(of: Config, layers: int) -> list[str]:
@@ -222,6 +259,26 @@ def latent(of: Config, kind: str) -> Latent:
     )
 
 
+def sparse(of: Config, kind: str) -> Latent:
+    """Latents, of which a token sees those alone that an indexer chooses."""
+    one = replace(latent(of, kind), most=of.size("index_topk"))
+    own, heads, dim = kind == INDEXED, of.size("index_n_heads"), of.size("index_head_dim")
+    return replace(one, index_heads=heads, index_dim=dim) if own else one
+
+
+def gemma4_attention(of: Config, kind: str) -> Attention:
+    """Layers that see everything have heads of their own size, and may make values of keys."""
+    one = attention(of, kind, "attention_bias", "attention_bias", "head")
+    joint, said = of.flag("attention_k_eq_v"), of.get("per_layer_config")
+    layers = list(said.values()) if isinstance(said, Mapping) else []  # as transformers writes it
+    own = layers[0] if layers and isinstance(layers[0], Mapping) else {}
+    features = own.get("head_dim") or of.size("global_head_dim")
+    kv_heads = own.get("num_key_value_heads") or of.optional("num_global_key_value_heads")
+    if kind != FULL:
+        return one
+    return replace(one, head_dim=features, kv_heads=kv_heads if joint and kv_heads else one.kv_heads, joint=joint)
+
+
 def gated_delta(of: Config, kind: str) -> Mixer:
     """Three of four layers of Qwen3-Next; the fourth has attention whose result a gate closes."""
     if kind != LINEAR:
@@ -309,6 +366,32 @@ def llama4_moe(of: Config, index: int, layers: int) -> Dense | Experts:
     return Dense(wide)
 
 
+def ernie(of: Config, index: int, layers: int) -> Dense | Experts:
+    """Experts from one layer to another, every so many; the router adds a number to each expert's score."""
+    last = layers - 1 if of.get("moe_layer_end_index") == -1 else of.optional("moe_layer_end_index")
+    first, period = of.optional("moe_layer_start_index"), of.size("moe_layer_interval")
+    if not first <= index <= last or (index + 1) % period:
+        return dense(of, index, layers)
+    of.get("intermediate_size")
+    if of.flag("use_bias"):
+        raise ValueError(f"--config: use_bias = True is not counted here; {estimate(of.config)}")
+    width = of.size("moe_intermediate_size")
+    shared = width * of.optional("moe_num_shared_experts")
+    return Experts(of.size("moe_num_experts"), of.size("moe_k"), width, shared, router_bias=True)
+
+
+def gemma4_mlp(of: Config, index: int, layers: int) -> Dense | Experts:
+    """Experts beside an MLP for all tokens, or this alone."""
+    if of.optional("hidden_size_per_layer_input"):  # Gemma 4 E2B's and E4B's
+        said = f"hidden_size_per_layer_input = {of.get('hidden_size_per_layer_input')}"
+        raise ValueError(f"--config: {said} is not counted here; {estimate(of.config)}")
+    if not of.flag("enable_moe_block"):
+        of.get("num_experts", "top_k_experts", "moe_intermediate_size")  # of which it makes none
+        return dense(of, index, layers)
+    experts, active = of.size("num_experts"), of.size("top_k_experts")
+    return Experts(experts, active, of.size("moe_intermediate_size"), of.size("intermediate_size"), scaled=True)
+
+
 # --8<-- [end:mlps]
 
 
@@ -321,6 +404,8 @@ class Family(NamedTuple):
     types: Types = all_full
     norms: int = 2
     defaults: Mapping[str, Any] = {}
+    of_experts: int = 0  # norms that a layer with experts has beside these
+    by_list: bool = True  # by layer_types, if they are there
 
 
 NO_BIAS = {"attention_bias": False}
@@ -344,6 +429,15 @@ DEEPSEEK = Family(
     latent,
     deepseek,
     defaults={"first_k_dense_replace": 3, "n_shared_experts": 1, "num_nextn_predict_layers": 1} | RANK | NO_BIAS,
+)
+SPARSE = Family(
+    sparse,
+    deepseek,
+    indexed,
+    defaults=dict(DEEPSEEK.defaults)
+    | {"index_topk": 2_048, "index_head_dim": 128, "index_n_heads": 64, "index_topk_freq": 1}
+    | {"index_skip_topk_offset": 2, "num_nextn_predict_layers": 0},
+    by_list=False,
 )
 OLMO = partial(WITH_OUT, norms="wide")
 GEMMA = {"tie_word_embeddings": True, "head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4_096} | NO_BIAS
@@ -386,6 +480,22 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 0, "n_shared_experts": 2} | RANK | NO_BIAS),
     "deepseek_v3": DEEPSEEK,
     "kimi_k2": DEEPSEEK._replace(defaults={"first_k_dense_replace": 1, "n_shared_experts": 1} | RANK | NO_BIAS),
+    "deepseek_v32": SPARSE,
+    "glm_moe_dsa": SPARSE._replace(defaults=dict(SPARSE.defaults) | {"q_lora_rank": 2_048, "index_n_heads": 32}),
+    "dots1": Family(
+        partial(WITH_OUT, norms="head"),
+        deepseek,
+        above,
+        defaults={"first_k_dense_replace": 0, "sliding_window": 4_096, "max_window_layers": 62}
+        | {"num_key_value_heads": 32}
+        | NO_BIAS,
+    ),
+    "ernie4_5_moe": Family(
+        partial(attention, biases="use_bias", out_bias="use_bias"),
+        ernie,
+        defaults={"use_bias": False, "num_key_value_heads": 4, "tie_word_embeddings": True, "moe_num_shared_experts": 2}
+        | {"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1, "moe_k": 6},
+    ),
     "glm4_moe_lite": DEEPSEEK._replace(
         defaults={"first_k_dense_replace": 1, "n_shared_experts": 1, "q_lora_rank": 768} | NO_BIAS
     ),
@@ -429,6 +539,21 @@ FAMILIES: dict[str, Family] = {
         | {"vocab_size": 262_208, "sliding_window_pattern": 6, "num_attention_heads": 8, "num_hidden_layers": 26}
         | {"hidden_size": 2_304, "intermediate_size": 9_216},
     ),
+    "gemma4_text": Family(
+        gemma4_attention,
+        gemma4_mlp,
+        gemma4,
+        norms=4,
+        defaults=GEMMA
+        | {"vocab_size": 262_144, "sliding_window": 512, "global_head_dim": 512, "attention_k_eq_v": False}
+        | {"enable_moe_block": False, "hidden_size_per_layer_input": 256},
+        of_experts=3,
+    ),
+    "exaone4": Family(
+        partial(attention, norms="head"),
+        types=exaone,
+        defaults={"sliding_window": 4_096, "sliding_window_pattern": 4, "num_key_value_heads": 32},
+    ),
     "llama4_text": Family(
         WITH_OUT,
         llama4_moe,
@@ -458,9 +583,13 @@ FAMILIES: dict[str, Family] = {
 # --8<-- [start:read]
 WRAPPED = {  # kinds with more than a decoder, and that of the decoder in it
     "gemma3": "gemma3_text", "llama4": "llama4_text", "mistral3": "mistral", "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text", "kimi_k25": "kimi_k2", "qwen3_vl_moe": "qwen3_moe", "qwen3_vl": "qwen3",
+    "qwen3_5_moe": "qwen3_5_moe_text", "gemma4": "gemma4_text", "exaone4_5": "exaone4", "qwen2_5_vl": "qwen2",
+    "qwen2_vl": "qwen2", "kimi_k25": "kimi_k2", "qwen3_vl_moe": "qwen3_moe", "qwen3_vl": "qwen3",
 }  # fmt: skip
-RENAMED = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
+RENAMED = {
+    "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe", "qwen2_5_vl_text": "qwen2", "qwen2_vl_text": "qwen2",
+    "exaone4_5_text": "exaone4",
+}  # fmt: skip
 
 
 def decoder_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -500,10 +629,10 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
     family = FAMILIES[kind]
     of = Config(own, {"tie_word_embeddings": False} | dict(family.defaults))
     depth = of.size("num_hidden_layers")
-    types = types_of(of, family.types, depth)
-    layers = [
-        Layer(family.mixer(of, types[index]), family.mlp(of, index, depth), family.norms) for index in range(depth)
-    ]
+    types = types_of(of, family.types, depth) if family.by_list else family.types(of, depth)
+    mlps = [family.mlp(of, index, depth) for index in range(depth)]
+    norms = [family.norms + family.of_experts * isinstance(mlp, Experts) for mlp in mlps]
+    layers = [Layer(family.mixer(of, types[index]), mlps[index], norms[index]) for index in range(depth)]
     stack = Stack(
         of.size("hidden_size"),
         of.size("vocab_size"),

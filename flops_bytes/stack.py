@@ -73,10 +73,11 @@ class Attention:
     head_norms: bool = False  # an RMSNorm of Q features for queries, one for keys
     wide_norms: bool = False  # an RMSNorm of all queries' features, one of all keys' (OLMo 2)
     sinks: bool = False  # a score a head that stands for no token (gpt-oss)
+    joint: bool = False  # values are made as keys are, by the same matrix (Gemma 4's layers that see everything)
 
     def matrices(self, d: int) -> list[Matrix]:
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        outputs = wide * (1 + self.gated) + 2 * narrow
+        outputs = wide * (1 + self.gated) + narrow * (1 if self.joint else 2)
         return [Matrix("attention", d, outputs, self.biases), Matrix("attention", wide, d, self.out_bias)]
 
     def vectors(self) -> int:
@@ -124,6 +125,10 @@ class Latent:
     DeepSeek-V2 (arXiv 2405.04434), section 2.1. In training the latent is expanded to the keys and values of all heads.
     When decoding, the matrix that expands it can be absorbed: queries go through its transpose, and scores and values
     are of latents, so that nothing is expanded.
+
+    DeepSeek-V3.2 (arXiv 2512.02556) has a layer attend to `most` tokens alone. Which these are says an indexer: scores
+    of a few narrow heads with one more key of each token, which is kept too. GLM-5.2 has some layers take the choice of
+    an earlier one.
     """
 
     heads: int
@@ -134,6 +139,9 @@ class Latent:
     value_dim: int
     biases: bool = False  # of what makes latents, and of the output
     copies: int = 1  # of the cache, on GPUs that share the heads
+    most: int = 0  # tokens that a token attends to; 0: all
+    index_heads: int = 0  # of the indexer, which chooses them; 0: it has none of its own
+    index_dim: int = 0
 
     def expand(self) -> Matrix:
         return Matrix("attention", self.rank, self.heads * (self.unturned + self.value_dim))
@@ -144,32 +152,46 @@ class Latent:
         if self.query_rank:
             queries = [Matrix("attention", d, self.query_rank, self.biases), Matrix("attention", self.query_rank, wide)]
         latent = Matrix("attention", d, self.rank + self.turned, self.biases)
-        return [*queries, latent, self.expand(), Matrix("attention", self.heads * self.value_dim, d, self.biases)]
+        out = Matrix("attention", self.heads * self.value_dim, d, self.biases)
+        return [*queries, latent, self.expand(), out, *self.indexer(d)]
+
+    def indexer(self, d: int) -> list[Matrix]:
+        """Of its queries, of the key, and of the weights by which heads are added up."""
+        if not self.index_heads:
+            return []
+        queries = Matrix("indexer", self.query_rank, self.index_heads * self.index_dim)
+        return [queries, Matrix("indexer", d, self.index_dim), Matrix("indexer", d, self.index_heads)]
 
     def vectors(self) -> int:
-        return self.query_rank + self.rank  # their norms
+        return self.query_rank + self.rank + 2 * self.index_dim  # their norms, of which the key's has a shift too
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
-        each = 2 * pairs(seq_len, causal=causal) * self.heads
-        return {"scores": each * (self.unturned + self.turned), "values": each * self.value_dim}
+        each = 2 * pairs(seq_len, self.most, causal=causal) * self.heads
+        index = 2 * pairs(seq_len, causal=causal) * self.index_heads * (self.index_dim + 1)
+        return {"scores": each * (self.unturned + self.turned), "values": each * self.value_dim, "index": index}
+
+    def seen(self, context: int) -> int:
+        return min(context, self.most) if self.most else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
         """Not absorbed, latents of all tokens before are expanded again, as transformers does it."""
+        index = 2 * context * self.index_heads * (self.index_dim + 1)
         if absorbed:
-            return 2 * context * self.heads * (2 * self.rank + self.turned)
-        each = 2 * context * self.heads * (self.unturned + self.turned + self.value_dim)
-        return each + self.expand().flops(context - 1)
+            return index + 2 * self.seen(context) * self.heads * (2 * self.rank + self.turned)
+        each = 2 * self.seen(context) * self.heads * (self.unturned + self.turned + self.value_dim)
+        return index + each + self.expand().flops(context - 1)
 
     def kept(self, tokens: int) -> int:
-        """The latent and the turned key, which all heads share."""
-        return self.copies * tokens * (self.rank + self.turned)
+        """The latent and the turned key, which all heads share, and the indexer's key."""
+        return self.copies * tokens * (self.rank + self.turned + self.index_dim)
 
     def read(self, context: int) -> int:
-        return self.kept(context)
+        """Of these, the keys of the indexer, and the latents that it chooses."""
+        return self.copies * (self.seen(context) * (self.rank + self.turned) + context * self.index_dim)
 
     def expanded(self, tokens: int) -> int:
         """Numbers of a cache of keys and values themselves, as engines keep it that do not know of latents."""
-        return tokens * self.heads * (self.unturned + self.turned + self.value_dim)
+        return tokens * (self.heads * (self.unturned + self.turned + self.value_dim) + self.index_dim)
 
     def state_bytes(self, width: int) -> int:
         return 0
@@ -280,6 +302,7 @@ class Experts:
     shared_gate: bool = False  # a number by which the shared one's result is multiplied (Qwen)
     biases: bool = False
     router_bias: bool = False
+    scaled: bool = False  # the router's input by a vector, each expert by a number (Gemma 4)
 
     def matrices(self, d: int) -> list[Matrix]:
         each = [
@@ -290,7 +313,8 @@ class Experts:
         if self.shared_d_ff:
             shared = Dense(self.shared_d_ff).matrices(d)
             each += [matrix._replace(part="shared_experts") for matrix in shared]
-        return each + ([Matrix("router", d, 1)] if self.shared_gate else [])
+        scales = [Matrix("router", 0, d, biased=True), Matrix("router", 0, self.experts, biased=True)]
+        return each + ([Matrix("router", d, 1)] if self.shared_gate else []) + (scales if self.scaled else [])
 
     def inner(self) -> int:
         return self.active * self.d_ff + self.shared_d_ff
@@ -347,7 +371,7 @@ def matrices(stack: Stack, layer: Layer) -> list[Matrix]:
 
 
 # --8<-- [start:parameters]
-PARTS = ("attention", "convolution", "mlp", "experts", "shared_experts", "router")
+PARTS = ("attention", "indexer", "convolution", "mlp", "experts", "shared_experts", "router")
 
 
 def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
@@ -382,7 +406,7 @@ def predicting_parameters(stack: Stack, active: bool = False) -> int:
 # --8<-- [start:flops]
 def forward_flops(stack: Stack, seq_len: int, batch: int = 1, causal: bool = False) -> dict[str, int]:
     """FLOPs of a forward pass by component: scores between all pairs of tokens, or, `causal`, those the mask leaves."""
-    flops = dict.fromkeys((*PARTS, "scores", "values", "state"), 0)
+    flops = dict.fromkeys((*PARTS, "index", "scores", "values", "state"), 0)
     tokens = batch * seq_len
     for layer, times in stack.layers:
         for matrix in matrices(stack, layer):
@@ -398,7 +422,8 @@ def backward_flops(
 ) -> dict[str, int]:
     """FLOPs of one backward pass: two products for each, and scores once more where fused attention makes them again.
 
-    Of linear attention as many are counted, though its kernels make more of it again.
+    Of linear attention as many are counted, though its kernels make more of it again; of an indexer too, which
+    DeepSeek trains, and transformers' module does not.
     """
     forward = forward_flops(stack, seq_len, batch, causal)
     return {part: (3 if fused and part == "scores" else 2) * flops for part, flops in forward.items()}

@@ -50,6 +50,7 @@ class Kind:
     router: str = "softmax"
     sinks: bool = False
     turned_share: float = 1.0  # of a head's features
+    shared_first: bool = False  # the shared expert goes before the others
 
 
 KINDS = {
@@ -58,6 +59,12 @@ KINDS = {
     "deepseek_v3": Kind(turned="pairs", router="sigmoid"),
     "kimi_k2": Kind(turned="pairs", router="sigmoid"),
     "glm4_moe": Kind(turned="partly", router="sigmoid", turned_share=0.5),
+    "glm4_moe_lite": Kind(turned="pairs", router="sigmoid"),
+    "minimax_m2": Kind(turned="partly", router="scores", turned_share=0.5),
+    "dots1": Kind(router="sigmoid"),
+    "seed_oss": Kind(),
+    "olmoe": Kind(),
+    "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
     "gemma3_text": Kind(norm="one more", inner="gelu", after=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
@@ -362,11 +369,12 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
         logits = linear(tape, x, name, mlp.experts, mlp.router_bias)
         experts = tape.new(chosen, INT64)
         return experts, softmax(tape, rows(tape, logits, experts, *chosen))
-    if way.kind.router == "softmax":  # Qwen3MoeTopKRouter
+    if way.kind.router in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
         logits = linear(tape, x, name, mlp.experts, mlp.router_bias)
         probabilities = softmax(tape, cast(tape, logits, FLOAT32))
         experts = tape.new(chosen, INT64)
-        return experts, cast(tape, rows(tape, probabilities, experts, *chosen), logits.width)
+        shares = rows(tape, probabilities, experts, *chosen)
+        return experts, scaled(tape, shares) if way.kind.router == "scores" else cast(tape, shares, logits.width)
     matrix = vector(tape, name, mlp.experts, x.shape[-1])  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
     logits = product(tape, of_float32, cast(tape, matrix, FLOAT32), ((tokens, mlp.experts), FLOAT32))
@@ -447,10 +455,15 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
     """The router, the experts, and a shared one."""
     tape, (batch, tokens, d) = way.tape, x.shape
     flat = x.view(batch * tokens, d)
+    shared = dense(way, flat, mlp.shared_d_ff, "shared") if way.kind.shared_first else None
     chosen, shares = routed(way, flat, mlp)
     result = experts(way, flat, chosen, shares, mlp)
     if mlp.shared_d_ff:
-        result = add(tape, result, dense(way, flat, mlp.shared_d_ff, "shared"))
+        shared = shared or dense(way, flat, mlp.shared_d_ff, "shared")
+        if mlp.shared_gate:
+            gate = apply(tape, linear(tape, flat, (way.name, "shared_gate"), 1), keeps="result")
+            shared = multiply(tape, gate, shared)
+        result = add(tape, result, shared)
     return result.view(batch, tokens, d)
 
 

@@ -28,7 +28,7 @@ DERIVED: tuple[str, ...] = (
     "olmo2",
     "olmo3",
 )
-DERIVED += ("llama", "mistral", "phi3")
+DERIVED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
 
 
 class Run(NamedTuple):
@@ -254,12 +254,16 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
 # --8<-- [start:derived]
 def why_not(stack: Stack, kind: str, recipe: str) -> str:
     """Why such a step's bytes are not derived; nothing if they are."""
+    if any(isinstance(mixer, Delta) for mixer, _ in stack.mixers()):
+        return f"what linear attention keeps, as of a {kind}, depends on its kernels"
+    if kind == "llama4_text":
+        return f"transformers' {kind} runs all experts on each token, which those who train it do not"
+    if any(isinstance(mixer, Latent) and mixer.most for mixer, _ in stack.mixers()):
+        return f"transformers' {kind} trains no indexer"
     if kind not in DERIVED:
         return f"those of a {kind} are not derived"
     if recipe == "fp32":
         return f"those of a {kind} with weights and matmuls in float32 are not derived"
-    if any(isinstance(mixer, Delta) or (isinstance(mixer, Attention) and mixer.gated) for mixer, _ in stack.mixers()):
-        return f"those of a {kind}'s linear attention are not derived"
     if recipe.startswith("autocast") and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""

@@ -85,14 +85,14 @@ ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # models whose layers differ, or that were not there, as people call them
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
-    "DeepSeek": ("DeepSeek-V3",),
+    "DeepSeek": ("DeepSeek-V3", "DeepSeek-V3.2"),
     "Kimi": ("Kimi K2", "Kimi Linear 48B-A3B"),
-    "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6"),
+    "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6", "GLM-5.2"),
     "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
-    "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B"),
+    "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
     "Llama": ("Llama 4 Scout", "Llama 4 Maverick"),
     "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
-    "Phi": ("Phi-4",),
+    "Phi": ("Phi-3 mini", "Phi-4"),
     "SmolLM": ("SmolLM3 3B",),
     "Mistral": ("Mistral Small 24B",),
 }

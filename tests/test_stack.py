@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from transformers.masking_utils import (
     causal_mask_function,
     chunked_causal_mask_function,
@@ -21,7 +21,7 @@ from transformers.masking_utils import (
 from transformers.modeling_layers import MtpModel
 
 from flops_bytes import flops, memory, serving, shapes
-from flops_bytes.configs import FAMILIES, decoder_of, is_read, left_out, read_stack
+from flops_bytes.configs import FAMILIES, RENAMED, decoder_of, is_read, left_out, read_stack
 from flops_bytes.plan.stacks import alike
 from flops_bytes.presets import PRESETS
 from flops_bytes.stack import (
@@ -91,7 +91,9 @@ def test_parameters_are_those_of_its_module(case: str) -> None:
     assert counts["embedding"] == numbers(model, "embed_tokens")
     assert counts["head"] == numbers(model, "lm_head")
     assert counts.get("experts", 0) == numbers(model, ".experts.")
-    assert counts.get("shared_experts", 0) == numbers(model, ".shared_expert.", ".shared_experts.")
+    beside = (".mlp.",) if case == "gemma4, experts" else (".shared_expert.", ".shared_experts.")
+    assert counts.get("shared_experts", 0) == numbers(model, *beside)
+    assert counts.get("indexer", 0) == numbers(model, ".indexer.", without="norm")
     routers = (".mlp.gate.", ".router.", ".shared_expert_gate.", ".block_sparse_moe.gate.")
     assert counts.get("router", 0) == numbers(model, *routers)
     assert counts.get("convolution", 0) == numbers(model, "conv1d")
@@ -106,7 +108,8 @@ def test_a_token_meets_its_experts_and_all_else(case: str) -> None:
         assert active == numbers(model, "")
         return
     of_layer = config.num_local_experts if hasattr(config, "num_local_experts") else config.num_experts
-    idle = of_layer - config.num_experts_per_tok
+    active_ones = ("num_experts_per_tok", "top_k_experts", "moe_k")
+    idle = of_layer - next(getattr(config, key) for key in active_ones if hasattr(config, key))
     assert active == numbers(model, "") - experts // of_layer * idle
 
 
@@ -167,6 +170,9 @@ def corrected(case: str, stack: Stack, seq_len: int) -> int:
         if isinstance(mixer, Attention) and 0 < mixer.reach < seq_len:
             # all scores are made, then masked: of T² pairs each token needs 8, LENGTH being a multiple of 8
             more -= times * (seq_len**2 - 8 * seq_len) * 2 * 2 * mixer.heads * mixer.head_dim
+        if isinstance(mixer, Latent) and 0 < mixer.most < seq_len:  # made too, where the indexer leaves out
+            fewer = pairs(seq_len, causal=False) - pairs(seq_len, mixer.most, causal=False)
+            more -= times * fewer * 2 * mixer.heads * (mixer.unturned + mixer.turned + mixer.value_dim)
         if isinstance(mixer, Delta):
             features = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
             more -= times * 2 * (4 - 1) * features * 4  # the convolution goes on for three tokens behind the last
@@ -228,7 +234,7 @@ def cached(config: Any, model: nn.Module, length: int) -> DynamicCache:
 def kept_bytes(cache: DynamicCache) -> int:
     tensors: list[Any] = []
     for layer in cache.layers:
-        for name in ("keys", "values", "conv_states", "recurrent_states"):
+        for name in ("keys", "values", "indexer_keys", "conv_states", "recurrent_states"):
             held = getattr(layer, name, None)
             tensors += held.values() if isinstance(held, dict) else held if isinstance(held, list) else [held]
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
@@ -272,6 +278,9 @@ def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
             by_hand += times * 3 * 2 * mixer.value_heads * mixer.key_dim * mixer.value_dim
             features = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
             by_hand -= times * 2 * features * 4  # the convolution makes the token before again
+        if isinstance(mixer, Latent) and 0 < mixer.most < CHUNK:
+            features = mixer.unturned + mixer.turned + mixer.value_dim
+            by_hand -= times * 2 * (CHUNK - mixer.most) * mixer.heads * features
         if isinstance(layer.mlp, Experts) and case == "llama4":
             by_hand -= times * (layer.mlp.experts - layer.mlp.active) * 3 * 2 * stack.d_model * layer.mlp.d_ff
     assert decode_flops(stack, USERS, CHUNK, absorbed=False) == counter.get_total_flops() + USERS * by_hand
@@ -364,6 +373,7 @@ PUBLISHED = {
     "olmo-2-7b": 7_298_617_344,
     "olmo-2-13b": 13_716_198_400,
     "olmo-2-32b": 32_234_279_936,
+    "phi-3-mini": 3_821_079_552,
     "phi-4": 14_659_507_200,
     "smollm3-3b": 3_075_098_624,
     "mistral-small-24b": 23_572_403_200,
@@ -429,6 +439,21 @@ def test_a_published_configuration_has_the_parameters_of_its_module(name: str) -
     assert sum(parameters(read_stack(config)).values()) == numbers(model, "")
     beside = [key for key in ("vision_config", "quantization_config") if config.get(key)]
     assert left_out(config) == beside
+
+
+@pytest.mark.parametrize(("kind", "read_as"), RENAMED.items())
+def test_a_decoder_in_a_larger_model_is_the_kind_that_it_is_read_as(kind: str, read_as: str) -> None:
+    """By its module, where the library has one of that name."""
+    if kind not in CONFIG_MAPPING:  # EXAONE 4.5's library reads the decoder as exaone4 itself
+        assert CONFIG_MAPPING["exaone4_5"]().text_config.model_type == read_as
+        return
+    own = CASES[read_as][1]
+    with torch.device("meta"):
+        model = AutoModel.from_config(library(kind, own), dtype=torch.bfloat16)
+    counts = parameters(
+        read_stack({"model_type": kind.removesuffix("_text"), "text_config": own | {"model_type": kind}})
+    )
+    assert sum(counts.values()) - counts["head"] == numbers(model, "")
 
 
 def test_found_and_named_are_the_same() -> None:

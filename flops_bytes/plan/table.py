@@ -9,6 +9,7 @@ from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
+from flops_bytes.stack import PARTS
 
 
 def gib(size: float) -> str:
@@ -163,7 +164,7 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
     """The lines of an answer to --task train for a model whose layers differ: what is known of it."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
-    for part in ("attention", "convolution", "mlp", "experts", "shared_experts", "router", "embedding", "head"):
+    for part in (*PARTS, "embedding", "head"):
         if counts.get(part):
             yield f"  {part.replace('_', ' ')}", f"{counts[part]:,}"
     if counts.get("predicting"):
