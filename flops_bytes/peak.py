@@ -316,6 +316,11 @@ def queries_for_keys(step: Step) -> int:
     return step.row * step.wide if step.adapted == "query-value" and not step.fused and step.inside == "none" else 0
 
 
+def named_queries(step: Step) -> int:
+    """The same where a name holds them until the scores are made."""
+    return 0 if step.composed or step.cast else queries_for_keys(step)
+
+
 def beside_frozen(step: Step) -> int:
     """What a layer whose matrices are frozen keeps more, all but the input of its last: `rank` features of a token
     between an adapter's two matrices; less by the inputs of matrices that have none, and norms before their weights.
@@ -576,11 +581,15 @@ def names_in_mlp(step: Step, stream: int) -> int:
     norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
     turned = step.row * (step.wide + step.narrow) * (not shape.positions)
-    eager = (
-        0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
-    )
+    if (
+        step.inside == "selective"
+    ):  # its inputs are kept as they came, its result by its matrix, as fused kernels make it
+        is_kept = step.fused and not (step.rank and step.adapted == "query-value")
+        attended = 0 if is_kept else step.row * step.wide
+    else:
+        attended = 0 if step.fused else step.row * (step.wide + step.narrow) * (2 if shape.positions else 1)
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
-    names = summed + named_probabilities(step) if step.composed else turned + eager
+    names = summed + named_probabilities(step) if step.composed else turned + attended
     if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
@@ -720,7 +729,9 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     later = inner_gradients(step) - step.inner_rows
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
-        backward = unpacked - later - (0 if step.adapted == "all" else step.inner_rows)
+        backward = (
+            unpacked + (step.rows if step.cast else 0) - later - (0 if step.adapted == "all" else step.inner_rows)
+        )
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
@@ -771,10 +782,8 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
     in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
     at_scores = inside.made_scores
-    if (
-        step.rank and step.shape.layers == 1 and not (step.composed or step.cast)
-    ):  # a name holds them until these are made
-        at_scores += queries_for_keys(step)
+    if step.rank and step.shape.layers == 1:
+        at_scores += named_queries(step)
     moments = [end, inside_forward(step, weights, kept, own, at_scores, kept.copies.behind), in_mlp]
     if inside.causal:
         result = kept.stream + step.rows
@@ -876,7 +885,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         (of_mlp, weights.mlp, copies.mlp, 0),
         (of_heads, weights.behind, copies.behind, 0),
         (inside.in_scores - (kept.stream if first else 0), weights.behind, copies.behind, 0),
-        (inside.remade, 0, copies.behind, 0),
+        (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
         (weighted, 0, 0, 0),
     ]
