@@ -321,6 +321,12 @@ def named_queries(step: Step) -> int:
     return 0 if step.composed or step.cast else queries_for_keys(step)
 
 
+def queries_again(step: Step) -> int:
+    """The same where transformers' attention is made again."""
+    selective = step.composed and step.inside == "selective" and (step.batch > 1 or step.cast > 0)
+    return step.row * step.wide if step.adapted == "query-value" and not step.fused and selective else 0
+
+
 def beside_frozen(step: Step) -> int:
     """What a layer whose matrices are frozen keeps more, all but the input of its last: `rank` features of a token
     between an adapter's two matrices; less by the inputs of matrices that have none, and norms before their weights.
@@ -499,11 +505,25 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * step.wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
-    scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
+    if step.inside == "selective":
+        scores = max(scores, made_again_bytes(step)) + turned_bytes(step)
+    scores += copies
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
     return before_scores(step, more) + casts + stream + scores
+
+
+def made_again_bytes(step: Step) -> int:
+    """Where transformers' attention is made again, at softmax or dropout: the gradient of its result waits, and keys
+    that were repeated before autocast cast them have a name."""
+    shape, cast = step.shape, step.cast > 0
+    if not step.composed:
+        return 0
+    repeated_keys = 4 * step.tokens * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
+    dropped = 1 + dropped_width(step) + (step.width if step.softmax != step.width else 0)
+    numbers = step.softmax + (dropped if step.dropout else step.recipe.weights)
+    return step.row * step.wide + repeated_keys + numbers * step.scores
 
 
 def before_scores(step: Step, more: int) -> int:
@@ -884,7 +904,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
         (of_heads, weights.behind, copies.behind, 0),
-        (inside.in_scores - (kept.stream if first else 0), weights.behind, copies.behind, 0),
+        (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
         (weighted, 0, 0, 0),
