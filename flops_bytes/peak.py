@@ -763,6 +763,7 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
     in_float32 = cast + added - later - step.inner_rows
+    in_float32 += step.inner_rows if step.cast and step.composed and not step.shape.gated else 0  # its product's is too
     return max(0, made if step.accumulated else 0, in_float32)
 
 
@@ -879,7 +880,7 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """The head's gradient is made, of the logits'; under autocast it is then cast, when these and a copy have gone."""
     logits = step.width * logits_of(step)
     made = max(step.width * weights.head, 2 * step.cast * weights.head - logits) + kept.hidden + kept.cast
-    made += step.rows * step.in_backward  # of its input, beside which no other gradient is
+    made += 0 if kept.hidden else step.rows  # of its input, which one node makes with it
     return above_layers(
         step,
         weights,
@@ -954,7 +955,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
         logits=kept_logits(step),
-        temporaries=2 * kept.hidden,
+        temporaries=2 * kept.hidden + tied_waits(step, weights, kept),
     )
     return most([last, norm])
 
@@ -968,15 +969,17 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     tied = step.shape.tied
     again = (2 if tied and not kept.hidden else 0) + step.accumulated or tied
     summed = step.trained.gradients * weights.head * again
-    if step.accumulated and not step.rank:  # those of positions come before
-        positions = step.trained.gradients * step.shape.positions * step.shape.d_model
-        summed = max(summed, tied_waits(step, weights, kept) + positions)
+    positions = 0
+    if step.accumulated and not step.rank and step.shape.positions:  # those of positions come before, of all sequences
+        table = step.trained.gradients * step.shape.positions * step.shape.d_model
+        positions = kept.stream + (kept.stream // step.batch if step.batch > 1 else 0) + table
+        positions += tied_waits(step, weights, kept)
     # when a tied one's sum is made, the gradient of its rows has gone
     one = step.trained.gradients * weights.head * (tied and not kept.hidden)
     lines = held(
         gradients=step.trained.gradients * (weights.head if step.in_backward else weights.total),
         logits=kept_logits(step),
-        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed),
+        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed, positions),
     )
     if not step.in_backward:
         return lines
