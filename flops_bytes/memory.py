@@ -78,12 +78,15 @@ def layer_bytes(
     copied = 2 * shape.d_model + shape.head_norms * (wide + narrow) if composed and not shape.norm_shift else 0
     routed = 2 * row * shape.active_experts * shape.d_model if shape.experts > 1 else 0
     spelled_out = not fused and checkpointing == "none"
-    copies = spelled_out and not (composed and batch == shape.kv_heads == 1)  # of keys and values, once a query head
+    # of keys and values, once a query head; of one sequence's one head autocast copies keys alone, turned in float32
+    one = composed and batch == shape.kv_heads == 1
+    copies = wide - narrow if spelled_out else 0
+    copies = copies * autocast if one else 2 * copies
     scores = rows + 24 if fused else rows // 4 * seq_len * score_bytes(shape, width, composed, dropout, autocast)
     kept = {
         "norms": 2 * (row * shape.d_model + statistics) + head_norms + 4 * tokens * copied,
         "qkv_input": row * shape.d_model,
-        "qkv": row * (3 * wide if copies else wide + 2 * narrow),
+        "qkv": row * (wide + 2 * narrow + copies),
         "scores": scores if checkpointing == "none" else 0,
         "out_input": row * wide,
         "mlp_input": row * shape.d_model,

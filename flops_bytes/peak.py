@@ -316,6 +316,17 @@ def queries_for_keys(step: Step) -> int:
     return step.row * step.wide if step.adapted == "query-value" and not step.fused and step.inside == "none" else 0
 
 
+def named_queries(step: Step) -> int:
+    """The same where a name holds them until the scores are made."""
+    return 0 if step.composed or step.cast else queries_for_keys(step)
+
+
+def queries_again(step: Step) -> int:
+    """The same where transformers' attention is made again."""
+    selective = step.composed and step.inside == "selective" and (step.batch > 1 or step.cast > 0)
+    return step.row * step.wide if step.adapted == "query-value" and not step.fused and selective else 0
+
+
 def beside_frozen(step: Step) -> int:
     """What a layer whose matrices are frozen keeps more, all but the input of its last: `rank` features of a token
     between an adapter's two matrices; less by the inputs of matrices that have none, and norms before their weights.
@@ -494,11 +505,25 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     if step.dropout:
         product = numbers * (made + 1 + 2 * step.width) + 2 * step.row * step.wide
         scores = max(scores, product, numbers * (made + 1 + 2 * dropped_width(step)))
-    scores += copies + (turned_bytes(step) if step.inside == "selective" else 0)
+    if step.inside == "selective":
+        scores = max(scores, made_again_bytes(step)) + turned_bytes(step)
+    scores += copies
     casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
     if step.rank and step.composed and not shape.norm_shift:
         casts -= stream
     return before_scores(step, more) + casts + stream + scores
+
+
+def made_again_bytes(step: Step) -> int:
+    """Where transformers' attention is made again, at softmax or dropout: the gradient of its result waits, and keys
+    that were repeated before autocast cast them have a name."""
+    shape, cast = step.shape, step.cast > 0
+    if not step.composed:
+        return 0
+    repeated_keys = 4 * step.tokens * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
+    dropped = 1 + dropped_width(step) + (step.width if step.softmax != step.width else 0)
+    numbers = step.softmax + (dropped if step.dropout else step.recipe.weights)
+    return step.row * step.wide + repeated_keys + numbers * step.scores
 
 
 def before_scores(step: Step, more: int) -> int:
@@ -576,11 +601,15 @@ def names_in_mlp(step: Step, stream: int) -> int:
     norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
     shape = step.shape
     turned = step.row * (step.wide + step.narrow) * (not shape.positions)
-    eager = (
-        0 if step.fused else step.row * (step.wide + step.narrow + (step.wide + step.narrow) * (shape.positions > 0))
-    )
+    if (
+        step.inside == "selective"
+    ):  # its inputs are kept as they came, its result by its matrix, as fused kernels make it
+        is_kept = step.fused and not (step.rank and step.adapted == "query-value")
+        attended = 0 if is_kept else step.row * step.wide
+    else:
+        attended = 0 if step.fused else step.row * (step.wide + step.narrow) * (2 if shape.positions else 1)
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
-    names = summed + named_probabilities(step) if step.composed else turned + eager
+    names = summed + named_probabilities(step) if step.composed else turned + attended
     if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
@@ -720,7 +749,9 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     later = inner_gradients(step) - step.inner_rows
     if step.rank:
         unpacked = step.width * step.shape.d_model * step.shape.d_ff if step.four_bit else kept.copies.down
-        backward = unpacked - later - (0 if step.adapted == "all" else step.inner_rows)
+        backward = (
+            unpacked + (step.rows if step.cast else 0) - later - (0 if step.adapted == "all" else step.inner_rows)
+        )
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
@@ -732,6 +763,7 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
     added = gradient if step.accumulated else 0
     made = (cast or added) + cast - later
     in_float32 = cast + added - later - step.inner_rows
+    in_float32 += step.inner_rows if step.cast and step.composed and not step.shape.gated else 0  # its product's is too
     return max(0, made if step.accumulated else 0, in_float32)
 
 
@@ -771,10 +803,8 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
     in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
     at_scores = inside.made_scores
-    if (
-        step.rank and step.shape.layers == 1 and not (step.composed or step.cast)
-    ):  # a name holds them until these are made
-        at_scores += queries_for_keys(step)
+    if step.rank and step.shape.layers == 1:
+        at_scores += named_queries(step)
     moments = [end, inside_forward(step, weights, kept, own, at_scores, kept.copies.behind), in_mlp]
     if inside.causal:
         result = kept.stream + step.rows
@@ -850,7 +880,7 @@ def at_head(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """The head's gradient is made, of the logits'; under autocast it is then cast, when these and a copy have gone."""
     logits = step.width * logits_of(step)
     made = max(step.width * weights.head, 2 * step.cast * weights.head - logits) + kept.hidden + kept.cast
-    made += step.rows * step.in_backward  # of its input, beside which no other gradient is
+    made += 0 if kept.hidden else step.rows  # of its input, which one node makes with it
     return above_layers(
         step,
         weights,
@@ -875,8 +905,8 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
         (of_heads, weights.behind, copies.behind, 0),
-        (inside.in_scores - (kept.stream if first else 0), weights.behind, copies.behind, 0),
-        (inside.remade, 0, copies.behind, 0),
+        (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
+        (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
         (weighted, 0, 0, 0),
     ]
@@ -925,7 +955,7 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         activations=kept_of_layers(step, kept, layers) + kept.rotary + kept.mask,
         layer=6 * wide,  # composed of operations, it has its input and five gradients of their results, in float32
         logits=kept_logits(step),
-        temporaries=2 * kept.hidden,
+        temporaries=2 * kept.hidden + tied_waits(step, weights, kept),
     )
     return most([last, norm])
 
@@ -939,15 +969,17 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     tied = step.shape.tied
     again = (2 if tied and not kept.hidden else 0) + step.accumulated or tied
     summed = step.trained.gradients * weights.head * again
-    if step.accumulated and not step.rank:  # those of positions come before
-        positions = step.trained.gradients * step.shape.positions * step.shape.d_model
-        summed = max(summed, tied_waits(step, weights, kept) + positions)
+    positions = 0
+    if step.accumulated and not step.rank and step.shape.positions:  # those of positions come before, of all sequences
+        table = step.trained.gradients * step.shape.positions * step.shape.d_model
+        positions = kept.stream + (kept.stream // step.batch if step.batch > 1 else 0) + table
+        positions += tied_waits(step, weights, kept)
     # when a tied one's sum is made, the gradient of its rows has gone
     one = step.trained.gradients * weights.head * (tied and not kept.hidden)
     lines = held(
         gradients=step.trained.gradients * (weights.head if step.in_backward else weights.total),
         logits=kept_logits(step),
-        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed),
+        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed, positions),
     )
     if not step.in_backward:
         return lines

@@ -248,9 +248,7 @@ class Case:
         return {
             "forward": 0,
             "loss": scalars - biases,
-            "head": scalars
-            - biases
-            + (-row // chunks * cast if chunked else row),  # of its input the gradient, or cast
+            "head": scalars - biases - (row // chunks if chunked and cast else 0),  # of its input the cast
             "last_layer": hidden + waits + gradient * vectors,
             "between": hidden + waits + gradient * (vectors + later // 2),  # three layers, so of one
             "first_layer": hidden + waits + gradient * (vectors + later),

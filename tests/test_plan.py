@@ -87,6 +87,10 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         {"model": None, "shape": SHAPED.replace("kv_heads=8", "kv_heads=64")},
         "--shape: 64 key-value heads do not share 32 heads evenly",
     ),
+    "a peak without its unit": (
+        {"gpu": None, "gpu_memory": "80GB", "gpu_peak": "989"},
+        "--gpu-peak: '989' does not lie between 1e9 and 1e18; write it like 989T",
+    ),
     "neither yes nor no": ({"model": None, "shape": SHAPED + " tied=32"}, "--shape: tied=32; write yes or no"),
     "a comma in a shape": (
         {"model": None, "shape": SHAPED + " experts=1,5"},
@@ -221,6 +225,10 @@ def test_numbers_are_read_as_people_write_them() -> None:
             assert read(name, written) == number, written
 
 
+WRITTEN |= {  # as datasheets have it
+    "gpu_peak": [("989T", 989e12), ("989 TFLOPS", 989e12), ("989.4 TFLOP/s", 989.4e12), ("2.25 pflops", 2.25e15)],
+    "gpu_bandwidth": [("3.35TB/s", 335 * 10**10), ("864 GB/s", 864 * 10**9)],
+}
 SIGNS = {"$2.5": "$", "¥18": "¥", "￥18": "¥", "18元": "¥", "€2": "€", "2 EUR": "€", "2.5": None, 2.5: None}
 
 

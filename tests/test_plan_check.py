@@ -306,6 +306,73 @@ INSIDE |= {
     "heads wider than the model beside adapters": BROAD | PACKED | {"lora": 4, "base": "as-recipe", "dropout": 0.1},
 }
 
+PACKED_QV: dict[str, Any] = {"lora": 6, "lora_on": "query-value", "base": "4bit-double", "layers": "fused"}
+ALONE = {"num_hidden_layers": 3, "hidden_size": 464, "num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 96}
+INSIDE |= {
+    "keys of one head, which autocast copies for each query head": ONE
+    | {"config": QWEN | ALONE | {"intermediate_size": 678}, "recipe": "autocast", "loss": "compiled", "context": 525},
+    "the result of attention that is made again, which no frozen matrix keeps": PACKED_QV
+    | {"shape": "layers=2 d_model=600 heads=12 kv_heads=6 head_dim=96 d_ff=1122 vocab=1290 tied=1", "context": 141}
+    | {"recipe": "autocast", "checkpointing": "selective", "loss": "compiled", "micro_batch": 2, "accumulation": 4},
+    "values of attention that is made again, kept as they came": PACKED_QV
+    | {"shape": "layers=1 d_model=648 heads=11 kv_heads=11 head_dim=64 d_ff=1244 vocab=1300", "context": 94}
+    | {"recipe": "bf16-master", "attention": "eager", "checkpointing": "selective", "loss": "compiled"}
+    | {"lora": 12, "lora_on": "all", "accumulation": 2},
+    "queries of frozen keys in a first layer that is made again": PACKED_QV
+    | {"shape": "layers=2 d_model=1880 heads=45 kv_heads=9 head_dim=40 d_ff=2861 vocab=3000 tied=1", "context": 471}
+    | {"recipe": "fp32", "attention": "eager", "checkpointing": "full", "checkpoint_every": 2, "dropout": 0.1}
+    | {"loss": "chunked", "lora": 33, "micro_batch": 4},
+    "autocast's copy of a gradient at a packed matrix": PACKED
+    | {"shape": "layers=1 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=2000", "context": 411}
+    | {"recipe": "autocast", "attention": "fused", "layers": "composed", "loss": "compiled", "micro_batch": 2}
+    | {"lora": 4, "lora_on": "all"},
+}
+
+TINY_GPT = "layers=2 d_model=128 heads=4 kv_heads=4 head_dim=32 d_ff=178 positions=32768"
+ONE_LAYER = "layers=1 d_model=768 heads=12 kv_heads=12 head_dim=64 d_ff=3072 positions=1024"
+TINY_GPT, ONE_LAYER = (f"{sizes} vocab=1000 gated=0 biases=1 norm_shift=1 tied=1" for sizes in (TINY_GPT, ONE_LAYER))
+INSIDE |= {
+    "attention that is made again, at softmax": {
+        **{"shape": "layers=1 d_model=384 heads=16 kv_heads=4 head_dim=96 d_ff=391 vocab=1000", "micro_batch": 2},
+        **{"recipe": "autocast", "attention": "eager", "layers": "composed", "checkpointing": "selective"},
+        **{"loss": "compiled", "context": 49},
+    },
+    "queries of frozen keys where attention is made again": PACKED_QV
+    | {"shape": "layers=1 d_model=128 heads=16 kv_heads=4 head_dim=64 d_ff=179 vocab=3000", "context": 653}
+    | {"recipe": "fp32", "attention": "eager", "layers": "composed", "checkpointing": "selective", "loss": "fused"}
+    | {"accumulation": 2, "micro_batch": 3, "dropout": 0.1, "optimizer": "paged-adamw"},
+    "a table of positions beside a tied head": {
+        **{
+            "shape": TINY_GPT,
+            "recipe": "bf16",
+            "layers": "fused",
+            "checkpointing": "full",
+            "loss": "fused",
+            "context": 576,
+        },
+        **{"accumulation": 2, "micro_batch": 2, "optimizer": "paged-adamw"},
+    },
+    "the product's gradient in float32 beside its matrix's": {
+        **{
+            "shape": ONE_LAYER,
+            "recipe": "autocast",
+            "layers": "composed",
+            "checkpointing": "selective",
+            "context": 189,
+        },
+        **{"accumulation": 2, "dropout": 0, "optimizer": "paged-adamw"},
+    },
+    "a tied head's gradient at the last norm": {
+        **{"shape": "layers=3 d_model=1432 heads=30 kv_heads=6 head_dim=40 d_ff=1722 vocab=2000 tied=1"},
+        **{"recipe": "bf16-master", "attention": "eager", "layers": "composed", "checkpointing": "selective"},
+        **{"loss": "fused", "context": 122, "accumulation": 2, "micro_batch": 4, "optimizer": "paged-adamw-8bit"},
+    },
+    "the gradient of the head's input": {
+        **{"shape": "layers=2 d_model=280 heads=4 kv_heads=1 head_dim=32 d_ff=369 vocab=1000", "context": 72},
+        **{"recipe": "autocast", "layers": "fused", "loss": "compiled", "micro_batch": 4, "optimizer": "paged-adamw"},
+    },
+}
+
 
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:

@@ -293,6 +293,15 @@ def test_where_no_number_varies_no_device_is_chosen(page: Page, address: str) ->
     expect(page.locator("#device-choice[data-shown]")).to_have_count(1)
 
 
+def test_what_decides_the_verdict_is_asked_in_the_open() -> None:
+    """And attention alone, whose checkpoints free next to nothing beside fused kernels, is not offered."""
+    assert {"trained", "recipe", "checkpointing", "loss", "zero"} <= {*SHOWN} and not {*SHOWN} & {*FOLDED}
+    for language in ("en", "zh"):
+        choices = words(language)["choices"]
+        assert [*choices["checkpointing"]] == ["none", "per-op", "full"]
+        assert [*choices["loss"]] == ["plain", "compiled", "chunked", "fused"]
+
+
 def test_the_opening_example_is_a_run_that_somebody_would_do() -> None:
     found = answer(FIRST)["found"]
     assert found["fits"] and 0.2 < found["days"] < 60

@@ -205,7 +205,7 @@ NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
 FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
 EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
-EXAMPLES |= {"money": "2.5, $2.5, ¥18"}
+EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
@@ -245,7 +245,7 @@ def read(name: str, value: Any) -> Any:
         if text.replace("_", "-") not in kind:
             raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
         return text.replace("_", "-")
-    mend = f"write it like {EXAMPLES.get(kind, '2.5')}"
+    mend = f"write it like {EXAMPLES.get(name, EXAMPLES.get(kind, '2.5'))}"
     match = NUMBER.fullmatch(text)
     if not match and "," in text:
         comma = f"in {quoted(text)} the comma can part decimals or thousands"
@@ -253,6 +253,8 @@ def read(name: str, value: Any) -> Any:
     if not match or isinstance(value, bool):
         raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
     before, unit, power = match[1].strip(), match[4].strip(), int(match[3] or "0")
+    if name in ("gpu_peak", "gpu_bandwidth"):  # as datasheets have them
+        unit = unit.lower().replace("/s", "").replace("flops", "").replace("flop", "")
     if kind == "money" and currency(text):
         before, unit = "", unit if before else ""
     if before:
@@ -270,7 +272,7 @@ def read(name: str, value: Any) -> Any:
     if kind == "share" and number > 1:
         raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
     whole = kind in ("count", "length", "bytes")
-    low = "0" if name == "dropout" else "1" if whole else SMALLEST
+    low = "0" if name == "dropout" else "1" if whole else "1e9" if name == "gpu_peak" else SMALLEST
     if not Decimal(low) <= number <= Decimal(LARGEST):
         raise ValueError(f"{flag}: {quoted(text)} does not lie between {low} and {LARGEST}; {mend}")
     if kind in ("count", "length") and number % 1:
