@@ -13,7 +13,7 @@ import pytest
 
 from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
 from flops_bytes.plan import plan as plan_alike
-from flops_bytes.plan.parallel import DEGREES, PARALLEL, plan
+from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from tests.conftest import ROOT
 
@@ -125,10 +125,9 @@ def test_tensor_ranks_gather_the_copies_of_tokens_that_come_to_their_experts() -
 
 
 def test_interleaved_stages_are_listed_in_powers_of_two() -> None:
-    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="interleaved")["layouts"]
-    assert {row["virtual_stages"] for row in rows} == {2, 4, 8, 16}
-    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="zero-bubble")["layouts"]
-    assert {row["virtual_stages"] for row in rows} == {1, 2, 4, 8, 16}
+    for schedule, stages in (("interleaved", {2, 4, 8, 16}), ("zero-bubble", {1, 2, 4, 8, 16})):
+        asked = ASKED | {"global_batch": "4M", "layouts": 1, "tp": 8, "pp": 4, "schedule": schedule}
+        assert {layout.virtual for layout, _ in candidates(read_question(asked))} == stages
 
 
 def test_even_stages_count_layers_alone() -> None:
@@ -149,6 +148,17 @@ def test_listed_layouts_fit_and_are_sorted() -> None:
         alone = plan(**ASKED | again | more, global_batch="4M")
         assert (alone["step_seconds"], alone["memory_bytes"]["total"]) == (row["step_seconds"], row["needs_bytes"])
         assert alone["fits"] and alone["binds"] == row["binds"]
+
+
+def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> None:
+    question = read_question(ASKED | {"zero": None, "global_batch": "4M", "layouts": 1, "tp": 8})
+    every = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
+    fitting = [each for each in every if each[2].needs_bytes <= question.memory_bytes]
+    rows = listed(question)
+    assert len({(row.context, row.pipeline) for row, _, _ in rows}) == len(rows) < len(fitting) < len(every)
+    for layout, _, found in rows:
+        alike = [one.step_seconds for each, _, one in fitting if each[1:6] == layout[1:6]]
+        assert found.step_seconds == min(alike)
 
 
 def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:
