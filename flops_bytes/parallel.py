@@ -46,6 +46,9 @@ class Layout(NamedTuple):
     virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
     ends: bool = True  # embedding and head count as a layer each where layers are shared out
     fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
+    ring: bool = (
+        False  # a context rank's keys and values go around while attention computes; else all are gathered before
+    )
     all_again: bool = False  # full checkpointing repeats whole layers, not only what the backward pass needs
 
     @property
@@ -276,8 +279,24 @@ def layer_forward(shape: Model, layout: Layout, seq_len: int, batch: int = 1, wi
     and what is made of them, or beside one of these and the result, of which each rank has a part of the sum.
     """
     tokens = batch * seq_len // layout.context
-    inner = shape.d_ff * shape.active_experts // layout.tensor
-    return width * tokens * (shape.d_model + max((3 if shape.gated else 2) * inner, inner + shape.d_model))
+    inner: int = shape.d_ff * shape.active_experts // layout.tensor
+    d: int = shape.d_model
+    return width * tokens * (d + max((3 if shape.gated else 2) * inner, inner + d))
+
+
+@singledispatch
+def pair_features(shape: Model, tensor: int) -> int:
+    """Numbers of a token's keys and values on a tensor rank, of the layer with most."""
+    return int(2 * max(1, shape.kv_heads // tensor) * shape.head_dim)
+
+
+def context_pairs(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+    """Bytes of other ranks' keys and values that a context rank has while one layer goes backward, and their gradients.
+
+    Gathered, those of all other ranks; in a ring, those that are there and those that arrive.
+    """
+    own = width * batch * (seq_len // layout.context) * pair_features(shape, layout.tensor)
+    return own * (4 if layout.ring else 2 * (layout.context - 1))
 
 
 def activations(
@@ -473,6 +492,8 @@ def rank_bytes(
         lines["boundaries"] = part * held_now
     size = seq_len, batch, checkpointing, regathers, width
     layer_now = max((layer_work(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
+    if layout.context > 1:
+        layer_now += context_pairs(shape, layout, seq_len, batch, width)
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
     cast = state_bytes(held, layout, 0, each.master or wide, 0)
@@ -594,8 +615,8 @@ def step_seconds(
     by line, and an "update" after all passes.
 
     The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
-    that need it, so nothing hides it here, but for `hides_tensor`. Sharding the data hides behind matmuls as overlap()
-    has it, the micro-batches of a pipeline as those of accumulation.
+    that need it, so nothing hides it here, but for `hides_tensor`, and a ring's turns, which attention hides. Sharding
+    the data hides behind matmuls as overlap() has it, the micro-batches of a pipeline as those of accumulation.
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
@@ -607,6 +628,9 @@ def step_seconds(
         update = {line: own.pop(line) for line in ("update",) if line in own}
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
+        if layout.ring:
+            scores = own.get("attention", flops.attention / flops.passes * own["matmuls"])
+            between["context"] = max(0.0, between["context"] - scores)
         if hides_tensor:
             between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())

@@ -206,6 +206,19 @@ def _(
     return (kept - whole) // t + whole
 
 
+@parallel.pair_features.register
+def _(shape: Split, tensor: int) -> int:
+    return max(pairs(layer.mixer.shared(tensor), tensor) for layer, _ in shape.stack.layers)
+
+
+def pairs(mixer: object, tensor: int) -> int:
+    """Of a mixer whose heads are a tensor rank's; latents are expanded to keys and values of its heads."""
+    if isinstance(mixer, Latent):
+        return mixer.heads // tensor * (mixer.unturned + mixer.turned + mixer.value_dim)
+    assert isinstance(mixer, Attention)
+    return 2 * mixer.kv_heads // tensor * mixer.head_dim
+
+
 @parallel.layer_work.register
 def _(
     shape: Split,
@@ -230,15 +243,10 @@ def _(
 def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int) -> dict[str, float]:
     layer, t, row = shape.one(), layout.tensor, width * tokens
     mixer, mlp = gathered(layer, shape.d_model)
-    own = layer.mixer.shared(t)
-    if isinstance(own, Latent):  # keys and values as they are expanded for the heads of a rank
-        pairs = own.heads // t * (own.unturned + own.turned + own.value_dim)
-    else:
-        assert isinstance(own, Attention)
-        pairs = 2 * own.kv_heads // t * own.head_dim
+    own = pairs(layer.mixer.shared(t), t)
     routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
     return parallel.mixed_sent(
-        layout, row * mixer, row * mlp, row * pairs, row * routed, checkpointing, regathers, row * shape.d_model
+        layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, regathers, row * shape.d_model
     )
 
 

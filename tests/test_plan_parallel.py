@@ -11,7 +11,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
+from flops_bytes.parallel import (
+    Layout,
+    bubble,
+    context_pairs,
+    fullest,
+    once_a_step,
+    rank_bytes,
+    rates,
+    sent,
+    step_seconds,
+)
 from flops_bytes.plan import plan as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
@@ -185,6 +195,18 @@ def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> 
         "fullest: rank 0 of 4 in line" in done.stdout
         and "bubble                          4.5% of a step" in done.stdout
     )
+
+
+def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None:
+    asked = ASKED | {"tp": 8, "cp": 4, "context": 131072, "checkpointing": "full", "zero": 3, "micro_batch": 1}
+    gathered, ring = (plan(**asked, cp_by=by) for by in ("all-gather", "ring"))
+    assert gathered["seconds"]["context"] > 0 == ring["seconds"]["context"]  # of so long a sequence
+    own = 2 * 32768 * 2 * 128  # bytes of a rank's keys and values, one head on each tensor rank
+    of = [context_pairs(LLAMA_3_70B, Layout(tensor=8, context=4, ring=by), 131072) for by in (False, True)]
+    assert of == [2 * 3 * own, 4 * own]
+    short = {"context": 8192, "matmul_share": 0.5}
+    waits = [plan(**asked | short, cp_by=by)["seconds"]["context"] for by in ("all-gather", "ring")]
+    assert waits[0] > waits[1] > 0  # the same of so few tokens, and a share of the peak
 
 
 def test_known_names_of_degrees_are_taken() -> None:

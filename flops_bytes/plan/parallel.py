@@ -52,6 +52,9 @@ PARALLEL = {
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
+    "cp_by": Option(
+        ("all-gather", "ring"), "all-gather", "keys and values of --cp; ring: they go around while attention computes"
+    ),
     "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved and zero-bubble: with --virtual-stages of a GPU"),
     "stages": Option(
         ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
@@ -92,6 +95,7 @@ TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory
 TAKEN += ("allowance", "price")
 TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 TAKEN += ("checkpointing", "tokens", "days", "pairs")
+LIKE = ("ends", "fused_gate", "all_again", "ring")  # of a layout that was asked for, of which a list tries no others
 OWN = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
@@ -207,6 +211,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         ends=ours["stages"] != "even",
         fused_gate=ours["gate"] == "fused",
         all_again=ours["again"] == "all",
+        ring=ours["cp_by"] == "ring",
     )
 
 
@@ -350,7 +355,7 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
             for expert in powers(shape.experts if shape.experts > 1 else 1):
                 layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
-                layout = layout._replace(ends=asked.ends, fused_gate=asked.fused_gate, all_again=asked.all_again)
+                layout = layout._replace(**{name: getattr(asked, name) for name in LIKE})
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
                 said |= {"zero": asked.zero} if "zero" in given else {}
                 said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
