@@ -96,14 +96,28 @@ for label, where in PLACES.items():
     print(f"{label:34}{where['place'] or 'none':>4} of {where['of']}")
 
 V3 = Split(read_stack(PRESETS["deepseek-v3"].config), "deepseek_v3")
-ALONE = {"model": "llama-3-8b", "gpu": "H100 SXM", "recipe": "autocast", "context": 8192}
-FSDP = {"tp": 1, "cp": 1, "pp": 1}
-eight, most = (stands(FSDP, **ALONE, gpus=gpus, global_batch=gpus * 2 * 8192) for gpus in (8, 128))
-OWN = {"tp": 1, "cp": 1, "pp": 16, "ep": 64}
-BATCH_TOKENS = 15_360 * 4_096
-theirs = {"gpu": "H800 SXM", "gpus": 2048, "context": 4096, "global_batch": BATCH_TOKENS}
-v3 = stands(OWN, V3, **theirs, schedule="1f1b", checkpointing="full")  # without recomputation it does not fit
-STANDS = {what: {"place": at, "of": len(rows)} for what, (at, rows) in {"8b": eight, "8b_128": most, "v3": v3}.items()}
+BATCH_TOKENS = 15_360 * 4_096  # DeepSeek-V3's
+THEIRS = {"gpu": "H800 SXM", "gpus": 2048, "context": 4096, "global_batch": BATCH_TOKENS}
+ALONE = {
+    "model": "llama-3-8b",
+    "gpu": "H100 SXM",
+    "recipe": "autocast",
+    "context": 8192,
+}  # with FSDP, as torchtitan ran it
+
+
+def among(own: dict[str, int], split: Split | None = None, /, **asked: Any) -> dict[str, int | None]:
+    """Where these degrees stand in the list, and how many combinations fit."""
+    at, rows = stands(own, split, **asked)
+    return {"place": at, "of": len(rows)}
+
+
+STANDS = {
+    "8b": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=8, global_batch=8 * 2 * 8192),
+    "8b_128": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=128, global_batch=128 * 2 * 8192),
+    # without recomputation it does not fit
+    "v3": among({"tp": 1, "cp": 1, "pp": 16, "ep": 64}, V3, **THEIRS, schedule="1f1b", checkpointing="full"),
+}
 for what, label in (("70b", "70B, TP 8"), ("405b", LARGEST.label), ("405b_long", "405B, TP 8, CP 16, PP 16")):
     STANDS[what] = {name: PLACES[label][name] for name in ("place", "of")}
 for what, where in STANDS.items():
@@ -138,7 +152,7 @@ assert TERMS["first"]["planned_bytes"] == FIRST["llama-3"][1]["bytes"] and TERMS
 
 
 # --8<-- [start:deepseek]
-ASKED = theirs | {"pp": 16, "ep": 64, "zero": 1}
+ASKED = THEIRS | {"pp": 16, "ep": 64, "zero": 1}
 GPU_HOURS, TOKENS = 2.664e6, 14.8e12  # of pre-training (arXiv 2412.19437, table 1 and section 4.2)
 published_step = GPU_HOURS * 3_600 / 2_048 * BATCH_TOKENS / TOKENS
 DEEPSEEK = {}
