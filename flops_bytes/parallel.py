@@ -10,9 +10,9 @@ that differ in flops_bytes.stack_parallel.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import singledispatch
+from functools import cache, singledispatch
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -46,6 +46,10 @@ class Layout(NamedTuple):
     virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
     ends: bool = True  # embedding and head count as a layer each where layers are shared out
     fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
+    ring: bool = (
+        False  # a context rank's keys and values go around while attention computes; else all are gathered before
+    )
+    all_again: bool = False  # full checkpointing repeats whole layers, not only what the backward pass needs
 
     @property
     def gpus(self) -> int:
@@ -88,6 +92,7 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
 
 
 # --8<-- [start:pipeline]
+@cache
 def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
     """Layers of each stage; the embedding and the head count as one layer each, as torchtitan has it, or as none."""
     slots, left = divmod(layers + 2 * ends, stages)
@@ -219,12 +224,29 @@ def layer_activations(
     backward pass (`regathers`: Megatron-LM). Of a gated MLP the gate, the activated gate, what it multiplies and their
     product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
     """
-    t = layout.tensor
+    tokens = seq_len // layout.context
+    return kept_by(
+        shape, layout.tensor, layout.sequence, layout.fused_gate, tokens, batch, checkpointing, regathers, width
+    )
+
+
+@cache  # asked for each rank of each layout with these degrees
+def kept_by(
+    shape: Model,
+    t: int,
+    sequence: bool,
+    fused_gate: bool,
+    tokens: int,
+    batch: int,
+    checkpointing: str,
+    regathers: bool,
+    width: int,
+) -> int:
     own = replace(shape, heads=shape.heads // t, kv_heads=max(1, shape.kv_heads // t), d_ff=shape.d_ff // t)
-    kept = layer_bytes(own, seq_len // layout.context, batch, width, True, checkpointing)
-    if layout.fused_gate and shape.gated and "mlp" in kept:
-        kept["mlp"] -= width * batch * seq_len // layout.context * own.d_ff * own.active_experts
-    if not layout.sequence:
+    kept = layer_bytes(own, tokens, batch, width, True, checkpointing)
+    if fused_gate and shape.gated and "mlp" in kept:
+        kept["mlp"] -= width * batch * tokens * own.d_ff * own.active_experts
+    if not sequence:
         return sum(kept.values())
     split = {line for line in WHOLE if line not in GATHERED or regathers}
     return sum(size // t if line in split else size for line, size in kept.items())
@@ -248,6 +270,33 @@ def layer_work(
     features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
     again = own - under if checkpointing != "none" else 0
     return again + width * (batch * seq_len // layout.context) * features
+
+
+def layer_forward(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+    """Bytes that one layer takes at most in a forward pass of which only its input is kept.
+
+    That is in its MLP: the normed input, which tensor ranks have whole, beside the inner features of each first matrix
+    and what is made of them, or beside one of these and the result, of which each rank has a part of the sum.
+    """
+    tokens = batch * seq_len // layout.context
+    inner: int = shape.d_ff * shape.active_experts // layout.tensor
+    d: int = shape.d_model
+    return width * tokens * (d + max((3 if shape.gated else 2) * inner, inner + d))
+
+
+@singledispatch
+def pair_features(shape: Model, tensor: int) -> int:
+    """Numbers of a token's keys and values on a tensor rank, of the layer with most."""
+    return int(2 * max(1, shape.kv_heads // tensor) * shape.head_dim)
+
+
+def context_pairs(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+    """Bytes of other ranks' keys and values that a context rank has while one layer goes backward, and their gradients.
+
+    Gathered, those of all other ranks; in a ring, those that are there and those that arrive.
+    """
+    own = width * batch * (seq_len // layout.context) * pair_features(shape, layout.tensor)
+    return own * (4 if layout.ring else 2 * (layout.context - 1))
 
 
 def activations(
@@ -314,7 +363,8 @@ def mixed_sent(
     # forward and backward each gather and scatter; what is computed again stops before its last reduce-scatter
     more = 1 if regathers and layout.sequence else 0
     half = (mixer + (mixer if scattered is None else scattered)) / 2
-    rounds = (half + mlp) * 2 + (half + mlp / 2 if again else 0) + more * (mixer + mlp) / 2
+    repeated = half + mlp * (1 if layout.all_again else 0.5) if again else 0
+    rounds = (half + mlp) * 2 + repeated + more * (mixer + mlp) / 2
     found = {"tensor": rounds * ring_bytes(1.0, t, "allreduce") if t > 1 else 0.0}
     found["context"] = (3 + again) * ring_bytes(pairs * c, c, "allgather") if c > 1 else 0.0
     own = routed / t if layout.sequence else routed
@@ -442,6 +492,8 @@ def rank_bytes(
         lines["boundaries"] = part * held_now
     size = seq_len, batch, checkpointing, regathers, width
     layer_now = max((layer_work(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
+    if layout.context > 1:
+        layer_now += context_pairs(shape, layout, seq_len, batch, width)
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
     cast = state_bytes(held, layout, 0, each.master or wide, 0)
@@ -517,7 +569,7 @@ def rank_flops(
     """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
     forward = forward_flops(shape, seq_len, batch, causal)
     back = backward_flops(shape, seq_len, batch, causal)
-    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=True)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=not layout.all_again)
     share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
     ends = rank == layout.pipeline - 1
     first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
@@ -555,27 +607,48 @@ def step_seconds(
     causal: bool = True,
     regathers: bool = False,
     attention_flop_per_second: float | None = None,
+    computed: Callable[[int], Mapping[str, float]] | None = None,
+    hides_tensor: bool = False,
 ) -> dict[str, float]:
     """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
-    Attention runs at the same rate if it has none of its own.
+    Attention runs at the same rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead,
+    by line, and an "update" after all passes.
 
     The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
-    that need it, so nothing hides it here. Sharding the data hides behind matmuls as overlap() has it, the
-    micro-batches of a pipeline as those of accumulation.
+    that need it, so nothing hides it here, but for `hides_tensor`, and a ring's turns, which attention hides. Sharding
+    the data hides behind matmuls as overlap() has it, the micro-batches of a pipeline as those of accumulation.
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
     for rank in range(layout.pipeline):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
         work = layout.micro_batches * (flops.passes + slower * flops.attention)
-        matmuls = work / (layout.tensor * layout.context) / flop_per_second
+        at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
+        own = dict(computed(rank)) if computed else at_one_rate
+        update = {line: own.pop(line) for line in ("update",) if line in own}
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
-        busy = matmuls + sum(between.values())
-        data = overlapped(shape, layout, rank, rate.data, matmuls, flops.backward / flops.passes)
-        lines = {"matmuls": matmuls, **between, "bubble": busy * bubble(layout) / (1 - bubble(layout)), "data": data}
+        if layout.ring:
+            scores = own.get("attention", flops.attention / flops.passes * own["matmuls"])
+            between["context"] = max(0.0, between["context"] - scores)
+        if hides_tensor:
+            between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
+        passes = sum(own.values())
+        idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
+        data = overlapped(shape, layout, rank, rate.data, passes, flops.backward / flops.passes)
+        lines = own | between | {"bubble": idle, "data": data} | update
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found
+
+
+def shown(sending: float, matmuls: float, ranks: int) -> float:
+    """Seconds that tensor parallelism's sends show if they are cut into a piece a rank, sent while others are computed.
+
+    The last piece has nothing left to hide behind, and what takes longer than the matmuls shows too: PyTorch's
+    `_pipelined_all_gather_and_consume` and `_pipelined_produce_and_all2all` (torch/distributed/_symmetric_memory), and
+    Megatron-LM's `--tp-comm-overlap`.
+    """
+    return max(sending / ranks, sending - matmuls)
 
 
 def overlapped(
@@ -602,7 +675,8 @@ def powers(most: int) -> list[int]:
 def possible(shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
     """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
 
-    Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3.
+    Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3; in a
+    pipeline, whose weights stay gathered, of 2 too.
     """
     for tensor in powers(min(node_gpus, shape.heads)):
         for context in powers(max(1, seq_len // 4096)):
@@ -610,7 +684,7 @@ def possible(shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: i
                 data, left = divmod(gpus, tensor * context * pipeline)
                 if left or not data or sequences % data:
                     continue
-                for zero in (1, 3):
+                for zero in (1, 2, 3) if pipeline > 1 else (1, 3):
                     found = Layout(data, tensor, True, context, pipeline, 1, zero, micro_batches=sequences // data)
                     try:
                         refuse(shape, found, seq_len)

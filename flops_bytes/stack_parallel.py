@@ -10,8 +10,10 @@ Not counted: layers that predict further tokens, float8, passes of two direction
 """
 
 # --8<-- [start:setup]
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, gcd
 from typing import Any
 
@@ -94,6 +96,7 @@ def widths(layer: Layer) -> tuple[int, ...]:
     return (mlp.d_ff, mlp.shared_d_ff) if isinstance(mlp, Experts) else (mlp.d_ff,)
 
 
+@cache
 def in_order(stack: Stack) -> list[Layer]:
     """Its layers one by one: those with another MLP come first, as in DeepSeek-V3; windows and none take turns."""
     each = [(turn, layer, at) for turn, (layer, times) in enumerate(stack.layers) for at in range(times)]
@@ -105,13 +108,12 @@ def in_order(stack: Stack) -> list[Layer]:
 
 @parallel.stage_kinds.register
 def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
-    order, found = in_order(shape.stack), []
+    order = in_order(shape.stack)
+    alone = {layer: replace(shape, stack=replace(shape.stack, layers=((layer, 1),))) for layer, _ in shape.stack.layers}
+    found = []
     for stage in parallel.stage_indices(shape.layers, layout, rank):
-        kinds: dict[Any, int] = {}
-        for layer in (order[at] for at in stage):
-            alone = replace(shape, stack=replace(shape.stack, layers=((layer, 1),)))
-            kinds[alone] = kinds.get(alone, 0) + 1
-        found.append(kinds)
+        layers = Counter(order[at] for at in stage)
+        found.append({alone[layer]: times for layer, times in layers.items()})
     return found
 
 
@@ -152,12 +154,19 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
 # --8<-- [start:activations]
 def passed(shape: Split, layout: Layout, seq_len: int, batch: int, checkpointing: str) -> Passed:
     """Its layer forward and backward, of a context rank's tokens, with the experts of an expert rank."""
+    tokens, several = seq_len // layout.context, layout.micro_batches > 1
+    return passed_once(shape, layout.tensor, layout.expert, tokens, batch, checkpointing, several)
+
+
+@cache  # asked for each rank of each layout with these degrees
+def passed_once(
+    shape: Split, tensor: int, expert: int, tokens: int, batch: int, checkpointing: str, several: bool
+) -> Passed:
     layer = shape.one()
-    layer = replace(layer, mixer=layer.mixer.shared(layout.tensor))
+    layer = replace(layer, mixer=layer.mixer.shared(tensor))
     if isinstance(layer.mlp, Experts):
-        layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // layout.expert))
-    tokens = seq_len // layout.context
-    run = Run(KINDS[shape.kind], batch, tokens, False, True, checkpointing == "full", layout.micro_batches > 1)
+        layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
+    run = Run(KINDS[shape.kind], batch, tokens, False, True, checkpointing == "full", several)
     return pass_layer(shape.d_model, layer, run)
 
 
@@ -197,6 +206,19 @@ def _(
     return (kept - whole) // t + whole
 
 
+@parallel.pair_features.register
+def _(shape: Split, tensor: int) -> int:
+    return max(pairs(layer.mixer.shared(tensor), tensor) for layer, _ in shape.stack.layers)
+
+
+def pairs(mixer: object, tensor: int) -> int:
+    """Of a mixer whose heads are a tensor rank's; latents are expanded to keys and values of its heads."""
+    if isinstance(mixer, Latent):
+        return mixer.heads // tensor * (mixer.unturned + mixer.turned + mixer.value_dim)
+    assert isinstance(mixer, Attention)
+    return 2 * mixer.kv_heads // tensor * mixer.head_dim
+
+
 @parallel.layer_work.register
 def _(
     shape: Split,
@@ -221,15 +243,10 @@ def _(
 def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int) -> dict[str, float]:
     layer, t, row = shape.one(), layout.tensor, width * tokens
     mixer, mlp = gathered(layer, shape.d_model)
-    own = layer.mixer.shared(t)
-    if isinstance(own, Latent):  # keys and values as they are expanded for the heads of a rank
-        pairs = own.heads // t * (own.unturned + own.turned + own.value_dim)
-    else:
-        assert isinstance(own, Attention)
-        pairs = 2 * own.kv_heads // t * own.head_dim
+    own = pairs(layer.mixer.shared(t), t)
     routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
     return parallel.mixed_sent(
-        layout, row * mixer, row * mlp, row * pairs, row * routed, checkpointing, regathers, row * shape.d_model
+        layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, regathers, row * shape.d_model
     )
 
 

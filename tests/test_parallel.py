@@ -253,11 +253,14 @@ def count(ranks: int, sequence: bool, batch: int, tokens: int, **sizes: Any) -> 
 SMALL: dict[str, Any] = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim": 32, "d_ff": 512}
 
 
-@pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False)])
+MANY: dict[str, Any] = {"d_model": 1024, "heads": 512, "kv_heads": 512, "head_dim": 2, "d_ff": 2048}
+
+
+@pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False), (64, True), (512, True)])
 def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, sequence: bool) -> None:
-    batch, tokens = 2, 128
-    found = count(ranks, sequence, batch, tokens, **SMALL)
-    shape = replace(LLAMA_3_8B, layers=1, **SMALL)
+    batch, tokens, sizes = 2, max(128, ranks), SMALL if ranks <= 8 else MANY
+    found = count(ranks, sequence, batch, tokens, **sizes)
+    shape = replace(LLAMA_3_8B, layers=1, **sizes)
     layout = Layout(tensor=ranks, sequence=sequence, zero=0)
     payload = sum(size * (2 if name == "all_reduce" else 1) for name, size in found["sent"].items())
     assert sent(shape, layout, 0, tokens, batch).tensor == payload * (ranks - 1) / ranks

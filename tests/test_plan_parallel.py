@@ -11,9 +11,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes.parallel import Layout, bubble, fullest, once_a_step, rank_bytes, rates, sent, step_seconds
+from flops_bytes.parallel import (
+    Layout,
+    bubble,
+    context_pairs,
+    fullest,
+    once_a_step,
+    rank_bytes,
+    rates,
+    sent,
+    step_seconds,
+)
 from flops_bytes.plan import plan as plan_alike
-from flops_bytes.plan.parallel import DEGREES, PARALLEL, plan
+from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from tests.conftest import ROOT
 
@@ -125,10 +135,9 @@ def test_tensor_ranks_gather_the_copies_of_tokens_that_come_to_their_experts() -
 
 
 def test_interleaved_stages_are_listed_in_powers_of_two() -> None:
-    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="interleaved")["layouts"]
-    assert {row["virtual_stages"] for row in rows} == {2, 4, 8, 16}
-    rows = plan(**ASKED, global_batch="4M", layouts=1000, tp=8, pp=4, schedule="zero-bubble")["layouts"]
-    assert {row["virtual_stages"] for row in rows} == {1, 2, 4, 8, 16}
+    for schedule, stages in (("interleaved", {2, 4, 8, 16}), ("zero-bubble", {1, 2, 4, 8, 16})):
+        asked = ASKED | {"global_batch": "4M", "layouts": 1, "tp": 8, "pp": 4, "schedule": schedule}
+        assert {layout.virtual for layout, _ in candidates(read_question(asked))} == stages
 
 
 def test_even_stages_count_layers_alone() -> None:
@@ -149,6 +158,17 @@ def test_listed_layouts_fit_and_are_sorted() -> None:
         alone = plan(**ASKED | again | more, global_batch="4M")
         assert (alone["step_seconds"], alone["memory_bytes"]["total"]) == (row["step_seconds"], row["needs_bytes"])
         assert alone["fits"] and alone["binds"] == row["binds"]
+
+
+def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> None:
+    question = read_question(ASKED | {"zero": None, "global_batch": "4M", "layouts": 1, "tp": 8})
+    every = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
+    fitting = [each for each in every if each[2].needs_bytes <= question.memory_bytes]
+    rows = listed(question)
+    assert len({(row.context, row.pipeline) for row, _, _ in rows}) == len(rows) < len(fitting) < len(every)
+    for layout, _, found in rows:
+        alike = [one.step_seconds for each, _, one in fitting if each[1:6] == layout[1:6]]
+        assert found.step_seconds == min(alike)
 
 
 def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:
@@ -175,6 +195,18 @@ def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> 
         "fullest: rank 0 of 4 in line" in done.stdout
         and "bubble                          4.5% of a step" in done.stdout
     )
+
+
+def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None:
+    asked = ASKED | {"tp": 8, "cp": 4, "context": 131072, "checkpointing": "full", "zero": 3, "micro_batch": 1}
+    gathered, ring = (plan(**asked, cp_by=by) for by in ("all-gather", "ring"))
+    assert gathered["seconds"]["context"] > 0 == ring["seconds"]["context"]  # of so long a sequence
+    own = 2 * 32768 * 2 * 128  # bytes of a rank's keys and values, one head on each tensor rank
+    of = [context_pairs(LLAMA_3_70B, Layout(tensor=8, context=4, ring=by), 131072) for by in (False, True)]
+    assert of == [2 * 3 * own, 4 * own]
+    short = {"context": 8192, "matmul_share": 0.5}
+    waits = [plan(**asked | short, cp_by=by)["seconds"]["context"] for by in ("all-gather", "ring")]
+    assert waits[0] > waits[1] > 0  # the same of so few tokens, and a share of the peak
 
 
 def test_known_names_of_degrees_are_taken() -> None:

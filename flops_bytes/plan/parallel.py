@@ -1,14 +1,16 @@
 """The planner for layouts: tensor, context, pipeline and expert parallelism beside ZeRO. The command alone answers it.
 
 Bytes and waits are those of flops_bytes.parallel. Two assumptions make seconds of them: collectives reach REACHED of
-their link, and a rank's matmuls a share of the peak, `--matmul-share`, while nothing waits. If it is not given, it is
-the middle of what published steps without such parallelism reached on that card.
+their link, and a rank computes at rates of kernels that others published, as flops_bytes.layout_rates has it. Where no
+rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not given, the
+middle of what published steps without such parallelism reached.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.gpus import LINKS, REACHED
+from flops_bytes.layout_rates import FLOAT8, covered, longer, rank_seconds, taken
 from flops_bytes.parallel import (
     SCHEDULES,
     Layout,
@@ -50,6 +52,9 @@ PARALLEL = {
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
+    "cp_by": Option(
+        ("all-gather", "ring"), "all-gather", "keys and values of --cp; ring: they go around while attention computes"
+    ),
     "schedule": Option(SCHEDULES, "1f1b", "of a pipeline; interleaved and zero-bubble: with --virtual-stages of a GPU"),
     "stages": Option(
         ("with-ends", "even"), "with-ends", "layers of a stage; with-ends: embedding and head are one each"
@@ -65,14 +70,21 @@ PARALLEL = {
         "composed",
         "a gated MLP's activation and product; fused: as Megatron-LM's, it keeps less",
     ),
+    "again": Option(
+        ("needed", "all"), "needed", "what --checkpointing full repeats: up to the last need; all, as by Megatron-LM"
+    ),
     "summed_in": Option(("recipe", "fp32"), "recipe", "gradients of a step's micro-batches are summed in that type"),
     "micro_batches": Option("count", None, "of a step, one after the other; if not given, as many as --pp"),
     "virtual_stages": Option("count", None, "of a GPU; if not given, 2 with --schedule interleaved, else 1"),
+    "overlap_tp": Option(
+        ("no", "yes"), "no", "what --tp sends is cut into pieces and sent while matmuls compute: asynchronous TP"
+    ),
+    "linear": Option(("16-bit", "float8"), "16-bit", "what linear layers multiply in; what is kept stays in 16 bits"),
     "matmul_share": Option(
-        "share", None, "of the peak, by matmuls while nothing waits; of published steps if not given"
+        "share", None, "of the peak, by matmuls while nothing waits; if not given, published rates of kernels"
     ),
     "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
-    "layouts": Option("count", None, "instead of degrees: so many layouts that fit, the fastest first"),
+    "layouts": Option("count", None, "instead of degrees: so many that fit, the fastest layout of each first"),
 }
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 WORDS = {  # which flag says what a sentence of parallel.refuse() is about
@@ -83,6 +95,8 @@ TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory
 TAKEN += ("allowance", "price")
 TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 TAKEN += ("checkpointing", "tokens", "days", "pairs")
+LIKE = ("ends", "fused_gate", "all_again", "ring")  # of a layout that was asked for, of which a list tries no others
+OWN = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
     "context": "send to the next",
@@ -109,6 +123,7 @@ class Question(NamedTuple):
     peak: float
     within: float  # bytes a second of a GPU to its node
     between: float  # and to other nodes
+    card: str  # whose published rates are asked, or nothing
 
 
 READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
@@ -149,15 +164,19 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None) -> Quest
     dtype = card_format(peaks, recipe, False)
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
-    a["matmul_share"] = ours["matmul_share"] or assumed_share(a)
-    a["attention_share"] = ours["attention_share"] or a["matmul_share"]
+    told_share = ours["matmul_share"] or ours["attention_share"]
+    card = row_name(a["gpu"]) if a["gpu"] and not told_share and not told.get("gpu_peak") else ""
+    card = card if card and covered(shape, card, recipe) else ""
+    a["matmul_share"] = None if card else ours["matmul_share"] or assumed_share(a)
+    a["attention_share"] = None if card else ours["attention_share"] or a["matmul_share"]
+    a |= {"float8": ours["linear"] == "float8", "hides": ours["overlap_tp"] == "yes"}
     a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes", "frees": ours["boundaries"] == "freed"}
     a["gradient_width"] = 4 if ours["summed_in"] == "fp32" else None
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, ours)
     within, between = levels(a)
-    at = a["matmul_share"] * peaks[dtype]
-    return Question(a, shape, layout, recipe, int(gpu.memory_bytes), at, peaks[dtype], within, between)
+    at = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8 if a["float8"] else 1)
+    return Question(a, shape, layout, recipe, int(gpu.memory_bytes), at, peaks[dtype], within, between, card)
 
 
 def assumed_share(a: Mapping[str, Any]) -> float:
@@ -191,6 +210,8 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         virtual=virtual,
         ends=ours["stages"] != "even",
         fused_gate=ours["gate"] == "fused",
+        all_again=ours["again"] == "all",
+        ring=ours["cp_by"] == "ring",
     )
 
 
@@ -234,44 +255,66 @@ class Answer(NamedTuple):
 
     @property
     def binds(self) -> str:
-        """What of a step takes longest but the matmuls."""
-        waits = {line: seconds for line, seconds in self.seconds.items() if line != "matmuls"}
+        """What of a step takes longest but what the rank itself computes."""
+        waits = {line: seconds for line, seconds in self.seconds.items() if line not in OWN}
         line = max(waits, key=lambda each: waits[each])
         return line if waits[line] else "matmuls"
 
 
-def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
-    """Of a layout that can be."""
-    a, shape = question.a, question.shape
-    sizes = {"seq_len": a["context"], "batch": a["micro_batch"], "regathers": a["regathers"]}
-    held = [
+def holds(question: Question, layout: Layout, checkpointing: str) -> list[dict[str, int]]:
+    """Bytes of each pipeline rank of a layout that can be, by line."""
+    a = question.a
+    return [
         rank_bytes(
-            shape,
+            question.shape,
             layout,
             rank,
-            recipe=question.recipe,
-            checkpointing=checkpointing,
-            gradient_width=a["gradient_width"],
-            frees=a["frees"],
-            **sizes,
+            a["context"],
+            a["micro_batch"],
+            question.recipe,
+            checkpointing,
+            a["regathers"],
+            a["gradient_width"],
+            a["frees"],
         )
         | {"allowance": a["allowance"]}
         for rank in range(layout.pipeline)
     ]
-    seconds = step_seconds(
+
+
+def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
+    """Of a layout that can be."""
+    return Answer(holds(question, layout, checkpointing), step(question, layout, checkpointing))
+
+
+def step(question: Question, layout: Layout, checkpointing: str, at: int = 1) -> dict[str, float]:
+    """Seconds of a step by line; of published rates, `at` 0 to 2 says how much longer steps take: longer() has it."""
+    a, shape, card = question.a, question.shape, question.card
+    size, share = (a["context"], a["micro_batch"]), a["attention_share"]
+
+    times = longer(card)[at] if card else 1.0
+
+    def computed(rank: int) -> dict[str, float]:
+        by_rates = rank_seconds(shape, layout, rank, *size, card, question.recipe, checkpointing, a["float8"])
+        return taken(by_rates, times)
+
+    return step_seconds(
         shape,
         once_a_step(layout),
-        flop_per_second=question.flop_per_second,
-        rate=rates(layout, question.within, question.between, a["node_gpus"]),
-        checkpointing=checkpointing,
-        attention_flop_per_second=a["attention_share"] * question.peak,
-        **sizes,
+        a["context"],
+        question.flop_per_second,
+        rates(layout, question.within, question.between, a["node_gpus"]),
+        a["micro_batch"],
+        checkpointing,
+        regathers=a["regathers"],
+        attention_flop_per_second=share and share * question.peak,
+        computed=computed if card else None,
+        hides_tensor=a["hides"],
     )
-    return Answer(held, seconds)
 
 
 def speed(question: Question, layout: Layout, found: Answer) -> dict[str, Any]:
-    """Tokens a second and the MFU of a step, attention's pairs counted as was asked."""
+    """Seconds, tokens a second and the MFU of a step, attention's pairs counted as was asked."""
     a = question.a
     tokens = layout.data * layout.micro_batches * a["micro_batch"] * a["context"]
     model = model_flops(question.shape, a["context"], a["pairs"] == "causal") / a["context"] * tokens
@@ -312,7 +355,7 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
             for expert in powers(shape.experts if shape.experts > 1 else 1):
                 layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
-                layout = layout._replace(ends=asked.ends, fused_gate=asked.fused_gate)
+                layout = layout._replace(**{name: getattr(asked, name) for name in LIKE})
                 said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
                 said |= {"zero": asked.zero} if "zero" in given else {}
                 said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
@@ -335,10 +378,22 @@ def virtuals(question: Question, schedule: str, layout: Layout) -> list[int]:
 
 
 def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
-    """All candidates that fit, the fastest first; of two as fast, the one that holds less."""
-    found = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
-    fitting = [each for each in found if each[2].needs_bytes <= question.memory_bytes]
-    return sorted(fitting, key=lambda each: (each[2].step_seconds, each[2].needs_bytes))
+    """Of each combination of degrees the fastest candidate that fits, the fastest first; of two as fast, the one that
+    holds less.
+    """
+    found: dict[tuple[int, ...], tuple[Layout, str, Answer]] = {}
+    for layout, kind in candidates(question):
+        held = holds(question, layout, kind)
+        if max(sum(lines.values()) for lines in held) > question.memory_bytes:
+            continue
+        each = layout, kind, Answer(held, step(question, layout, kind))
+        degrees = tuple(getattr(layout, name) for name in DEGREES.values())
+        found[degrees] = min(found.get(degrees, each), each, key=by_speed)
+    return sorted(found.values(), key=by_speed)
+
+
+def by_speed(each: tuple[Layout, str, Answer]) -> tuple[float, int]:
+    return each[2].step_seconds, each[2].needs_bytes
 
 
 def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
@@ -361,6 +416,7 @@ def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
     held, rank = found.held, fullest(found.held)
     total, active = totals(question.shape)
     told = speed(question, layout, found)
+    least, most = (sum(step(question, layout, kind, at).values()) for at in (0, 2))
     needs = found.needs_bytes
     return {
         "parameters": {"total": total, "active": active},
@@ -387,6 +443,8 @@ def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
         "matmul_share": a["matmul_share"],
         "attention_share": a["attention_share"],
         **told,
+        "least_step_seconds": least,
+        "most_step_seconds": most,
         "layouts": [
             flags(each, how)
             | {

@@ -232,7 +232,11 @@ def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         + (f"{found['tokens_per_second']:,.0f} tokens/s"),
     )
     yield "  of these", ", ".join(f"{line} {seconds:.3g}" for line, seconds in found["seconds"].items() if seconds)
-    yield "  while nothing waits", f"matmuls reach {found['matmul_share']:.1%} of the peak: an assumption"
+    if found["matmul_share"]:
+        yield "  while nothing waits", f"matmuls reach {found['matmul_share']:.1%} of the peak: an assumption"
+    else:
+        between = f"{found['least_step_seconds']:.4g} and {found['most_step_seconds']:.4g} s"
+        yield "  by published rates", f"and as much longer as published steps took, eight of ten between {between}"
     yield "MFU", f"{found['mfu']:.1%}"
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
@@ -241,8 +245,8 @@ def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
     for number, each in enumerate(found["layouts"], start=1):
         speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
         yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
-    always = ["latency", "kernels of smaller matmuls", "overlap of tensor parallelism", "uneven experts"]
-    yield "left out", ", ".join([*always, *found["left_out"]])
+    assumed = ["kernels of smaller matmuls"] if found["matmul_share"] else []
+    yield "left out", ", ".join(["latency", *assumed, "uneven experts", *found["left_out"]])
 
 
 def layout_words(layout: dict[str, Any]) -> str:

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.parallel import Layout, Model, layer_forward
 from flops_bytes.plan.options import named_shape
-from flops_bytes.plan.parallel import assumed_share, plan
+from flops_bytes.plan.parallel import DEGREES, plan
 
 GIB = 2**30
-# What float8 linear layers make of a step, from a pair of torchtitan's without such parallelism: 128 GPUs, compiled
-# (measurements/published/torchtitan.toml, "128 GPUs, FSDP", rows 1 and 2).
-FLOAT8 = 8_380 / 6_514
 NEAR_BYTES, NEAR_SECONDS = 0.10, 0.15  # off by no more counts as near
 
 
@@ -35,8 +33,8 @@ class Row(NamedTuple):
 class Place(NamedTuple):
     """Where a published layout stands among those that the planner finds for its model, GPUs and batch."""
 
-    place: int | None  # from 1, of the first with its degrees; None if none of these fits
-    of: int
+    place: int | None  # of its degrees, from 1; None if these do not fit
+    of: int  # combinations of degrees that fit
     fits: bool  # as it was run
     fastest: Mapping[str, Any]
 
@@ -86,9 +84,7 @@ def literals(folder: Path, name: str, table: str, row: int) -> dict[str, str]:
 
 def planned(row: Row) -> dict[str, Any]:
     """The command's answer. Tensors alone are held against what PyTorch reserved: no allowance beside them."""
-    share = assumed_share({"gpu": row.settings["gpu"]})
-    faster = share * (FLOAT8 if row.float8 else 1)
-    return plan(**row.settings, matmul_share=faster, attention_share=share, allowance=1)
+    return plan(**row.settings, linear="float8" if row.float8 else "16-bit", allowance=1)
 
 
 def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
@@ -108,16 +104,33 @@ def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
 
 
 def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
-    """What PyTorch has reserved when a rank holds most: tensors, and the block of the first logits.
+    """What PyTorch has reserved when a rank holds most: tensors, and blocks of earlier ones that they do not fit into.
 
-    These are in 16 bits and gone when the loss goes backward, but no float32 of as many numbers fits into their block.
+    While the loss goes backward: the block of the first logits, in 16 bits, for no float32 of as many numbers fits; and
+    if all layers are computed again, the blocks of one layer's forward pass, which are smaller still. A pipeline rank
+    with ZeRO 3 ends a step with a layer's gradients copied to one buffer in float32, to be reduced
+    (`foreach_reduce` in torch/distributed/fsdp), which is larger than what its layers' passes have left.
     """
-    total = int(answer["memory_bytes"]["total"])
-    if not answer["memory_bytes"].get("logits"):
-        return total
-    settings, layout = {"model": None, "config": None, "shape": None} | dict(row.settings), answer["layout"]
-    tokens = settings.get("micro_batch", 1) * settings["context"] // layout["cp"]
-    return total + int(2 * tokens * named_shape(settings).vocab // layout["tp"])
+    total, layout, width = int(answer["memory_bytes"]["total"]), layout_of(answer), 2
+    settings = {"model": None, "config": None, "shape": None} | dict(row.settings)
+    shape, batch, length = named_shape(settings), settings.get("micro_batch", 1), settings["context"]
+    tokens = batch * length // layout.context
+    if answer["memory_bytes"].get("logits"):
+        again = settings.get("checkpointing") == "full" and width * shape.d_model < 4 * shape.vocab // layout.tensor
+        passed = layer_forward(shape, layout, length, batch, width) if again else 0
+        return int(total + width * tokens * shape.vocab // layout.tensor + passed)
+    if layout.pipeline > 1 and layout.zero == 3:
+        rank = answer["ranks"][answer["fullest_rank"]]
+        copied = 4 * rank["parameters"] // rank["layers"]
+        return total + (copied if copied > width * tokens * shape.d_model else 0)
+    return total
+
+
+def layout_of(answer: Mapping[str, Any]) -> Layout:
+    """The layout of an answer."""
+    told = answer["layout"]
+    degrees = {name: told[flag] for flag, name in DEGREES.items()}
+    return Layout(told["data"], **degrees, zero=told["zero"], micro_batches=told["micro_batches"])
 
 
 def compare(row: Row) -> Said:
@@ -137,9 +150,15 @@ def place(row: Row) -> Place:
     """By planned seconds, the published schedule and recomputation not told."""
     answer = planned(row)
     told: tuple[str, ...] = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather")
-    told += ("stages", "boundaries", "summed_in", "gate")
+    told += ("stages", "boundaries", "summed_in", "gate", "overlap_tp", "again")
     asked = {name: row.settings[name] for name in told if name in row.settings}
-    rows = plan(**asked, global_batch=answer["step_tokens"], layouts=10**6)["layouts"]
-    own = [answer["layout"][name] for name in ("tp", "cp", "pp")]
-    found = [number for number, each in enumerate(rows, 1) if [each[name] for name in ("tp", "cp", "pp")] == own]
-    return Place(found[0] if found else None, len(rows), answer["fits"], rows[0])
+    own = {name: answer["layout"][name] for name in ("tp", "cp", "pp")}
+    found, rows = stands(own, global_batch=answer["step_tokens"], **asked)
+    return Place(found, len(rows), answer["fits"], rows[0])
+
+
+def stands(own: Mapping[str, int], split: Model | None = None, /, **asked: Any) -> tuple[int | None, list[Any]]:
+    """Where degrees stand in the list of all that fit, from 1, and that list."""
+    rows = plan(split, **asked, layouts=10**6)["layouts"]
+    here = (number for number, row in enumerate(rows, 1) if all(row[name] == own[name] for name in own))
+    return next(here, None), rows

@@ -12,16 +12,17 @@ from typing import Any
 
 from flops_bytes.configs import read_stack
 from flops_bytes.gpus import GPUS
-from flops_bytes.plan.parallel import assumed_share, plan
+from flops_bytes.layout_rates import FLOAT8, longer
+from flops_bytes.plan.parallel import plan
 from flops_bytes.presets import PRESETS
-from flops_bytes.published.layouts import FLOAT8, NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows
+from flops_bytes.published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows, stands
 from flops_bytes.stack_parallel import Split
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 FIRST = json.loads((FOLDER / "layouts" / "first.json").read_text(encoding="utf-8"))  # written before any was compared
 FLOAT8_RATIO = FLOAT8
-ASSUMED_SHARE = assumed_share({"gpu": "H100 SXM"})  # of the peak, by matmuls while nothing waits
+LONGER = {card: dict(zip(("least", "middle", "most"), longer(card), strict=True)) for card in ("A100", "H100")}
 NEAR_BYTES_SHARE, NEAR_SECONDS_SHARE = NEAR_BYTES, NEAR_SECONDS
 # --8<-- [end:setup]
 
@@ -79,6 +80,7 @@ for what, found in NEAR.items():
 
 # --8<-- [start:places]
 PLACES: dict[str, dict[str, Any]] = {}  # rows of one label are of one layout
+LARGEST = next(row for row in ALL if row.label == "405B, TP 8, PP 16, 16,384 GPUs")
 for row in ALL:
     if row.source == "llama-3" or (row.source == "torchtitan" and "asynchronous" not in row.label):
         found_at = place(row)
@@ -92,11 +94,38 @@ for row in ALL:
         }
 for label, where in PLACES.items():
     print(f"{label:34}{where['place'] or 'none':>4} of {where['of']}")
+
+V3 = Split(read_stack(PRESETS["deepseek-v3"].config), "deepseek_v3")
+BATCH_TOKENS = 15_360 * 4_096  # DeepSeek-V3's
+THEIRS = {"gpu": "H800 SXM", "gpus": 2048, "context": 4096, "global_batch": BATCH_TOKENS}
+ALONE = {
+    "model": "llama-3-8b",
+    "gpu": "H100 SXM",
+    "recipe": "autocast",
+    "context": 8192,
+}  # with FSDP, as torchtitan ran it
+
+
+def among(own: dict[str, int], split: Split | None = None, /, **asked: Any) -> dict[str, int | None]:
+    """Where these degrees stand in the list, and how many combinations fit."""
+    at, rows = stands(own, split, **asked)
+    return {"place": at, "of": len(rows)}
+
+
+STANDS = {
+    "8b": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=8, global_batch=8 * 2 * 8192),
+    "8b_128": among({"tp": 1, "cp": 1, "pp": 1}, **ALONE, gpus=128, global_batch=128 * 2 * 8192),
+    # without recomputation it does not fit
+    "v3": among({"tp": 1, "cp": 1, "pp": 16, "ep": 64}, V3, **THEIRS, schedule="1f1b", checkpointing="full"),
+}
+for what, label in (("70b", "70B, TP 8"), ("405b", LARGEST.label), ("405b_long", "405B, TP 8, CP 16, PP 16")):
+    STANDS[what] = {name: PLACES[label][name] for name in ("place", "of")}
+for what, where in STANDS.items():
+    print(f"{what:12}{where['place'] or 'none':>4} of {where['of']}")
 # --8<-- [end:places]
 
 
 # --8<-- [start:terms]
-LARGEST = next(row for row in ALL if row.label == "405B, TP 8, PP 16, 16,384 GPUs")
 FIRST_ASSUMED = {"virtual_stages": 2, "boundaries": "kept", "summed_in": "recipe", "zero": 1}
 MENDED: list[tuple[str, dict[str, Any]]] = [  # by the paper's words, and one that it does not say
     ("first", {}),
@@ -123,18 +152,9 @@ assert TERMS["first"]["planned_bytes"] == FIRST["llama-3"][1]["bytes"] and TERMS
 
 
 # --8<-- [start:deepseek]
-V3 = Split(read_stack(PRESETS["deepseek-v3"].config), "deepseek_v3")
-ASKED = {
-    "gpu": "H800 SXM",
-    "gpus": 2048,
-    "pp": 16,
-    "ep": 64,
-    "zero": 1,
-    "context": 4096,
-    "global_batch": 15_360 * 4_096,
-}
+ASKED = THEIRS | {"pp": 16, "ep": 64, "zero": 1}
 GPU_HOURS, TOKENS = 2.664e6, 14.8e12  # of pre-training (arXiv 2412.19437, table 1 and section 4.2)
-published_step = GPU_HOURS * 3_600 / 2_048 * 15_360 * 4_096 / TOKENS
+published_step = GPU_HOURS * 3_600 / 2_048 * BATCH_TOKENS / TOKENS
 DEEPSEEK = {}
 for kind in ("none", "full"):
     layout = plan(V3, **ASKED, checkpointing=kind)

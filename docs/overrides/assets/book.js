@@ -209,10 +209,12 @@
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left
 
-  /* The planner's script is fetched where its form waits for it, that of error messages when somebody turns to theirs. */
+  /* Scripts are fetched where something waits for them: the planner's, that of error messages when somebody turns to
+     theirs, and that of the pipeline. */
   const plan = () => {
     if (document.querySelector("form.planner")) import(new URL("planner.js", SCRIPT));
     document.querySelector("form.planner-memory")?.addEventListener("focusin", () => import(new URL("planner-memory.js", SCRIPT)), { once: true });
+    if (document.querySelector("[data-pipeline]")) import(new URL("pipeline.js", SCRIPT)).then((drawn) => drawn.default());
   };
 
   /* The theme's navigation leaves the header alone: the language switch would go on to lead to where it led before. */

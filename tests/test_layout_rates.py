@@ -1,0 +1,87 @@
+"""Layouts are timed at published rates: work is shared out by degrees, narrow parts are slower, or by a share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flops_bytes.layout_rates import FLOAT8, bytes_per_second, covered, layer_seconds, longer, rank_seconds
+from flops_bytes.parallel import Layout, layer_forward, shown
+from flops_bytes.plan.options import read_options
+from flops_bytes.plan.parallel import plan
+from flops_bytes.rates import AGREED, loss_bytes, step
+from flops_bytes.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
+
+CARD = "H100 SXM"
+ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": CARD, "gpus": 256, "context": 8192, "zero": 1}
+SPLIT = ASKED | {"tp": 8, "pp": 4, "global_batch": "4M"}
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "per-op", "full"])
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt2-xl"])
+def test_without_parallelism_the_rates_say_what_they_say_of_a_plain_step(model: str, checkpointing: str) -> None:
+    told = {"model": model, "gpu": "A100 80GB SXM", "context": 1024, "micro_batch": 4, "recipe": "bf16-master"}
+    told |= {"checkpointing": checkpointing, "update": "foreach"}
+    plain = step(read_options(told), compiled=True).lines
+    shape = LLAMA_3_8B if model == "llama-3-8b" else GPT2_XL
+    ours = rank_seconds(shape, Layout(), 0, 1024, 4, "A100 80GB SXM", "bf16_master", checkpointing)
+    theirs = {line: each.assumed for line, each in plain.items()}
+    assert ours["update"] == pytest.approx(theirs["update"])
+    matmuls = theirs["matmuls"] + theirs["attention"] + theirs["recomputation"]
+    assert ours["matmuls"] + ours["attention"] == pytest.approx(matmuls)
+    moved = theirs["element-wise"] + theirs["recomputed element-wise"]
+    loss = 4 * 1024 * loss_bytes(shape.vocab, 2, False) / bytes_per_second("A100 80GB SXM")
+    assert ours["element-wise"] - loss == pytest.approx(moved, rel=0.02)  # there with the embedding
+
+
+def test_work_is_shared_out_and_narrow_parts_are_slower() -> None:
+    tokens = 8192
+    whole, eighth = (layer_seconds(LLAMA_3_70B, tensor, True, tokens, 8192, CARD) for tensor in (1, 8))
+    assert whole["matmuls"] / 8 < eighth["matmuls"] < whole["matmuls"] / 6
+    assert eighth["element-wise"] == pytest.approx(whole["element-wise"] / 8)
+    alone = layer_seconds(LLAMA_3_70B, 8, False, tokens, 8192, CARD)  # norms of all tokens on each rank
+    assert alone["element-wise"] > 1.5 * eighth["element-wise"]
+    half = layer_seconds(LLAMA_3_70B, 1, True, tokens // 2, 8192, CARD)
+    assert half["attention"] == pytest.approx(whole["attention"] / 2)
+
+
+def test_float8_makes_linear_layers_faster_and_nothing_else() -> None:
+    asked = LLAMA_3_8B, Layout(), 0, 8192, 1, CARD, "autocast"
+    plain, faster = (rank_seconds(*asked, float8=on) for on in (False, True))
+    assert {line for line in plain if plain[line] != faster[line]} == {"matmuls"}
+    layers = 32 * layer_seconds(LLAMA_3_8B, 1, True, 8192, 8192, CARD)["matmuls"]
+    assert plain["matmuls"] - faster["matmuls"] == pytest.approx(layers * (1 - 1 / FLOAT8))
+
+
+def test_what_tensor_ranks_send_shows_by_a_piece_or_by_what_matmuls_do_not_hide() -> None:
+    assert shown(8.0, 20.0, 8) == 1.0 and shown(8.0, 5.0, 8) == 3.0 and shown(8.0, 0.0, 8) == 8.0
+    before, after = (plan(**SPLIT, overlap_tp=answer)["seconds"] for answer in ("no", "yes"))
+    assert after["tensor"] == before["tensor"] / 8 and after["matmuls"] == before["matmuls"]
+
+
+def test_a_forward_pass_takes_its_widest_moment() -> None:
+    row, inner = 2 * 8192 * 8192, 2 * 8192 * 28672 // 8
+    assert layer_forward(LLAMA_3_70B, Layout(tensor=8), 8192) == 2 * row + inner  # the result, on eight ranks
+    assert layer_forward(LLAMA_3_70B, Layout(), 8192) == row + 3 * 8 * inner  # the inner features, on one
+
+
+def test_steps_take_as_much_longer_as_published_ones_did() -> None:
+    found = plan(**SPLIT)
+    assert found["matmul_share"] is None and found["least_step_seconds"] < found["step_seconds"]
+    assert found["step_seconds"] < found["most_step_seconds"]
+    _, low, high = AGREED["H100"]
+    least, middle, most = longer(CARD)
+    assert least * high == pytest.approx(1) == pytest.approx(most * low) and least < middle < most
+    layout = Layout(data=8, tensor=8, pipeline=4, zero=1, micro_batches=64)
+    own = [rank_seconds(LLAMA_3_70B, layout, rank, 8192, 1, CARD, "bf16_master")["attention"] for rank in range(4)]
+    assert found["seconds"]["attention"] == pytest.approx(middle * max(own))
+
+
+def test_a_share_of_the_peak_is_taken_where_it_is_told_or_no_rates_are_known() -> None:
+    assert plan(**SPLIT, matmul_share=0.5)["matmul_share"] == 0.5
+    assert "attention" not in plan(**SPLIT, matmul_share=0.5)["seconds"]
+    assert plan(**SPLIT | {"gpu": "B200", "link": "NVLink 5"})["matmul_share"]
+    assert not covered(MIXTRAL_8X7B, CARD, "bf16_master") and not covered(LLAMA_3_8B, CARD, "fp32")
+    told = plan(**SPLIT, matmul_share=0.5)
+    assert told["least_step_seconds"] == told["step_seconds"] == told["most_step_seconds"]

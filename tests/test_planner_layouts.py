@@ -1,0 +1,77 @@
+"""Where many GPUs are asked about, the form names the command that lists layouts, and the command takes its words."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from py_mini_racer import MiniRacer
+
+import planner
+from flops_bytes.plan.options import OPTIONS
+from flops_bytes.plan.parallel import plan
+from planner.answer import answer
+from planner.stacks import answer_any
+
+FORM = (planner.PLANNER / "form.js").read_text(encoding="utf-8")
+ASKED = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "64", "context": "8192", "micro_batch": "1", "zero": "3"}
+ASKED |= {"recipe": "bf16-master", "checkpointing": "full", "tokens": "100B", "price": "$2.5", "loss": "chunked"}
+
+
+@pytest.fixture(scope="module")
+def script() -> MiniRacer:
+    made = MiniRacer()
+    made.eval(next(line for line in FORM.splitlines() if line.startswith("const laid =")).replace("const", "var", 1))
+    return made
+
+
+def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
+    said = (answer if fields["model"] != "deepseek-v3" else answer_any)(fields)
+    told = json.dumps([said["command"], said["found"]["fits"], said["found"]["step_tokens"]])
+    found: str | None = script.eval(f"laid(...{told})")
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"gpus": "16384", "model": "llama-3.1-405b", "checkpointing": "none"},
+        {"global_batch": "4M", "link": "400 Gb/s", "node_gpus": "4", "speed": "40%"},
+        {"gpu": "other", "gpu_memory": "80GB", "gpu_peak": "989T", "link": "NVLink 4"},
+        {"gpus": "2", "model": "llama-3-70b"},
+        {"model": "shape", "shape": "layers=32 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=128256"},
+    ],
+)
+def test_the_command_that_is_named_lists_layouts(script: MiniRacer, change: dict[str, str]) -> None:
+    fields = ASKED | change
+    words = shlex.split(named(script, fields) or "")
+    assert words[:2] == ["flops-bytes", "plan"] and words[-4] == "--global-batch" and words[-2:] == ["--layouts", "10"]
+    told = {name[2:].replace("-", "_"): value for name, value in zip(words[2::2], words[3::2], strict=True)}
+    assert set(told) <= set(OPTIONS) | {"layouts"} and "zero" not in told and "checkpointing" not in told
+    for name in ("gpus", "context", "micro_batch", "recipe", "tokens", "price", "link", "node_gpus", "shape"):
+        assert told.get(name) == fields.get(name), name
+    try:
+        rows = plan(**told)["layouts"]
+    except ValueError as error:
+        assert str(error).startswith("--layouts: none fits")
+        assert fields["gpus"] == "2"
+    else:
+        assert 0 < len(rows) <= 10
+
+
+def test_few_gpus_that_hold_it_adapters_and_one_gpu_have_no_such_command(script: MiniRacer) -> None:
+    for change in ({"gpus": "8"}, {"trained": "lora"}, {"gpus": "1"}, {"trained": "qlora", "gpus": "16"}):
+        assert named(script, ASKED | change) is None
+
+
+def test_models_whose_layers_differ_have_it_too(script: MiniRacer) -> None:
+    command = named(script, ASKED | {"model": "deepseek-v3", "gpu": "H800 SXM", "gpus": "2048", "loss": ""})
+    assert command and "--model deepseek-v3" in command
+
+
+def test_both_languages_have_its_words() -> None:
+    for language in ("en", "zh"):
+        text, chapter = planner.words(language)["layouts"]
+        assert text and chapter == "parallelism/#published"
