@@ -268,7 +268,11 @@ def test_one_broken_snippet_does_not_keep_the_others_from_being_run(
     assert [path.stem for path in local_folder(small_book).glob("*.json")] == ["good"]
 
 
-TOLD = {"all": {"a_bytes": 1}, "own": {"a_seconds": 1.0}, "part": {"measured_b": [1.0, None]}}
+TOLD: dict[str, dict[str, Plain]] = {
+    "all": {"a_bytes": 1},
+    "own": {"a_seconds": 1.0},
+    "part": {"measured_b": [1.0, None]},
+}
 
 
 def test_what_no_device_has_told_is_recorded_first_and_what_all_tell_alike_last(
@@ -279,7 +283,7 @@ def test_what_no_device_has_told_is_recorded_first_and_what_all_tell_alike_last(
     for name, values in TOLD.items():
         (small_book.snippets / f"{name}.py").write_text(f"raise ValueError({name!r})\n")
         for device in ("far", "near"):
-            own = {"a_seconds": None} if (device, name) == ("near", "own") else values
+            own: dict[str, Plain] = {"a_seconds": None} if (device, name) == ("near", "own") else values
             of_device = {"id": device, "kind": "cpu", "name": device}
             told = dataclasses.replace(Record.read(path), snippet=name, device=of_device, values=own)
             told.write(small_book.measurements / device / f"{name}.json")

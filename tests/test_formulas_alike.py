@@ -21,6 +21,7 @@ FARTHER: dict[str, tuple[tuple[float, float], str]] = {
     "checkpoint": ((0.85, 1.0), "what is claimed, and does not hold"),
     "performed": ((0.9, 1.0), "a small product, where one addition less in each sum shows"),
     "run": ((1.0, 1.2), "hours of a whole run, restarts included, against an MFU to book by"),
+    "rate": ((0.12, 2.0), "eight times the work takes no longer where half the side leaves most of a GPU idle"),
     "median": ((0.5, 4.0), "a bound for independent trials"),
     "transformer": ((1.0, 1.2), "6ND leaves out attention"),
     "two_layers": ((0.55, 0.65), "what is claimed, and does not hold"),

@@ -20,7 +20,7 @@ from ledger.record import Record, Records, is_stale
 from ledger.run import run
 from ledger.site import makeExtension
 from ledger.snippet import Snippet
-from ledger.units import is_device_value
+from ledger.units import Plain, is_device_value
 
 BOOK = Book(Path(__file__).parent.parent)
 SLOW_TOO = os.environ.get("SLOW", "0") not in ("", "0")  # make test SLOW=1
@@ -136,7 +136,8 @@ def test_a_section_that_asks_for_the_device_may_print_another(
     write_snippet: Callable[[str], Path], prints: str, asks: bool
 ) -> None:
     snippet = Snippet.read(write_snippet(f"# --8<-- [start:told]\nprint({prints})\n# --8<-- [end:told]\n"))
-    there, here = {"measured_rate": 1.0}, {"measured_rate": 2.0}
+    there: dict[str, Plain] = {"measured_rate": 1.0}
+    here: dict[str, Plain] = {"measured_rate": 2.0}
     found = [*misprinted(snippet, {"told": "0"}, there, {"told": "1"}, here)]
     assert found == ([] if asks else ["section 'told' prints other numbers, though it uses nothing that was measured"])
 
