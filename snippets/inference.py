@@ -367,8 +367,10 @@ int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["repo
 
 
 # --8<-- [start:kinds]
-KINDS = ("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "deepseek-v3.2", "kimi-linear-48b-a3b")
-KINDS += ("qwen3-next-80b-a3b",)
+KINDS = (
+    *("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "deepseek-v3.2"),
+    *("kimi-linear-48b-a3b", "qwen3-next-80b-a3b"),
+)
 SHORT, LONG = 32_768, 131_072
 kinds = {}
 for name in KINDS:
