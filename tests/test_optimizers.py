@@ -144,8 +144,9 @@ def test_torchao(dtype: torch.dtype) -> None:
 
 def test_state_in_few_bits_by_hand() -> None:
     """As test_torchao counts, where torchao is: a number's bits and a float32 for each block, or the weights' width."""
-    assert low_bit_state_bytes([2**20], 8, 256, 2) == 2 * (2**20 + 4 * 2**12)
-    assert low_bit_state_bytes([2**20], 4, 128, 2) == 2 * (2**19 + 4 * 2**13)
+    for name in ("adamw-8bit", "adamw-fp8"):
+        assert low_bit_state_bytes([2**20], *TORCHAO[name], width=2) == 2 * (2**20 + 4 * 2**12)
+    assert low_bit_state_bytes([2**20], *TORCHAO["adamw-4bit"], width=2) == 2 * (2**19 + 4 * 2**13)
     for size in (4_095, 4_097):  # too few, and an incomplete block
         assert low_bit_state_bytes([size], 8, 256, 2) == 4 * size and low_bit_state_bytes([size], 4, 128, 4) == 8 * size
 

@@ -20,6 +20,7 @@ from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
+from flops_bytes.plan.software import FORMATS
 from flops_bytes.plan.table import gib
 from flops_bytes.serving import Server, decode_seconds, forward_bytes, largest, plan_serving
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
@@ -580,6 +581,13 @@ def test_each_format_multiplies_at_its_own_peak() -> None:
         found = plan(**asked, matmuls=low)["fp8"]
         slow = found["share"] / peaks[peak] + (1 - found["share"]) / peaks["bfloat16"]
         assert found["format"] == name and found["flop_per_second"] == pytest.approx(1 / slow)
+
+
+def test_a_formats_bits_are_its_numbers_and_its_scales() -> None:
+    """A byte and a byte for 32, half a byte and a byte for 16; those of a tensor or row are not counted."""
+    by_hand = {"fp8": 1.0, "fp8-kept": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 1 / 2 + 1 / 16}
+    assert {name: form.bits / 32 for name, form in FORMATS.items()} == by_hand
+    assert {"as-recipe", *FORMATS} == {*OPTIONS["matmuls"].kind}
 
 
 def test_speed_time_and_money_tell_each_other() -> None:

@@ -228,9 +228,7 @@ class Format(NamedTuple):
 FORMATS = {
     "fp8": Format(32, False, "float8"),  # torchao's Float8Linear; a scale a tensor or row is not counted
     "fp8-kept": Format(32, True, "float8"),  # nanochat/fp8.py, a scale a tensor
-    "mxfp8": Format(
-        33, False, "float8"
-    ),  # a byte for 32: torchao's MXFP8Linear, prototype/moe_training/mxfp8_linear.py
+    "mxfp8": Format(33, False, "float8"),  # a byte for 32: torchao's mxfp8_linear.py
     "nvfp4": Format(18, True, "float4"),  # a byte for 16: its nvfp4_linear.py, which keeps codes of both
 }
 
