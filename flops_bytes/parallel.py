@@ -46,9 +46,8 @@ class Layout(NamedTuple):
     virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
     ends: bool = True  # embedding and head count as a layer each where layers are shared out
     fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
-    ring: bool = (
-        False  # a context rank's keys and values go around while attention computes; else all are gathered before
-    )
+    replicas: int = 1  # of data × context ranks: so many copies of what ZeRO shards (hybrid sharding)
+    ring: bool = False  # of context ranks: keys and values go around while attention computes; else they are gathered
     all_again: bool = False  # full checkpointing repeats whole layers, not only what the backward pass needs
 
     @property
@@ -57,8 +56,8 @@ class Layout(NamedTuple):
 
     @property
     def shards(self) -> int:
-        """Ranks that hold the same part of the dense weights: over which ZeRO shards."""
-        return self.data * self.context
+        """Ranks over which ZeRO shards: those that hold the same part of the dense weights, or of these a replica."""
+        return self.data * self.context // self.replicas
 
 
 def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
@@ -83,6 +82,9 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
         raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {layout.pipeline} pipeline ranks")
+    copied = layout.data * layout.context
+    if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
+        raise ValueError(f"replicas: {layout.replicas} cannot share {copied} ranks of the data with zero {layout.zero}")
     if shape.experts % layout.expert or layout.shards % layout.expert:
         within = f"within {layout.shards} ranks of the data"
         raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
@@ -329,6 +331,7 @@ class Sent(NamedTuple):
     pipeline: float
     expert: float
     data: float
+    replicas: float = 0.0
 
 
 @singledispatch
@@ -408,7 +411,8 @@ def sent(
     held = rank_parameters(shape, layout, rank)
     groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
     in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
-    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], in_data)
+    copies = sum(replica_bytes(held[part], groups[part], layout, reduced_width) for part in held)
+    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], in_data, copies)
 
 
 def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
@@ -422,6 +426,12 @@ def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_wid
     reduced = ring_bytes(times * reduced_width * numbers, ranks, "reduce_scatter")
     gathers = 2 * times if layout.zero == 3 else 1
     return reduced, ring_bytes(gathers * width * numbers, ranks, "allgather")
+
+
+def replica_bytes(numbers: int, ranks: int, layout: Layout, reduced_width: int) -> float:
+    """Bytes that hybrid sharding sends between replicas: gradients of a rank's shard, as often as they are reduced."""
+    times = layout.micro_batches if layout.zero > 1 else 1
+    return ring_bytes(times * reduced_width * numbers / ranks, layout.replicas, "allreduce")
 
 
 # --8<-- [end:sent]
@@ -546,7 +556,8 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
         context=group_rate(t, c, within, between, node_gpus),
         pipeline=group_rate(t * c * d, p, within, between, node_gpus),
         expert=scatter_rate(t, layout.expert, within, between, node_gpus),
-        data=group_rate(t, c * d, within, between, node_gpus),
+        data=group_rate(t, layout.shards, within, between, node_gpus),
+        replicas=group_rate(t * layout.shards, layout.replicas, within, between, node_gpus),
     )
 
 
@@ -635,7 +646,8 @@ def step_seconds(
             between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
-        data = overlapped(shape, layout, rank, rate.data, passes, flops.backward / flops.passes)
+        copies = each.replicas / (rate.replicas or rate.data)
+        data = overlapped(shape, layout, rank, rate.data, passes, flops.backward / flops.passes, copies)
         lines = own | between | {"bubble": idle, "data": data} | update
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found
@@ -652,12 +664,18 @@ def shown(sending: float, matmuls: float, ranks: int) -> float:
 
 
 def overlapped(
-    shape: Model, layout: Layout, rank: int, bytes_per_second: float, matmuls: float, backward: float
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    bytes_per_second: float,
+    matmuls: float,
+    backward: float,
+    copies: float = 0.0,
 ) -> float:
-    """Seconds in which a rank waits for what ZeRO sends."""
+    """Seconds in which a rank waits for what ZeRO sends; `copies` of it between replicas, with the gradients."""
     held = rank_parameters(shape, layout, rank)
     groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
-    reduced = gathered = 0.0
+    reduced, gathered = copies, 0.0
     for part, numbers in held.items():
         sums, gathers = data_parts(numbers, groups[part], layout, 2, 4)
         reduced, gathered = reduced + sums / bytes_per_second, gathered + gathers / bytes_per_second

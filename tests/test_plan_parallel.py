@@ -209,6 +209,23 @@ def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None
     assert waits[0] > waits[1] > 0  # the same of so few tokens, and a share of the peak
 
 
+def test_hybrid_sharding_shards_within_and_reduces_between() -> None:
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 64, "context": 8192, "zero": 3, "checkpointing": "full"}
+    whole, hybrid = plan(**asked, tp=1), plan(**asked, replicas=8)
+    assert hybrid["memory_bytes"]["state"] == pytest.approx(8 * whole["memory_bytes"]["state"])
+    each = {one["by"]: one for one in hybrid["sent"]}
+    assert (each["data"]["ranks"], each["data"]["level"]) == (8, "node")
+    assert (each["replicas"]["ranks"], each["replicas"]["level"]) == (8, "network")
+    shard = 4 * whole["parameters"]["total"] / 8  # gradients in float32
+    assert each["replicas"]["bytes"] == pytest.approx(2 * 7 / 8 * shard, rel=1e-3)
+    assert {one["by"] for one in whole["sent"]} == {"data"}
+    short = asked | {"context": 1024}  # too few tokens to hide what is sent
+    waits = [plan(**short, replicas=8, network_cards=cards)["seconds"]["data"] for cards in (8, 1)]
+    assert 0 < waits[0] < waits[1]  # the shards' reduction alone uses the network
+    with pytest.raises(ValueError, match="--replicas: 3 cannot share 64 ranks of the data"):
+        plan(**asked, replicas=3)
+
+
 def test_known_names_of_degrees_are_taken() -> None:
     words = {f"{name}_parallel" for name in DEGREES.values()}
     help_text = command({}, "--help").stdout

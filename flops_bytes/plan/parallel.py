@@ -52,6 +52,7 @@ PARALLEL = {
     "cp": Option("count", 1, "context parallelism: GPUs that share each sequence"),
     "pp": Option("count", 1, "pipeline parallelism: GPUs that share the layers"),
     "ep": Option("count", 1, "expert parallelism: of the GPUs that share no matrix, so many hold different experts"),
+    "replicas": Option("count", 1, "hybrid sharding: copies of what --zero shards, each over a part of the GPUs"),
     "cp_by": Option(
         ("all-gather", "ring"), "all-gather", "keys and values of --cp; ring: they go around while attention computes"
     ),
@@ -89,13 +90,19 @@ PARALLEL = {
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 WORDS = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
-    "micro_batches": "micro-batches", "schedule": "schedule", "zero": "zero",
+    "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "zero": "zero",
 }  # fmt: skip
 TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 TAKEN += ("allowance", "price")
 TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 TAKEN += ("checkpointing", "tokens", "days", "pairs")
-LIKE = ("ends", "fused_gate", "all_again", "ring")  # of a layout that was asked for, of which a list tries no others
+LIKE = (
+    "ends",
+    "fused_gate",
+    "all_again",
+    "ring",
+    "replicas",
+)  # of a layout that was asked for, of which a list tries no others
 OWN = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
@@ -103,6 +110,7 @@ SENT_BY = {  # what sends, and with which collectives
     "pipeline": "send to the next",
     "expert": "all-to-all",
     "data": "reduce-scatter, all-gather",
+    "replicas": "all-reduce",
 }
 
 
@@ -212,6 +220,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         fused_gate=ours["gate"] == "fused",
         all_again=ours["again"] == "all",
         ring=ours["cp_by"] == "ring",
+        replicas=ours["replicas"],
     )
 
 
@@ -469,9 +478,10 @@ def sends(question: Question, layout: Layout, checkpointing: str, rank: int) -> 
     each = sent(question.shape, once_a_step(layout), rank, *size, checkpointing, a["regathers"])
     at: Sent = rates(layout, question.within, question.between, a["node_gpus"])
     inner = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
+    inner["replicas"] = layout.tensor * layout.shards
     inner["pipeline"] = layout.tensor * layout.context * layout.data
     ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}
-    ranks["data"] = layout.shards
+    ranks |= {"data": layout.shards, "replicas": layout.replicas}
     for name, collective in SENT_BY.items():
         if size := getattr(each, name):
             yield {

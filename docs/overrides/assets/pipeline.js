@@ -15,6 +15,13 @@ const WORDS = {
   },
 };
 
+const STYLE = `
+  .pipeline { display: flex; flex-wrap: wrap; gap: 0.3em 1.4em; align-items: center; margin-bottom: 0.8em; font-size: 0.76rem; }
+  .pipeline label { display: inline-flex; gap: 0.5em; align-items: center; }
+  .pipeline output { min-width: 1.3em; text-align: end; font-variant-numeric: tabular-nums; }
+  .pipeline select { border: 0.05rem solid var(--md-default-fg-color--light); padding: 0.2em; color: inherit; background: none; font: inherit; }
+`;
+
 /* The passes of each rank in order, [forward?, stage, micro-batch]: warm-up, then turns, as Megatron-LM and PyTorch have it. */
 function order(schedule, ranks, batches) {
   const chunks = schedule === "interleaved" ? 2 : 1, all = batches * chunks;
@@ -118,7 +125,7 @@ function start(place) {
     field(words.schedule, schedule), field(words.ranks, ranks, counts[0]), field(words.batches, batches, counts[1]));
   form.addEventListener("input", show);
   form.addEventListener("submit", (event) => event.preventDefault());
-  place.replaceChildren(make("figure", { class: "drawing" }, form, frame, said));
+  place.replaceChildren(make("figure", { class: "drawing" }, make("style", {}, STYLE), form, frame, said));
   show();
 }
 
