@@ -298,6 +298,22 @@ def test_an_absorbed_step_by_hand() -> None:
     assert cache_bytes(stack, 10, width=1) == 61 * 576 * 10
 
 
+def test_a_step_reads_what_an_indexer_chooses_by_hand() -> None:
+    """DeepSeek-V3.2 at 131,072 tokens: 64 narrow heads score them all by a key of 128, and 2,048 are attended to."""
+    stack, dense = (read_stack(PRESETS[name].config) for name in ("deepseek-v3.2", "deepseek-v3"))
+    context, few = 131_072, 2_048
+    assert cache_bytes(stack, context) == 61 * context * (512 + 64 + 128) * 2
+    weights = 2 * read_parameters(stack)
+    assert decode_bytes(stack, 1, context) - weights == 61 * 2 * (few * (512 + 64) + context * 128)
+    of_weights = decode_flops(stack, 1, 0)
+    scored, attended = context * 64 * 2 * (128 + 1), few * 128 * 2 * (512 + 64 + 512)
+    assert decode_flops(stack, 1, context) - of_weights == 61 * (scored + attended)
+    indexer = 1_536 * 64 * 128 + 7_168 * (128 + 64) + 2 * 128
+    assert sum(parameters(stack).values()) - sum(parameters(dense).values()) == 61 * indexer
+    listed = read_stack(PRESETS["glm-5.2"].config)
+    assert sum(times for mixer, times in listed.mixers() if isinstance(mixer, Latent) and mixer.index_heads) == 21
+
+
 def test_a_window_and_a_state_stop_growing() -> None:
     gemma = read_stack(PRESETS["gemma-3-27b"].config)
     full, windowed = 10, 52
