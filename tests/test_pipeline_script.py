@@ -69,13 +69,13 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_the_reader_moves_the_bubble(page: Page, address: str) -> None:
     page.goto(address)
     caption, drawn = page.locator("figcaption"), page.locator("svg rect")
-    expect(caption).to_contain_text("27.3%")  # three elevenths, of four ranks and eight micro-batches
+    expect(caption).to_contain_text("27.3")  # three elevenths, of four ranks and eight micro-batches
     before = drawn.count()
     page.locator("[name=batches]").fill("16")
-    expect(caption).to_contain_text("15.8%")
+    expect(caption).to_contain_text("15.8")
     assert drawn.count() == before + 2 * 4 * 8
     page.locator("[name=schedule]").select_option("interleaved")
-    expect(caption).to_contain_text("8.6%")
+    expect(caption).to_contain_text("8.6")
     page.locator("[name=ranks]").fill("3")  # takes a multiple of three
     expect(page.locator("output").nth(1)).to_have_text("18")
     assert page.locator("svg").get_attribute("aria-label") == caption.inner_text()

@@ -5,7 +5,7 @@ const WORDS = {
     title: "Set a pipeline", schedule: "Schedule", ranks: "Ranks", batches: "Micro-batches", rank: "rank {n}",
     names: { gpipe: "GPipe", "1f1b": "1F1B", interleaved: "interleaved, two stages a rank" },
     legend: ["forward", "backward", "second stage on the rank"],
-    said: "The bubble is {share}% of the step. Activations kept at once, in micro-batches of all of a rank's layers: {first} by rank 0, {last} by rank {n}.",
+    said: "The bubble is {share}\u00a0% of the step. Activations kept at once, in micro-batches of all of a rank's layers: {first} by rank 0, {last} by rank {n}.",
   },
   zh: {
     title: "自己设置一条流水线", schedule: "调度方式", ranks: "rank 数", batches: "微批数", rank: "rank {n}",
