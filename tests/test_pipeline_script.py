@@ -71,6 +71,8 @@ def test_the_reader_moves_the_bubble(page: Page, address: str) -> None:
     caption, drawn = page.locator("figcaption"), page.locator("svg rect")
     expect(caption).to_contain_text("27.3")  # three elevenths, of four ranks and eight micro-batches
     before = drawn.count()
+    for name in ("schedule", "ranks", "batches"):
+        assert page.locator(f"[name={name}]").get_attribute("aria-label")
     page.locator("[name=batches]").fill("16")
     expect(caption).to_contain_text("15.8")
     assert drawn.count() == before + 2 * 4 * 8
