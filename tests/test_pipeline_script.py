@@ -30,8 +30,8 @@ def script() -> MiniRacer:
 def test_a_pipeline_idles_and_keeps_what_the_formulas_say(script: MiniRacer, schedule: str, ranks: int) -> None:
     stages = 2 if schedule == "interleaved" else 1
     for batches in (ranks, 2 * ranks, 4 * ranks):
-        found = script.eval(f"(({{share, kept}}) => [share, kept])(play('{schedule}', {ranks}, {batches}))")
-        share, kept = found[0], list(found[1])
+        found = json.loads(str(script.eval(f"JSON.stringify(play('{schedule}', {ranks}, {batches}))")))
+        share, kept = found["share"], found["kept"]
         layout = Layout(pipeline=ranks, schedule=schedule, micro_batches=batches, virtual=stages)
         assert share == pytest.approx(bubble(layout), abs=1e-12)
         assert kept == [in_flight(layout, rank) / stages for rank in range(ranks)]
@@ -71,6 +71,8 @@ def test_the_reader_moves_the_bubble(page: Page, address: str) -> None:
     caption, drawn = page.locator("figcaption"), page.locator("svg rect")
     expect(caption).to_contain_text("27.3")  # three elevenths, of four ranks and eight micro-batches
     before = drawn.count()
+    for name in ("schedule", "ranks", "batches"):
+        assert page.locator(f"[name={name}]").get_attribute("aria-label")
     page.locator("[name=batches]").fill("16")
     expect(caption).to_contain_text("15.8")
     assert drawn.count() == before + 2 * 4 * 8

@@ -31,8 +31,8 @@ def script() -> MiniRacer:
 def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
     said = (answer if fields["model"] != "deepseek-v3" else answer_any)(fields)
     told = json.dumps([said["command"], said["found"]["fits"], said["found"]["step_tokens"]])
-    found: str | None = script.eval(f"laid(...{told})")
-    return found
+    found = script.eval(f"laid(...{told})")
+    return None if found is None else str(found)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ const WORDS = {
 
 const STYLE = `
   .pipeline { display: flex; flex-wrap: wrap; gap: 0.3em 1.4em; align-items: center; margin-bottom: 0.8em; font-size: 0.76rem; }
-  .pipeline label { display: inline-flex; gap: 0.5em; align-items: center; }
+  .pipeline span { display: inline-flex; gap: 0.5em; align-items: center; }
   .pipeline output { min-width: 1.3em; text-align: end; font-variant-numeric: tabular-nums; }
   .pipeline select { border: 0.05rem solid var(--md-default-fg-color--light); padding: 0.2em; color: inherit; background: none; font: inherit; }
 `;
@@ -108,7 +108,10 @@ function start(place) {
   const batches = make("input", { type: "range", min: 1, max: 32, value: 8, name: "batches" });
   const counts = [ranks, batches].map(() => make("output", {}));
   const frame = make("div", { class: "drawing-frame" }), said = make("figcaption", { "aria-live": "polite" });
-  const field = (text, control, count = "") => make("label", {}, `${text} `, count, control);
+  const field = (text, control, count = "") => { // an output takes a label too, so the control says its own
+    control.setAttribute("aria-label", text);
+    return make("span", {}, `${text} `, count, control);
+  };
   schedule.value = "1f1b";
   const show = () => {
     const p = Number(ranks.value), step = schedule.value === "interleaved" ? p : 1; // it takes turns of as many as ranks
