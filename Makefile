@@ -61,11 +61,11 @@ quick: $(READY)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ledger check --committed
-	$(PYTEST) --quick $(QUICK:%=tests/test_%.py) $(PAGES)
+	$(PYTEST) --quick $(foreach name,$(QUICK),$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py)) $(PAGES)
 
 # Exact values once more, with other kernels: they sum in another order. Minutes, and so not a part of `make test`.
 exact: $(READY)
-	$(BIN)/python -m pytest tests/turned_down.py
+	$(BIN)/python -m pytest tests/ledger/turned_down.py
 
 # But for slow snippets: .venv/bin/python -m ledger record --slow
 record: $(READY)

@@ -33,8 +33,8 @@ from ledger.site.notebook import set_up
 from ledger.site.quote import Source, open_source
 from ledger.site.wheel import build_wheel
 from tests.blocks import run_blocks
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parent.parent
 WRITE_FILE = "%%writefile "
 SECONDS = 600  # for one block, which takes 15 at most; other processes may want the cores much more
 
@@ -178,7 +178,7 @@ def library() -> Path:
     """A folder with the library, as its wheel holds it: what the first cell of a notebook installs."""
     folder = Path(tempfile.mkdtemp(prefix="library-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    wheel = build_wheel(Book(Path(__file__).parent.parent), folder)  # also where a test has another book at ROOT
+    wheel = build_wheel(Book(ROOT), folder)  # also where a test has another book at ROOT
     assert wheel
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])

@@ -22,16 +22,16 @@ TOGETHER = {
 # What takes longest begins first, so that no process is left alone with it at the end; seconds, roughly
 LONG = {
     "devices": 60,
-    "tests/test_sharded.py": 50,
+    "tests/flops_bytes/test_sharded.py": 50,
     "clock": 45,
-    "tests/test_interrupted.py": 30,
-    "tests/test_sharded_alone.py": 20,
-    "tests/test_planner_script.py": 20,
-    "tests/test_planner_stacks.py": 40,
+    "tests/ledger/test_interrupted.py": 30,
+    "tests/flops_bytes/test_sharded_alone.py": 20,
+    "tests/planner/test_planner_script.py": 20,
+    "tests/planner/test_planner_stacks.py": 40,
     "docs/en/activations.md": 20,
-    "tests/test_planner_constructs.py": 10,
-    "tests/test_reuse.py": 20,
-    "tests/test_stack.py": 40,
+    "tests/planner/test_planner_constructs.py": 10,
+    "tests/ledger/site/test_reuse.py": 20,
+    "tests/flops_bytes/test_stack.py": 40,
 }
 NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ledger.book import Book
 from ledger.site.chapter import PLACEHOLDER, Block, Chapter
 from ledger.site.tables import FIELD, Row, Table
+from tests.conftest import ROOT
 
-BOOK = Book(Path(__file__).parent.parent)
+BOOK = Book(ROOT)
 NOT_WORDS = re.compile(rf"{PLACEHOLDER}|{FIELD.pattern}|\$[^$]+\$|`[^`]+`")
 
 
@@ -52,7 +52,7 @@ def shape(options: Mapping[str, Any]) -> Any:
 def names(options: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
     """What a table calls its columns, and its rows: lists of keys with their texts, in both languages in one order.
 
-    A column has no key but its header; tests/test_series.py holds that to its template.
+    A column has no key but its header; tests/pages/test_series.py holds that to its template.
     """
     table = Table.parse("", options)
     assert table

@@ -1,0 +1,391 @@
+"""The command plans models whose layers differ, by name and by config.json, and says what of them it does not know."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from flops_bytes import plan as alike_only
+from flops_bytes.configs import read_stack
+from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan.__main__ import main
+from flops_bytes.plan.options import ROWS, read_options, read_shape
+from flops_bytes.plan.stacks import HELD, IN_ONE, STORED, alike, asked_alike, plan, serve, shares
+from flops_bytes.presets import PRESETS
+from flops_bytes.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters
+from flops_bytes.stack_step import sent_bytes, sharded, step_bytes
+from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL
+from tests.tables import BOOK
+
+EIGHT: dict[str, Any] = {"gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 4_096}
+SERVED: dict[str, Any] = {"task": "serve", "gpu": "H100 SXM", "gpus": 8, "context": 8_192}
+SCHEMA = json.loads(Path(alike_only.__file__).with_name("schema.json").read_text(encoding="utf-8"))
+
+
+def words(asked: dict[str, Any]) -> list[str]:
+    return [part for name, value in asked.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
+# The way
+
+
+def test_a_name_whose_layers_are_alike_is_planned_like_its_shape() -> None:
+    for name, shape in (("qwen3-8b", "qwen3"), ("smollm3-3b", "llama"), ("mistral-small-24b", "mistral")):
+        found = plan(model=name, **EIGHT)
+        written = asked_alike({"model": name} | EIGHT)
+        assert written is not None and found == plan_alike(**written), shape
+        decoder = read_shape(read_options(written))
+        assert decoder == alike(read_stack(PRESETS[name].config), 4_096)
+        assert found["parameters"]["total"] == sum(parameters(read_stack(PRESETS[name].config)).values())
+        assert found["fits"] is not None and found["memory_bytes"]["activations"] > 0
+
+
+def test_what_the_planner_knows_goes_to_it_as_it_is() -> None:
+    asked: dict[str, Any] = {"model": "llama-3-8b"} | EIGHT
+    assert asked_alike(asked) == asked and plan(**asked) == plan_alike(**asked)
+    config = SMALL | {"model_type": "llama"}
+    assert asked_alike({"config": config, "gpu": "T4"}) == {"config": config, "gpu": "T4"}
+    two: dict[str, Any] = {"model": "gpt2", "shape": "layers=1", "gpu": "T4"}
+    with pytest.raises(ValueError, match="give one of --model, --config, --shape, not model and shape"):
+        plan(**two)
+    with pytest.raises(ValueError, match=r"--model: 'gpt-9' is not known; choose gpt2, .*qwen3-0.6b, .*--shape"):
+        plan(model="gpt-9", gpu="T4")
+    with pytest.raises(ValueError, match="--config: model_type 'mamba2' is not known; estimate it by --shape"):
+        plan(config={"model_type": "mamba2"}, gpu="T4")
+
+
+def test_a_decoder_in_a_larger_model_is_planned_alone() -> None:
+    text = {"model_type": "mistral", "sliding_window": None, "head_dim": 16} | SMALL
+    config = {"model_type": "mistral3", "text_config": text, "vision_config": {"hidden_size": 8}}
+    alone = plan_alike(config=text, gpu="T4", recipe="fp32")
+    beside = {"estimated": [*alone["estimated"], "vision_config: left out"]}
+    assert plan(config=config, gpu="T4", recipe="fp32") == alone | beside
+
+
+# https://huggingface.co/Qwen/Qwen3-32B-FP8, config.json
+QWEN_FP8 = {"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64}
+QWEN_FP8 |= {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936}
+FP8: dict[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"}
+QWEN_FP8 |= {"quantization_config": FP8 | {"weight_block_size": [128, 128]}}
+
+
+def test_how_a_checkpoint_stores_its_weights_is_said_and_changes_no_shape() -> None:
+    plain = {key: value for key, value in QWEN_FP8.items() if key != "quantization_config"}
+    for asked, said in (
+        (EIGHT, ["quantization_config: left out"]),
+        (SERVED, [STORED]),  # names the option that says it
+        (SERVED | {"weights": "8bit"}, []),
+    ):
+        found, without = plan(config=QWEN_FP8, **asked), plan(config=plain, **asked)
+        assert found == without | {"estimated": [*without["estimated"], *said]}
+    assert found["parameters"]["total"] == 32_762_123_264  # of Qwen/Qwen3-32B
+    for words_of in ("en", "zh"):
+        told = (BOOK.root / "planner" / f"{words_of}.yml").read_text(encoding="utf-8")
+        assert f'"{STORED}": ' in told
+    mixtral = {"model_type": "mixtral", "quantization_config": FP8} | CASES["mixtral"][1]
+    assert "quantization_config: left out" in plan(config=mixtral, gpu="H100 SXM")["estimated"]
+
+
+# https://huggingface.co/moonshotai/Kimi-K3, config.json
+KIMI_K3: dict[str, Any] = {"model_type": "kimi_linear", "hidden_size": 7168, "intermediate_size": 33792}
+KIMI_K3 |= {"num_hidden_layers": 93, "num_attention_heads": 96, "num_key_value_heads": 96, "vocab_size": 163840}
+KIMI_K3 |= {"num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2, "moe_intermediate_size": 3072}
+KIMI_K3 |= {"first_k_dense_replace": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128}
+KIMI_K3 |= {"qk_rope_head_dim": 64, "v_head_dim": 128, "tie_word_embeddings": False}
+KIMI_K3 |= {"activation_situ_beta": 4.0, "activation_situ_linear_beta": 25.0, "mla_use_nope": True}
+KDA = {"num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
+KIMI_K3 |= {
+    "linear_attn_config": KDA
+    | {"full_attn_layers": [*range(4, 93, 4), 93], "kda_layers": [n for n in range(1, 93) if n % 4]}
+}
+OF_K3 = {"attn_res_block_size": 12, "mla_use_output_gate": True, "routed_expert_hidden_size": 3584}
+
+
+def test_a_kimi_k3_is_refused_for_what_is_not_counted_alone() -> None:
+    """Not for the slope of an activation; and the estimate has its experts, 2.8T parameters by its model card."""
+    assert "situ" not in str(plan(config=KIMI_K3, gpu="H100 SXM"))
+    for key, value in OF_K3.items():
+        with pytest.raises(ValueError, match=f"--config: {key} = {value} is not counted here; estimate it by"):
+            plan(config=KIMI_K3 | {key: value}, gpu="H100 SXM")
+    full = KIMI_K3["linear_attn_config"] | {"use_full_rank_gate": True}
+    text = KIMI_K3 | OF_K3 | {"linear_attn_config": full}
+    with pytest.raises(ValueError, match="--config: use_full_rank_gate = True is not counted here; estimate") as told:
+        plan(config={"model_type": "kimi_k3", "text_config": text}, gpu="H100 SXM")
+    shape = re.search(r"by --shape '(.*?)'", str(told.value))
+    assert shape and "experts=896 active_experts=16" in shape[1]
+    found = plan(shape=shape[1], gpu="H100 SXM")["parameters"]["total"]
+    assert found == pytest.approx(2.78e12, rel=0.01)
+
+
+def test_a_known_kind_whose_shape_only_a_stack_can_say() -> None:
+    """A window that is shorter than the context; biases that a Decoder has not."""
+    windowed = SMALL | {"model_type": "mistral", "sliding_window": 512}
+    asked = {"gpu": "H100 SXM", "config": windowed}
+    assert plan(**asked, context=512)["fits"] is True
+    longer = plan(**asked, context=1_024)
+    assert longer["fits"] is True and longer["cache_bytes"] == plan(**asked, context=600)["cache_bytes"]
+    of_phi = SMALL | {"model_type": "phi3", "sliding_window": 512}
+    assert plan(gpu="H100 SXM", config=of_phi, context=512)["fits"] is True
+    assert plan(gpu="H100 SXM", config=of_phi, context=513)["peaks_at"]
+    of_smollm = SMALL | {"model_type": "smollm3", "sliding_window": 512, "use_sliding_window": True}
+    assert plan(gpu="H100 SXM", config=of_smollm, context=513)["fits"] is None
+    biased = plan(gpu="H100 SXM", config=SMALL | {"model_type": "llama", "attention_bias": True})
+    assert biased["parameters"]["attention"] == 4 * ((64 + 1) * (64 + 2 * 32) + (64 + 1) * 64)
+    with pytest.raises(ValueError, match="--config: hidden_size = 'x'; a mistral needs a whole number"):
+        plan(gpu="H100 SXM", config=windowed | {"hidden_size": "x"})
+
+
+@pytest.mark.parametrize("kind", ["smollm3", "phi3", "granite"])
+def test_a_configuration_that_keeps_what_a_llama_keeps(kind: str) -> None:
+    asked = {"gpu": "H100 SXM", "context": 512, "layers": "composed"}
+    found = plan(config=SMALL | {"model_type": kind}, **asked)
+    llama = plan_alike(config=SMALL | {"model_type": "llama", "tie_word_embeddings": kind == "smollm3"}, **asked)
+    assert found["memory_bytes"] == llama["memory_bytes"]
+    assert found["estimated"] == llama["estimated"] + ([IN_ONE] if kind == "phi3" else [])
+
+
+# Training
+
+
+def test_training_says_what_it_takes_at_least() -> None:
+    """DeepSeek-V3's own run: 14.8T tokens on 2,048 H800s."""
+    asked = {"model": "deepseek-v3", "gpu": "H800 SXM", "gpus": 2_048, "zero": 3, "context": 4_096, "tokens": "14.8T"}
+    found, stack = plan(**asked), read_stack(PRESETS["deepseek-v3"].config)
+    total = sum(parameters(stack).values())
+    assert found["parameters"]["total"] == found["parameters"]["trained"] == total
+    assert found["parameters"]["predicting"] > 0
+    share = {part: -(-each * total // 2_048) for part, each in (("weights", 2), ("master", 4))}
+    assert {part: found["memory_bytes"][part] for part in share} == share
+    assert found["memory_bytes"]["optimizer"] == -(-8 * total // 2_048)
+    assert found["fits"] is False  # a GPU gathers layers with all of their experts, which they spread
+    assert found["left_bytes"] == ROWS["H800 SXM"].memory_bytes - found["memory_bytes"]["total"]
+    forward = sum(forward_flops(stack, 4_096).values())
+    flops = found["flops_a_token"]["all"]
+    assert flops["model"] == pytest.approx(3 * forward / 4_096)
+    assert flops["device"] == pytest.approx((forward + sum(backward_flops(stack, 4_096).values())) / 4_096)
+    assert found["training_flops"] == pytest.approx(3 * forward / 4_096 * 14.8e12)
+    assert found["gpu_hours"] == pytest.approx(found["training_flops"] / (0.4 * 989e12) / 3_600, rel=0.01)
+    assert found["estimated"][0] == "sharding" and "experts: all of a layer on each GPU" in found["estimated"]
+
+
+def test_where_activations_are_not_derived_the_least_is_said() -> None:
+    asked = {"model": "kimi-linear-48b-a3b", "gpu": "H100 SXM", "gpus": 64, "zero": 3}
+    found, total = plan(**asked), sum(parameters(read_stack(PRESETS["kimi-linear-48b-a3b"].config)).values())
+    each = {"weights": 2, "gradients": 2, "master": 4, "optimizer": 8}
+    held = {part: -(-size * total // 64) for part, size in each.items()}
+    assert found["memory_bytes"] == held | {"allowance": 10**9, "total": sum(held.values()) + 10**9}
+    assert found["fits"] is None and "peaks_at" not in found
+    assert (
+        "activations: not derived (what linear attention keeps, as of a kimi_linear, depends on its kernels)"
+        in found["estimated"]
+    )
+    in_float32 = plan(model="gpt-oss-20b", gpu="H100 SXM", gpus=64, zero=3, recipe="autocast")
+    assert in_float32["fits"] is None and "grouped matmul takes 16 bits alone" in in_float32["estimated"][0]
+
+
+def test_a_step_that_is_derived_has_a_verdict() -> None:
+    found, stack = plan(model="qwen3-30b-a3b", **EIGHT), read_stack(PRESETS["qwen3-30b-a3b"].config)
+    at = sharded(stack, step_bytes(stack, "qwen3_moe", 4_096), "bf16_master", 8, 3)
+    most = max(at, key=lambda moment: sum(at[moment].values()))
+    assert found["peaks_at"] == most and found["memory_bytes"] == at[most] | {
+        "allowance": 10**9,
+        "total": sum(at[most].values()) + 10**9,
+    }
+    assert found["fits"] is False and plan(model="qwen3-30b-a3b", **EIGHT | {"gpu": "B200"})["fits"] is True
+    assert found["sent_bytes"] == sent_bytes(stack, "bf16_master", 8, 3)
+    fewest = found["fewest_gpus"]
+    for gpus, fits in ((fewest, True), (fewest - 1, False)):
+        assert plan(model="qwen3-30b-a3b", **EIGHT | {"gpus": gpus})["fits"] is fits
+    longest = plan(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest})["longest_context"]
+    for context, fits in ((longest, True), (longest + 1, False)):
+        assert plan(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest, "context": context})["fits"] is fits
+
+
+def test_what_is_gathered_is_cast_before() -> None:
+    asked = {"model": "gemma-3-4b", "recipe": "autocast"} | EIGHT
+    found, in_16_bits = plan(**asked), plan(**asked | {"recipe": "bf16-master"})
+    kept = ("activations", "layer", "logits")
+    assert {line: found["memory_bytes"][line] for line in kept} == {
+        line: in_16_bits["memory_bytes"][line] for line in kept
+    }
+    assert plan(**asked | {"zero": 2})["memory_bytes"]["activations"] > found["memory_bytes"]["activations"]
+
+
+def test_zero_cuts_one_more_with_each_stage() -> None:
+    found = plan(model="qwen3-next-80b-a3b", **EIGHT)
+    total = found["parameters"]["total"]
+    assert found["zero_bytes"] == {
+        stage: (16 - cut) * total + -(-cut * total // 8) for stage, cut in enumerate((0, 12, 14, 16))
+    }
+
+
+def test_recomputation_goes_forward_once_more() -> None:
+    once, again = (
+        plan(model="gemma-3-4b", checkpointing=kind, **EIGHT)["flops_a_token"]["all"] for kind in ("none", "full")
+    )
+    forward = forward_flops(read_stack(PRESETS["gemma-3-4b"].config), 4_096)
+    assert again["again"] == pytest.approx((sum(forward.values()) - forward["head"]) / 4_096)
+    assert again["device"] - once["device"] == pytest.approx(again["again"]) and once["again"] == 0
+
+
+def test_what_is_not_even_held_does_not_fit() -> None:
+    found = plan(model="kimi-k2", gpu="H100 SXM", gpus=8, zero=3)
+    assert found["fits"] is False and found["left_bytes"] < 0
+
+
+def test_a_speed_that_was_told_is_taken() -> None:
+    asked = {"model": "gpt-oss-20b"} | EIGHT
+    found = plan(**asked, tokens_per_second=50_000, days=2)
+    assert (found["tokens_per_second"], found["mfu_is_assumed"]) == (50_000, False)
+    assert found["tokens"] == 2 * 86_400 * 50_000
+    assert plan(**asked, step_seconds=2)["tokens_per_second"] == 8 * 4_096 / 2
+    assert plan(**asked, mfu=0.3)["mfu"] == pytest.approx(0.3)
+    with pytest.raises(ValueError, match=r"--tokens-per-second: the GPUs would do .* times their peak"):
+        plan(**asked, tokens_per_second=10**7)
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
+    values = {"lora": 8, "lora_on": "attention", "base": "4bit", "quantized_by": "torchao", "optimizer": "adamw-8bit"}
+    values |= {"offload": "yes", "update": "foreach", "dropout": "0.1", "checkpoint_every": 2, "reentrant": "yes"}
+    values |= {"loss": "fused", "chunks": 8, "sharding_by": "fsdp1", "reduce_bucket": 9, "layers": "fused"}
+    values |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "matmuls": "fp8"}
+    with pytest.raises(ValueError) as refusal:
+        plan(model="gpt-oss-20b", **EIGHT, **{name: values[name]})
+    why = "what a training step of a gpt_oss holds with it is not derived"
+    assert str(refusal.value) == f"--{name.replace('_', '-')}: {why}; leave it out"
+
+
+def test_half_a_recomputation_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="--checkpointing: of a gpt_oss, all layers are computed again or none; give full"
+    ):
+        plan(model="gpt-oss-20b", **EIGHT, checkpointing="selective")
+
+
+# Serving
+
+
+def test_serving_a_model_whose_layers_are_alike_is_the_same_both_ways() -> None:
+    """What stands for a stack, beside what stands for a decoder."""
+    for more in (
+        {},
+        {"latency": 30},
+        {"prompt": 1_000},
+        {"weights": "4bit", "cache": "8bit"},
+        {"users": 7, "price": 2},
+    ):
+        asked = {"task": "serve", "gpu": "H100 SXM", "gpus": 2, "context": 8_192} | more
+        stack = read_stack(PRESETS["qwen3-8b"].config)
+        one, other = serve(read_options(asked), stack, []), plan(model="qwen3-8b", **asked)
+        for name, value in other.items():
+            if name not in ("formats", "estimated"):
+                assert one[name] == (value if isinstance(value, str) else pytest.approx(value)), name
+        for ours, theirs in zip(one["formats"], other["formats"], strict=True):
+            told = {key: value if isinstance(value, str) else pytest.approx(value) for key, value in theirs.items()}
+            assert ours == told
+
+
+def test_latents_are_on_each_gpu_and_states_do_not_grow() -> None:
+    stack = read_stack(PRESETS["deepseek-v3"].config)
+    found = plan(model="deepseek-v3", **SERVED | {"gpus": 16}, weights="8bit")
+    assert found["user_bytes"] == 16 * cache_bytes(stack, 8_192)
+    assert found["token_bytes"] == 16 * 61 * 576 * 2
+    following = plan(model="kimi-linear-48b-a3b", **SERVED)
+    assert following["token_bytes"] == 8 * 7 * 576 * 2
+    assert following["users_that_fit"] > found["users_that_fit"] > 0
+
+
+def test_a_bound_by_hand() -> None:
+    """gpt-oss 20B on one H100, one user: its active weights, and half of its layers' keys of a short window."""
+    found = plan(task="serve", model="gpt-oss-20b", gpu="H100 SXM", context=1_000, users=1, gpu_memory_utilization=0.95)
+    stack = read_stack(PRESETS["gpt-oss-20b"].config)
+    active = sum(parameters(stack, active=True).values()) - 201_088 * 2_880
+    # of experts on average a token's share of the matrices, and of their biases
+    kept = 12 * 2 * 8 * 64 * 2 * (1_000 + 128)
+    assert found["token_seconds"] == pytest.approx((2 * active + kept) / 3.35e12, rel=1e-6)
+    assert found["user_bytes"] == kept
+    assert decode_flops(stack, 1, 1_000) < found["token_seconds"] * 989e12
+
+
+def test_gpus_have_to_share_all_heads() -> None:
+    assert shares(read_stack(PRESETS["qwen3-next-80b-a3b"].config)) == [1, 2, 4, 8, 16]
+    with pytest.raises(ValueError, match="--gpus: 3 do not share the heads evenly; choose 1, 2, 4, 8, 16"):
+        plan(model="qwen3-next-80b-a3b", **SERVED | {"gpus": 3})
+    with pytest.raises(ValueError, match="--gpu-bandwidth: serving waits for memory"):
+        plan(task="serve", model="gpt-oss-20b", gpu_memory="80GB", gpu_peak="989T")
+    with pytest.raises(ValueError, match="--prompt: it is longer than the context of 8192"):
+        plan(model="gpt-oss-20b", **SERVED, prompt=9_000)
+
+
+# The command
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_name_is_planned_and_served(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check = jsonschema.Draft202012Validator(SCHEMA)
+    stack = read_stack(PRESETS[name].config)
+    for asked in (EIGHT | {"model": name}, SERVED | {"model": name, "gpus": max(shares(stack)[:4])}):
+        status = main([*words(asked), "--json"])
+        answer = json.loads(capsys.readouterr().out)
+        check.validate(answer)
+        assert answer["found"]["parameters"]["total"] == sum(parameters(stack).values())
+        fits = answer["found"]["fits"]
+        assert status == {True: 0, False: 3, None: 4}[fits]
+        main(words(asked))
+        table = capsys.readouterr().out
+        assert f"{sum(parameters(stack).values()):,}" in table
+        assert not re.search(r"by published rates +--", table)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_published_configuration_is_planned(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From its file."""
+    config = FOUND[name][3]
+    (file := tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert main(["--config", str(file), "--gpu", "H100 SXM", "--gpus", "512", "--zero", "3"]) in (0, 3, 4)
+    table = capsys.readouterr().out
+    assert f"{sum(parameters(read_stack(config)).values()):,}" in table
+    if config.get("vision_config"):
+        assert "vision_config: left out" in table
+    if config.get("quantization_config"):
+        assert "quantization_config: left out" in table
+
+
+@pytest.mark.parametrize("kind", ["llama", "olmo2"])
+def test_a_configuration_is_read_once(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pipe can be."""
+    (file := tmp_path / "config.json").write_text(json.dumps(SMALL | {"model_type": kind}), encoding="utf-8")
+    read_text, read = Path.read_text, []
+
+    def reading(path: Path, *more: Any, **named: Any) -> str:
+        read.append(path)
+        return read_text(path, *more, **named)
+
+    monkeypatch.setattr(Path, "read_text", reading)
+    assert main(["--config", str(file), "--gpu", "H100 SXM"]) in (0, 4)
+    assert read.count(file) == 1 and capsys.readouterr().out.startswith("--config /")
+
+
+def test_a_mistake_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "config.json").write_text(
+        json.dumps(CASES["gpt_oss"][1] | {"model_type": "gpt_oss", "mlp_rank": 4})
+    )
+    assert main(["--config", str(file), "--gpu", "T4"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("flops-bytes plan: --config: mlp_rank = 4 is not counted here; estimate it by --shape")
+    assert told.count("\n") == 1
+
+
+def test_help_names_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert all(name in told for name in PRESETS) and "4 if only the least" in told

@@ -1,0 +1,1211 @@
+"""A figure draws what its values say: each series where its numbers lie, each word beside its colour, nothing cut."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+from xml.etree import ElementTree
+
+import pytest
+
+from figures import (
+    activations,
+    compute_for_memory,
+    counting_flops,
+    full_ledger,
+    gpt2_parameters,
+    gpu_memory,
+    gradients,
+    how_far_off,
+    inference,
+    many_gpus,
+    mfu,
+    mixed_precision,
+    named_dimensions,
+    number_formats,
+    optimizers,
+    parallelism,
+    roofline,
+    snapshots,
+    storage_and_strides,
+    tensor_operations,
+    timing,
+    tokens,
+    traces,
+    transformer_flops,
+    two_questions,
+)
+from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
+from flops_bytes.plan import plan
+from ledger.book import Book
+from ledger.site import quote, variants
+from ledger.site.chapter import Chapter
+from ledger.site.quote import open_source
+from tests import tables
+from tests.conftest import ROOT
+
+BOOK = Book(ROOT)
+UNITS = {
+    "": 1.0,
+    "%": 0.01,
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "MFLOP/s": 1e6,
+    "GFLOP/s": 1e9,
+    "TFLOP/s": 1e12,
+}
+Place = tuple[float, float]
+
+
+class Values(dict[str, Any]):
+    """Made-up values; what is not among them cannot be had."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+class Words(dict[str, str]):
+    """Labels that are their own names."""
+
+    def __missing__(self, key: str) -> str:
+        return "en" if key == "language" else key
+
+
+RING = re.compile(r"M([-\d.]+) ([-\d.]+)a([\d.]+) ")  # of several in a path, where each begins, and its radius
+
+
+class Chart:
+    """A drawing as its reader sees it: shapes by colour, texts by place, the legend apart from the rest."""
+
+    def __init__(self, svg: str) -> None:
+        self.root = root = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", svg))
+        self.width, self.height = map(float, root.attrib["viewBox"].split()[2:])
+        self.texts = {_word(text): text for text in root if _word(text)}
+        self.colours: dict[str, str] = {}  # of the shape that stands beside a text of the legend
+        self.shapes = list(root)
+        for shape, text in itertools.pairwise(root):
+            if shape.tag == "text" or text.get("text-anchor") != "start" or _colour(shape) == "muted":
+                continue
+            if _middle(shape) == float(text.attrib["y"]) - 5:
+                self.colours[_word(text)] = _colour(shape)
+                self.shapes.remove(shape)
+
+    def dots(self, colour: str) -> list[Place]:
+        circles = [shape for shape in self.shapes if shape.tag == "circle" and _colour(shape) == colour]
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        rings = [tuple(map(float, ring)) for path in paths for ring in RING.findall(path)]
+        found = [(float(circle.attrib["cx"]), float(circle.attrib["cy"])) for circle in circles]
+        return found + [(left + radius, y) for left, y, radius in rings]
+
+    def lines(self, colour: str) -> list[list[Place]]:
+        paths = [shape.attrib["d"] for shape in self.shapes if shape.tag == "path" and _colour(shape) == colour]
+        return [[(float(x), float(y)) for x, y in re.findall(r"([-\d.]+) ([-\d.]+)", path)] for path in paths]
+
+    def bars(self, colour: str) -> list[tuple[float, float, float, float]]:
+        """Left, right, top and bottom of each."""
+        found = [shape.attrib for shape in self.shapes if shape.tag == "rect" and _colour(shape) == colour]
+        boxes = ([float(box[side]) for side in ("x", "y", "width", "height")] for box in found)
+        return [(x, x + width, y, y + height) for x, y, width, height in boxes]
+
+    def line(self, colour: str) -> tuple[float, float]:
+        """Left and right of the first that is level."""
+        lines = (shape.attrib for shape in self.shapes if shape.tag == "line" and _colour(shape) == colour)
+        return next((float(line["x1"]), float(line["x2"])) for line in lines if line["y1"] == line["y2"])
+
+    def place(self, word: str) -> Place:
+        """Where a text stands."""
+        text = self.texts[word]
+        return float(text.attrib["x"]), float(text.attrib["y"])
+
+
+def _word(element: ElementTree.Element) -> str:
+    return "".join(element.itertext())
+
+
+def _colour(shape: ElementTree.Element) -> str:
+    return shape.get("class", "").removeprefix("fill-").removeprefix("stroke-")
+
+
+def _middle(shape: ElementTree.Element) -> float:
+    """Its height on the page."""
+    if shape.tag == "rect":
+        return float(shape.attrib["y"]) + float(shape.attrib["height"]) / 2
+    return float(shape.get("cy") or shape.get("y1") or re.findall(r"[-\d.]+", shape.attrib["d"])[1])
+
+
+def reading(text: ElementTree.Element) -> float:
+    """The number that a tick names."""
+    if len(text):
+        factor = (text.text or "").removesuffix("10").removesuffix(" × ")
+        return float(factor or 1) * 10.0 ** int((text[0].text or "").replace("−", "-"))
+    digits, _, unit = _word(text).partition(" ")
+    return float(digits.replace(",", "").replace("−", "-")) * UNITS[unit]
+
+
+def gaps(numbers: Sequence[float]) -> list[float]:
+    return [after - before for before, after in itertools.pairwise(numbers)]
+
+
+# The axes themselves
+
+
+@pytest.mark.parametrize(
+    ("scale", "numbers"),
+    [
+        (Scale, [0, 10, 20, 30]),
+        (Scale, [-3, -1, 1, 3]),
+        (Scale, [1.001, 1.002, 1.003]),
+        (Log, [1, 10, 100, 1000]),
+        (Log, [3e-7, 3e-3, 3e1]),
+        (Log, [20, 30, 45]),
+    ],
+)
+def test_equal_steps_of_a_scale_are_equal_distances(scale: type[Scale], numbers: list[float]) -> None:
+    axes = Axes(scale(), scale())
+    axes.scatter(numbers, numbers)
+    dots = Chart(str(axes)).dots("0")
+    assert len(dots) == len(numbers)
+    for steps in (gaps([x for x, _ in dots]), gaps([-y for _, y in dots])):  # more is to the right, and higher
+        assert steps == pytest.approx([steps[0]] * len(steps), abs=0.05)
+        assert steps[0] > 20
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high", "unit"),
+    [
+        (Scale, 0, 1070, ""),
+        (Scale, -0.3, 0.25, ""),
+        (Scale, 1.2e7, 1.31e7, ""),
+        (Scale, 0.1 + 0.2, 0.6000000000000001, ""),
+        (Scale, 0.5, 2.5, "seconds"),
+        (Scale, 0, 0.6, "seconds"),
+        (Scale, 0, 1, "share"),
+        (Log, 2e-3, 900, ""),
+        (Log, 2e4, 3e5, ""),
+        (Log, 1.2e5, 1.9e5, ""),
+        (Log, 1e-9, 1e40, ""),
+        (Log, 3e-6, 2e-3, "seconds"),
+        (Log, 1.2e-3, 3.1e-3, "seconds"),
+        (Log, 3e6, 2e9, "flop_per_second"),
+    ],
+)
+def test_a_tick_stands_at_the_number_that_it_names(scale: type[Scale], low: float, high: float, unit: str) -> None:
+    axes = Axes(Scale(ticks={0: "", 1: ""}), scale(unit=unit))
+    axes.scatter([0, 1], [low, high])
+    chart = Chart(str(axes))
+    heights = {reading(text): float(text.attrib["y"]) - 5 for text in chart.texts.values()}
+    assert len(heights) >= 3
+    for number, height in heights.items():
+        assert height == pytest.approx(axes.place_y(number), abs=0.1)
+    (_, lowest), (_, highest) = chart.dots("0")
+    assert max(heights.values()) >= lowest - 0.1  # the ends lie on ticks
+    assert min(heights.values()) <= highest + 0.1
+
+
+def test_a_power_of_ten_is_printed_in_one_way() -> None:
+    assert [power_of_ten(power) for power in (-12, -1, 0, 1, 2, 30)] == ["10⁻¹²", "10⁻¹", "1", "10", "10²", "10³⁰"]
+    axes = Axes(Log(), Log())
+    axes.plot([1e-5, 1e3], [1e2, 1e9])
+    assert {"10−5", "1", "10", "103", "109"} <= set(Chart(str(axes)).texts)  # exponents are raised digits
+    assert '10<tspan dy="-5.6">−5</tspan>' in str(axes)
+
+
+@pytest.mark.parametrize("word", ["with master weights", "激活值与主权重", "FLOP/s"])
+def test_a_legend_lays_itself_out(word: str) -> None:
+    axes = Axes(Scale(), Scale())
+    for colour in range(6):
+        draw = (axes.plot, axes.scatter, axes.bar)[colour % 3]
+        draw([1, 2], [colour, colour + 1], colour, f"{word} {colour}")
+    chart = Chart(str(axes))
+    assert chart.colours == {f"{word} {colour}": str(colour) for colour in range(6)}
+    assert not list(faults(chart))
+
+
+def test_a_logarithmic_axis_of_bytes_has_binary_ticks() -> None:
+    axes = Axes(Log("size", unit="bytes"), Scale())
+    axes.plot([5_000, 3 * 2**30], [0, 1])
+    svg = str(axes)
+    assert ">32 KiB<" in svg and ">1 GiB<" in svg and "9.77" not in svg
+
+
+def test_texts_of_ticks_do_not_touch() -> None:
+    axes = Axes(Log("side", ticks=[2**power for power in range(4, 20)]), Scale(ticks={1: "1.00", 1.01: "1.01", 2: "2"}))
+    axes.plot([16, 2**19], [1, 2])
+    chart = Chart(str(axes))
+    assert "16" in chart.texts
+    assert "1.01" not in chart.texts
+    assert not list(faults(chart))
+
+
+def test_a_line_breaks_where_there_is_nothing_to_draw() -> None:
+    axes = Axes(Scale(), Scale(low=0, high=10))
+    axes.plot([0, 1, 2, 3, 4, 5, 6], [1, 2, None, 3, 4, 50, 5])
+    axes.scatter([0, 1, 2], [1, None, 50])
+    chart = Chart(str(axes))
+    assert [len(line) for line in chart.lines("0")] == [2, 2, 1]
+    assert len(chart.dots("0")) == 1
+
+
+def test_a_step_holds_its_value_until_the_next() -> None:
+    axes = Axes(Scale(), Scale())
+    axes.plot([0, 1, 2], [5, 7, 6], step=True)
+    ((a, b, c, d, e),) = Chart(str(axes)).lines("0")
+    assert a[1] == b[1] > c[1] == d[1] < e[1] < a[1]
+    assert a[0] < b[0] == c[0] < d[0] == e[0]
+
+
+def test_no_zero_on_a_logarithmic_axis() -> None:
+    with pytest.raises(ValueError, match="no place for 0"):
+        Axes(Scale(), Log()).plot([1, 2], [0, 1])
+
+
+@pytest.mark.parametrize(("x", "y"), [(Scale(), Log()), (Names([]), Scale()), (Log(), Names([]))])
+def test_without_data_there_are_no_ticks(x: Scale, y: Scale) -> None:
+    axes = Axes(x, y)
+    axes.plot([], [], label="nothing")
+    axes.axhline(None, "no peak")
+    assert list(Chart(str(axes)).texts) == ["nothing"]
+
+
+def test_stacked_bars_stand_on_each_other() -> None:
+    axes = Axes(Names(["a", "b"]), Scale())
+    axes.bar([0, 1], [10, 20], 0)
+    axes.bar([0, 1], [30, 0], 1, bottom=[10, 20])
+    axes.vlines([1], [15], [25])
+    chart = Chart(str(axes))
+    (first, second), (above,) = chart.bars("0"), chart.bars("1")  # nothing is drawn of a part that is 0
+    assert first[3] == second[3] == pytest.approx(axes.place_y(0), abs=0.1)
+    assert above[3] == pytest.approx(first[2], abs=0.1)
+    assert above[2] == pytest.approx(axes.place_y(40), abs=0.1)
+    assert chart.place("a")[0] == pytest.approx((first[0] + first[1]) / 2, abs=0.1)
+    ((low, high),) = [line for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    assert (low[1], high[1]) == pytest.approx((axes.place_y(15), axes.place_y(25)), abs=0.1)
+    assert low[0] == pytest.approx(chart.place("b")[0], abs=0.1)
+
+
+def test_level_bars_are_read_from_the_top() -> None:
+    axes = Axes(Log(), Names(["short", "long"]))
+    axes.barh([0, 1], [1e3, 1e5])
+    chart = Chart(str(axes))
+    short, long = chart.bars("0")
+    assert chart.place("short")[1] - 5 == pytest.approx((short[2] + short[3]) / 2, abs=0.1)
+    assert chart.place("long")[1] - 5 == pytest.approx((long[2] + long[3]) / 2, abs=0.1)
+    assert short[3] < long[2]
+    assert long[1] == pytest.approx(chart.place("105")[0], abs=0.1)
+    assert short[0] == long[0] == axes.left
+
+
+def faults(chart: Chart) -> Iterator[str]:
+    """Texts that are cut, small, or lie on another."""
+    boxes = []
+    for text in chart.root.iter("text"):
+        x, y, width = float(text.attrib["x"]), float(text.attrib["y"]), text_width(_word(text))
+        left = x - width * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "start")]
+        if left < -0.5 or left + width > chart.width + 0.5 or not 10 <= y <= chart.height - 2:
+            yield f"{_word(text)} is cut"
+        if float(text.attrib["font-size"]) < 14:
+            yield f"{_word(text)} is small"
+        boxes.append((_word(text), left, left + width, y))
+    for (a, a_left, a_right, a_y), (b, b_left, b_right, b_y) in itertools.combinations(boxes, 2):
+        if abs(a_y - b_y) < 13 and min(a_right, b_right) > max(a_left, b_left):
+            yield f"{a} lies on {b}"
+
+
+# Figures of the book, with made-up values
+
+
+def test_three_clocks_measure_the_call_the_whole_and_the_kernels() -> None:
+    chart = Chart(timing.queue(Values({}), Words()))
+    launches, kernels, (waiting,) = (chart.bars(colour) for colour in ("1", "0", "faint"))
+    spans = [chart.line(colour) for colour in ("1", "2", "0")]
+    assert spans == [launches[0][:2], (launches[0][0], waiting[1]), (kernels[0][0], kernels[-1][1])]
+    assert launches[0][0] < kernels[0][0] < launches[1][0] < launches[2][1] < waiting[0] < kernels[1][0]  # queued ahead
+
+
+def test_a_reduce_scatter_on_a_ring_leaves_each_rank_one_complete_piece() -> None:
+    assert [max(map(max, many_gpus.counts(rounds))) for rounds in range(4)] == [1, 2, 3, 4]
+    complete = [[piece for piece in range(4) if held[piece] == 4] for held in many_gpus.counts(3)]
+    assert complete == [[1], [2], [3], [0]]
+    chart = Chart(many_gpus.ring(Values({}), Words(rank="rank {n}", round="round {n}")))
+    widths = [right - left for left, right, *_ in chart.bars("0")]  # the first piece, on four ranks, four times
+    assert widths == pytest.approx([13.0] * 4 + [13, 26, 13, 13] + [13, 26, 39, 13] + [13, 26, 39, 52])
+
+
+def test_collectives_leave_what_they_are_named_for() -> None:
+    chart = Chart(many_gpus.collectives(Values({}), Words(rank="{n}")))
+    left = [bar[0] for bar in chart.bars("0") if bar[0] > 190]  # the first piece, after: on which ranks
+    assert left == [196] + [196, 233, 270, 307] * 2
+
+
+def test_fsdp_gathers_before_it_computes_and_holds_two_blocks_at_most() -> None:
+    step = many_gpus.fsdp_step()
+    assert [block for block, *_ in step["compute"]] == [1, 2, 3, 0, 3, 2, 1]
+    assert [block for block, *_ in step["gather"]] == [1, 2, 3, 3, 2, 1]
+    computed = [bar for bar in step["compute"] if bar[0]]
+    assert all(gather[2] <= compute[1] for gather, compute in zip(step["gather"], computed, strict=True))
+    held = [(gather[1], compute[2]) for gather, compute in zip(step["gather"], computed, strict=True)]
+    assert max(sum(start <= moment < end for start, end in held) for moment, _ in held) == 2
+    ends = {block: end for block, _, end in step["compute"][4:]}
+    assert all(start >= ends[block] for block, start, _ in step["reduce"])
+    chart = Chart(many_gpus.fsdp(Values({}), Words(block="block {n}")))
+    assert len(chart.bars(chart.colours["gather"])) == 6 and len(chart.bars(chart.colours["reduce"])) == 3
+
+
+def test_a_pipelines_passes_are_as_long_as_they_take_and_lie_where_they_start() -> None:
+    starts = [[[0, True, 0, 0], [6, False, 0, 0]], [[2, True, 1, 0], [4, False, 1, 0]]]  # 1F1B on two ranks: 8 + 2 long
+    values = Values({"pipeline_orders.starts": {"1f1b": starts}})
+    chart = Chart(parallelism.one_by_one(values, Words(rank="rank {n}")))
+    forward, backward = (chart.bars(colour) for colour in ("0", "1"))
+    unit = (parallelism.WIDTH - 62) / 10
+    assert [left - 62 for left, *_ in forward] == pytest.approx([0, 2 * unit], abs=0.02)
+    assert [left - 62 for left, *_ in backward] == pytest.approx([6 * unit, 4 * unit], abs=0.02)
+    assert [right - left for left, right, *_ in forward] == pytest.approx([2 * unit - 1] * 2, abs=0.02)
+    assert [right - left for left, right, *_ in backward] == pytest.approx([4 * unit - 1] * 2, abs=0.02)
+
+
+def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out() -> None:
+    held = parallelism.turns()
+    assert all(sorted(turn[rank] for turn in held) == [0, 1, 2, 3] for rank in range(4))
+    assert held[1] == [3, 0, 1, 2]  # each has what the one before it had
+    drawn = parallelism.ring(Values({}), Words(rank="{n}", round="{n}"))
+    assert drawn.count("stroke-ink") == 6  # of 16 pairs of a causal mask, in equal parts
+
+
+def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
+    chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
+    own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
+    assert own == [54] * 4 + [238, 286, 334, 382]
+
+
+def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
+    sizes = {"b200": 0.9, "a100": 0.75, "two": 1.7}
+    shares = {name: {"1024": 0.0, "1048576": 0.1, "1073741824": share} for name, share in sizes.items()}
+    chart = Chart(many_gpus.reached(Values({"many_gpus.reached_share": shares}), Words()))
+    ends = {name: chart.lines(chart.colours[name])[0][-1][1] for name in sizes}
+    assert ends["two"] < ends["b200"] < ends["a100"]  # up is more
+    assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
+
+
+def test_running_median_and_mean_are_not_swapped() -> None:
+    seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
+    chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
+    (median,), (mean,) = (chart.lines(chart.colours[name]) for name in ("median", "mean"))
+    assert {y for _, y in median} == {median[0][1]}  # one slow trial leaves it where it is
+    assert median[0][1] == pytest.approx(chart.place("1.00")[1] - 5, abs=0.1)
+    assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
+
+
+def test_medians_lie_over_their_counts_between_both_errors() -> None:
+    simulated, errors = {"1": [0.0, 0.5], "100": [0.1]}, {"1": 1.25, "100": 0.125}
+    made = {"timing.simulated_medians": simulated, "timing.formula_errors": errors}
+    chart = Chart(timing.medians(Values(made), Words()))
+    (x, zero), (_, half), (far, tenth) = chart.dots(chart.colours["medians"])
+    assert far > x and half < zero  # more trials to the right, a slower median higher up
+    assert zero - tenth == pytest.approx((zero - half) / 5, abs=0.1)
+    above, below = chart.lines(chart.colours["error"])
+    assert [zero - y for _, y in above] == pytest.approx([2.5 * (zero - half), 0.25 * (zero - half)], abs=0.1)
+    assert [y - zero for _, y in below] == pytest.approx([zero - y for _, y in above], abs=0.1)
+
+
+def test_rates_of_a_data_type_have_its_colour() -> None:
+    rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
+    made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}
+    chart = Chart(mfu.sizes(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    assert set(chart.colours) == {"float32", "bfloat16"}
+    slow, fast = (chart.dots(chart.colours[dtype]) for dtype in rates)
+    assert [x for x, _ in slow] == pytest.approx([chart.place(side)[0] for side in ("256", "1,024", "4,096")], abs=0.1)
+    assert [x for x, _ in fast] == [x for x, _ in slow[:2]]
+    assert [y for _, y in fast] == pytest.approx([y for _, y in slow[1:]])  # ten times the rate, a decade higher
+    assert slow[1][1] == pytest.approx(chart.place("10 GFLOP/s")[1] - 5, abs=0.1)
+    flat = [line for line in chart.lines(chart.colours["bfloat16"]) if line[0][1] == line[-1][1]]
+    assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
+
+
+def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
+    points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
+    chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
+    kept, again = (chart.dots(chart.colours[kind]) for kind in ("kept", "again"))
+    assert [x for x, _ in kept] == pytest.approx([chart.place("60 %")[0], chart.place("40 %")[0]], abs=1)
+    assert [x for x, _ in again] == pytest.approx([chart.place("20 %")[0]], abs=1)
+    assert kept[0][1] < again[0][1] < kept[1][1]  # of one card, recomputed below; then the next card
+
+
+def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
+    few = {"shape": "2 × 2", "tiles": 3, "waves": 1, "reached_share": 0.1}
+    long = {"shape": "5 × 1", "tiles": 10, "waves": 3, "reached_share": 0.67}
+    made = {
+        "FILLED": {"few": few, "three_long": long},
+        "EXAMPLE": (300, 128, 1),
+        "EXAMPLE_TILE": (128, 64),
+        "NUM_SMS": 4,
+    }
+    chart = Chart(mfu.waves(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
+    result, *rest = chart.bars("1")
+    assert (result[1] - result[0], result[3] - result[2]) == pytest.approx((0.2 * 128, 0.2 * 300))
+    on_sms, waves = rest[:3], rest[3:]
+    assert len(chart.bars("faint")) == 1 + 1 + 3  # the tiles' overhang, an idle SM, and what waves leave
+    assert len(on_sms) == 3 and len({right - left for left, right, *_ in on_sms}) == 1
+    widths = [right - left for left, right, *_ in waves]
+    assert widths == pytest.approx([widths[0], widths[0], widths[0] / 2])
+    assert "67 %" in chart.texts
+
+
+def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
+    made = {
+        "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
+        "measured_sweep": {
+            "8": {"intensity": 1.3, "rate_flop_per_second": 1e8},
+            "6144": {"intensity": 1000.0, "rate_flop_per_second": 1e11},
+        },
+        "measured_flop_per_second": 1e11,
+        "measured_bytes_per_second": 1e9,
+        "predicted_flop_per_second": {"bfloat16": 1e12, "float32": 1e10},
+        "predicted_bytes_per_second": 1e10,
+    }
+    chart = Chart(roofline.roof(Values({f"roofline.{name}": value for name, value in made.items()}), Words()))
+    heights = {f"{size} GFLOP/s": chart.place(f"{size} GFLOP/s")[1] - 5 for size in (10, 100)}
+    decade = heights["10 GFLOP/s"] - heights["100 GFLOP/s"]
+    sheet, measured = (
+        chart.lines(next(colour for word, colour in chart.colours.items() if word.startswith(name)))
+        for name in ("sheet", "measured")
+    )
+    for (start, ridge, end), peak in ((sheet[0], 1e12), (measured[0], 1e11)):
+        assert ridge[1] == end[1] == pytest.approx(heights["100 GFLOP/s"] - decade * math.log10(peak / 1e11), abs=0.2)
+        rise, run = start[1] - ridge[1], ridge[0] - start[0]
+        assert rise / decade == pytest.approx(run / (chart.place("100")[0] - chart.place("10")[0]), rel=0.01)
+    (relu,) = chart.dots("2")
+    on_roof = measured[0][1][1] + decade * math.log10(1e11 / 2.5e8)
+    assert relu[1] == pytest.approx(on_roof, abs=0.2)
+    assert not list(faults(chart))
+
+
+def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
+    return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
+
+
+H100_ROOF = {
+    "H100": {"peak_flop_per_second": {"bfloat16": 1e14, "float32": 1e13}, "bandwidth_bytes_per_second": 1e12},
+    "AT_ONCE": {tokens: {"intensity": float(tokens)} for tokens in roofline.MARKS.values()},
+    "KERNELS": {
+        "contiguous": [kernel(1, 1e12, 1e-4, 1e-4)],  # on the slope
+        "strided": [kernel(1, 1e11, 1e-4, 1e-3)],
+        "matmul": [kernel(1000, 1e14, 1e-3, 1e-3)],  # on the flat part
+        "attention": [kernel(100, 1e13, 1e-5, 1e-4)],
+    },
+}
+
+
+def test_published_kernels_lie_under_a_roof_where_their_rates_are() -> None:
+    chart = Chart(roofline.h100(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (roof,) = [line for line in chart.lines("ink") if len(line) == 3]
+    places = {kind: chart.dots(str(colour)) for kind, colour in roofline.KINDS.items()}
+    assert [len(each) for each in places.values()] == [1, 1, 1, 1]
+    flat = roof[1][1]
+    assert places["matmul"][0][1] == pytest.approx(flat, abs=1)
+    start, ridge = roof[:2]
+    x, y = places["contiguous"][0]
+    assert (y - start[1]) / (x - start[0]) == pytest.approx((ridge[1] - start[1]) / (ridge[0] - start[0]), rel=0.02)
+    assert places["strided"][0][0] == pytest.approx(x, abs=1) and places["strided"][0][1] > y
+
+
+def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
+    chart = Chart(roofline.times(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
+    (low, high) = next(line for line in chart.lines("ink") if line[0][0] != line[1][0] and line[0][1] != line[1][1])
+    slope = (high[1] - low[1]) / (high[0] - low[0])
+    for kind, above in {"contiguous": 0, "matmul": 0, "strided": 1, "attention": 1}.items():
+        ((x, y),) = chart.dots(str(roofline.KINDS[kind]))
+        on_line = low[1] + slope * (x - low[0])
+        assert y < on_line - 5 if above else y == pytest.approx(on_line, abs=1)
+
+
+def test_parts_are_stacked_in_the_order_and_colour_of_the_legend() -> None:
+    parts = {part: (index + 1) * 2**30 for index, part in enumerate(activations.PARTS)}
+    stacks = {"1024": {part: 4 * size for part, size in parts.items()}, "512": parts}
+    made = {"length_parts_bytes": stacks, "length_bytes": {"1024": 40 * 2**30}}
+    chart = Chart(activations.lengths(Values({f"activations.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
+    for index in (0, 1):  # the shorter length first
+        floor = chart.place("0")[1] - 5
+        for part in activations.PARTS:
+            _, _, top, bottom = chart.bars(chart.colours[part])[index]
+            assert bottom == pytest.approx(floor, abs=0.1)
+            assert bottom - top == pytest.approx(stacks[("512", "1024")[index]][part] / 2**30 * unit, abs=0.2)
+            floor = top
+    (dot,) = chart.dots("ink")
+    assert dot == pytest.approx((chart.place("1,024")[0], floor), abs=0.1)
+
+
+def test_a_step_of_gpt2_is_stacked_by_kind_and_its_phases_end_where_they_do() -> None:
+    kinds = {"weights": [1, 1, 1, 1, 1], "optimizer": [2, 2, 2, 2, 2], "gradients": [0, 0, 1, 1, 0]}
+    stacked = {kind: [size * 2**30 for size in sizes] for kind, sizes in kinds.items()}
+    made: dict[str, Any] = {"gpt2_timeline_bytes": stacked | {"activations": [3 * 2**30, 4 * 2**30, 2**30, 0, 0]}}
+    made["GPT2_BINS"] = {"forward": 1, "backward": 2, "update": 1, "zero_grad": 1}
+    chart = Chart(gpu_memory.gpt2_timeline(Values({f"gpu_memory.{name}": made[name] for name in made}), Words()))
+    unit = (chart.place("0")[1] - chart.place("8")[1]) / 8
+    heights = {
+        kind: [(b - t) / unit for _, _, t, b in chart.bars(chart.colours[kind])] for kind in made["gpt2_timeline_bytes"]
+    }
+    assert heights["weights"] == pytest.approx([1] * 5, abs=0.02)
+    assert heights["optimizer"] == pytest.approx([2] * 5, abs=0.02)
+    assert heights["gradients"] == pytest.approx([1, 1], abs=0.02)
+    assert heights["activations"] == pytest.approx([3, 4, 1], abs=0.02)
+    above = chart.bars(chart.colours["activations"])
+    assert [b for *_, b in above[:2]] == pytest.approx([chart.place("0")[1] - 5 - 3 * unit] * 2, abs=0.1)
+    assert above[2][3] == pytest.approx(chart.place("0")[1] - 5 - 4 * unit, abs=0.1)  # on a gradient
+    ends = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    sides = [right for _, right, *_ in chart.bars(chart.colours["weights"])]
+    assert ends == pytest.approx([sides[0], sides[2]], abs=0.1)  # after one piece, and after three
+    assert chart.place("forward")[0] < ends[0] < chart.place("backward")[0] < ends[1] < chart.place("update")[0]
+    assert above[1][1] < chart.place("logits")[0] and above[1][2] < chart.place("logits")[1] < above[1][2] + 20
+    assert not list(faults(chart))
+
+
+def test_a_snapshot_is_stacked_by_kind_and_what_was_wanted_crosses_the_limit() -> None:
+    kinds = {"weights": 1, "state": 2, "gradients": 1, "layers": 3, "loss": 2, "backward": 1}
+    stacked = {kind: [0, size * 2**30, size * 2**30] for kind, size in kinds.items()}
+    made = {"timeline_bytes": stacked, "wanted_bytes": 4 * 2**30, "limit_bytes": 12 * 2**30, "second_piece": 2}
+    chart = Chart(snapshots.timeline(Values({f"snapshots.{name}": value for name, value in made.items()}), Words()))
+    unit = (chart.place("0")[1] - chart.place("10")[1]) / 10
+    floor = chart.place("0")[1] - 5
+    for kind, size in kinds.items():
+        *stack, last = sorted(chart.bars(chart.colours[kind]), key=lambda bar: (bar[0], -bar[3]))[:2]
+        for *_, top, bottom in (*stack, last):
+            assert (bottom, bottom - top) == pytest.approx((floor, size * unit), abs=0.1)
+        floor -= size * unit
+    (wanted,) = chart.bars("ink")
+    assert (wanted[3], wanted[3] - wanted[2]) == pytest.approx((floor, 4 * unit), abs=0.1)
+    (limit,) = [line[0][1] for line in chart.lines("ink") if line[0][1] == line[1][1] and line[0][1] < floor]
+    assert wanted[2] < limit < chart.place("wanted")[1] < wanted[3] and chart.place("wanted")[0] < wanted[0]
+    (between,) = [line[0][0] for line in chart.lines("ink") if line[0][0] == line[1][0]]
+    assert between == pytest.approx(wanted[0], abs=0.1) and chart.place("first")[0] < between < chart.place("second")[0]
+    assert not list(faults(chart))
+
+
+def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> None:
+    parts = ("norms", "qkv_input", "qkv", "scores", "out_input", "mlp_input", "mlp")
+    gpt2 = {part: 2 * 10**power for power, part in enumerate(parts)}
+    llama = {part: 3 * size for part, size in gpt2.items()}
+    groups = {"norms": ["norms"], "attention": ["qkv_input", "qkv", "out_input"], "mlp": ["mlp_input", "mlp"]}
+    made = {"token_bytes": {"gpt2": gpt2, "llama": llama}, "PARTS": groups | {"scores": ["scores"]}}
+    made["token_total_bytes"] = {"gpt2": 123, "llama": 456}
+    drawn = activations.layer(Values({f"activations.{name}": value for name, value in made.items()}), Words())
+    chart, rows = Chart(drawn), dict[float, list[tuple[float, str]]]()
+    for text in chart.root.iter("text"):
+        rows.setdefault(float(text.attrib["y"]), []).append((float(text.attrib["x"]), _word(text)))
+    lines = [[word for _, word in sorted(rows[y])] for y in sorted(rows)]
+    assert lines == [
+        ["kept"],
+        ["gpt2", "llama"],
+        ["input", "T × d", "1", "3"],  # half of both norms, and so below
+        ["norm"],
+        ["normed", "T × d", "20", "60"],
+        ["to_qkv"],
+        ["qkv", "T × (H+2G)Q", "200", "600"],
+        ["fused", "2,000", "6,000"],
+        ["heads", "T × HQ", "20,000", "60,000"],
+        ["to_out"],
+        ["attended", "T × d", "0", "0"],
+        ["add"],
+        ["between", "T × d", "1", "3"],
+        ["norm"],
+        ["normed", "T × d", "200,000", "600,000"],
+        ["to_mlp"],
+        ["inside", "T × f", "1,000,000", "3,000,000"],
+        ["activate"],
+        ["activated", "T × f", "1,000,000", "3,000,000"],
+        ["from_mlp"],
+        ["changed", "T × d", "0", "0"],
+        ["add"],
+        ["output", "T × d"],
+        ["together", "123", "456"],
+    ]
+    ends = {model: chart.place(model)[0] for model in ("gpt2", "llama")}
+    assert all(row[-2][0] == ends["gpt2"] and row[-1][0] == ends["llama"] for row in rows.values() if len(row) == 4)
+    for colour, words in enumerate(
+        (["input", "between"], ["normed", "qkv", "heads"], ["normed", "inside", "activated"])
+    ):
+        middles = [(top + bottom) / 2 + 5 for _, _, top, bottom in chart.bars(str(colour))]
+        assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
+
+
+def test_a_model_has_its_weights_beside_their_steps_and_its_tensors_in_boxes() -> None:
+    chart, rows = Chart(gpt2_parameters.model(Values(), Words())), dict[float, list[tuple[float, str]]]()
+    for text in chart.root.iter("text"):
+        rows.setdefault(float(text.attrib["y"]) - 5, []).append((float(text.attrib["x"]), _word(text)))
+    lines = {y: [word for _, word in sorted(rows[y])] for y in sorted(rows)}
+    block = [
+        ["times"],
+        ["norm", "2 × d"],
+        ["qkv", "d × 3d"],
+        ["attend"],
+        ["mix", "d × d"],
+        ["add"],
+        ["norm", "2 × d"],
+        ["up", "d × 4d"],
+        ["gelu"],
+        ["down", "4d × d"],
+        ["add"],
+    ]
+    assert list(lines.values()) == [
+        ["weights"],
+        ["tokens", "b × T"],
+        ["embed", "V × d"],
+        ["place", "T × d"],
+        ["stream", "b × T × d"],
+        *block,
+        ["stream", "b × T × d"],
+        ["final", "2 × d"],
+        ["head", "tied"],
+        ["logits", "b × T × V"],
+    ]
+    ((_, _, top, bottom),) = chart.bars("0")
+    assert [words for y, words in lines.items() if top < y < bottom] == block, "what is repeated"
+    boxes = {(top + bottom) / 2 for _, _, top, bottom in chart.bars("muted")}
+    assert [words[0] for y, words in lines.items() if y in boxes] == ["tokens", "stream", "stream", "logits"]
+    dots, norms = chart.dots("ink"), [y for y, words in lines.items() if words[0] == "norm"]
+    paths = [[float(y) for y in re.findall(r"[ V]([\d.]+)", d.attrib["d"])] for d in chart.root.iter("path")]
+    assert [y for _, y in dots] == [y for y, words in lines.items() if words[0] == "add"]
+    for (start, end), norm, (_, dot) in zip(paths, norms, dots, strict=True):
+        assert start < norm < end == dot, "the residual stream passes each half by"
+
+
+def test_a_tensor_has_its_own_numbers_in_its_box_and_an_arrow_to_its_offset() -> None:
+    made = {
+        "VIEWS": {"row": "x[2]", "column": "x[:, 3]", "slice": "x[::2]"},
+        "offsets": {"row": 8, "column": 3, "slice": 0},
+        "shapes": {"row": "(4,)", "column": "(5,)", "slice": "(2, 4)"},
+        "strides": {"row": "(1,)", "column": "(6,)", "slice": "(7, 1)"},
+        "matrix": {"offset": 0, "shape": "(4, 4)", "strides": "(4, 1)"},
+        "num_elements": 17,
+        "storage_bytes": 48,
+    }
+    made = {f"storage_and_strides.{name}": value for name, value in made.items()}
+    chart = Chart(storage_and_strides.tensors(Values(made), Words(storage="held", separator=", ")))
+    assert "16" in chart.texts and "17" not in chart.texts and "held, 48 B" in chart.texts
+    first, step = chart.place("9")[0], chart.place("10")[0] - chart.place("9")[0]
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    for colour, title, (offset, *header) in (
+        ("ink", "x", ("0", "(4, 4)", "(4, 1)")),
+        ("1", "x[:, 3]", ("3", "(5,)", "(6,)")),
+        ("0", "x[2]", ("8", "(4,)", "(1,)")),
+    ):
+        ((left, right, top, bottom),) = chart.bars(colour)
+        inside = [word for word, x, y in texts if left < x < right and top < y < bottom]
+        assert inside == [title, "offset", offset, "shape", header[0], "strides", header[1]]
+        line, head = chart.lines(colour)
+        assert left < line[0][0] < right and line[0][1] == bottom
+        assert line[-1][0] == head[-1][0] == pytest.approx(first + (int(offset) - 9) * step), "the cell at the offset"
+    assert not list(faults(chart))
+
+
+def test_what_lives_after_an_operation_is_stacked_by_name_in_the_order_of_the_expressions() -> None:
+    made = {
+        "tensor_operations.expressions": [{"code": "e * f + g"}, {"code": "not drawn"}, {"code": "e + f"}],
+        "tensor_operations.ALIVE": {"e + f": [["sum"]], "e * f + g": [["first"], ["kept", "second"]]},
+    }
+    chart = Chart(tensor_operations.alive(Values(made), Words()))
+    assert chart.place("e * f + g")[0] < chart.place("e + f")[0] and "not drawn" not in chart.texts
+    boxes = {
+        colour: [
+            [
+                word
+                for word in ("first", "kept", "second", "sum")
+                if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+            ]
+            for left, right, top, bottom in chart.bars(colour)
+        ]
+        for colour in ("0", "1")
+    }
+    assert boxes == {"0": [["first"], ["kept"]], "1": [["second"], ["sum"]]}, "the peak's last has a colour of its own"
+    assert chart.place("second")[1] < chart.place("kept")[1] == chart.place("first")[1]
+    assert not list(faults(chart))
+
+
+def test_the_differences_that_were_meant_lie_on_the_diagonal() -> None:
+    made = {"column": [30.0, 50.0], "vector": [1.0, 2.0], "differences": [[29.0, 28.0], [49.0, -48.0]]}
+    values = Values({f"tensor_operations.{name}": value for name, value in made.items()})
+    chart = Chart(tensor_operations.trap(values, Words()))
+    assert chart.place("1")[0] == chart.place("29")[0] == chart.place("49")[0] < chart.place("2")[0]
+    assert chart.place("50")[1] == chart.place("49")[1] == chart.place("−48")[1] > chart.place("30")[1]
+    inside = {
+        colour: [
+            word
+            for left, right, top, bottom in chart.bars(colour)
+            for word in ("29", "28", "49", "−48")
+            if left < chart.place(word)[0] < right and top < chart.place(word)[1] < bottom
+        ]
+        for colour in ("0", "1")
+    }
+    assert inside == {"0": ["29", "−48"], "1": ["28", "49"]}
+    assert not list(faults(chart))
+
+
+def test_minus_two_is_marked_over_another_dimension_after_the_split() -> None:
+    sizes = {"BATCH": 11, "SEQ_LEN": 12, "D_MODEL": 13, "NUM_HEADS": 14, "D_HEAD": 15}
+    values = Values({f"named_dimensions.{name}": size for name, size in sizes.items()})
+    chart = Chart(named_dimensions.positions(values, Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    marked = [
+        [word for word, x, y in texts if left < x < right and top < y < bottom]
+        for left, right, top, bottom in chart.bars("1")
+    ]
+    assert marked == [["tokens", "12"], ["heads", "14"]]
+    for (left, right, *_, bottom), under in zip(chart.bars("1"), ("−2", "−2"), strict=True):
+        assert [word for word, x, y in texts if left < x < right and bottom < y < bottom + 30] == [under]
+    assert {"11", "13", "15", "head_features", "before", "after"} <= set(chart.texts)
+    assert not list(faults(chart))
+
+
+def test_a_matmul_has_its_flops_in_its_box_and_the_one_not_computed_is_dashed() -> None:
+    made = {
+        "gradients.forward_products_flops": {"hidden": 1e6, "outputs": 2e6},
+        "gradients.backward_products_flops": {"w2": 3e6, "hidden": 4e6, "w1": 5e6},
+    }
+    chart = Chart(gradients.passes(Values(made), Words()))
+    texts = [(_word(text), float(text.attrib["x"]), float(text.attrib["y"])) for text in chart.root.iter("text")]
+    boxes = {
+        colour: [
+            [word for word, x, y in texts if left < x < right and top < y < bottom]
+            for left, right, top, bottom in sorted(set(chart.bars(colour)), key=lambda box: box[2])
+        ]
+        for colour in ("0", "1", "2", "muted")
+    }
+    assert boxes == {
+        "0": [["X₂ = X₁ W₁", "1 MFLOPs"], ["Y = X₂ W₂", "2 MFLOPs"]],
+        "1": [["dW₁ = X₁ᵀ dX₂", "5 MFLOPs"], ["dW₂ = X₂ᵀ dY", "3 MFLOPs"]],
+        "2": [["dX₂ = dY W₂ᵀ", "4 MFLOPs"]],
+        "muted": [["dX₁ = dX₂ W₁ᵀ", "skipped"]],
+    }
+    dashed = [box for box in chart.root.iter("rect") if box.get("stroke-dasharray")]
+    assert [box.get("class") for box in dashed] == ["stroke-muted"]
+    columns = {_word(text): float(text.attrib["x"]) for text in chart.root.iter("text")}
+    assert columns["weight"] == columns["dW₁ = X₁ᵀ dX₂"] > columns["input"] == columns["dX₂ = dY W₂ᵀ"]
+    heights = {word: y for word, _, y in texts}
+    assert heights["X₁"] < heights["X₂ = X₁ W₁"] < heights["X₂"] == heights["dX₂"] < heights["Y = X₂ W₂"] < heights["Y"]
+    assert not list(faults(chart))
+
+
+def test_trained_layers_have_the_boxes_of_their_matmuls_and_the_ratio_beside_them() -> None:
+    first: dict[str, Any] = {"weight_products": [True, False], "input_products": [False, True], "to_forward_ratio": 0.5}
+    last: dict[str, Any] = {
+        "weight_products": [False, True],
+        "input_products": [False, False],
+        "to_forward_ratio": 0.25,
+    }
+    chart = Chart(
+        gradients.frozen(Values({"gradients.freeze": {"first": first, "last": last}}), Words(layer="layer #"))
+    )
+    rows = {name: chart.place(name)[1] - 5 for name in ("first", "last")}
+    middles = {word: float(text.attrib["y"]) - 5 for word, text in chart.texts.items()}
+    assert middles["0.500×"] == rows["first"] and middles["0.250×"] == rows["last"]
+    for colour, kind in (("1", "weight"), ("2", "input")):
+        found = [((left + right) / 2, (top + bottom) / 2) for left, right, top, bottom in chart.bars(colour)]
+        for name, case in (("first", first), ("last", last)):
+            layers = [round((x - 165) // 76) for x, y in found if abs(y - rows[name]) < 10]
+            assert layers == [layer for layer, made in enumerate(case[f"{kind}_products"]) if made], (name, kind)
+
+
+def test_a_way_over_the_valley_lies_in_its_own_panel_on_the_scale_of_the_minimum() -> None:
+    ways = {name: [[0.0, 0.0], [1.0, 0.5 + index]] for index, name in enumerate(optimizers.PANELS)}
+    made = {"paths": ways | {"rmsprop": [[2.0, 2.0]]}, "MINIMUM": [3.0, 1.0], "CURVATURE": [1, 25]}
+    chart = Chart(optimizers.paths(Values({f"optimizers.{name}": value for name, value in made.items()}), Words()))
+    ellipses = [shape for shape in chart.shapes if shape.tag == "ellipse"]
+    for index, (name, way) in enumerate(ways.items()):
+        title = chart.place(name)
+        assert (title[0] < chart.width / 2, title[1] < chart.height / 2) == (index % 2 == 0, index < 2)
+        start, end = chart.dots(str(index))
+        assert chart.lines(str(index)) == [[pytest.approx(start, abs=0.1), pytest.approx(end, abs=0.1)]]
+        unit = end[0] - start[0]
+        assert start[1] - end[1] == pytest.approx(way[1][1] * unit, abs=0.1)
+        for ellipse in ellipses[3 * index : 3 * index + 3]:
+            cx, cy, rx, ry = (float(ellipse.attrib[key]) for key in ("cx", "cy", "rx", "ry"))
+            assert (cx, cy) == pytest.approx((start[0] + 3 * unit, start[1] - unit), abs=0.1)
+            assert rx == pytest.approx(5 * ry, abs=0.1)
+    assert len(ellipses) == 12 and not chart.dots(str(len(ways)))
+
+
+def test_a_recipe_is_a_bar_of_its_parts_and_only_autocast_has_copies_beside_it() -> None:
+    made: dict[str, Any] = {
+        "part_bytes": {
+            "bf16": {"weights": 2, "gradients": 2, "master": 0, "moments": 4},
+            "autocast": {"weights": 4, "gradients": 3, "master": 0, "moments": 8},
+            "master": {"weights": 2, "gradients": 1, "master": 5, "moments": 9},
+        },
+        "cast_per_parameter": 2,
+    }
+    chart = Chart(mixed_precision.held(Values({f"mixed_precision.{key}": made[key] for key in made}), Words()))
+    left, scale = 250, (640 - 250 - 34) / 17  # autocast's 15 and the 2 of its copies, as many as the master's
+    rows = {name: chart.place(name)[1] for name in ("autocast", "master", "bf16")}
+    assert list(rows.values()) == sorted(rows.values()), "in the order of the page"
+    for name, y in rows.items():
+        start = 0
+        for part, label in zip(
+            ("weights", "gradients", "master", "moments"),
+            ("weights", "gradients", "master_weights", "moments"),
+            strict=True,
+        ):
+            size = made["part_bytes"][name][part]
+            bars = [bar for bar in chart.bars(chart.colours[label]) if bar[2] < y < bar[3]]
+            assert len(bars) == bool(size)
+            if bars:
+                assert (bars[0][0], bars[0][1] + 1) == pytest.approx(
+                    (left + start * scale, left + (start + size) * scale), abs=0.1
+                )
+            start += size
+        outlines = [bar for bar in chart.bars("muted") if bar[2] < y < bar[3]]
+        assert [bar[0] for bar in outlines] == (
+            [pytest.approx(left + 15 * scale, abs=0.1)] if name == "autocast" else []
+        )
+    assert {"15", "17", "8", "+ 2"} <= set(chart.texts)
+
+
+def test_the_stretch_that_is_rounded_to_1_ends_halfway_to_its_neighbours() -> None:
+    values = Values({"number_formats.near_one": [0.5, 0.75, 1.0, 1.5, 2.0], "number_formats.SMALL_STEP": 0.2})
+    chart = Chart(number_formats.near_one(values, Words()))
+    line = {number: chart.place(f"{number:.4f}")[0] for number in (0.5, 0.75, 1.0, 1.5, 2.0)}
+    assert [x for x, _ in chart.dots("ink")] == pytest.approx(list(line.values()), abs=0.01)
+
+    def place(number: float) -> float:
+        return line[0.5] + (number - 0.5) / 1.5 * (line[2.0] - line[0.5])
+
+    assert [place(number) for number in line] == pytest.approx(list(line.values()), abs=0.01)
+    ((left, right, *_),) = chart.bars("1")[:1]
+    assert [left, right] == pytest.approx([place(0.875), place(1.25)], abs=0.01)
+    assert left < chart.place("rounds")[0] < right
+    others = [bar[:2] for bar in chart.bars("muted")]
+    assert list(itertools.chain(*others)) == pytest.approx(
+        [place(end) for end in (0.5, 0.625, 0.625, 0.875, 1.25, 1.75, 1.75, 2)], abs=0.02
+    )
+    steps = {word: chart.place(word)[0] for word in ("+0.2", "−0.2")}
+    assert steps == pytest.approx({"+0.2": place(1.2), "−0.2": place(0.8)}, abs=0.01)
+    tips = [points[1][0] for points in chart.lines("ink")]
+    assert sorted(tips) == pytest.approx(sorted(steps.values()), abs=0.01)
+
+
+def test_a_rung_has_its_question_above_it_and_the_bar_of_its_own_peak() -> None:
+    rungs = (*compute_for_memory.RUNGS, *compute_for_memory.STATE)
+    sizes = {name: (40 - index) * 2**30 for index, name in enumerate(rungs)}
+    state = {name: sizes.pop(name) for name in compute_for_memory.STATE}
+    made = {"step_peaks.needs_bytes": {"llama": sizes, "gpt2": {}}, "step_peaks.state_needs_bytes": state}
+    labels = Words(ask_fused="is it eager", ask_eight_bit="is it the state")
+    chart = Chart(compute_for_memory.ladder(Values(made | {"compute_for_memory.CARD_BYTES": 20 * 2**30}), labels))
+    heights = [chart.place(name)[1] for name in rungs]
+    assert heights == sorted(heights), "first what costs least"
+    assert chart.place("is it eager")[1] == chart.place("fused")[1] - 19
+    assert chart.place("is it the state")[1] == chart.place("eight_bit")[1] - 19
+    mark = {line.attrib["x1"] for line in chart.root.iter("line")} - {"9"}
+    edge = chart.place("fused")[0]
+    for name, y in zip(rungs, heights, strict=True):
+        size = (sizes | state)[name] / 2**30
+        assert chart.place(f"{size:g} GiB")[1] == y, "the number of a rung stands beside its name"
+        colour = "2" if name in state else "1" if name in ("products", "full") else "0"
+        ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars(colour) if y < top < y + 20]
+        assert left == edge and right - left == pytest.approx((340 - edge) * size / 40, abs=0.1)
+        dots = [dot for dot in chart.dots(colour) if abs(dot[1] - y) < 10]
+        assert len(dots) == 1
+    assert [float(x) for x in mark] == [pytest.approx(edge + (340 - edge) / 2, abs=0.1)]
+
+
+def test_table_figure_and_planner_try_remedies_in_one_order() -> None:
+    planned = {
+        "fused attention": "fused",
+        "loss in 8 chunks": "chunked",
+        "micro-batches of 1": "accumulated",
+        "full checkpointing": "full",
+    }
+    asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "recipe": "bf16", "context": 8_192, "micro_batch": 2}
+    tried = [rung["try"] for rung in plan(**asked, attention="eager")["ladder"]]
+    assert [planned[name] for name in tried if name in planned] == list(planned.values())
+    rows = list(tables.blocks("en")["compute-for-memory#order"].options["rows"])
+    assert rows == list(compute_for_memory.RUNGS)
+    assert [row for row in rows if row in planned.values()] == list(planned.values())
+    assert list(tables.blocks("en")["compute-for-memory#order 2"].options["rows"]) == list(compute_for_memory.STATE)
+
+
+def test_a_token_is_as_wide_as_its_bytes_in_the_row_of_its_tokenizer_under_its_own_sentence() -> None:
+    lengths = {
+        "en": {"en": [2], "zh": [1, 1, 1, 4]},
+        "zh": {"en": [1, 1], "zh": [3, 4]},
+        "both": {"en": [2], "zh": [7]},
+    }
+    sentences = {"en": "ab", "zh": "显👍"}
+    chart = Chart(tokens.cut(Values({"tokens.SENTENCE": sentences, "tokens.cuts": lengths}), Words()))
+    rows = [float(text.attrib["y"]) for text in chart.root.iter("text") if _word(text) in lengths]
+    assert len(rows) == 6 and rows == sorted(rows)
+    numbers = [text for text in chart.root.iter("text") if _word(text).isdigit()]
+    byte = (chart.place("👍")[0] - chart.place("显")[0]) / 3.5  # from the middle of three bytes to that of four
+    for index, (language, name) in enumerate((language, name) for language in sentences for name in lengths):
+        assert [_word(text) for text in numbers if float(text.attrib["y"]) == rows[index]] == [
+            str(len(lengths[name][language]))
+        ]
+        boxes = [box for box in chart.bars(str(index % 3)) if box[2] < rows[index] < box[3]]
+        widths = [right - left + 2 for left, right, _, _ in boxes]
+        assert widths == pytest.approx([n * byte for n in lengths[name][language]], abs=0.1)
+        assert all(b[0] - a[1] == pytest.approx(2, abs=0.1) for a, b in itertools.pairwise(boxes))
+    for first, word in ((0, "a"), (3, "显")):
+        assert 0 < rows[first] - chart.place(word)[1] < 40 and (first == 0 or rows[2] < chart.place(word)[1])
+
+
+def test_a_kind_of_operation_has_its_share_of_the_flops_above_that_of_the_time() -> None:
+    made = {
+        "matmuls": {"flops_share": 0.6, "time_share": 0.2},
+        "norms": {"flops_share": 0.3, "time_share": 0.3},
+        "element_wise": {"flops_share": 0.1, "time_share": 0.5},
+    }
+    chart = Chart(counting_flops.shares(Values({"counting_flops.PUBLISHED": made}), Words()))
+    left, full = 70, 640 - 74
+    starts = {"flops": 0.0, "time": 0.0}
+    for kind, shares in made.items():
+        flops, time = chart.bars(chart.colours[kind])
+        for row, bar in (("flops", flops), ("time", time)):
+            start, share = starts[row], shares[f"{row}_share"]
+            assert bar[2] < chart.place(row)[1] < bar[3]
+            assert bar[:2] == pytest.approx((left + full * start, left + full * (start + share)), abs=0.1)
+            starts[row] += share
+    assert {"60.0 %", "20.0 %", "30.0 %", "10.0 %", "50.0 %"} <= set(chart.texts)
+
+
+def test_twice_the_tokens_are_twice_the_rectangle_and_four_times_the_square() -> None:
+    chart, cell = Chart(transformer_flops.two_kinds(Values(), Words())), transformer_flops.CELL
+    rectangles = chart.bars("0")
+    seen, hidden = (chart.bars(chart.colours[word]) for word in ("left", "hidden"))
+    assert {left for left, *_ in rectangles} == {chart.place("matrices")[0]}
+    assert {left for left, *_ in seen} == {chart.place("attention")[0]}
+    tops = sorted(top for *_, top, _ in rectangles)
+    for top, side in zip(tops, transformer_flops.TOKENS, strict=True):
+        cells = [
+            [(right - left) * (bottom - y) / cell**2 for left, right, y, bottom in bars if top <= y < top + cell * side]
+            for bars in (rectangles, seen, hidden)
+        ]
+        assert cells[0] == [side * transformer_flops.COLUMNS]
+        assert cells[1] == list(range(1, side + 1)) and sum(cells[1]) == side * (side + 1) / 2
+        assert sum(cells[1]) + sum(cells[2]) == side**2
+    assert transformer_flops.TOKENS[1] == 2 * transformer_flops.TOKENS[0]
+
+
+def test_a_threshold_lies_where_its_flops_do() -> None:
+    made = {"compute_flops": {"small": 1e22, "gpt_4": 1e25}, "thresholds": {"eu": {"flops": 1e24}}}
+    chart = Chart(two_questions.one_scale(Values({f"two_questions.{key}": made[key] for key in made}), Words()))
+    ((foot, top),) = chart.lines(chart.colours["eu"])
+    assert foot[0] == top[0] == pytest.approx(chart.place("1024")[0], abs=0.1)
+    (bar,) = chart.bars("1")
+    assert bar[1] == pytest.approx(chart.place("1025")[0], abs=0.1)
+
+
+def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
+    made = {"two_questions.took_ratio": {"first": 0.5, "other": 2.0}}
+    chart = Chart(two_questions.booked(Values(made), {"axis": "axis", "booked": "booked", "other": "o", "first": "f"}))
+    zero, unit = chart.place("0.0")[0], chart.place("1.0")[0] - chart.place("0.0")[0]
+    ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
+    assert ends == pytest.approx([2.0, 0.5], abs=0.02), "in the order of the page's labels"
+    ((foot, top),) = chart.lines(chart.colours["booked"])
+    assert foot[0] == top[0] == pytest.approx(zero + unit, abs=0.1)
+    assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
+
+
+def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
+    step = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
+    made = {"room_bytes": {"step": step, "napkin": {"optimizer": 40e9, "weights": 20e9}}, "REPORTED_BYTES": 80e9}
+    chart = Chart(two_questions.room(Values({f"two_questions.{name}": made[name] for name in made}), Words()))
+    zero, unit = chart.place("0")[0], (chart.place("80")[0] - chart.place("0")[0]) / 80
+    ends = {
+        part: [((bar[0] - zero) / unit, (bar[1] - zero) / unit) for bar in chart.bars(chart.colours[part])]
+        for part in ("weights", "moments", "logits")
+    }
+    for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
+        assert ends[part][row] == pytest.approx(place, abs=0.5)  # the estimate's row first
+    assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
+    (dot,) = chart.dots("ink")
+    assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
+    assert dot[1] > chart.bars(chart.colours["moments"])[0][3]  # in the row below
+
+
+def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -> None:
+    made = [
+        {"name": "a/far", "asked": 1, "first_ratios": [0.5], "today_ratios": [0.75]},
+        {"name": "b/near", "asked": 1, "first_ratios": [1.5], "today_ratios": [1.0]},
+        {"name": "c/none", "asked": 0},
+    ]
+    chart = Chart(how_far_off.strip(Values({"how_far_off.sources": made}), Words()))
+    assert "none" not in chart.texts
+    first, today = (chart.dots(chart.colours[when]) for when in ("first", "today"))
+    for dots, ticks in ((first, ("0.5", "1.5")), (today, ("0.75", "1"))):
+        assert [x for x, _ in dots] == pytest.approx([chart.place(tick)[0] for tick in ticks], abs=1)
+    for row, (above, below) in zip(("far", "near"), zip(first, today, strict=True), strict=True):
+        assert above[1] < chart.place(row)[1] - 5 < below[1]
+
+
+def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> None:
+    group = {"source": "a/far", "why": "meter", "en": "Reserved.", "zh": "预留。", "readings": 2}
+    group |= {"low_ratio": 0.5, "high_ratio": 0.75}
+    made = Values({"how_far_off.far": [group, {**group, "high_ratio": 0.5}]})
+    _, several, one = how_far_off.far(made, Words(language="zh", to=" 到 ", meter="测法："))
+    assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
+
+
+def test_a_moment_is_a_stack_of_what_is_alive_beside_the_published_peak() -> None:
+    made = {
+        "run_moments": {
+            "loss": {"weights": 2 * 2**30, "optimizer": 2**30, "activations": 4 * 2**30, "logits": 3 * 2**30},
+            "update": {"weights": 2 * 2**30, "gradients": 5 * 2**30},
+        },
+        "run_published": {"peak_bytes": 12 * 2**30},
+    }
+    values = Values({f"published_steps.{name}": value for name, value in made.items()})
+    chart = Chart(full_ledger.moments(values, Words(axis="GiB")))
+    ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars("muted") if top < chart.place("loss")[1] < top + 40]
+    scale = (right - left) / 3  # a GiB
+    parts = {"activations": (3, 7), "logits": (7, 10), "gradients": (2, 7)}
+    for part, (start, end) in parts.items():
+        ((x1, x2, top, bottom),) = chart.bars(chart.colours[part])
+        assert (x1, x2 + 1) == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+        assert top < chart.place("update" if part == "gradients" else "loss")[1] < bottom
+    ((x, _), *_), *_ = chart.lines("ink")
+    assert x == pytest.approx(left + 12 * scale, abs=0.5)
+
+
+def test_a_steps_lines_stand_end_to_end_in_units_of_its_published_time() -> None:
+    shares = {"mpt": {"matmuls": 0.5, "recomputed": 0.2, "attention": 0.1}, "tune_eager": {"matmuls": 0.25}}
+    chart = Chart(full_ledger.stacks(Values({"published_steps.stacks": shares}), Words()))
+    ((one, _), *_), *_ = chart.lines("ink")
+    long, short = sorted(chart.bars(chart.colours["matmuls"]), key=lambda bar: bar[0] - bar[1])
+    left, scale = long[0], one - long[0]
+    assert (
+        short[1] - left == pytest.approx(0.25 * scale, abs=1.1) and short[2] < chart.place("tune_eager")[1] < short[3]
+    )
+    for part, (start, end) in {"matmuls": (0, 0.5), "recomputed": (0.5, 0.7), "attention": (0.7, 0.8)}.items():
+        bar = next(bar for bar in chart.bars(chart.colours[part]) if bar[2] < chart.place("mpt")[1] < bar[3])
+        assert bar[:2] == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
+
+
+def test_users_stand_at_their_own_latency_and_those_with_longer_contexts_apart() -> None:
+    made = {"128": {"1": 4.0, "8": 5.0}, "1024": {"1": 5.0, "8": 10.0}}
+    chart = Chart(inference.latency(Values({"inference.served_ms": made}), Words(context="{tokens}")))
+    few, many = (chart.dots(chart.colours[name]) for name in ("128", "1,024"))
+    assert few[1][0] == pytest.approx(many[0][0], abs=0.1)  # as long a step
+    assert many[0][1] > few[0][1] > many[1][1] > few[1][1]  # 200, 250, 800 and 1,600 tokens a second
+    assert chart.place("8")[0] == pytest.approx(many[1][0], abs=1)
+
+
+def test_a_published_matmul_lies_above_its_bound_in_each_format() -> None:
+    made = {
+        "bf16": {"1": {"bound": 100.0, "reported": 150.0}, "256": {"bound": 120.0, "reported": 200.0}},
+        "fp8": {"1": {"bound": 50.0, "reported": 100.0}, "256": {"bound": 60.0, "reported": 120.0}},
+    }
+    chart = Chart(inference.knee(Values({"inference.knee": made}), Words()))
+    wide, narrow = (chart.dots(chart.colours[f"{name}_reported"]) for name in ("bf16", "fp8"))
+    assert wide[0][1] == pytest.approx(chart.place("150")[1] - 5, abs=1)
+    assert narrow[0][1] == pytest.approx(chart.place("100")[1] - 5, abs=1) and narrow[0][1] > narrow[1][1]
+    assert wide[1][0] == narrow[1][0] == pytest.approx(chart.place("256")[0], abs=1)
+
+
+def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
+    part = {"read_bytes": 15e9, "flops": 2e12}
+    made = {
+        "phase": {"prefill": part, "decode": {"read_bytes": 16e9, "flops": 1e10}},
+        "phase_ms": {"prefill": {"read": 5.0, "compute": 20.0}, "decode": {"read": 10.0, "compute": 0.0}},
+        "prompt_cache_bytes": 1.5e8,
+    }
+    words = Words(flops="{count} TFLOPs", read="read {time}", weights="{size}")
+    chart = Chart(inference.phases(Values({f"inference.{name}": value for name, value in made.items()}), words))
+    widths = [float(bar.attrib["width"]) for bar in chart.shapes if bar.tag == "rect" and bar.attrib["height"] == "16"]
+    assert widths == pytest.approx([158 / 4, 158, 158 / 2, 1], abs=0.1)
+    assert {"read 5 ms", "read 10 ms", "2 TFLOPs", "0.01 TFLOPs", "15.0 GB"} <= set(chart.texts)
+
+
+# Figures of the book, with the values of its records
+
+
+def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
+    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
+    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
+    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
+    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
+    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
+    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
+    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
+    by_line = dict(zip(header, fp32, strict=True))
+    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
+    assert by_line["norms"] == "—" and last[0] == "adamw"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str) -> None:
+    code = "def drawing(values, labels):\n    return f'<svg>{labels['language']}</svg>'\n"
+    code += "def rows(values, labels):\n    return [[labels['language']]]\n"
+    (small_book.root / "figures" / "small.py").write_text(code.replace("labels['language']}", 'labels["language"]}'))
+    source = open_source(small_book, "", local=False)
+    assert [svg for _, svg in variants.drawings(source, language, "small.drawing", {})] == [f"<svg>{language}</svg>"]
+    assert [rows for _, rows in variants.tables(source, language, "small.rows", {})] == [[[language]]]
+
+
+def test_a_figure_is_drawn_without_a_record() -> None:
+    source = open_source(BOOK, "", local=False)
+    for path in BOOK.chapters():
+        for block in Chapter.read(path).blocks:
+            if block.kind == "figure":
+                labels = {key: key for key in block.options.get("labels", {})} | {"language": "en"}
+                svg = variants.call_figure(source, block.argument, labels, cast(quote.Values, Values()))
+                assert svg.startswith("<svg"), block.argument
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
+    source, found = open_source(BOOK, "", local=False), []
+    for path in (path for path in BOOK.chapters() if path.parent.name == language):
+        for block in Chapter.read(path).blocks:
+            if block.kind == "figure":
+                for devices, svg in variants.drawings(source, language, block.argument, block.options["labels"]):
+                    if svg:  # else the device has none of its measurements
+                        found += [f"{block.argument}, {devices[0]}: {fault}" for fault in faults(Chart(svg))]
+    assert not found
+
+
+def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idle_and_exposed() -> None:
+    def event(cat: str, name: str, start: float, length: float, stream: int = 0) -> dict[str, Any]:
+        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream}}
+
+    made = [
+        event("cuda_runtime", "launch", 0, 4),
+        event("kernel", "gemm", 10, 30, 7),
+        event("kernel", "gemm", 60, 20, 7),
+        event("kernel", "nccl", 70, 30, 20),
+    ]
+    chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
+    (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
+    scale = (first[1] - first[0]) / 30
+    assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
+    assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
+    levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
+    spans = {
+        name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
+    }
+    assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
+    assert sum(spans["idle"], ()) == pytest.approx((first[1], second[0]))
+    assert sum(spans["exposed"], ()) == pytest.approx((second[1], sent[1]))
+
+
+def test_where_a_trace_went_is_stacked_to_a_hundred_and_the_one_that_computes_most_comes_first() -> None:
+    made = {
+        "bert": {"kernels": 0.1, "exposed": 0.1, "launching": 0.6, "idle": 0.2},
+        "deepseek": {"kernels": 0.5, "exposed": 0.25, "launching": 0.15, "idle": 0.1},
+        "unnamed": {"kernels": 1.0, "exposed": 0.0, "launching": 0.0, "idle": 0.0},
+    }
+    words = {name: name for name in ("share", "kernels", "exposed", "launching", "idle", "bert", "deepseek")}
+    chart = Chart(traces.shares(Values({"traces.time_shares": made}), words))
+    whole = chart.place("100")[0] - chart.place("0")[0]
+    assert chart.place("deepseek")[1] < chart.place("bert")[1]
+    for name, part, colour in (("deepseek", "kernels", "0"), ("bert", "launching", "2")):
+        bars = sorted(chart.bars(colour), key=lambda bar: bar[2])
+        bar = bars[0] if name == "deepseek" else bars[-1]
+        assert bar[1] - bar[0] == pytest.approx(made[name][part] * whole, abs=0.5)
+    for row in (0, -1):  # each part begins where the one before it ends
+        parts = [sorted(chart.bars(colour), key=lambda bar: bar[2])[row] for colour in "0123"]
+        assert [after[0] for after in parts[1:]] == pytest.approx([before[1] for before in parts[:-1]], abs=0.5)
+    assert not list(faults(chart))

@@ -1,0 +1,160 @@
+"""In both languages a section types the same numbers and formulas: 10 billion is 100 亿, twelve may be 十二."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from ledger.book import Book
+from ledger.site.chapter import INLINE, Chapter
+from tests import tables
+from tests.conftest import ROOT
+
+BOOK = Book(ROOT)
+NAMES = sorted(path.name for path in (BOOK.docs / "en").glob("*.md"))
+SCALES = {
+    "thousand": 1e3,
+    "million": 1e6,
+    "billion": 1e9,
+    "trillion": 1e12,
+    "千": 1e3,
+    "万": 1e4,
+    "亿": 1e8,
+    "万亿": 1e12,
+}
+SCALES |= {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "": 1}
+NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.^])(?P<sign>[−-](?=\d))?(?P<digits>\d[\d,]*(?:\.\d+)?)(?!\d*(?:st|nd|rd|th)\b)"
+    r"(?:(?P<letter>[KMBT])(?![A-Za-z0-9/])|\s*(?P<word>thousand|million|billion|trillion|万亿|[千万亿]))?"
+)
+IN_WORDS = dict(enumerate(["零", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"]))
+IN_ENGLISH = {
+    **dict(
+        enumerate(
+            ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        )
+    ),
+    0: "zeros?|no",
+    1: "one|first|a|an|once",
+    2: "two|twice|second|double|both|half|halves|pair",
+    3: "three|thirds?",
+    4: "four|fourth|quarters?",
+}
+IN_CHINESE = {**IN_WORDS, 2: "二|两|半|倍"}
+Said = set[float]
+
+# What one language says with a number and the other in words, by the section where it does.
+NUMBERS_IN_WORDS: dict[str, Said] = {
+    "activations.md#why": {1e3, 1e6, 2e6, 8e6},  # "two million bytes"
+    "gpt2-parameters.md#block": {700},
+    "gpt2-parameters.md#llama": {4000},
+    "gpt2-parameters.md#shares": {124, 1.24e8},  # "from 124 to 1,558 million"
+    "gpu-memory.md#luck": {512},
+    "number-formats.md#limits": {0.5},
+}
+# A formula that the other language gives in another form, or leaves out.
+FORMULAS_IN_WORDS: dict[str, set[str]] = {
+    "activations.md#variants": {"2\\,bTd"},
+    "activations.md#exercises": {"T>16\\,d/H", "16\\,d/H"},
+    "many-gpus.md#time": {"T^*"},
+}
+
+
+def plain(text: str) -> str:
+    """A text without what is no prose: code, formulas, placeholders, addresses, footnotes' marks."""
+    text = re.sub(r"\[\^[\w-]+\]:?|https?://\S+|(?<=\*\*)\d+\.(?= )|\d+ 月", " ", text)
+    return INLINE.sub(lambda match: match[0] if match.lastgroup == "escape" else " ¶ ", text)
+
+
+def texts(chapter: Chapter) -> Iterator[tuple[str, str]]:
+    """All that a page says, each with the heading that it stands under; footnotes and sources aside."""
+    lines = [(line, text) for line, text in chapter.paragraphs if not text.startswith("[^")]
+    for block in chapter.blocks:
+        if block.kind == "table" and not block.argument:
+            lines += [(block.line, text) for text in tables.words(block.options)]
+        labels = block.options.get("labels") or {}
+        lines += [(block.line, str(text)) for text in (block.options.get("alt", ""), *labels.values())]
+    for line, text in [*lines, *((heading.line, heading.text) for heading in chapter.headings)]:
+        yield under(chapter, line), plain(text)
+
+
+def under(chapter: Chapter, line: int) -> str:
+    headings = [heading.id or "" for heading in chapter.headings if heading.line <= line]
+    return f"{chapter.path.name}#{headings[-1] if headings else ''}"
+
+
+def numbers(text: str) -> Said:
+    found = set()
+    for match in NUMBER.finditer(text):
+        factor = SCALES[match["letter"] or match["word"] or ""]
+        found.add(round(float(match["digits"].rstrip(",").replace(",", "")) * factor, 9) * (-1 if match["sign"] else 1))
+    return found
+
+
+def said(chapter: Chapter) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for section, text in texts(chapter):
+        found[section] = f"{found.get(section, '')}\n{text}"
+    return found
+
+
+def is_in_words(number: float, text: str) -> bool:
+    if abs(number) not in IN_WORDS:
+        return False
+    english = rf"(?ai)\b(?:{IN_ENGLISH[int(abs(number))]})\b"
+    return bool(re.search(english, text) or re.search(IN_CHINESE[int(abs(number))], text))
+
+
+def formulas(chapter: Chapter) -> dict[str, set[str]]:
+    """By section, what stands between dollar signs and is more than a letter, without spaces and words."""
+    found: dict[str, set[str]] = {}
+    inline = [
+        (first + text.count("\n", 0, match.start()), match[0])
+        for first, text in chapter.paragraphs
+        for match in INLINE.finditer(text)
+        if match.lastgroup == "math"
+    ]
+    for line, text in [*inline, *((line, "".join(lines)) for line, lines in chapter.formulas)]:
+        formula = re.sub(r"\\text\{[^}]*\}|\{,\}|\s|\$", "", text)  # Chinese writes 1024 without a comma
+        if re.search(r"[\d^+/=-]|\\", formula):
+            found.setdefault(under(chapter, line), set()).add(formula)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_languages_type_the_same_numbers(name: str) -> None:
+    english, chinese = (said(Chapter.read(BOOK.docs / language / name)) for language in ("en", "zh"))
+    for section in english.keys() | chinese.keys():
+        ours, theirs = english.get(section, ""), chinese.get(section, "")
+        apart = (numbers(ours) ^ numbers(theirs)) - NUMBERS_IN_WORDS.get(section, set())
+        apart = {n for n in apart if not is_in_words(n, theirs if n in numbers(ours) else ours)}
+        assert not apart, f"docs/*/{section}: only one language has {sorted(apart)}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_languages_have_the_same_formulas(name: str) -> None:
+    english, chinese = (formulas(Chapter.read(BOOK.docs / language / name)) for language in ("en", "zh"))
+    for section in english.keys() | chinese.keys():
+        apart = english.get(section, set()) ^ chinese.get(section, set())
+        assert not apart - FORMULAS_IN_WORDS.get(section, set()), f"docs/*/{section}: {apart}"
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("a run of 10 billion tokens", "100 亿个词元"),
+        ("124M", "1.24 亿"),
+        ("about −3.5, 1,024 and twelve", "约 −3.5、1024 和 12"),
+        ("15 trillion `x = 7` {{ a.b:.3f }} $8^9$", "15 万亿 `x = 8`"),
+    ],
+)
+def test_what_is_the_same_number(english: str, chinese: str) -> None:
+    apart = numbers(plain(english)) ^ numbers(plain(chinese))
+    assert all(is_in_words(number, english + chinese) for number in apart)
+
+
+def test_another_number_is_another() -> None:
+    assert numbers("−3.5") != numbers("3.5") and numbers("1.5 亿") != numbers("1.5 万")
+    assert not is_in_words(8, "nine 九 9")

@@ -1,0 +1,426 @@
+"""The planner's page answers on a phone what people ask first, keeps what was asked, and says which field to mend."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from planner import words
+from tests.conftest import ROOT
+from tests.flops_bytes.plan.test_plan import REFUSED, SHAPED
+
+EXAMPLES: dict[str, Any] = runpy.run_path(str(ROOT / "snippets" / "plan.py"))
+
+
+pytestmark = pytest.mark.usefixtures("site")
+
+
+@pytest.fixture
+def phone(page: Page) -> Page:
+    page.set_viewport_size({"width": 390, "height": 844})
+    return page
+
+
+def put(page: Page, **fields: str) -> None:
+    """Fills in fields by their names; a question may need five of them."""
+    assert len(fields) <= 5
+    for name, value in fields.items():
+        if name == "task":
+            page.locator(f".planner [name=task][value={value}]").check()
+            continue
+        field = page.locator(f".planner [name={name}]")
+        if field.evaluate("field => field.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+
+
+def gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+MEMORY, TIME, SCALE = (f".planner-answer [data-group={group}]" for group in ("memory", "time", "scale"))
+QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is filled in, and what stands where then
+    "does Llama 3 8B train on one H200?": (
+        {"gpu": "H200 SXM", "gpus": "1"},
+        {".planner-verdict": f"only just: {gib(EXAMPLES['h200_needs_bytes'])} of", f"{MEMORY} tr": "8-bit AdamW"},
+    ),
+    "with which micro-batch on eight 80 GB cards at 8k?": (
+        {"gpu": "H100 SXM", "gpus": "8", "context": "8192", "zero": "3", "checkpointing": "none"},
+        {".planner-facts": f"micro-batch up to {EXAMPLES['eight_micro_batch']['none']}"},
+    ),
+    "how many days for 100B tokens, how much money?": (
+        {"tokens": "100B", "price": "$2.5", "checkpointing": "none"},
+        {
+            ".planner-run": f"100B tokens take {EXAMPLES['days_for_tokens']:.1f} days on 8 × H100 SXM"
+            f" at 40 % MFU (assumed) and cost ${EXAMPLES['money_for_tokens']:,.0f}."
+        },
+    ),
+    "what does full checkpointing free and cost?": (
+        {},
+        {
+            TIME: f"frees {gib(EXAMPLES['recomputing_frees_bytes'])}, adds"
+            f" {100 * EXAMPLES['recomputing_costs_share']:.0f} % to the FLOPs of a step"
+        },
+    ),
+    "what MFU is 12,000 tokens/s a GPU?": (
+        {"speed": "12000", "speed_in": "each", "checkpointing": "none"},
+        {".planner-run": f"at {100 * EXAMPLES['implied_share']:.1f} % MFU"},
+    ),
+    "how long for a terabyte of Chinese text?": (
+        {"tokens": "1TB", "tokens_in": "zh", "price": "", "checkpointing": "none"},
+        {
+            ".planner-run": f"{EXAMPLES['text_days']:.1f} days",
+            SCALE: f"1 TB at {EXAMPLES['text_rate']} bytes a token",
+        },
+    ),
+    "do matmuls hide communication on 64 GPUs?": (
+        {"gpus": "64", "context": "1024", "checkpointing": "none"},
+        {".planner-facts": "a step for communication", ".planner-answer": "over 400 Gb/s at 320 GB/s"},
+    ),
+    "how many users does a 70B in 8 bits serve on two H100s at 8k, how fast?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
+        {
+            ".planner-verdict": f"Fits: {EXAMPLES['served_users']} users at once",
+            ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.3g} tokens/s for each"
+            f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
+            TIME: "What fewer bits bring",
+        },
+    ),
+    "and if a token may take 15 ms?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
+        {".planner-verdict": "Fits: 11 users at once", TIME: "Users served in time"},
+    ),
+    "does a 70B serve on one H100?": (
+        {"task": "serve", "model": "llama-3-70b", "gpus": "1"},
+        {".planner-verdict": "Does not fit", ".planner-facts": "users that fit: 0GPUs needed: 2"},
+    ),
+    "does a 70B QLoRA fit on 48 GB?": (
+        {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora"},
+        {".planner-verdict": "Does not fit", ".planner-bar": ""},
+    ),
+    "and with double quantization?": (
+        {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora-double"},
+        {".planner-verdict": f"only just: {gib(EXAMPLES['qlora_double_bytes'])} of"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "answers"), QUESTIONS.values(), ids=QUESTIONS)
+def test_what_people_ask_first_is_answered_on_a_phone(
+    phone: Page, address: str, fields: dict[str, str], answers: dict[str, str]
+) -> None:
+    phone.goto(address + "plan/")
+    phone.locator(".planner-verdict").wait_for()
+    put(phone, **fields)
+    for place, text in answers.items():
+        expect(phone.locator(place).filter(has_text=text).first).to_be_attached()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("path", ["plan/", "zh/plan/", "", "zh/"])
+def test_the_answer_stays_in_sight_while_one_types(phone: Page, address: str, path: str) -> None:
+    phone.goto(address + path)
+    phone.locator(".planner-verdict").wait_for()
+    for field in phone.locator(".planner-fields > .planner-field:not([hidden]) > [name]").all():
+        field.focus()
+        strip, box = phone.locator(".planner-strip").bounding_box(), field.bounding_box()
+        assert strip and box
+        assert strip["y"] >= 0 and strip["y"] + strip["height"] <= box["y"] < 844
+
+
+def test_by_keyboard_alone(page: Page, address: str) -> None:
+    page.goto(address + "plan/")
+    page.locator(".planner-verdict").wait_for()
+    page.locator("#planner-gpus").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("16")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "context"
+    expect(page.locator(TIME)).to_contain_text("131,072 tokens")
+
+
+def test_typing_waits_for_no_answer(page: Page, address: str) -> None:
+    """A worker computes it: where none answers, what stood there stands, and the fields take what is typed."""
+    page.add_init_script("window.Worker = class extends EventTarget { postMessage() {} }")
+    page.goto(address + "plan/")
+    field, run = page.locator("#planner-gpus"), page.locator(".planner-run")
+    expect(run).to_have_text(re.compile("days"), use_inner_text=True)
+    before = run.inner_text()
+    field.fill("16")
+    page.locator("#planner-model").select_option("shape")
+    expect(page.locator("#planner-shape")).to_be_visible()  # which needs no answer
+    assert field.input_value() == "16" and run.inner_text() == before
+
+
+def asked(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlparse(page.url).query)
+
+
+def test_whoever_changes_the_language_at_once_takes_the_question_along(page: Page, address: str) -> None:
+    page.add_init_script("window.setTimeout = () => 0")  # nothing that comes later
+    page.goto(address + "plan/?gpus=96", wait_until="commit")
+    expect(page.locator(".language-switch")).to_have_attribute("href", re.compile("gpus=96"))
+
+
+def test_what_was_asked_survives_links_language_and_back(page: Page, address: str) -> None:
+    page.goto(address + "plan/")
+    page.locator(".planner-verdict").wait_for()
+    put(page, model="llama-3-70b", gpus="96", tokens="２Ｔ")
+    expect(page.locator(".planner-run")).to_have_text(re.compile("^2.* on 96 "))
+    page.wait_for_function("location.search.includes('gpus=96') && !location.search.includes('tokens=100B')")
+    verdict = page.locator(".planner-verdict").inner_text()
+
+    def same() -> None:
+        expect(page.locator("#planner-gpus")).to_have_value("96")
+        expect(page.locator("#planner-model")).to_have_value("llama-3-70b")
+        assert asked(page)["gpus"] == ["96"] and asked(page)["tokens"] == ["２Ｔ"]
+
+    page.locator(".md-nav--secondary a[href$='#examples']").locator("visible=true").click()
+    expect(page).to_have_url(re.compile("#examples$"))
+    same()
+    page.locator(".footnote-ref").first.click()
+    expect(page).to_have_url(re.compile("#fn"))
+    same()
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    page.locator(".planner-verdict").wait_for()
+    same()
+    page.get_by_role("link", name="English").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+    page.locator(".planner-answer a", has_text="logits").click()
+    expect(page).to_have_url(address + "full-ledger/")
+    expect(page.locator(".language-switch")).to_have_attribute("href", "/zh/full-ledger/")
+    page.go_back()
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+    same()
+    page.reload()
+    expect(page.locator(".planner-verdict")).to_have_text(verdict)
+
+
+def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, address: str) -> None:
+    page.goto(address + "plan/?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=1&context=8192&weights=4bit&users=7")
+    expect(page.locator(".planner-verdict")).to_contain_text("Fits: 7 users")
+    expect(page.locator("#planner-zero")).to_be_hidden()
+    put(page, latency="1")
+    expect(page.locator(".planner-verdict")).to_contain_text("Too slow: ")
+    page.wait_for_function("location.search.includes('latency=1')")
+    told = {"task": "serve", "model": "llama-3-70b", "gpu": "H200 SXM", "gpus": "1", "context": "8192"}
+    told |= {"weights": "4bit", "users": "7", "latency": "1"}
+    assert asked(page) == {name: [value] for name, value in told.items()}
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    expect(page.locator(".planner-verdict")).to_contain_text("太慢：")
+    put(page, task="train")
+    expect(page.locator("#planner-zero")).to_be_visible()
+    expect(page.locator("#planner-users")).to_be_hidden()
+    page.wait_for_function("!location.search.includes('task')")
+    put(page, task="serve", gpus="5")
+    expect(page.locator(".planner-verdict")).to_contain_text("GPU 张数：5 张 GPU 分不匀 64 个头")
+    expect(page.locator("#planner-gpus")).to_have_attribute("aria-invalid", "true")
+
+
+def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None:
+    phone.goto(address)
+    phone.locator(".planner-verdict").wait_for()
+    put(phone, model="gpt2-xl", gpu="L4", gpus="2", context="1024")
+    expect(phone.locator(".planner-verdict")).to_contain_text("of 22.0 GiB")  # an L4's, once all is told
+    verdict = phone.locator(".planner-verdict").inner_text()
+    phone.wait_for_function("document.querySelector('.planner-all').href.includes('context=1024')")
+    phone.locator(".planner-all").click()
+    expect(phone).to_have_url(re.compile("/plan/.*gpt2-xl"))
+    expect(phone.locator(".planner-verdict")).to_have_text(verdict)
+
+
+def test_an_address_may_hold_anything(page: Page, address: str) -> None:
+    for query, text in (
+        ("?model=llama-3-8b&gpu=B999", "GPU: 'B999' is not known"),
+        ("?model=llama-3-8b&gpu=L4&tokens=7e+10#%E0%A4%A", "Does not fit"),
+        ("?model=%3Cb%3E&gpu=L4", "Model: '<b>' is not known"),
+    ):
+        page.goto("about:blank")
+        page.goto(address + "plan/" + query)
+        expect(page.locator(".planner-verdict")).to_contain_text(text)
+
+
+SEVEN = SHAPED.replace("kv_heads=8", "kv_heads=7")
+ERRORS = [  # as it was asked before: each was taken, or refused without a name
+    ({"tokens": "1,5"}, "tokens", "Training data: in '1,5' the comma", "训练数据量：'1,5' 里的逗号"),
+    ({"speed": "50"}, "speed", "Speed: '50' is more than the whole", "速度：'50' 超过了整体"),
+    ({"price": "1e308"}, "price", "Price of a GPU-hour: '1e308' does not lie", "每卡时单价：'1e308' 不在"),
+    ({"context": "8q"}, "context", "Context, tokens: the unit of '8q' is missing", "序列长度（词元）：'8q' 缺单位"),
+    (
+        {"price": "₹200"},
+        "price",
+        "Price of a GPU-hour: '₹200' is not a number",
+        "每卡时单价：'₹200' 不是大于 0 的数",
+    ),
+    ({"model": "shape", "shape": SEVEN}, "shape", "Shape: 7 key-value heads do not share 32", "形状：7 个键值头分不匀"),
+    ({"model": "shape", "shape": f"{SHAPED} tied=32"}, "shape", "Shape: tied=32; write yes", "形状：tied=32；请填 yes"),
+    (
+        {"gpu": "T4", "recipe": "bf16"},
+        "recipe",
+        "Recipe of formats: T4 multiplies no bfloat16",
+        "精度方案：T4 没有 bfloat16",
+    ),
+    ({"model": "config", "config": "{"}, "config", "config.json: this is not JSON", "config.json：这不是 JSON"),
+    (
+        {"tokens": "15T", "tokens_in": "zh"},
+        "tokens",
+        "Training data: the unit of '15T'",
+        "训练数据量：'15T' 缺单位",
+    ),
+    ({"model": "shape", "shape": "layers=2"}, "shape", "Shape: d_model=; give a whole number", "形状：d_model="),
+]
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_an_error_names_the_field_in_the_pages_language(page: Page, address: str, language: str) -> None:
+    page.goto(address + language + "plan/")
+    for fields, name, english, chinese in ERRORS:
+        before = {field: page.locator(f"#planner-{field}").input_value() for field in fields}
+        put(page, **fields)
+        expect(page.locator(".planner-verdict")).to_contain_text(chinese if language else english)
+        field = page.locator(f"#planner-{name}")
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_attribute("aria-describedby", f"planner-error planner-{name}-help")
+        put(page, **dict(reversed(before.items())))  # a field is there while it is chosen
+        expect(page.locator("[aria-invalid]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_money_days_and_what_is_ignored_are_said(page: Page, address: str, language: str) -> None:
+    page.goto(address + language + "plan/?days=14")
+    facts, run = page.locator(".planner-facts"), page.locator(".planner-run")
+    told = words("zh" if language else "en")
+    expect(run).to_contain_text("14 天" if language else "14 days")
+    put(page, tokens="15万亿", price="¥18", speed="40%")
+    expect(page.locator("#planner-days")).to_have_value("")
+    expect(run).to_contain_text("15 万亿词元" if language else "15T tokens take")
+    expect(run).to_contain_text(re.compile(r"花费 [\d,]+ 元。" if language else r"cost ¥[\d,]+\.$"))
+    put(page, price="18")
+    expect(run).to_contain_text(told["currencies"]["none"].removeprefix("{sum}"))
+    expect(page.locator(SCALE)).to_contain_text("8.69 × 10²³")
+    put(page, days="3")
+    expect(page.locator("#planner-tokens")).to_have_value("")
+    expect(run).to_contain_text("3 天" if language else "3 days")
+    expect(facts).not_to_contain_text(told["ignored"]["zero"])
+    put(page, gpus="1", days="")
+    for name in ("zero", "price"):
+        expect(facts).to_contain_text(told["ignored"][name])
+
+
+def test_every_error_of_the_planner_has_its_chinese() -> None:
+    told = words("zh")
+    sentences = [sentence for sentence in said_by_plan() if not re.match("--(tensor|pipeline|zeor)", sentence)]
+    assert len(sentences) > 30
+    for sentence in sentences:
+        name, text = re.fullmatch(r"--([\w-]+): (.*)", sentence, re.DOTALL).groups()  # type: ignore[union-attr]
+        assert name.replace("-", "_") in told["fields"] or name in (
+            "mfu",
+            "tokens-per-second",
+            "step-seconds",
+            "base",
+            "dropout",
+            "checkpoint-every",
+        )
+        known = [pattern for pattern, _ in told["errors"] if re.search(pattern.replace("[^]", r"[\s\S]"), text)]
+        assert known, sentence
+
+
+def said_by_plan() -> Iterator[str]:
+    """What plan() says of each thing that it refuses."""
+    from flops_bytes.plan import plan
+    from tests.flops_bytes.plan.test_plan import CONFIG, SMALL
+
+    for asked, _ in REFUSED.values():
+        try:
+            plan(**(SMALL | asked))  # type: ignore[operator]
+        except ValueError as error:
+            yield str(error)
+    changes: list[dict[str, Any]] = [{"model_type": "mamba"}, {"hidden_size": None}, {"hidden_size": 66}]
+    changes += [
+        {"attention_bias": True},
+        {"mlp_bias": True},
+        {"tie_word_embeddings": "no"},
+        {"quantization_config": {}},
+    ]
+    changes += [
+        {"quantization_config": {"bits": 4}},
+        {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 9},
+    ]
+    for change in changes:
+        try:
+            plan(gpu="L4", context=1024, config={**CONFIG, **change})
+        except ValueError as error:
+            yield str(error)
+
+
+def test_both_languages_have_the_same_words() -> None:
+    def keys(value: Any) -> Any:
+        return {key: keys(each) for key, each in value.items()} if isinstance(value, dict) else None
+
+    english, chinese = ({**words(language), "errors": None} for language in ("en", "zh"))
+    assert keys(english) == keys(chinese)
+    held = [re.findall(r"\{\w+\}", json.dumps(told, ensure_ascii=False)) for told in (english, chinese)]
+    assert sorted(held[0]) == sorted(held[1])
+
+
+def test_each_line_leads_to_a_page_that_is_there(site: Path) -> None:
+    told = words("en")
+    details = [*told["details"].values(), *told["serving"]["details"].values()]
+    targets = [entry[-1] for group in (told["lines"], told["rungs"], *details) for entry in group.values()]
+    for target in [*targets, told["recomputing"][-1], told["serving"]["note"][-1]]:
+        path, _, anchor = target.partition("#")
+        page = (site / path / "index.html").read_text(encoding="utf-8")
+        assert not anchor or f'id="{anchor}"' in page
+
+
+@pytest.mark.parametrize("path", ["plan/", "zh/plan/"])
+def test_without_scripts_there_are_worked_examples(browser: Browser, address: str, path: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + path)
+    expect(page.locator(".planner-fields")).to_be_hidden()
+    expect(page.locator(".planner-verdict")).to_have_text(re.compile("^(Fits: |放得下：)[0-9.]+ GiB"))
+    expect(page.locator(".planner-run")).to_contain_text("H100 SXM")
+    expect(page.locator(".planner-answer tr").last).to_contain_text(" GiB")
+    expect(page.locator("h2#examples ~ div table tbody tr, h2#examples ~ table tbody tr").first).to_be_visible()
+    expect(page.locator("tbody tr", has_text=gib(EXAMPLES["recomputing_frees_bytes"]))).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize(("path", "text"), [("plan/", "Try first: nvidia-smi"), ("zh/plan/", "先试：nvidia-smi")])
+def test_an_out_of_memory_message_is_explained(phone: Page, address: str, path: str, text: str) -> None:
+    from tests.planner.test_planner_memory import FULL, MAC, SHARED
+
+    phone.goto(address + path)
+    phone.locator("#planner-message").fill(SHARED)
+    expect(phone.locator(".planner-first")).to_contain_text(text)
+    causes, parts = (phone.locator(".planner-memory table").nth(n).locator("tr") for n in (0, 1))
+    expect(causes).to_have_text([re.compile("20.1 GiB.*3652628"), re.compile("57.8 MiB")])
+    expect(parts).to_have_count(9)
+    expect(phone.locator(".planner-memory .planner-title")).to_have_count(0)
+    phone.locator("#planner-message").fill(f"{FULL}\n{SHARED}\n{FULL}")
+    expect(phone.locator(".planner-memory .planner-title")).to_have_text(["GPU 1", "GPU 3"])
+    expect(phone.locator(".planner-memory .planner-first").last).to_contain_text(text)
+    for other, answer in (("a segmentation fault", "Tried to allocate"), (MAC, "MPS")):
+        phone.locator("#planner-message").fill(other)
+        expect(phone.locator(".planner-memory .planner-answer")).to_contain_text(answer)
+        expect(phone.locator(".planner-memory tr")).to_have_count(0)
+
+
+def test_who_has_no_form_before_him_does_not_load_the_planner(page: Page, address: str) -> None:
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(urlparse(request.url).path))
+    page.goto(address + "gradients/", wait_until="networkidle")
+    assert "/assets/book.js" in fetched and "/assets/planner.js" not in fetched

@@ -1,0 +1,178 @@
+"""The scripts that a reader is sent are short, and do and say what the long ones do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from py_mini_racer import JSEvalException, MiniRacer
+
+import planner
+from flops_bytes.plan.options import SPEEDS
+from ledger.site.tight import tight
+from planner import PLANNER, WANTED
+from planner.answer import answer
+from planner.shorten import NAMES, UNSEEN, bound, joined, plainer, reached, shortened
+from planner.translate import RESERVED, RUNTIME, SHORT, translate
+from tests.planner.test_planner_script import answered, draw, draw_serving
+
+ASK = """
+const own = (x) => x instanceof Map ? [...x].map(([name, each]) => [String(name), own(each)])
+  : Array.isArray(x) ? x.map(own) : typeof x === "bigint" ? String(x) : x ?? null;
+const ask = (text) => JSON.stringify(JSON.parse(text).map((fields) => {
+  try { return own(answer(new Map(Object.entries(fields))).get("shown")) } catch (error) { return error.message }
+}));
+"""
+
+
+@pytest.fixture(scope="module")
+def sent() -> Iterator[MiniRacer]:
+    context = MiniRacer()
+    translated = translate([PLANNER, planner.LIBRARY], WANTED, planner.unasked(), planner.ELSEWHERE)
+    inside = shortened(RUNTIME.read_text(encoding="utf-8"), translated)
+    assert inside in planner.script("planner.js", 0)
+    context.eval(f"const {{answer}} = (() => {{{inside}return {{answer}}}})();{ASK}")
+    yield context
+    context.close()
+
+
+def pairs(value: object) -> object:
+    if isinstance(value, dict):
+        return [[str(name), pairs(each)] for name, each in value.items()]
+    return [pairs(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def test_the_script_that_is_sent_says_what_python_says(sent: MiniRacer) -> None:
+    drawn = random.Random(5)
+    forms = [draw(drawn) for _ in range(60)] + [draw_serving(drawn) for _ in range(20)]
+    forms = [fields for fields in forms if "cannot be read as JSON" not in str(answered(fields))]  # each has its words
+    ours = [told if isinstance(told := answered(fields), str) else pairs(answer(fields)["shown"]) for fields in forms]
+    ours = ["" if isinstance(told, str) and any(part in told for part in UNSEEN) else told for told in ours]
+    ours = [
+        told.partition("estimate it by")[0] if isinstance(told, str) else told for told in ours
+    ]  # of another script
+    theirs = json.loads(str(sent.call("ask", json.dumps(forms))))
+    assert theirs == json.loads(json.dumps(ours))
+    assert min(sum(isinstance(each, kind) for each in ours) for kind in (str, list)) > 15
+
+
+def test_of_an_errors_words_only_those_for_translators_are_left_out() -> None:
+    script = planner.script("planner.js", 0)
+    assert "write it plainer" not in script and "is no number" not in script
+    assert "cannot be read as JSON" in script and "does not lie between" in script
+    sources = "".join(path.read_text("utf-8") for path in (planner.LIBRARY / "plan").glob("*.py"))
+    for part in UNSEEN:
+        assert part not in script and sources.count(part) == 1, part
+
+
+def test_no_form_raises_an_error_whose_words_are_left_out() -> None:
+    """Whatever is filled in beside what is chosen, and whatever an address asks."""
+    drawn, told = random.Random(7), []
+    for _ in range(300):
+        drawn_fields = {name: text for name, text in draw(drawn).items() if name not in SPEEDS}  # of which it has one
+        fields = drawn_fields | {"gpus": drawn.choice(("1", "8")), "zero": drawn.choice(("", "0", "3"))}
+        fields |= {"trained": drawn.choice(("all", "lora", "qlora", "")), "lora": drawn.choice(("", "8"))}
+        fields |= {"lora_on": drawn.choice(("", "all", "attention")), "users": "4", "latency": "20", "unknown": "1"}
+        fields |= {"gpu_memory": "80GB", "gpu_peak": "100T", "shape": "layers=2", "checkpointing": "none"}
+        fields |= {"speed": drawn.choice(("", "50%")), "speed_in": drawn.choice(("mfu", "each", "step_seconds"))}
+        try:
+            answer(fields)
+        except ValueError as error:
+            told.append(str(error))
+    assert len(told) > 20 and not [text for text in told for part in UNSEEN if part in text]
+
+
+SPACED = {
+    'a = "x  y" ; // said\nb = `p  ${ c + `q ${ d }  r` }  s`;': 'a="x  y";b=`p  ${ c+`q ${ d }  r` }  s`;',
+    "const f = (x) => x.replace(/a {2}\"[/ ]/g, ' ') / 2 / y;": "const f=x=>x.replace(/a {2}\"[/ ]/g,' ')/2/y;",
+    "n - --e + +f; g - -1; i++ + j": "n - --e + +f;g - -1;i++ +j",
+    "/* one\n two */\nclass A extends B {\n  get x() { return typeof x === y }\n}\nlet z": (
+        "class A extends B{get x(){return typeof x===y}}let z"
+    ),
+    "if (a) { b() } else c();\nreturn `}` in { a }": "if(a){b()}else c();return `}` in{a}",
+}
+
+
+@pytest.mark.parametrize(("script", "short"), SPACED.items(), ids=range(len(SPACED)))
+def test_only_spaces_that_part_nothing_go(script: str, short: str) -> None:
+    assert tight(script) == short
+
+
+def test_a_template_without_an_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not end"):
+        tight("a = `b ${c}")
+
+
+def test_what_nothing_needs_is_not_sent() -> None:
+    runtime = "const $a = 1;\nconst $b = $a;\nfunction $c() {}\nconst $d = 2, $e = 3;"
+    assert reached(runtime, "$b + $e") == ["const $a = 1;", "const $b = $a;", "const $d = 2, $e = 3;"]
+    assert bound("const $d = 2, $e = 3;") == ["$d", "$e"]
+    whole = RUNTIME.read_text(encoding="utf-8")
+    assert 10 < len(reached(whole, "$add(a, b)")) < len(whole.splitlines()) / 4
+
+
+def test_what_is_bound_in_statements_that_follow_each_other_has_one_word() -> None:
+    statements = ["const $a = 1;", "let $b = 2;", "let $c = 3;\n$c = 4;", "const $d = (x) => {\n  x();\n};", "let $e;"]
+    assert joined(statements) == "let $a=1,$b=2,$c=3;$c=4;let $d=x=>{x()},$e;"
+    assert joined(["let $a = 1;", "class $b {}", "let $c = 2;"]) == "let $a=1;class $b{}let $c=2;"
+
+
+def test_words_are_shortened_in_code_alone() -> None:
+    script = 'const truest=isfalse(true)?"const true":`${true} false`;return false'
+    assert plainer(script) == 'let truest=isfalse(!0)?"const true":`${!0} false`;return!1'
+
+
+def test_no_short_name_is_taken_twice() -> None:
+    assert len(NAMES) == len(set(NAMES)) and not set(NAMES) & set(SHORT)
+    assert not set(NAMES) & set(
+        re.findall(r"\b[A-Z]\w?\b", re.sub(r'".*?"|`.*?`|/.*?/', "", RUNTIME.read_text("utf-8")))
+    )
+    assert not {"if", "in", "do"} & set(SHORT) - RESERVED
+
+
+def test_the_scripts_are_light() -> None:
+    """As a host sends them; that of error messages comes only to whoever has one."""
+    weights = {name: len(gzip.compress(planner.script(name, 0).encode())) for name in planner.SCRIPTS}
+    assert weights["planner.js"] < 34_500 and weights["planner-memory.js"] < 10_000
+    assert weights["planner-stacks.js"] < 45_000  # as much as a page
+
+
+def test_an_error_that_is_none_of_the_readers_is_one_still(sent: MiniRacer) -> None:
+    with pytest.raises(JSEvalException):
+        sent.eval("answer(new Map([['model', 5n]]))")
+
+
+def test_scripts_are_made_again_once_a_source_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a source that has changed since this process began, by the next process too: this one runs old code."""
+    source, made = tmp_path / "library" / "it.py", list[str]()
+    for folder in ("library", "page", "assets"):
+        (tmp_path / folder).mkdir()
+    source.write_text("")
+
+    def script(name: str, stamp: int) -> str:
+        made.append(name)
+        return f"{name} {stamp}"
+
+    def written(began: float) -> int:
+        """How many scripts are made by a process that began then."""
+        monkeypatch.setattr(planner, "STARTED", began)
+        made.clear()
+        planner.write_scripts()
+        return len(made)
+
+    monkeypatch.setattr(planner, "PLANNER", tmp_path / "page")
+    monkeypatch.setattr(planner, "LIBRARY", tmp_path / "library")
+    monkeypatch.setattr(planner, "ASSETS", tmp_path / "assets")
+    monkeypatch.setattr(planner, "words", lambda language: dict.fromkeys(("errors", "estimate", "fields"), ""))
+    monkeypatch.setattr(planner, "script", script)
+    before, after, every = 0, float("inf"), len(planner.SCRIPTS)
+    assert [written(after), written(after)] == [every, 0]
+    os.utime(source, ns=(2 * time.time_ns(),) * 2)
+    assert [written(before), written(after), written(after)] == [every, every, 0]

@@ -1,0 +1,193 @@
+"""For models whose layers differ the page asks a second script, which computes and writes what the library does."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+from py_mini_racer import MiniRacer
+
+import planner
+from flops_bytes.plan import options as plan_options
+from flops_bytes.plan.options import OPTIONS, ROWS
+from flops_bytes.presets import PRESETS
+from flops_bytes.shapes import SHAPES
+from planner import STACKS, WANTED, engine, words
+from planner.answer import answer
+from planner.stacks import answer_any
+from tests.flops_bytes.stack_cases import CASES, FOUND
+from tests.planner.test_planner_page import SCALE, put
+from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
+from tests.planner.test_planner_shorten import pairs
+
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+# As the page asks: first what is known there, and of a model that is not, the other script.
+ASK = """
+const asked = (text) => JSON.stringify(JSON.parse(text).map((told) => {
+  const fields = new Map(Object.entries(told));
+  try {
+    try { return tell(answer(fields)); } catch (error) {
+      if (!/^--(model|config):/.test(error.message)) throw error;
+      return tell(answer_any(fields));
+    }
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    return error.message;
+  }
+}));
+"""
+SENT = """
+const own = (x) => x instanceof Map ? [...x].map(([name, each]) => [String(name), own(each)])
+  : Array.isArray(x) ? x.map(own) : typeof x === "bigint" ? String(x) : x ?? null;
+const asked = (text) => JSON.stringify(JSON.parse(text).map((told) => {
+  const { said, error } = sent(new Map(Object.entries(told)));
+  return error ?? own(said.get("shown"));
+}));
+"""
+
+
+def configs() -> list[dict[str, Any]]:
+    """A small one of each kind, and those that somebody has published."""
+    small = [{"model_type": kind} | config for kind, config in CASES.values()]
+    return small + [config for *_, config in FOUND.values()]
+
+
+def forms() -> list[dict[str, str]]:
+    """Each preset and each kind, to be trained and served; and models of all kinds, with fields as people fill them."""
+    drawn = random.Random(26)
+    models = [{"model": name} for name in PRESETS]
+    models += [{"model": "config", "config": json.dumps(config)} for config in configs()]
+    made = []
+    for model in models:
+        made.append(model | {"gpu": "H200 SXM", "gpus": "8", "zero": "3", "context": "4096", "tokens": "15T"})
+        made.append(model | {"gpu": "H100 SXM", "gpus": "4", "task": "serve", "context": "8192", "prompt": "1000"})
+    for _ in range(300):
+        fields = drawn.choice(models) | {"gpu": drawn.choice([*ROWS]), "gpus": str(2 ** drawn.randint(0, 6))}
+        fields["context"] = drawn.choice(["", "5", "300", "1000", "8192", "128k", "1M"])
+        serves = drawn.random() < 0.5
+        names = (
+            ["users", "latency", "prompt", "price"] if serves else ["tokens", "price", "accumulation", "micro_batch"]
+        )
+        for name in drawn.sample(names, 2):
+            fields[name] = number(drawn, str(OPTIONS[name].kind)) if drawn.random() < 0.5 else str(drawn.randint(1, 99))
+        chosen = ["weights", "cache"] if serves else ["recipe", "zero", "checkpointing", "pairs", "attention", "loss"]
+        for name in chosen:
+            if drawn.random() < 0.4:
+                fields[name] = drawn.choice(OPTIONS[name].kind)
+        if drawn.random() < 0.2 and "config" in fields:
+            config = json.loads(fields["config"])
+            sizes = [key for key, value in config.items() if isinstance(value, int)]
+            config[drawn.choice(sizes)] = drawn.choice([None, 0, 1, 7, 2**40, True, "x'y", [1, 2], {"a": 1}])
+            fields["config"] = json.dumps(config | drawn.choice([{}, {"vision_config": {"a": 1}}, {"new_expert": 5}]))
+        made.append(fields | ({"task": "serve"} if serves else {}))
+    return made
+
+
+def answered(fields: dict[str, str]) -> dict[str, Any] | str:
+    """As the page asks; where there is an answer, it is the command's."""
+    try:
+        found = answer(fields)
+    except ValueError as error:
+        if not re.match("--(model|config):", str(error)):
+            return str(error)
+        try:
+            return answer_any(fields)
+        except ValueError as of_the_other:
+            return str(of_the_other)
+    assert tell(found) == tell(answer_any(fields))
+    return found
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[list[tuple[dict[str, str], dict[str, Any] | str]]]:
+    """What Python says to each form, where a file is the text that was pasted."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(plan_options, "Path", Pasted)
+        yield [(fields, answered(fields)) for fields in forms()]
+
+
+Told = list[tuple[dict[str, str], dict[str, Any] | str]]
+
+
+def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told) -> None:
+    context = MiniRacer()
+    context.eval(engine(wanted=WANTED | STACKS) + BRIDGE + ASK)
+    theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in told]))))
+    context.close()
+    ours = [found if isinstance(found, str) else tell(found) for _, found in told]
+    different = [(f, a, b) for (f, _), a, b in zip(told, ours, theirs, strict=True) if not same(a, b)]
+    assert not different, different[:2]
+    found = [found["found"] for _, found in told if isinstance(found, dict)]
+    assert sum(each.get("fits") is None for each in found) > 60  # at least so much, and activations
+    assert sum("users" in each for each in found) > 120
+    assert sum(isinstance(said, str) for said in ours) > 20
+
+
+def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
+    script = planner.script("planner-stacks.js", 0)
+    assert script.count("export default") == 1
+    context = MiniRacer()
+    context.eval(script.replace("export default", "let sent=") + SENT)
+    known = [(fields, found) for fields, found in told if isinstance(found, dict)]
+    theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in known]))))
+    context.close()
+    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known])) and len(known) > 250
+
+
+def test_all_models_that_are_known_by_name_are_offered() -> None:
+    offered = [name.lower().replace(" ", "-") for names in planner.PRESETS.values() for name in names]
+    assert sorted(offered) == sorted(PRESETS) and not {*offered} & {*SHAPES}
+
+
+def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:
+    """What a configuration lacks is said by the second."""
+    only = "hybrid_override_pattern"  # which neither of them reads
+    assert only not in planner.script("planner.js", 0) and only in planner.script("planner-stacks.js", 0)
+
+
+KIMI = json.dumps({"model_type": "kimi_linear"} | dict(PRESETS["kimi-linear-48b-a3b"].config))
+
+
+@pytest.mark.usefixtures("site")
+@LANGUAGES
+def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str, language: str) -> None:
+    told, fetched = words(language), []
+    page.on("request", lambda request: fetched.append(request.url))
+    here = address + ("zh/" if language == "zh" else "") + "plan/"
+    page.goto(here)
+    page.locator(SCALE).wait_for()
+    assert not [url for url in fetched if "planner-stacks" in url]
+    verdict = page.locator(".planner-verdict")
+    put(page, model="qwen3-30b-a3b", gpu="H200 SXM")
+    least = told["stack"]["fits"].partition("{")[0]
+    expect(verdict).to_contain_text(least)
+    expect(verdict).to_contain_text("139.8 GiB")  # an H200's: the second field is answered too
+    assert [url for url in fetched if "planner-stacks" in url]
+    expect(page.locator(SCALE)).to_contain_text("30,532,122,624")
+    expect(page.locator(".planner-facts")).to_contain_text(told["stack"]["facts"]["beside"])
+    said = verdict.inner_text()
+    page.wait_for_function("location.search.includes('H200')")
+    page.reload()
+    expect(verdict).to_have_text(said)
+    expect(page.locator("#planner-model")).to_have_value("qwen3-30b-a3b")
+    put(page, task="serve", model="config", config=KIMI)
+    expect(page.locator(SCALE)).to_contain_text("49,122,675,072")
+    shown = page.locator("form.planner + .planner-answer").inner_text()
+    assert told["stack"]["estimates"]["latents on each GPU, absorbed"] in shown
+    assert not re.search(r"undefined|null|\{|\}|\[object", shown.replace(page.locator("pre").last.inner_text(), ""))
+
+
+@pytest.mark.usefixtures("site")
+@LANGUAGES
+def test_a_script_that_cannot_be_fetched_is_said(page: Page, address: str, language: str) -> None:
+    page.context.route("**/planner-stacks.js", lambda route: route.abort())
+    page.goto(address + ("zh/" if language == "zh" else "") + "plan/?model=deepseek-v3")
+    text = "could not be fetched" if language == "en" else "没能取到"
+    expect(page.locator(".planner-verdict")).to_contain_text(text)
+    put(page, model="llama-3-8b", gpu="H200 SXM")
+    expect(page.locator(".planner-verdict")).not_to_contain_text(text)

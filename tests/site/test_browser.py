@@ -1,0 +1,233 @@
+"""In a real browser: switches, search, formulas, copy buttons, a phone's width; no error, no request elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlparse
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Request, ViewportSize, expect
+
+from tests.conftest import ROOT, mistakes_of
+
+Scheme = Literal["light", "dark"]
+DESK: ViewportSize = {"width": 1280, "height": 720}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+CHAPTERS = sorted(path.stem for path in (ROOT / "docs" / "en").glob("*.md"))
+PAGES = ["" if stem == "index" else f"{stem}/" for stem in CHAPTERS]
+WITH_FORMULAS = ["two-questions/", "storage-and-strides/", "number-formats/"]
+
+
+pytestmark = pytest.mark.usefixtures("site")
+
+
+def test_the_language_switch_keeps_the_page(page: Page, address: str) -> None:
+    page.goto(address + "storage-and-strides/")
+    page.get_by_role("link", name="中文").click()
+    expect(page).to_have_url(address + "zh/storage-and-strides/")
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    page.get_by_role("link", name="English").click()
+    expect(page).to_have_url(address + "storage-and-strides/")
+
+
+@pytest.mark.parametrize(("path", "word", "expected"), [("", "stride", "strides"), ("zh/", "步幅", "步幅")])
+def test_search_finds_a_word_of_its_language(page: Page, address: str, path: str, word: str, expected: str) -> None:
+    page.goto(address + path + "two-questions/")
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially(word, delay=20)
+    result = page.locator(".md-search-result__item").first
+    expect(result).to_contain_text(expected, ignore_case=True, timeout=30_000)
+
+
+def test_who_does_not_search_does_not_load_the_index(page: Page, address: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(Path(urlparse(request.url).path).name))
+    page.goto(address + "two-questions/", wait_until="networkidle")
+    assert "book.js" in asked and not any(name.startswith("search") for name in asked)  # its index, its worker
+    for _ in range(60):
+        page.keyboard.press("/")  # which the theme's script hears once it runs
+        page.wait_for_timeout(500)
+        if "search_index.json" in asked:
+            break
+    assert "search_index.json" in asked
+
+
+def test_a_link_to_a_search_searches(page: Page, address: str) -> None:
+    page.goto(address + "?q=stride")
+    expect(page.locator(".md-search-result__item").first).to_contain_text("strides", timeout=30_000)
+
+
+@pytest.mark.parametrize("path", WITH_FORMULAS)
+def test_formulas_are_set_without_a_script(browser: Browser, address: str, path: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + path)
+    assert page.locator("math").count() > 0
+    assert page.locator("data.exact").count() > 1
+    assert "—" not in page.locator("data.exact").all_inner_texts()
+    context.close()
+
+
+def test_a_copy_button_copies_the_code_as_it_stands_in_the_snippet(page: Page, address: str) -> None:
+    page.goto(address + "gradients/")
+    code = page.locator(".highlight").locator("visible=true").first
+    code.scroll_into_view_if_needed()  # what is seen gets its button
+    page.locator(".md-clipboard, .md-code__button").locator("visible=true").first.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.strip() and copied.strip() in (ROOT / "snippets/gradients.py").read_text()
+
+
+def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
+    page.goto(address + "two-questions/")
+    code = page.locator("pre > code:has(> span[id])").first
+    code.scroll_into_view_if_needed()
+    expect(code).to_have_class("md-code__content")  # the theme's script has been at it
+    shown, written = code.evaluate(
+        """code => {
+            const style = getComputedStyle(code);
+            const inner = code.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+            return [inner / parseFloat(style.lineHeight), code.textContent.trimEnd().split("\\n").length];
+        }"""
+    )
+    assert round(shown) == written > 5
+
+
+def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto(address + "two-questions/")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.locator("label[for^=__palette]:visible").first.click()
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    assert page.evaluate(background) != light
+
+
+def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    def boxes() -> list[Any]:
+        return [page.locator(place).bounding_box() for place in (".language-switch", "#device-choice", "h1")]
+
+    page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page.goto(address + "gradients/")
+    before = boxes()
+    page.unroute("**/*.js")
+    page.reload()
+    page.locator("#device-choice[data-shown]").wait_for()
+    page.wait_for_load_state("networkidle")  # the theme's own script has come too
+    assert boxes() == before
+
+
+@pytest.mark.parametrize(
+    "path", ["", "zh/", "zh/plan/", "zh/formulas/", "zh/optimizers/", "zh/activations/", "two-questions/"]
+)
+def test_a_page_is_light(page: Page, address: str, path: str) -> None:
+    """As a server sends it, compressed."""
+    finished: list[Request] = []
+    page.on("requestfinished", lambda request: finished.append(request))
+    page.goto(address + path, wait_until="networkidle")
+    bodies = {request.url: request.response().body() for request in finished}  # type: ignore[union-attr]
+    fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
+    assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
+    assert fetched[address + path] < 45_000  # what a further page costs
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_the_sheet_is_one_side_of_paper(page: Page, address: str, language: str, paper: str) -> None:
+    page.goto(address + language + "sheet/")
+    printed = page.pdf(format=paper)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+
+
+# Every page, in one visit
+
+
+class Visit(NamedTuple):
+    page: Page
+    mistakes: list[str]
+
+
+@pytest.fixture(scope="module")
+def visits(browser: Browser, address: str) -> Iterator[Callable[[Scheme], Visit]]:
+    """One context for each colour scheme, in which one page is opened after the other."""
+
+    @cache
+    def visit(scheme: Scheme) -> Visit:
+        page = browser.new_context(color_scheme=scheme).new_page()
+        return Visit(page, mistakes_of(page, address))
+
+    opened: list[Visit] = []
+
+    def remembered(scheme: Scheme) -> Visit:
+        found = visit(scheme)
+        if found not in opened:
+            opened.append(found)
+        found.mistakes.clear()
+        return found
+
+    yield remembered
+    for found in opened:
+        found.page.context.close()
+
+
+WIDE_CODE_CAN_BE_REACHED = """() => [...document.querySelectorAll("pre > code")].every(
+    (code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
+SCHEMES: dict[str, Scheme] = {"": "light", "zh/": "dark"}
+# Contrast takes most of axe's time, and depends on looks alone: of all texts that look alike it judges the first.
+LOOKS_ALIKE = """() => {
+  const looks = new Set();
+  for (const element of document.body.querySelectorAll("*")) {
+    const spoken = [...element.childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim());
+    if (!spoken || !element.checkVisibility()) continue;
+    const { color, fill, fontSize, fontWeight, textShadow } = getComputedStyle(element);
+    const look = [element.tagName, color, fill, fontSize, fontWeight, textShadow];
+    for (let each = element; each; each = each.parentElement) {
+      const { backgroundColor, backgroundImage, opacity, position, overflow, clipPath, clip } = getComputedStyle(each);
+      look.push(backgroundColor, backgroundImage, opacity, position, overflow, clipPath, clip);
+    }
+    if (!looks.has(look.join())) element.dataset.look = "";
+    looks.add(look.join());
+  }
+}"""
+
+
+@cache
+def axe() -> Axe:
+    found = Axe()
+    found.axe_script += "\naxe.configure({ rules: [{ id: 'color-contrast', selector: '[data-look]' }] });"
+    return found
+
+
+def violations(page: Page) -> list[str]:
+    page.evaluate(LOOKS_ALIKE)
+    found = axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found]
+
+
+@pytest.mark.parametrize("place", ["article h2", "article td", ".md-footer__title"])
+def test_a_text_that_is_hard_to_read_is_found(page: Page, address: str, place: str) -> None:
+    page.goto(address + "two-questions/")
+    page.locator(place).locator("visible=true").last.evaluate("text => text.style.color = '#ccc'")
+    (found,) = violations(page)
+    assert found.startswith("color-contrast: ")
+
+
+@pytest.mark.parametrize("language", SCHEMES)
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole(visits: Callable[[Scheme], Visit], address: str, path: str, language: str) -> None:
+    """On a desk it has no accessibility violation, on a phone nothing is scrolled sideways; the console stays empty."""
+    page, mistakes = visits(SCHEMES[language])
+    page.set_viewport_size(DESK)
+    page.goto(address + language + path)
+    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
+    assert violations(page) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert mistakes == []
