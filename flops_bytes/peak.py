@@ -321,6 +321,11 @@ def named_queries(step: Step) -> int:
     return 0 if step.composed or step.cast else queries_for_keys(step)
 
 
+def no_gradients_below(step: Step) -> int:
+    """Above a frozen embedding, neither the residual path nor keys and values bring a gradient to the layer's input."""
+    return 0 if step.cast or step.adapted == "query-value" else 2 * step.rows
+
+
 def queries_again(step: Step) -> int:
     """The same where transformers' attention is made again."""
     selective = step.composed and step.inside == "selective" and (step.batch > 1 or step.cast > 0)
@@ -904,7 +909,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
         (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
-        (of_heads, weights.behind, copies.behind, 0),
+        (of_heads - (no_gradients_below(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),

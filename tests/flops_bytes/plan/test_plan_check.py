@@ -326,6 +326,13 @@ INSIDE |= {
     | {"shape": "layers=1 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=2000", "context": 411}
     | {"recipe": "autocast", "attention": "fused", "layers": "composed", "loss": "compiled", "micro_batch": 2}
     | {"lora": 4, "lora_on": "all"},
+    "norms of heads in the only layer, above a frozen embedding": {
+        "config": QWEN
+        | {"vocab_size": 3000, "tie_word_embeddings": False, "hidden_size": 320, "intermediate_size": 329}
+        | {"num_hidden_layers": 1, "num_attention_heads": 12, "num_key_value_heads": 3},
+        **{"recipe": "bf16-master", "layers": "composed", "checkpointing": "full", "loss": "fused", "context": 811},
+        **{"lora": 4, "lora_on": "all", "base": "4bit-double", "accumulation": 2, "micro_batch": 4},
+    },
 }
 
 TINY_GPT = "layers=2 d_model=128 heads=4 kv_heads=4 head_dim=32 d_ff=178 positions=32768"
