@@ -62,6 +62,9 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
 
 def completed(told: dict[str, str], first: dict[str, str]) -> dict[str, str]:
     """Fields from an address: what says no model asks about the example, what says no GPU about the example's."""
+    own = "config" if "config" in told else "shape"
+    if own in told:
+        told = {"model": own} | told
     if "model" in told:
         return {"gpu": first["gpu"]} | told
     instead = [INSTEAD[name] for name in told if name in INSTEAD]

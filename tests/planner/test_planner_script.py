@@ -265,6 +265,8 @@ ADDRESSES: list[tuple[dict[str, str], dict[str, str | None]]] = [  # what an add
     ({"tokens": "1T"}, {"model": "llama-3-8b", "tokens": "1T", "context": "8192"}),
     ({"model": "gpt2"}, {"model": "gpt2", "gpu": "H100 SXM", "gpus": None, "context": None}),
     ({"model": "gpt2", "gpu": "L4"}, {"model": "gpt2", "gpu": "L4", "price": None}),
+    ({"shape": SHAPED}, {"model": "shape", "shape": SHAPED, "gpu": "H100 SXM", "gpus": None}),
+    ({"config": json.dumps(CONFIG), "gpu": "L4"}, {"model": "config", "gpu": "L4", "gpus": None}),
 ]
 
 
