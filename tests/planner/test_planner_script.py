@@ -266,7 +266,6 @@ ADDRESSES: list[tuple[dict[str, str], dict[str, str | None]]] = [  # what an add
     ({"model": "gpt2"}, {"model": "gpt2", "gpu": "H100 SXM", "gpus": None, "context": None}),
     ({"model": "gpt2", "gpu": "L4"}, {"model": "gpt2", "gpu": "L4", "price": None}),
     ({"shape": SHAPED}, {"model": "shape", "shape": SHAPED, "gpu": "H100 SXM", "gpus": None}),
-    ({"config": json.dumps(CONFIG), "gpu": "L4"}, {"model": "config", "gpu": "L4", "gpus": None}),
 ]
 
 
