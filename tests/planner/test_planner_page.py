@@ -395,7 +395,7 @@ def test_without_scripts_there_are_worked_examples(browser: Browser, address: st
     expect(page.locator(".planner-run")).to_contain_text("H100 SXM")
     expect(page.locator(".planner-answer tr").last).to_contain_text(" GiB")
     expect(page.locator("h2#examples ~ div table tbody tr, h2#examples ~ table tbody tr").first).to_be_visible()
-    expect(page.locator("tbody tr", has_text=gib(EXAMPLES["h200_needs_bytes"]))).to_be_visible()
+    expect(page.locator("tbody tr", has_text=gib(EXAMPLES["qlora_double_bytes"]))).to_be_visible()
     context.close()
 
 
