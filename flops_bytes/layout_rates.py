@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 
 from flops_bytes.gpus import GPUS
-from flops_bytes.parallel import Layout, rank_layers, rank_parameters
+from flops_bytes.parallel import Layout, part, rank_layers, rank_parameters
 from flops_bytes.rates import (
     AGREED,
     Widths,
@@ -43,13 +43,6 @@ WIDTH = 2  # bytes of a number in 16 bits
 def covered(shape: object, card: str, recipe: str) -> bool:
     """Whether published rates say how long a rank computes: of layers all alike, in 16 bits, on cards of some steps."""
     return isinstance(shape, Decoder) and shape.experts == 1 and recipe != "fp32" and family(card) in AGREED
-
-
-def part(shape: Decoder, tensor: int) -> Decoder:
-    """What a tensor rank has of each layer."""
-    return replace(
-        shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
-    )
 
 
 def matmul_seconds(card: str, sizes: Iterable[tuple[int, int, int]]) -> float:

@@ -232,6 +232,13 @@ def layer_activations(
     )
 
 
+def part(shape: Model, tensor: int) -> Model:
+    """What a tensor rank has of each layer."""
+    return replace(
+        shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
+    )
+
+
 @cache  # asked for each rank of each layout with these degrees
 def kept_by(
     shape: Model,
@@ -244,7 +251,7 @@ def kept_by(
     regathers: bool,
     width: int,
 ) -> int:
-    own = replace(shape, heads=shape.heads // t, kv_heads=max(1, shape.kv_heads // t), d_ff=shape.d_ff // t)
+    own = part(shape, t)
     kept = layer_bytes(own, tokens, batch, width, True, checkpointing)
     if fused_gate and shape.gated and "mlp" in kept:
         kept["mlp"] -= width * batch * tokens * own.d_ff * own.active_experts

@@ -155,9 +155,9 @@ moved = {
     "muon": moved_each(lambda model: [torch.optim.Muon(split(model)[0], lr=0.1)]),
 }
 # by hand, their kernels run on GPUs: weight and gradient in, weight out, both moments in and out
-moved["bf16_moments"] = 3 * 4 + 2 * 2 * 2
-moved["eight_bit"] = 3 * 4 + 2 * 2 * (1 + 4 / 256)
-moved["four_bit"] = 3 * 4 + 2 * 2 * (1 / 2 + 4 / 128)
+MOMENTS = {"bf16_moments": 2 * 2, "eight_bit": 2 * (1 + 4 / 256), "four_bit": 2 * (1 / 2 + 4 / 128)}  # bytes of both
+for name, held in MOMENTS.items():
+    moved[name] = 3 * 4 + 2 * held
 for name, each in moved.items():
     print(f"{name:12}{each:8.2f} bytes read and written a parameter")
 # --8<-- [end:moved]
@@ -167,9 +167,8 @@ for name, each in moved.items():
 LLAMA_2_7B = 6_738_415_616  # parameters, in bf16
 READ = {"adamw": 51.6, "bitsandbytes": 39.3, "eight_bit": 39.1, "four_bit": 33.2}  # torchao's peaks of a finetuning
 spared_bytes = {  # by each instead of AdamW in bf16, whose moments are 4 bytes a parameter
-    "bitsandbytes": (4 - 2 * (1 + 4 / 256)) * LLAMA_2_7B,
-    "eight_bit": (4 - 2 * (1 + 4 / 256)) * LLAMA_2_7B,
-    "four_bit": (4 - 2 * (1 / 2 + 4 / 128)) * LLAMA_2_7B,
+    name: (MOMENTS["bf16_moments"] - MOMENTS["four_bit" if name == "four_bit" else "eight_bit"]) * LLAMA_2_7B
+    for name in ("bitsandbytes", "eight_bit", "four_bit")
 }
 read_spared_bytes = {name: (READ["adamw"] - READ[name]) * 2**30 for name in spared_bytes}
 spared_ratio = {name: round(size / read_spared_bytes[name], 3) for name, size in spared_bytes.items()}
