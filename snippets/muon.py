@@ -156,8 +156,8 @@ moved = {
 }
 # by hand, their kernels run on GPUs: weight and gradient in, weight out, both moments in and out
 MOMENTS = {"bf16_moments": 2 * 2, "eight_bit": 2 * (1 + 4 / 256), "four_bit": 2 * (1 / 2 + 4 / 128)}  # bytes of both
-for name, held in MOMENTS.items():
-    moved[name] = 3 * 4 + 2 * held
+for name, size in MOMENTS.items():
+    moved[name] = 3 * 4 + 2 * size
 for name, each in moved.items():
     print(f"{name:12}{each:8.2f} bytes read and written a parameter")
 # --8<-- [end:moved]
