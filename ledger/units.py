@@ -39,8 +39,9 @@ def unit_of(name: str) -> str:
 
 
 def unit_of_path(path: list[str]) -> str:
-    """The unit of a value within dictionaries and lists: the last part that carries one decides."""
-    return next(filter(None, map(unit_of, reversed(path))), "")
+    """The unit of a value within dictionaries and lists: the last part that carries one, or is one, decides."""
+    names = (f"_{part}" if within else part for within, part in enumerate(path))
+    return next(filter(None, map(unit_of, reversed([*names]))), "")
 
 
 def is_share_of_peak(path: list[str]) -> bool:

@@ -89,6 +89,8 @@ def test_the_last_unit_of_a_path_decides() -> None:
     assert unit_of_path(["copies", "plain", "median_seconds"]) == "seconds"
     assert unit_of_path(["copied_bytes", "median_seconds"]) == "seconds"
     assert unit_of_path(["step_seconds", "loss_share", "0"]) == "share"
+    assert unit_of_path(["measured_rungs", "bf16", "seconds"]) == "seconds"
+    assert unit_of_path(["seconds"]) == "", "a value is published by its suffix"
 
 
 @pytest.mark.parametrize(
