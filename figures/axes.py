@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from figures.svg import EXPONENTS, Drawing
+from figures.svg import EXPONENTS, Box, Drawing
 from ledger.units import format_value
 
 WIDTH = 640
@@ -353,16 +353,16 @@ class Axes:
         along.include(start + size for _, start, size in bars if size)
         along.include(starts or ([] if isinstance(along, Log) else [0.0]))
 
+        def box(place: float, start: float, size: float) -> Box:
+            sides = place - thickness / 2, place + thickness / 2
+            ends = [min(max(end, along.low), along.high) for end in (start, start + size)]
+            x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
+            y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
+            return x1, y1, x2 - x1, y2 - y1
+
         def mark() -> None:
-            for place, start, size in bars:
-                if size:
-                    sides = place - thickness / 2, place + thickness / 2
-                    ends = [min(max(end, along.low), along.high) for end in (start, start + size)]
-                    x1, x2 = sorted(map(self.place_x, sides if across is self.x else ends))
-                    y1, y2 = sorted(map(self.place_y, ends if across is self.x else sides))
-                    box = {"x": x1, "y": y1, "width": x2 - x1, "height": y2 - y1}
-                    faded = {"fill_opacity": alpha} if alpha < 1 else {}
-                    self.drawing.add("rect", _fill(colour), None, **box, **faded)
+            faded = {"fill_opacity": alpha} if alpha < 1 else {}
+            self.drawing.rects((box(place, start, size) for place, start, size in bars if size), _fill(colour), **faded)
 
         self._marks.append(mark)
 

@@ -50,11 +50,11 @@ def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(
             WIDTH, y + 19, format_value(each["reached_share"], "share", ".0f%", labels["language"]), anchor="end"
         )
-        for wave in range(each["waves"]):
-            x, at_work = left + wave * box, min(each["tiles"] - wave * num_sms, num_sms)
-            drawing.rect(x, y, box - 5, 28, "faint")
-            drawing.rect(x, y, (box - 5) * at_work / num_sms, 28, "fill-1")
-            drawing.rect(x, y, box - 5, 28, "stroke-ink")
+        waves = [left + wave * box for wave in range(each["waves"])]
+        shares = [min(each["tiles"] - wave * num_sms, num_sms) / num_sms for wave in range(each["waves"])]
+        drawing.rects(((x, y, box - 5, 28) for x in waves), "faint")
+        drawing.rects(((x, y, (box - 5) * share, 28) for x, share in zip(waves, shares, strict=True)), "fill-1")
+        drawing.rects(((x, y, box - 5, 28) for x in waves), "stroke-ink")
     return str(drawing)
 
 
@@ -73,8 +73,8 @@ def _tiles(
     down, across = (-(-whole // part) for whole, part in zip(size, tile, strict=True))
     drawing.rect(0, top, wide * across, high * down, "faint")
     drawing.rect(0, top, scale * size[1], scale * size[0], "fill-1")
-    for place in range(down * across):
-        drawing.rect(place % across * wide, top + place // across * high, wide, high, "stroke-ink")
+    places = ((place % across * wide, top + place // across * high) for place in range(down * across))
+    drawing.rects(((x, y, wide, high) for x, y in places), "stroke-ink")
 
 
 def _on_sms(drawing: Drawing, tiles: int, num_sms: int, labels: Mapping[str, str], top: float) -> None:
@@ -82,10 +82,12 @@ def _on_sms(drawing: Drawing, tiles: int, num_sms: int, labels: Mapping[str, str
     left, step, each_row = 340, 16, 12
     drawing.text(left, 14, labels["on_sms"].format(tiles=tiles, sms=num_sms))
     drawing.text(left, 34, labels["idle"].format(idle=num_sms - tiles), "muted")
-    for place in range(num_sms):
-        x, y = left + place % each_row * step, top + place // each_row * step
-        drawing.rect(x, y, step - 3, step - 3, "fill-1" if place < tiles else "faint")
-        drawing.rect(x, y, step - 3, step - 3, "stroke-ink")
+    squares = [
+        (left + place % each_row * step, top + place // each_row * step, step - 3, step - 3) for place in range(num_sms)
+    ]
+    drawing.rects(squares[:tiles], "fill-1")
+    drawing.rects(squares[tiles:], "faint")
+    drawing.rects(squares, "stroke-ink")
 
 
 def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
+TEXT_SIZE = 14
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+Box = tuple[float, float, float, float]  # x and y of its upper left corner, width, height
 DIGITS = str.maketrans(EXPONENTS, "−0123456789")
 
 
@@ -19,6 +21,7 @@ class Drawing:
 
     def __init__(self, width: float, height: float) -> None:
         self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox="", width=f"{width:g}")
+        self.root.set("font-size", f"{TEXT_SIZE}")
         self.resize(height)
 
     def resize(self, height: float) -> None:
@@ -35,7 +38,14 @@ class Drawing:
         element.text = content
 
     def rect(self, x: float, y: float, width: float, height: float, css: str, rx: float = 0) -> None:
-        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx)
+        self.add("rect", css, None, x=x, y=y, width=width, height=height, **({"rx": rx} if rx else {}))
+
+    def rects(self, boxes: Iterable[Box], css: str, **attributes: float | str) -> None:
+        """Many rectangles in one path: a quarter of the characters."""
+        numbers = ((round(x, 1), round(y, 1), round(width, 2), round(height, 2)) for x, y, width, height in boxes)
+        path = "".join(f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z" for x, y, width, height in numbers)
+        if path:
+            self.add("path", css, None, d=path, **attributes)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, css: str = "stroke-ink") -> None:
         self.add("line", css, x1=x1, y1=y1, x2=x2, y2=y2)
@@ -51,12 +61,17 @@ class Drawing:
         path = "".join(f"M{x - r:.0f} {y:.0f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0" for x, y in places)
         self.add("path", css, d=path)
 
-    def text(self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = 14) -> None:
+    def text(
+        self, x: float, y: float, text: str, css: str = "ink", anchor: str = "start", size: float = TEXT_SIZE
+    ) -> None:
         """Exponents of ten are set as raised digits: the letters ⁻⁰¹²³ are small, and missing in many fonts."""
         if not text:
             return
         plain, *raised = re.split(f"(?<=10)([{EXPONENTS}]+)", text)
-        self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
+        unusual = {"text_anchor": anchor} if anchor != "start" else {}
+        if size != TEXT_SIZE:
+            unusual["font_size"] = f"{size:g}"
+        self.add("text", css, plain, x=x, y=y, **unusual)
         for index, part in enumerate(part for part in raised if part):
             shift = {"dy": f"{size * (0.4 if index % 2 else -0.4):g}"}
             ElementTree.SubElement(self.root[-1], "tspan", shift).text = part.translate(DIGITS)

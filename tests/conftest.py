@@ -32,7 +32,7 @@ from ledger.run import run
 from ledger.site.bundle import bundle
 from ledger.site.check import configured_device
 from ledger.snippet import Snippet
-from ledger.units import is_device_value
+from ledger.units import is_device_value, is_share_of_peak
 
 ROOT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background it is ignored passes that on
@@ -215,7 +215,7 @@ def times(factor: float, value: Any, path: tuple[str, ...] = ()) -> Any:
     """A record's values, with what was measured multiplied."""
     if isinstance(value, dict):
         return {key: times(factor, item, (*path, key)) for key, item in value.items()}
-    measured = path and is_device_value(list(path)) and isinstance(value, float) and "mfu" not in ".".join(path)
+    measured = path and is_device_value(list(path)) and isinstance(value, float) and not is_share_of_peak(path)
     return value * factor if measured else value
 
 

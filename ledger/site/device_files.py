@@ -39,7 +39,7 @@ def move(page: Path) -> None:
     kept_of: dict[str, set[str]] = defaultdict(set)  # devices, by snippet
     for key, quote in data["quotes"].items():
         kept = {shown, quote.get("instead", shown)}
-        kept_of[quote["snippet"]] |= kept
+        kept_of[key.partition(".")[0]] |= kept
         for device in {*quote["on"]} - kept:
             of(device)["quotes"][key] = quote["on"].pop(device)
     for snippet, records in data["records"].items():

@@ -83,7 +83,7 @@ class Elements:
         marks = {"absent": found.value is None, "elsewhere": bool(number.elsewhere), "stale": found.stale}
         classes = ["measured" if quote.is_device_value else "exact", *(name for name, is_so in marks.items() if is_so)]
         element = Element("data", {"data-quote": key, "class": " ".join(classes)})
-        element.set("value", "" if found.value is None else str(found.value))
+        element.set("value", "" if found.value is None else str(machine_value(found.value)))
         if found.value is None or number.elsewhere:
             element.set("title", self.say("absent" if found.record else "none"))
         element.text = AtomicString(number.text)  # an entity's & passes as it is
@@ -155,6 +155,11 @@ def _table(table: Element, header: list[str], body: list[list[str]]) -> None:
         row = SubElement(rows, "tr")
         for cell in cells:
             SubElement(row, "td").text = cell
+
+
+def machine_value(value: Plain) -> Plain:
+    """What a number's attribute says: the digits that mean something. All of them stand in the record."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def data_element(name: str, data: Any) -> str:

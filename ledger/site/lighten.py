@@ -1,7 +1,8 @@
 """Makes pages light: code without spans that nothing needs, code and formulas left out of the search index.
 
 A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code
-to which no number leads. Every search loads the index, and prose names what its code is about.
+to which no number leads; neighbours of one colour share a span. Every search loads the index, and prose names what its
+code is about.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
+PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w|kc|sa|fm|vm)">([^<]*)</span>')
+SPAN = re.compile(r'<span class="(kn|s1|si|mf|bp|nn|nc|ne|sd)">')
+ONE_COLOUR = {"kn": "k", "s1": "s2", "si": "s2", "mf": "mi", "bp": "nb", "nn": "nf", "nc": "nf", "ne": "nf", "sd": "c1"}
+NEIGHBOURS = re.compile(r'<span class="(k|s2|mi|nb|nf|c1)">([^<]*)</span>((?: *<span class="\1">[^<]*</span>)+)')
+TAG = re.compile(r"<[^>]*>")
 LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
 LED_TO = re.compile(r"#(__span-\d+-\d+)")
 NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
@@ -30,6 +35,8 @@ def makeExtension(**options: object) -> LightenExtension:
 class LightenPostprocessor(Postprocessor):
     def run(self, text: str) -> str:
         text = PLAIN_SPAN.sub(r"\1", text)
+        text = SPAN.sub(lambda span: f'<span class="{ONE_COLOUR[span[1]]}">', text)
+        text = NEIGHBOURS.sub(lambda span: f'<span class="{span[1]}">{span[2]}{TAG.sub("", span[3])}</span>', text)
         led_to = {*LED_TO.findall(text)}
         text = LINE.sub(lambda line: line[0] if line[1] in led_to else line[2], text)
         for start in NOT_SEARCHED:

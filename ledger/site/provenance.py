@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement
 from markdown.util import AtomicString
 
 from ledger.record import LOCAL, Record
-from ledger.site.elements import data_element
+from ledger.site.elements import data_element, machine_value
 from ledger.site.fill import Filled
 from ledger.site.quote import Quote, Source
 from ledger.site.words import WORDS, label, perhaps_stale, say
@@ -138,11 +138,11 @@ class Provenance:
         for key, quote in varying.items():
             found = {device: self.source.find(quote, device) for device in self.source.devices}
             on = {
-                device: [quote.format(f.value, self.language), f.value, f.stale]
+                device: [quote.format(f.value, self.language), machine_value(f.value), *([True] if f.stale else [])]
                 for device, f in found.items()
                 if f.record
             }
-            quotes[key] = {"snippet": quote.snippet, "on": on}
+            quotes[key] = {"on": on}
             if instead := self.source.instead(quote):
                 quotes[key]["instead"] = instead
         measured = {quote.snippet for quote in varying.values()}

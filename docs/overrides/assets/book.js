@@ -27,7 +27,7 @@
       const texts = page.quotes[element.dataset.quote]?.on;
       if (!texts) continue; // an exact value: the same everywhere
       const teller = tellerOf(element, device);
-      const [text, value, stale] = texts[teller] ?? ["—", null, false];
+      const [text, value, stale = false] = texts[teller] ?? ["—", null];
       element.textContent = text;
       element.value = value ?? "";
       element.classList.toggle("absent", value === null);
@@ -87,7 +87,8 @@
     });
     const quote = page.quotes[key]; // none: the same on all devices
     const device = tellerOf(element, document.getElementById("device-choice")?.value);
-    const record = page.records[quote?.snippet]?.[device] ?? Object.values(page.records[quote?.snippet] ?? {})[0];
+    const records = page.records[key.split(".")[0]] ?? {};
+    const record = records[device] ?? Object.values(records)[0];
     const facts = document.createElement("p");
     facts.textContent = quote ? (quote.on[device]?.[1] == null ? page.words.absent : record) : page.words.exact;
     return [link, facts];

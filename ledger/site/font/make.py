@@ -46,6 +46,8 @@ def main(source: str) -> None:
     pairs = zip(variants.VertGlyphCoverage.glyphs, variants.VertGlyphConstruction, strict=True)
     for glyph, construction in pairs:
         construction.MathGlyphVariantRecord = construction.MathGlyphVariantRecord[: sizes.get(glyph, 2)]
+    variants.HorizGlyphCoverage = variants.HorizGlyphConstruction = None
+    variants.HorizGlyphCount = 0
     options = subset.Options(layout_features=[], hinting=False, desubroutinize=True, name_IDs=[], flavor="woff2")
     options.drop_tables += ["FFTM"]
     subsetter = subset.Subsetter(options)
