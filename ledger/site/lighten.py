@@ -2,7 +2,7 @@
 
 A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code
 to which no number leads; neighbours of one colour share a span. Every search loads the index, and prose names what its
-code is about.
+code is about. And a product in a table's cell stays in one line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ ONE_COLOUR = {"kn": "k", "s1": "s2", "si": "s2", "mf": "mi", "bp": "nb", "nn": "
 NEIGHBOURS = re.compile(r'<span class="(k|s2|mi|nb|nf|c1)">([^<]*)</span>((?: *<span class="\1">[^<]*</span>)+)')
 TAG = re.compile(r"<[^>]*>")
 LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
+PRODUCT = re.compile(r"<td>[\d, ×]+</td>")  # where a phone would set each factor into its own line
 LED_TO = re.compile(r"#(__span-\d+-\d+)")
 NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
 
@@ -39,6 +40,7 @@ class LightenPostprocessor(Postprocessor):
         text = NEIGHBOURS.sub(lambda span: f'<span class="{span[1]}">{span[2]}{TAG.sub("", span[3])}</span>', text)
         led_to = {*LED_TO.findall(text)}
         text = LINE.sub(lambda line: line[0] if line[1] in led_to else line[2], text)
+        text = PRODUCT.sub(lambda cell: cell[0].replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"), text)
         for start in NOT_SEARCHED:
             text = text.replace(start, f"{start} data-search-exclude")
         return text
