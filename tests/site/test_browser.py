@@ -21,6 +21,7 @@ DESK: ViewportSize = {"width": 1280, "height": 720}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 CHAPTERS = sorted(path.stem for path in (ROOT / "docs" / "en").glob("*.md"))
 PAGES = ["" if stem == "index" else f"{stem}/" for stem in CHAPTERS]
+MAX_BLOCKING_MS = 50  # longer than that is a long task, which a reader notices
 WITH_FORMULAS = ["two-questions/", "storage-and-strides/", "number-formats/"]
 
 
@@ -136,6 +137,30 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
     assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
     assert fetched[address + path] < 50_000  # what a further page costs
+
+
+@pytest.mark.parametrize("path", ["", "zh/plan/", "zh/gpu-memory/"])
+def test_the_books_own_scripts_block_no_page(page: Page, address: str, path: str) -> None:
+    """The longest that one works at a stretch while a page loads, in processor time: other processes want the cores."""
+    events: list[dict[str, Any]] = []
+    ended: list[object] = []
+    tracing = page.context.new_cdp_session(page)
+    tracing.on("Tracing.dataCollected", lambda told: events.extend(told["value"]))
+    tracing.on("Tracing.tracingComplete", lambda told: ended.append(told))
+    tracing.send("Tracing.start", {"categories": "devtools.timeline", "transferMode": "ReportEvents"})
+    page.goto(address + path, wait_until="networkidle")
+    tracing.send("Tracing.end")
+    while not ended:
+        page.wait_for_timeout(50)
+    parsing = next(event for event in events if event["name"] == "ParseHTML" and address + path in str(event["args"]))
+    milliseconds = {}
+    for event in events:
+        if (event["pid"], event["tid"]) == (parsing["pid"], parsing["tid"]) and "tdur" in event:
+            told = str(event.get("args"))
+            is_ours = event["name"] == "v8.evaluateModule" or re.search(r"/(book|planner)\b[^/]*\.js", told)
+            if is_ours and event["name"] in ("EvaluateScript", "FunctionCall", "v8.evaluateModule"):
+                milliseconds[event["ts"]] = event["tdur"] / 1000
+    assert milliseconds and max(milliseconds.values()) < MAX_BLOCKING_MS
 
 
 @pytest.mark.parametrize("language", ["", "zh/"])
