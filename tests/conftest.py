@@ -215,7 +215,7 @@ def times(factor: float, value: Any, path: tuple[str, ...] = ()) -> Any:
     """A record's values, with what was measured multiplied."""
     if isinstance(value, dict):
         return {key: times(factor, item, (*path, key)) for key, item in value.items()}
-    measured = path and is_device_value(list(path)) and isinstance(value, float) and not is_share_of_peak(path)
+    measured = path and is_device_value(list(path)) and isinstance(value, float) and not is_share_of_peak(list(path))
     return value * factor if measured else value
 
 
