@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -22,6 +24,7 @@ from ledger.run import MissingImport, resolve, run, start_server
 from ledger.snippet import Snippet
 from ledger.units import is_device_value
 
+MAX_AT_ONCE = 4  # each may take some GB
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
 
 
@@ -71,6 +74,7 @@ class Measurement:
     def run(self, gave_up: dict[str, str] | None = None) -> dict[str, str]:
         """Runs what is absent or stale in the folder; returns what failed, by name, with the hash it failed with.
 
+        One after the other; at last several at once of those that, by a committed record, measure nothing.
         What is in `gave_up` with its present hash is not tried again.
         """
         failed: dict[str, str] = {}
@@ -79,18 +83,29 @@ class Measurement:
         sources = self.book.code_stamp()  # before they are read: what is edited while others run is run next
         if everything and self.book.is_done(done, sources + self._records_stamp()):
             return failed
-        skipped = False
-        for snippet in _with_progress(self._todo(gave_up or {}, failed)):
+        skipped: list[str] = []
+
+        def attempt(snippet: Snippet) -> None:
             try:
-                with _alone(self.book):
-                    if self.force or self._is_stale(snippet):  # still, if another had to be waited for
-                        self._record(snippet)
+                if self.force or self._is_stale(snippet):  # still, if another process had to be waited for
+                    self._record(snippet)
             except MissingImport as error:
                 print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
-                skipped = True
+                skipped.append(snippet.name)
             except LedgerError as error:
                 print(error, file=sys.stderr)
                 failed[snippet.name] = snippet.hash
+
+        todo = self._todo(gave_up or {}, failed)
+        counted = [snippet for snippet in todo if self._measures_nothing(snippet)]
+        measured = [snippet for snippet in todo if snippet not in counted]
+        for snippet in _with_progress(measured):
+            with _alone(self.book):
+                attempt(snippet)
+        if counted:
+            with _alone(self.book), ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_AT_ONCE)) as pool:
+                for _ in zip(_with_progress(counted), pool.map(attempt, counted), strict=True):
+                    pass
         if everything and not failed and not skipped:
             self.book.set_done(done, sources + self._records_stamp())
         return failed
@@ -158,6 +173,12 @@ class Measurement:
                 own = [value for place, value in leaves([], record.values) if is_device_value(list(place))]
                 found.append(Told.NOT_ALL if None in own else Told.ITS_OWN if own else Told.EVERYTHING)
         return max(found, default=Told.NOTHING)
+
+    def _measures_nothing(self, snippet: Snippet) -> bool:
+        """Whether a committed record of this very code has exact values alone: others may run beside it."""
+        found = map(read_or_none, self.book.measurements.glob(f"*/{snippet.name}.json"))
+        fresh = [leaves([], record.values) for record in found if record and not is_stale(record, snippet)]
+        return any(not any(is_device_value(list(place)) for place, _ in values) for values in fresh)
 
     def _is_stale(self, snippet: Snippet) -> bool:
         return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)

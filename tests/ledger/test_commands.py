@@ -21,6 +21,7 @@ from ledger.__main__ import main
 from ledger.book import Book
 from ledger.record import Record, local_folder
 from ledger.site import makeExtension
+from ledger.snippet import Snippet
 from ledger.units import Plain
 from tests.conftest import ROOT
 
@@ -295,6 +296,42 @@ def test_what_no_device_has_told_is_recorded_first_and_what_all_tell_alike_last(
     assert tried("--measuring") == ["part", "new", "own"]
     assert tried("--measuring", "all") == ["all"]
     assert tried("--force", "--measuring") == ["part", "new", "own"]
+
+
+BESIDE_THE_OTHER = """\
+import os
+import time
+
+NAME, OTHER = {names!r}
+os.mkdir(NAME)
+for _ in range({patience}):
+    time.sleep(0.01)
+    if os.path.exists(OTHER):
+        break
+is_beside_it = os.path.exists(OTHER)
+os.rename(NAME, NAME + "-done")
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "patience", "together"), [("a_bytes = 1", 3000, True), ("a_seconds = 1.0", 30, False)]
+)
+def test_only_what_is_known_to_measure_nothing_runs_beside_others(
+    small_book: Book, tmp_path: Path, last: str, patience: int, together: bool
+) -> None:
+    for names in (("one", "two"), ("two", "one")):
+        paths = [str(tmp_path / name) for name in names]
+        path = small_book.snippets / f"{names[0]}.py"
+        path.write_text(BESIDE_THE_OTHER.format(names=paths, last=last, patience=patience))
+        value: Plain = 1 if together else 1.0
+        of_device = {"id": "far", "kind": "cpu", "name": "far"}
+        told = dataclasses.replace(Record.read(recorded(small_book)), snippet=names[0], device=of_device)
+        told = dataclasses.replace(told, hash=Snippet.read(path).hash, values={last.split()[0]: value}, outputs={})
+        told.write(small_book.measurements / "far" / f"{names[0]}.json")
+    assert ledger(small_book, "run", "one", "two") == 0
+    found = [Record.read(local_folder(small_book) / f"{name}.json").values["is_beside_it"] for name in ("one", "two")]
+    assert any(found) == together  # who is done first has renamed its folder
 
 
 def test_an_unknown_snippet_is_named(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
