@@ -35,6 +35,7 @@ from ledger.site.wheel import build_wheel
 from tests.blocks import run_blocks
 from tests.conftest import ROOT
 
+OWN = ROOT  # of the library, also where a test has another book at ROOT
 WRITE_FILE = "%%writefile "
 SECONDS = 600  # for one block, which takes 15 at most; other processes may want the cores much more
 
@@ -178,7 +179,7 @@ def library() -> Path:
     """A folder with the library, as its wheel holds it: what the first cell of a notebook installs."""
     folder = Path(tempfile.mkdtemp(prefix="library-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    wheel = build_wheel(Book(ROOT), folder)  # also where a test has another book at ROOT
+    wheel = build_wheel(Book(OWN), folder)
     assert wheel
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder, [name for name in archive.namelist() if ".dist-info/" not in name])
