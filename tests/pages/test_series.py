@@ -54,7 +54,8 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
-        "A tenth lies below": "low", "a tenth above": "high", "Within 15 %": "near", "Inside low to high": "inside"
+        "10 % of steps lie below": "low", "10 % lie above": "high",
+        "Within 15 %": "near", "Inside low to high": "inside",
     },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
