@@ -57,6 +57,7 @@ class Weights(NamedTuple):
     down: int  # of these, the MLP's last, of all experts
     mlp: int  # all of the MLP's
     behind: int  # of a layer, all that comes behind its scores: attention's output and the MLP
+    narrow: int  # its values', or its keys' if they are trained
     head: int  # the head's, which is the embedding's if they are tied
 
 
@@ -67,11 +68,11 @@ class Kept(NamedTuple):
     whole: int  # of one that is not
     ends: int  # of all that is no layer, once the loss is there
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
-    in_scores: int  # the same through its scores; 0 if attention is fused
-    in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
+    in_scores: int  # the same through its scores
+    in_norms: tuple[int, int, int, int]  # the same through norms, of its MLP, keys, queries, attention; 0 if in one
     behind_mlp: int  # the same when its MLP has gone backward, but for a last gradient; 0 of adapters
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
-    made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
+    made_scores: int  # what it holds at them in the forward pass; 0 if this book's is fused
     remade: int  # and when it has been made again
     unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or at the MLP's end
     unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
@@ -187,6 +188,7 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
         down=shape.experts * shape.d_model * shape.d_ff,
         mlp=counts["mlp"] // shape.layers,
         behind=(counts["mlp"] + counts["out"]) // shape.layers,
+        narrow=shape.d_model * shape.kv_heads * shape.head_dim,
         head=shape.vocab * shape.d_model,
     )
 
@@ -198,7 +200,8 @@ def weigh_adapters(step: Step) -> Weights:
     total = adapter_parameters(shape, rank, step.adapted)
     out = 0 if step.adapted == "query-value" else rank * (step.wide + shape.d_model)
     whole = (3 if shape.gated else 2) * mlp * shape.experts
-    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
+    narrow = rank * (shape.d_model + step.narrow)
+    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, narrow, head=0)
 
 
 def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
@@ -212,6 +215,7 @@ def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
         down=packed * whole.down + adapters * trained.down,
         mlp=packed * whole.mlp + adapters * trained.mlp,
         behind=packed * whole.behind + adapters * trained.behind,
+        narrow=packed * whole.narrow + adapters * trained.narrow,
         head=cast * whole.head,
     )
 
@@ -238,12 +242,14 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     ends = rotary + both + copied + mask
     spelled_out = not (step.fused or step.composed)
     made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
+    attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     if step.composed and not (step.fused or shape.norm_shift or step.inside == "selective"):
         remade = made_result_bytes(step, stream, more)
         made_scores = 0 if step.again else remade
+    turned = turned_forward(step, more) if step.composed and not shape.positions else 0
+    remade, made_scores = max(remade, turned), max(made_scores, 0 if step.again else turned)
     if step.checkpointing == "per-op":  # has kept results of matmuls behind them
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
-    attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
     in_up, unpacked_last = 0, 0
     names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
@@ -281,7 +287,8 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         whole=whole,
         ends=ends,
         in_mlp=mlp_bytes(step, stream, more) + left,
-        in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
+        in_scores=max(0 if step.fused else scores_bytes(step, stream, more), attended, turned_back(step, stream, more))
+        + left,
         in_norms=norms_bytes(step, stream, more, left),
         behind_mlp=behind_mlp_bytes(step, stream, more) + left if not step.rank else 0,
         in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
@@ -319,11 +326,6 @@ def queries_for_keys(step: Step) -> int:
 def named_queries(step: Step) -> int:
     """The same where a name holds them until the scores are made."""
     return 0 if step.composed or step.cast else queries_for_keys(step)
-
-
-def no_gradients_below(step: Step) -> int:
-    """Above a frozen embedding, neither the residual path nor keys and values bring a gradient to the layer's input."""
-    return 0 if step.cast or step.adapted == "query-value" else 2 * step.rows
 
 
 def queries_again(step: Step) -> int:
@@ -420,7 +422,7 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     return inside + stream + inner_gradients(step) + beside - dropped - routed
 
 
-def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
+def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int, int]:
     """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
     gradients of their results. Before attention's, queries and keys have one for each head in some models. Of a norm in
     one kernel the last moment alone, before it.
@@ -428,7 +430,7 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     shape, kept = step.shape, one_layer(step, step.inside)
     if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
         products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
-        return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
+        return 0, 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
     norm = 4 * step.tokens * shape.d_model
     before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
     casts, adapters, unused = 2 * step.rows * (step.cast > 0), 0, 0
@@ -440,14 +442,12 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    queries = step.rows + 24 * step.tokens * step.wide
-    keys = step.rows + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
-    if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
-        keys = 0
-    heads = before + max(queries, keys) if shape.head_norms else 0
     normed = 0 if step.rank else step.row  # frozen norms of heads keep nothing before their weights
+    queries = before + 24 * step.tokens * step.wide + (0 if step.cast else step.rows)  # an input's gradient, or its cast
+    keys = 24 * step.tokens * step.narrow + (4 * step.tokens + normed + step.recipe.weights * step.tokens) * step.wide
+    keys = before + step.rows + keys if shape.head_norms else 0
     of_heads = (normed + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
-    return before - stream - left + attention + of_heads + first, heads, first
+    return before - stream - left + attention + of_heads + first, keys, queries * shape.head_norms, first
 
 
 def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
@@ -513,10 +513,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     if step.inside == "selective":
         scores = max(scores, made_again_bytes(step)) + turned_bytes(step)
     scores += copies
-    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
-    if step.rank and step.composed and not shape.norm_shift:
-        casts -= stream
-    return before_scores(step, more) + casts + stream + scores
+    return before_scores(step, more) + beside_inputs(step, more) + stream + scores
 
 
 def made_again_bytes(step: Step) -> int:
@@ -531,15 +528,50 @@ def made_again_bytes(step: Step) -> int:
     return step.row * step.wide + repeated_keys + numbers * step.scores
 
 
+def turned_forward(step: Step, more: int) -> int:
+    """Of transformers' layer in its forward pass, where queries or keys are turned, under autocast in float32: three
+    tensors of one, beside both as they came."""
+    each = step.recipe.weights * step.tokens
+    came = (each if step.shape.head_norms else step.row) * (step.wide + step.narrow)
+    made = each * max(3 * step.wide, step.wide + 3 * step.narrow) + (more + step.rows if step.cast else 0)
+    return before_heads(step, more) + beside_inputs(step, more) + came + step.row * step.narrow + made
+
+
+def turned_back(step: Step, stream: int, more: int) -> int:
+    """Of the layer that goes backward, at attention's kernel, or where two matrices behind it give its result's
+    gradient; and where queries were turned, of whose gradient there are four tensors, as wide as they were then."""
+    wide, narrow, held = step.wide, step.narrow, 0
+    if step.fused:
+        summed = (5 if step.inside == "none" else 4) * wide + 2 * narrow
+        held = max(4 * wide + 4 * narrow, summed if step.rank and step.adapted != "query-value" else 0)
+        held = step.row * held + one_layer(step, "none")["scores"]
+    if step.composed and not step.shape.positions:
+        held = max(held, step.recipe.weights * step.tokens * (4 * wide + narrow) + step.row * narrow)
+    return before_heads(step, more) + beside_inputs(step, more) + stream + held
+
+
+def beside_inputs(step: Step, more: int) -> int:
+    """What a layer whose matrices are frozen keeps more by then: of adapters; less by its norm before its weights."""
+    if not step.rank:
+        return 0
+    normed = more + step.rows if step.composed and not step.shape.norm_shift else 0
+    return step.row * step.rank * (2 if step.adapted == "query-value" else 3) - normed
+
+
 def before_scores(step: Step, more: int) -> int:
     """Of the layer when it comes to its scores."""
+    return before_heads(step, more) + one_layer(step, "none")["qkv"]
+
+
+def before_heads(step: Step, more: int) -> int:
+    """The same without queries, keys and values as its scores take them."""
     kept, shape = one_layer(step, "none"), step.shape
     casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
     casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
     # of two norms one, and all of the heads', of which frozen ones keep one thing less
     of_heads = (step.wide + step.narrow) * shape.head_norms
     norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
-    return norms + more + kept["qkv_input"] + casts * step.rows + kept["qkv"]
+    return norms + more + kept["qkv_input"] + casts * step.rows
 
 
 def dropped_width(step: Step) -> int:
@@ -594,10 +626,8 @@ def made_result_bytes(step: Step, stream: int, more: int) -> int:
     copied = many or step.cast > 0
     names = each * (step.wide * copied + step.narrow * (copied or repeats) + step.wide * (repeats and step.cast > 0))
     names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (stream if step.cast else 0)
-    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
-    casts -= stream if step.rank else 0
     made = one_layer(step, "none")["scores"] + 2 * step.row * step.wide
-    return before_scores(step, more) + casts + made + names
+    return before_scores(step, more) + beside_inputs(step, more) + made + names
 
 
 def names_in_mlp(step: Step, stream: int) -> int:
@@ -903,13 +933,21 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     """
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
-    of_mlp, of_heads, of_attention = inside.in_norms
-    first = kept.first if others == 0 else 0
+    of_mlp, of_keys, of_queries, of_attention = inside.in_norms
+    first, narrow, trained, back = (kept.first if others == 0 else 0), copies.narrow, 2, 0
+    if step.adapted == "query-value":
+        trained = 1
+    if first:  # above a frozen embedding no gradient comes to the layer's input, and what makes it has no copies
+        narrow, back = 0, 2 * kept.stream
+        if step.adapted == "query-value":  # nor to keys
+            of_keys = 0
+            back -= 4 * step.tokens * (step.narrow + step.shape.kv_heads)
     moments = [
         (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
-        (of_heads - (no_gradients_below(own) if first else 0), weights.behind, copies.behind, 0),
+        (of_keys - back, weights.behind + weights.narrow, copies.behind + narrow, 0),
+        (of_queries - back, weights.behind + trained * weights.narrow, copies.behind + 2 * narrow, 0),
         (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
