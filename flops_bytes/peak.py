@@ -41,7 +41,8 @@ class Step(NamedTuple):
     foreach: bool  # AdamW, not fused
     in_backward: bool  # the update: of each gradient as soon as it is there, which then goes
     rank: int  # of adapters; 0: all weights are trained
-    adapted: str  # the matrices beside which adapters stand
+    adapted: str  # the matrices beside which adapters stand; "all" without them
+    inputs: int  # matrices that are trained, or adapted, of those of queries, keys and values
     four_bit: bool  # the frozen matrices
     trained: Recipe  # of what is trained
     scores: int  # numbers
@@ -149,6 +150,7 @@ def peak_bytes(
         in_backward=in_backward,
         rank=rank,
         adapted=adapted,
+        inputs=2 if adapted == "query-value" else 3,
         four_bit=base in CONSTANTS,
         trained=RECIPES["fp32" if rank else recipe],
         scores=batch * shape.heads * seq_len**2,
@@ -252,7 +254,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
     before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
     in_up, unpacked_last = 0, 0
-    names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
+    names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.adapted != "all" else 0
     matrix = step.width * shape.d_model * shape.d_ff if step.four_bit else 0
     if not step.again:  # at its last matrix, or where an adapter's result is added to another matrix's
         added = 3 * step.rows if step.rank and step.adapted == "all" else 0
@@ -278,7 +280,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         first = 4 * step.tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
-        first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
+        first += 2 * step.rank * shape.d_model * step.inputs if step.width == 2 else 0
         first += queries_for_keys(step)
         if step.adapted == "query-value":  # nor does their norm
             first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
@@ -313,7 +315,7 @@ def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
     kept = sum(one_layer(step, checkpointing).values())
     if checkpointing in ("full", "per-op"):
         return kept + more
-    product = 0 if step.adapted == "all" or not step.rank else step.inner_rows
+    product = 0 if step.adapted == "all" else step.inner_rows
     return kept + cast_bytes(step, more) + beside_frozen(step) - product
 
 
@@ -431,23 +433,17 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
         products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
         return 0, 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
-    norm = 4 * step.tokens * shape.d_model
-    before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
-    casts, adapters, unused = 2 * step.rows * (step.cast > 0), 0, 0
-    if step.rank:
-        adapters = 2 if step.adapted == "query-value" else 4
-        unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
-        before -= step.recipe.weights * step.tokens * shape.d_model
-    before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
+    norm, before, of_heads = 4 * step.tokens * shape.d_model, before_heads(step, more), head_norms(step)
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    normed = 0 if step.rank else step.row  # frozen norms of heads keep nothing before their weights
-    queries = before + 24 * step.tokens * step.wide + (0 if step.cast else step.rows)  # an input's gradient, or its cast
-    keys = 24 * step.tokens * step.narrow + (4 * step.tokens + normed + step.recipe.weights * step.tokens) * step.wide
-    keys = before + step.rows + keys if shape.head_norms else 0
-    of_heads = (normed + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
-    return before - stream - left + attention + of_heads + first, keys, queries * shape.head_norms, first
+    attention += step.row * step.rank * (step.inputs - 2)  # and what its matrix's adapter keeps
+    # gradients of the residual path and of the norm's result; of values, and then of keys, what their matrix kept alone
+    alone = step.rows * (step.cast > 0) + step.row * step.rank
+    back = before + 2 * stream + left - alone
+    keys = back + (24 * step.tokens - of_heads) * step.narrow + step.recipe.weights * step.tokens * step.wide
+    queries = back + (24 * step.tokens - of_heads) * step.wide - of_heads * step.narrow - alone * (step.inputs - 2)
+    return before + attention + first, keys * shape.head_norms, queries * shape.head_norms, first
 
 
 def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
@@ -513,7 +509,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     if step.inside == "selective":
         scores = max(scores, made_again_bytes(step)) + turned_bytes(step)
     scores += copies
-    return before_scores(step, more) + beside_inputs(step, more) + stream + scores
+    return before_scores(step, more) + stream + scores
 
 
 def made_again_bytes(step: Step) -> int:
@@ -530,11 +526,11 @@ def made_again_bytes(step: Step) -> int:
 
 def turned_forward(step: Step, more: int) -> int:
     """Of transformers' layer in its forward pass, where queries or keys are turned, under autocast in float32: three
-    tensors of one, beside both as they came."""
-    each = step.recipe.weights * step.tokens
-    came = (each if step.shape.head_norms else step.row) * (step.wide + step.narrow)
-    made = each * max(3 * step.wide, step.wide + 3 * step.narrow) + (more + step.rows if step.cast else 0)
-    return before_heads(step, more) + beside_inputs(step, more) + came + step.row * step.narrow + made
+    tensors of one, beside both as they came, and under autocast the norm's result."""
+    wide, narrow, each = step.wide, step.narrow, step.recipe.weights * step.tokens
+    came = (each if step.shape.head_norms else step.row) * (wide + narrow) + step.row * narrow
+    named = more + step.rows if step.cast else 0
+    return before_heads(step, more) + came + each * max(3 * wide, wide + 3 * narrow) + named
 
 
 def turned_back(step: Step, stream: int, more: int) -> int:
@@ -544,18 +540,10 @@ def turned_back(step: Step, stream: int, more: int) -> int:
     if step.fused:
         summed = (5 if step.inside == "none" else 4) * wide + 2 * narrow
         held = max(4 * wide + 4 * narrow, summed if step.rank and step.adapted != "query-value" else 0)
-        held = step.row * held + one_layer(step, "none")["scores"]
+        held = step.row * held + one_layer(step, "none")["scores"] + 2 * turned_bytes(step)
     if step.composed and not step.shape.positions:
         held = max(held, step.recipe.weights * step.tokens * (4 * wide + narrow) + step.row * narrow)
-    return before_heads(step, more) + beside_inputs(step, more) + stream + held
-
-
-def beside_inputs(step: Step, more: int) -> int:
-    """What a layer whose matrices are frozen keeps more by then: of adapters; less by its norm before its weights."""
-    if not step.rank:
-        return 0
-    normed = more + step.rows if step.composed and not step.shape.norm_shift else 0
-    return step.row * step.rank * (2 if step.adapted == "query-value" else 3) - normed
+    return before_heads(step, more) + stream + held
 
 
 def before_scores(step: Step, more: int) -> int:
@@ -564,14 +552,20 @@ def before_scores(step: Step, more: int) -> int:
 
 
 def before_heads(step: Step, more: int) -> int:
-    """The same without queries, keys and values as its scores take them."""
+    """The same without queries, keys and values: of two norms one, and the heads', all of which keep nothing before
+    their weights if these are frozen; the inputs of three matrices, of which autocast casts each; and adapters'."""
     kept, shape = one_layer(step, "none"), step.shape
-    casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
-    casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
-    # of two norms one, and all of the heads', of which frozen ones keep one thing less
-    of_heads = (step.wide + step.narrow) * shape.head_norms
-    norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
-    return norms + more + kept["qkv_input"] + casts * step.rows
+    composed = step.composed and not shape.norm_shift
+    norms = kept["norms"] - step.rows - 4 * step.tokens * (1 + shape.norm_shift + shape.d_model * composed)
+    if step.rank and composed:
+        norms -= more + step.rows + step.row * (step.wide + step.narrow) * shape.head_norms
+    casts = (step.inputs - 1) * step.rows * (step.cast > 0 and shape.gated)
+    return norms + more + kept["qkv_input"] + casts + step.row * step.rank * step.inputs
+
+
+def head_norms(step: Step) -> int:
+    """Of a feature, what norms of heads keep."""
+    return 4 * step.tokens + (0 if step.rank else step.row)
 
 
 def dropped_width(step: Step) -> int:
@@ -597,7 +591,6 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     names = masked * step.seq_len**2 + step.row * (step.wide + 2 * step.narrow) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)
-        names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
     elif gpt2:
         names -= normed
     if step.cast and not gpt2 and step.inside == "none":
@@ -627,7 +620,7 @@ def made_result_bytes(step: Step, stream: int, more: int) -> int:
     names = each * (step.wide * copied + step.narrow * (copied or repeats) + step.wide * (repeats and step.cast > 0))
     names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (stream if step.cast else 0)
     made = one_layer(step, "none")["scores"] + 2 * step.row * step.wide
-    return before_scores(step, more) + beside_inputs(step, more) + made + names
+    return before_scores(step, more) + made + names
 
 
 def names_in_mlp(step: Step, stream: int) -> int:
@@ -639,13 +632,13 @@ def names_in_mlp(step: Step, stream: int) -> int:
     if (
         step.inside == "selective"
     ):  # its inputs are kept as they came, its result by its matrix, as fused kernels make it
-        is_kept = step.fused and not (step.rank and step.adapted == "query-value")
+        is_kept = step.fused and step.adapted != "query-value"
         attended = 0 if is_kept else step.row * step.wide
     else:
         attended = 0 if step.fused else step.row * (step.wide + step.narrow) * (2 if shape.positions else 1)
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed + named_probabilities(step) if step.composed else turned + attended
-    if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
+    if step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
     return names + (stream if step.cast and (step.composed or shape.gated) else 0)
 
@@ -759,7 +752,7 @@ def cached_copies(step: Step, layers: int) -> int:
     """
     if not (step.cast and step.rank and step.again):
         return 0
-    made = [step.wide, step.narrow, *([step.narrow] if step.adapted != "query-value" else [])]
+    made = [step.wide, *([step.narrow] * (step.inputs - 1))]
     if step.adapted == "all":
         made += [step.shape.d_ff] * (2 if step.shape.gated else 1)
     return step.cast * step.rank * sum(step.shape.d_model + width for width in made) * -(-layers // step.every)
@@ -934,20 +927,17 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
     of_mlp, of_keys, of_queries, of_attention = inside.in_norms
-    first, narrow, trained, back = (kept.first if others == 0 else 0), copies.narrow, 2, 0
-    if step.adapted == "query-value":
-        trained = 1
-    if first:  # above a frozen embedding no gradient comes to the layer's input, and what makes it has no copies
-        narrow, back = 0, 2 * kept.stream
-        if step.adapted == "query-value":  # nor to keys
-            of_keys = 0
-            back -= 4 * step.tokens * (step.narrow + step.shape.kv_heads)
+    first, back, narrow = (0, 0, copies.narrow) if others else (kept.first, kept.rotary * (not own.again), copies.narrow)
+    if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
+        back, narrow = back + 2 * kept.stream, 0  # and `first` has the matrices' copies
+        if step.adapted == "query-value":
+            of_keys, back = 0, back - 4 * step.tokens * (step.narrow + step.shape.kv_heads)
     moments = [
         (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
         (of_keys - back, weights.behind + weights.narrow, copies.behind + narrow, 0),
-        (of_queries - back, weights.behind + trained * weights.narrow, copies.behind + 2 * narrow, 0),
+        (of_queries - back, weights.behind + (step.inputs - 1) * weights.narrow, copies.behind + 2 * narrow, 0),
         (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
