@@ -346,12 +346,16 @@ def beside_frozen(step: Step) -> int:
     each = step.cast and shape.gated  # has a cast of its own
     inputs = {"query-value": 3 if each else 1, "attention": 2 if each else 1, "all": 0}[adapted]
     unused = inputs * shape.d_model
-    unused += step.wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
     normed = 0
     if step.composed and not shape.norm_shift:
         normed = 2 * step.recipe.weights * step.tokens * shape.d_model
         normed += step.row * (step.wide + step.narrow) * shape.head_norms
-    return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed
+    return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed - unused_result(step)
+
+
+def unused_result(step: Step) -> int:
+    """Attention's result, if neither its matrix has an adapter that keeps it nor a kernel does."""
+    return step.row * step.wide if step.adapted == "query-value" and not (step.fused and step.inside == "none") else 0
 
 
 def kept_of_layers(step: Step, kept: Kept, layers: int) -> int:
@@ -437,7 +441,7 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    attention += step.row * step.rank * (step.inputs - 2)  # and what its matrix's adapter keeps
+    attention += step.row * step.rank * (step.inputs - 2) - unused_result(step)  # of the matrix behind it an adapter's
     # gradients of the residual path and of the norm's result; of values, and then of keys, what their matrix kept alone
     alone = step.rows * (step.cast > 0) + step.row * step.rank
     back = before + 2 * stream + left - alone
@@ -535,14 +539,15 @@ def turned_forward(step: Step, more: int) -> int:
 
 def turned_back(step: Step, stream: int, more: int) -> int:
     """Of the layer that goes backward, at attention's kernel, or where two matrices behind it give its result's
-    gradient; and where queries were turned, of whose gradient there are four tensors, as wide as they were then."""
+    gradient; and where autocast turned queries in float32, of whose gradient there are four tensors, or keys."""
     wide, narrow, held = step.wide, step.narrow, 0
     if step.fused:
         summed = (5 if step.inside == "none" else 4) * wide + 2 * narrow
         held = max(4 * wide + 4 * narrow, summed if step.rank and step.adapted != "query-value" else 0)
         held = step.row * held + one_layer(step, "none")["scores"] + 2 * turned_bytes(step)
-    if step.composed and not step.shape.positions:
-        held = max(held, step.recipe.weights * step.tokens * (4 * wide + narrow) + step.row * narrow)
+    if step.cast and step.composed and not step.shape.positions:  # without norms of heads two of the four are cast
+        turned = 8 * wide + 3 * narrow if step.shape.head_norms else max(6 * wide + 2 * narrow, 2 * wide + 7 * narrow)
+        held = max(held, step.row * turned)
     return before_heads(step, more) + stream + held
 
 
