@@ -437,16 +437,17 @@ def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int
     if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
         products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
         return 0, 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
-    norm, before, of_heads = 4 * step.tokens * shape.d_model, before_heads(step, more), head_norms(step)
+    norm, before, wide = 4 * step.tokens * shape.d_model, before_heads(step, more), 24 * step.tokens
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
     attention += step.row * step.rank * (step.inputs - 2) - unused_result(step)  # of the matrix behind it an adapter's
     # gradients of the residual path and of the norm's result; of values, and then of keys, what their matrix kept alone
     alone = step.rows * (step.cast > 0) + step.row * step.rank
-    back = before + 2 * stream + left - alone
-    keys = back + (24 * step.tokens - of_heads) * step.narrow + step.recipe.weights * step.tokens * step.wide
-    queries = back + (24 * step.tokens - of_heads) * step.wide - of_heads * step.narrow - alone * (step.inputs - 2)
+    of_heads = 4 * step.tokens + (0 if step.rank else step.row)
+    back = before + 2 * stream + left - alone - of_heads * step.narrow
+    keys = back + wide * step.narrow + step.recipe.weights * step.tokens * step.wide
+    queries = back + (wide - of_heads) * step.wide - alone * (step.inputs - 2)
     return before + attention + first, keys * shape.head_norms, queries * shape.head_norms, first
 
 
@@ -566,11 +567,6 @@ def before_heads(step: Step, more: int) -> int:
         norms -= more + step.rows + step.row * (step.wide + step.narrow) * shape.head_norms
     casts = (step.inputs - 1) * step.rows * (step.cast > 0 and shape.gated)
     return norms + more + kept["qkv_input"] + casts + step.row * step.rank * step.inputs
-
-
-def head_norms(step: Step) -> int:
-    """Of a feature, what norms of heads keep."""
-    return 4 * step.tokens + (0 if step.rank else step.row)
 
 
 def dropped_width(step: Step) -> int:
@@ -932,7 +928,9 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
     of_mlp, of_keys, of_queries, of_attention = inside.in_norms
-    first, back, narrow = (0, 0, copies.narrow) if others else (kept.first, kept.rotary * (not own.again), copies.narrow)
+    first, back, narrow = (
+        (0, 0, copies.narrow) if others else (kept.first, kept.rotary * (not own.again), copies.narrow)
+    )
     if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
         back, narrow = back + 2 * kept.stream, 0  # and `first` has the matrices' copies
         if step.adapted == "query-value":
