@@ -25,6 +25,7 @@ class Step(NamedTuple):
     narrow: int  # of its keys
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
+    wide_row: int  # the same in float32
     rows: int  # of as many as the model is wide
     each: int  # of one feature on the residual path, which autocast leaves in float32 (PyTorch's list of what it casts)
     stream: int  # of the residual path
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     again: bool  # whether layers are made again, whole or but for what "per-op" keeps
     inside: str  # checkpointing of the layer that goes backward: one that has been made again is as with "none"
     composed: bool  # layers, of PyTorch's operations, as in transformers
+    spelled: bool  # RMSNorms, of such operations
     dropout: bool
     loss: str
     chunks: int  # of the tokens, in which head and loss go forward and backward
@@ -136,6 +138,7 @@ def peak_bytes(
         narrow=shape.kv_heads * shape.head_dim,
         width=width,
         row=width * tokens,
+        wide_row=4 * tokens,
         rows=rows,
         each=each,
         stream=each * shape.d_model,
@@ -148,6 +151,7 @@ def peak_bytes(
         again=checkpointing in ("full", "per-op"),
         inside="selective" if checkpointing == "selective" else "none",
         composed=composed,
+        spelled=composed and not shape.norm_shift,
         dropout=dropout,
         loss=loss,
         chunks=chunks,
@@ -237,21 +241,21 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     shape = step.shape
     hidden = step.stream if step.chunks > 1 else 0
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
-    copied = 4 * step.tokens * shape.d_model if step.composed and not shape.norm_shift else 0
+    copied = step.wide_row * shape.d_model if step.spelled else 0
     mask = step.tokens * shape.d_model if step.dropout and shape.norm_shift else 0
     causal = step.each * step.seq_len if step.composed and not step.fused else 0
     mask += 0 if step.checkpointing == "none" else causal
     checkpointed, whole = kept_of_layer(step, step.checkpointing), kept_of_layer(step, "none")
     # the last norm's input and what it makes of it, the head's input
-    both = 2 * step.rows + (2 if hidden else 1) * step.more + 4 * step.tokens * (1 + shape.norm_shift)
+    both = 2 * step.rows + (2 if hidden else 1) * step.more + step.wide_row * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
-    spelled_out = not (step.fused or step.composed)
-    made_scores, remade = (made_scores_bytes(step, kept) if spelled_out else 0 for kept in (not step.again, True))
+    ours = not (step.fused or step.composed)
+    made_scores, remade = (made_scores_bytes(step, kept) if ours else 0 for kept in (not step.again, True))
     attended = remade + step.stream + turned_bytes(step) if step.inside == "selective" else 0
-    if step.composed and not (step.fused or shape.norm_shift or step.inside == "selective"):
+    if step.spelled and not (step.fused or step.inside == "selective"):
         remade = made_result_bytes(step)
         made_scores = 0 if step.again else remade
-    turned = turned_forward(step) if step.composed and not shape.positions else 0
+    turned = turned_forward(step) if step.spelled else 0
     remade, made_scores = max(remade, turned), max(made_scores, 0 if step.again else turned)
     if step.checkpointing == "per-op":  # has kept results of matmuls behind them
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
@@ -280,7 +284,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     left, first = left_of_layer(step), 0
     if step.rank:
         ends -= (step.stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
-        first = 4 * step.tokens + (
+        first = step.wide_row + (
             0 if step.again and not (copied and step.recipe.weights < 4) else copied or step.stream
         )
         first += 0 if step.four_bit else step.cast * qkv
@@ -288,7 +292,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         first += 2 * step.rank * shape.d_model * step.inputs if step.width == 2 else 0
         first += queries_for_keys(step)
         if step.adapted == "query-value":  # nor does their norm
-            first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
+            first += step.wide_row * (step.narrow + shape.kv_heads) * shape.head_norms
     return Kept(
         checkpointed=checkpointed,
         whole=whole,
@@ -350,7 +354,7 @@ def beside_frozen(step: Step) -> int:
     inputs = {"query-value": 3 if each else 1, "attention": 2 if each else 1, "all": 0}[adapted]
     unused = inputs * shape.d_model
     normed = 0
-    if step.composed and not shape.norm_shift:
+    if step.spelled:
         normed = 2 * step.stream
         normed += step.row * (step.wide + step.narrow) * shape.head_norms
     return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed - unused_result(step)
@@ -396,7 +400,7 @@ def left_of_layer(step: Step) -> int:
     """Beside a layer that has been made again: its input, where its first norm keeps a float32 copy in its place; and
     with "per-op" the result of its last matmul, which was kept though nobody asks for it but a dropout behind it."""
     shape = step.shape
-    copied = step.again and step.composed and not shape.norm_shift and step.recipe.weights == 2
+    copied = step.again and step.spelled and step.recipe.weights == 2
     last = step.checkpointing == "per-op" and saves_last(shape) and not (step.dropout and shape.norm_shift)
     return step.rows * (int(copied) + int(last))
 
@@ -437,17 +441,17 @@ def norms_bytes(step: Step, left: int) -> tuple[int, int, int, int]:
     one kernel the last moment alone, before it.
     """
     shape, kept = step.shape, one_layer(step, step.inside)
-    if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
+    if not step.spelled:  # the gradients of what makes queries, keys and values
         products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
         return 0, 0, 0, kept["norms"] // 2 + step.more + kept["qkv_input"] + step.stream + left + step.row * products
-    norm, before, wide = 4 * step.tokens * shape.d_model, before_heads(step), 24 * step.tokens
+    norm, before, wide = step.wide_row * shape.d_model, before_heads(step), 6 * step.wide_row
     # without a copy, its input has one gradient, with what the residual path brings
     first = 6 * norm + left + (step.stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
     attention += step.row * step.rank * (step.inputs - 2) - unused_result(step)  # of the matrix behind it an adapter's
     # gradients of the residual path and of the norm's result; of values, and then of keys, what their matrix kept alone
     alone = step.rows * (step.cast > 0) + step.row * step.rank
-    of_heads = 4 * step.tokens + (0 if step.rank else step.row)
+    of_heads = step.wide_row + (0 if step.rank else step.row)
     back = before + 2 * step.stream + left - alone - of_heads * step.narrow
     keys = back + wide * step.narrow + step.each * step.wide
     queries = back + (wide - of_heads) * step.wide - alone * (step.inputs - 2)
@@ -526,7 +530,7 @@ def made_again_bytes(step: Step) -> int:
     shape, cast = step.shape, step.cast > 0
     if not step.composed:
         return 0
-    repeated_keys = 4 * step.tokens * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
+    repeated_keys = step.wide_row * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
     dropped = 1 + dropped_width(step) + (step.width if step.softmax != step.width else 0)
     numbers = step.softmax + (dropped if step.dropout else step.recipe.weights)
     return step.row * step.wide + repeated_keys + numbers * step.scores
@@ -549,7 +553,7 @@ def turned_back(step: Step) -> int:
         summed = (5 if step.inside == "none" else 4) * wide + 2 * narrow
         held = max(4 * wide + 4 * narrow, summed if step.rank and step.adapted != "query-value" else 0)
         held = step.row * held + one_layer(step, "none")["scores"] + 2 * turned_bytes(step)
-    if step.cast and step.composed and not step.shape.positions:  # without norms of heads two of the four are cast
+    if step.cast and step.spelled:  # without norms of heads two of the four are cast
         turned = 8 * wide + 3 * narrow if step.shape.head_norms else max(6 * wide + 2 * narrow, 2 * wide + 7 * narrow)
         held = max(held, step.row * turned)
     return before_heads(step) + step.stream + held
@@ -564,9 +568,8 @@ def before_heads(step: Step) -> int:
     """The same without queries, keys and values: of two norms one, and the heads', all of which keep nothing before
     their weights if these are frozen; the inputs of three matrices, of which autocast casts each; and adapters'."""
     kept, shape = one_layer(step, "none"), step.shape
-    composed = step.composed and not shape.norm_shift
-    norms = kept["norms"] - step.rows - 4 * step.tokens * (1 + shape.norm_shift + shape.d_model * composed)
-    if step.rank and composed:
+    norms = kept["norms"] - step.rows - step.wide_row * (1 + shape.norm_shift + shape.d_model * step.spelled)
+    if step.rank and step.spelled:
         norms -= step.stream + step.row * (step.wide + step.narrow) * shape.head_norms
     casts = (step.inputs - 1) * step.rows * (step.cast > 0 and shape.gated)
     return norms + step.more + kept["qkv_input"] + casts + step.row * step.rank * step.inputs
@@ -863,7 +866,7 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: 
     own = 0 if last.again else kept.copies.layer - later  # a frozen weight is cast each time
     # what enters the first layer has a name until the last has gone forward, in this book's code until that one has;
     # what enters the last has one too; and autograd keeps neither where transformers' norm makes a copy of it
-    copied = step.composed and not step.shape.norm_shift and step.recipe.weights < 4
+    copied = step.spelled and step.recipe.weights < 4
     names = int((kept.first > 0 or copied) and not step.again and (step.composed or not before))
     names += int(copied and before > 0 and not last.again)
     return held(
@@ -935,7 +938,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
         back, narrow = back + 2 * step.stream, 0  # and `first` has the matrices' copies
         if step.adapted == "query-value":
-            of_keys, back = 0, back - 4 * step.tokens * (step.narrow + step.shape.kv_heads)
+            of_keys, back = 0, back - step.wide_row * (step.narrow + step.shape.kv_heads)
     moments = [
         (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
@@ -982,9 +985,9 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     layers = step.shape.layers
     # of the layer below the last the input alone may have been kept, and the gradients of the last be larger
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
-    if not step.composed or step.shape.norm_shift:
+    if not step.spelled:
         return last
-    wide = 4 * step.tokens * step.shape.d_model
+    wide = step.wide_row * step.shape.d_model
     norm = held(
         gradients=earlier(step, weights)
         or step.trained.gradients * weights.head * (step.shape.tied or not step.in_backward),
