@@ -70,13 +70,16 @@ def between(chance: random.Random, low: float, high: float) -> int:
 
 
 def draw_shape(chance: random.Random, learned: bool) -> Decoder:
-    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
-    layers, vocab = chance.randint(1, 3), between(chance, 1_000, 200_000)
+    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike.
+
+    Often as many keys as queries, an MLP hardly wider than the model, few words: what else hides the attention.
+    """
+    layers, vocab = chance.randint(1, 3), between(chance, 300, 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
     head_dim, kv_heads = chance.choice((32, 40, 64, 96, 128)), between(chance, 1, 16)
-    heads = kv_heads if learned else kv_heads * between(chance, 1, 8)
+    heads = kv_heads if learned or chance.random() < 0.4 else kv_heads * between(chance, 1, 8)
     wide = heads * head_dim
     d_model = wide if learned else 8 * between(chance, max(wide, 256) / 16, max(wide, 256) / 4)
     return Decoder(
@@ -85,7 +88,7 @@ def draw_shape(chance: random.Random, learned: bool) -> Decoder:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        d_ff=between(chance, d_model, 6 * d_model),
+        d_ff=between(chance, d_model, chance.choice((1.5, 6)) * d_model),
         vocab=vocab,
         positions=2**15 if learned else 0,
         tied=learned or chance.random() < 0.5,
