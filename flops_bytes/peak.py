@@ -538,10 +538,10 @@ def made_again_bytes(step: Step) -> int:
 
 def turned_forward(step: Step) -> int:
     """Of transformers' layer in its forward pass, where queries or keys are turned, under autocast in float32: three
-    tensors of one, beside both as they came, and under autocast the norm's result."""
+    tensors of one, beside both as they came, and under autocast the norm's result. "per-op" has kept attention's."""
     wide, narrow = step.wide, step.narrow
     came = (step.each if step.shape.head_norms else step.row) * (wide + narrow) + step.row * narrow
-    named = step.stream if step.cast else 0
+    named = (step.stream if step.cast else 0) + step.row * wide * (step.checkpointing == "per-op")
     return before_heads(step) + came + step.each * max(3 * wide, wide + 3 * narrow) + named
 
 

@@ -17,7 +17,7 @@ from flops_bytes.shapes import KNOWN, SHAPES, Decoder
 
 
 # --8<-- [start:options]
-SOURCES = {"model": 1, "config": 12, "shape": 12}  # of which one is given, and how often; named models are deep
+SOURCES = {"model": 1, "config": 14, "shape": 12}  # of which one is given, and how often; named models are deep
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
@@ -70,25 +70,23 @@ def between(chance: random.Random, low: float, high: float) -> int:
 
 
 def draw_shape(chance: random.Random, learned: bool) -> Decoder:
-    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike.
-
-    Often as many keys as queries, an MLP hardly wider than the model, few words: what else hides the attention.
-    """
-    layers, vocab = chance.randint(1, 3), between(chance, 300, 200_000)
+    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
+    few = chance.random() < 0.4  # of words, queries for a key, and features beside heads': what else hides attention
+    layers, vocab = chance.randint(1, 3), between(chance, 300, 3_000 if few else 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
     head_dim, kv_heads = chance.choice((32, 40, 64, 96, 128)), between(chance, 1, 16)
-    heads = kv_heads if learned or chance.random() < 0.4 else kv_heads * between(chance, 1, 8)
+    heads = kv_heads if learned or few else kv_heads * between(chance, 1, 8)
     wide = heads * head_dim
-    d_model = wide if learned else 8 * between(chance, max(wide, 256) / 16, max(wide, 256) / 4)
+    d_model = wide if learned else 8 * between(chance, max(wide, 256) / 16, max(wide, 256) / (8 if few else 4))
     return Decoder(
         layers=layers,
         d_model=d_model,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        d_ff=between(chance, d_model, chance.choice((1.5, 6)) * d_model),
+        d_ff=between(chance, d_model, (1.5 if few else 6) * d_model),
         vocab=vocab,
         positions=2**15 if learned else 0,
         tied=learned or chance.random() < 0.5,
@@ -158,7 +156,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
     if source == "model":
         asked["model"] = chance.choice([name for name, shape in SHAPES.items() if shape.layers <= 16])
     elif source == "config":
-        asked["config"] = configuration(chance, chance.choice(KNOWN))
+        asked["config"] = configuration(chance, chance.choice((*KNOWN, "qwen3")))
     else:
         asked["shape"] = written(draw_shape(chance, chance.random() < 0.5))
     for name in DRAWN:
