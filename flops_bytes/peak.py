@@ -753,12 +753,15 @@ def copies_kept(step: Step, kept: Kept, layers: int) -> int:
 
 
 def cached_copies(step: Step, layers: int) -> int:
-    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass.
+    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass; or those that
+    the first layer alone has no other need of.
 
     It keeps those of a matrix in float32, as adapters behind a norm are; others are cast to their input's 16 bits.
     """
-    if not (step.cast and step.rank and step.again):
+    if not (step.cast and step.rank):
         return 0
+    if not step.again:
+        return 2 * step.rank * step.shape.d_model * step.inputs
     made = [step.wide, *([step.narrow] * (step.inputs - 1))]
     if step.adapted == "all":
         made += [step.shape.d_ff] * (2 if step.shape.gated else 1)

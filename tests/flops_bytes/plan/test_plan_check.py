@@ -400,6 +400,9 @@ INSIDE |= {
     "two gradients of attention's result": TURNED
     | {"config": FOUR_TIMES | {"hidden_size": 64, "num_key_value_heads": 2}, "recipe": "fp32"}
     | {"lora": 4, "lora_on": "attention", "checkpointing": "none"},
+    "copies of adapters that autocast keeps": TURNED
+    | {"lora": 56, "base": "4bit", "checkpointing": "none", "context": 33, "micro_batch": 2}
+    | {"config": WIDE | {"intermediate_size": 942, "num_attention_heads": 3, "num_key_value_heads": 1}},
     "attention's result, which nothing keeps": TURNED
     | FROZEN
     | {"recipe": "bf16", "attention": "eager", "context": 150},
