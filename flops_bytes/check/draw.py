@@ -69,10 +69,12 @@ def between(chance: random.Random, low: float, high: float) -> int:
     return round(low * float((high / low) ** chance.random()))
 
 
-def draw_shape(chance: random.Random, learned: bool) -> Decoder:
-    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
-    few = chance.random() < 0.4  # of words, queries for a key, and features beside heads': what else hides attention
-    layers, vocab = chance.randint(1, 3), between(chance, 300, 3_000 if few else 200_000)
+def draw_shape(chance: random.Random, learned: bool, few: bool = False) -> Decoder:
+    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike.
+
+    With `few` words, inner features and queries for a key, so that nothing else hides what its attention holds.
+    """
+    layers, vocab = chance.randint(1, 3), between(chance, 300 if few else 1_000, 3_000 if few else 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
@@ -104,7 +106,7 @@ def written(shape: Decoder) -> str:
 
 def configuration(chance: random.Random, kind: str) -> dict[str, Any]:
     """A shape as transformers' config.json says it."""
-    shape = draw_shape(chance, kind == "gpt2")
+    shape = draw_shape(chance, kind == "gpt2", few=kind == "qwen3" and chance.random() < 0.6)
     tied = chance.random() < 0.5
     found: dict[str, Any] = {"model_type": kind, "vocab_size": shape.vocab, "tie_word_embeddings": tied}
     if kind == "gpt2":
