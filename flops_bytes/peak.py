@@ -25,7 +25,11 @@ class Step(NamedTuple):
     narrow: int  # of its keys
     width: int  # bytes of an activation
     row: int  # of one feature of all tokens
+    wide_row: int  # the same in float32
     rows: int  # of as many as the model is wide
+    each: int  # of one feature on the residual path, which autocast leaves in float32 (PyTorch's list of what it casts)
+    stream: int  # of the residual path
+    more: int  # than `rows`
     inner_rows: int  # of those inside an MLP, or inside a token's experts
     cast: int  # bytes of the copy that autocast makes of a weight; 0 without autocast
     fused: bool  # attention
@@ -34,6 +38,7 @@ class Step(NamedTuple):
     again: bool  # whether layers are made again, whole or but for what "per-op" keeps
     inside: str  # checkpointing of the layer that goes backward: one that has been made again is as with "none"
     composed: bool  # layers, of PyTorch's operations, as in transformers
+    spelled: bool  # RMSNorms, of such operations
     dropout: bool
     loss: str
     chunks: int  # of the tokens, in which head and loss go forward and backward
@@ -41,7 +46,8 @@ class Step(NamedTuple):
     foreach: bool  # AdamW, not fused
     in_backward: bool  # the update: of each gradient as soon as it is there, which then goes
     rank: int  # of adapters; 0: all weights are trained
-    adapted: str  # the matrices beside which adapters stand
+    adapted: str  # the matrices beside which adapters stand; "all" without them
+    inputs: int  # matrices that are trained, or adapted, of those of queries, keys and values
     four_bit: bool  # the frozen matrices
     trained: Recipe  # of what is trained
     scores: int  # numbers
@@ -57,6 +63,7 @@ class Weights(NamedTuple):
     down: int  # of these, the MLP's last, of all experts
     mlp: int  # all of the MLP's
     behind: int  # of a layer, all that comes behind its scores: attention's output and the MLP
+    narrow: int  # its values', or its keys' if they are trained
     head: int  # the head's, which is the embedding's if they are tied
 
 
@@ -67,17 +74,16 @@ class Kept(NamedTuple):
     whole: int  # of one that is not
     ends: int  # of all that is no layer, once the loss is there
     in_mlp: int  # of the layer that goes backward, with the gradients on their way through its MLP
-    in_scores: int  # the same through its scores; 0 if attention is fused
-    in_norms: tuple[int, int, int]  # the same through the norm of its MLP, of its heads, of its attention; 0 if in one
+    in_scores: int  # the same through its scores
+    in_norms: tuple[int, int, int, int]  # the same through norms, of its MLP, keys, queries, attention; 0 if in one
     behind_mlp: int  # the same when its MLP has gone backward, but for a last gradient; 0 of adapters
     in_routing: tuple[int, int]  # the same where its experts' results are weighted, and above them; 0 if it has none
-    made_scores: int  # what it holds at them in the forward pass; 0 if attention is fused
+    made_scores: int  # what it holds at them in the forward pass; 0 if this book's is fused
     remade: int  # and when it has been made again
     unpacked: int  # in its MLP, where a matrix of 4 bits is unpacked, or at the MLP's end
     unpacked_last: int  # the same at its last matrix, if this has an adapter; else 0
     in_up: int  # where the adapter's result is added to that of its MLP's other half; 0 if it has none
     rotary: int  # cosines and sines
-    stream: int  # one tensor of the residual path
     hidden: int  # one more of these where chunks wait for each other: the head's input, or its gradient
     mask: int  # of dropout behind the embedding, and of eager attention, where something is made again with it
     causal: int  # of eager attention as transformers makes it for all layers, until the last has gone forward
@@ -120,19 +126,24 @@ def peak_bytes(
     Adapters of a `rank` are trained in float32 beside frozen weights without gradients, whose matrices can have fewer
     bits (`base`).
     """
-    width = 4 if recipe == "fp32" else 2
+    width, tokens = 4 if recipe == "fp32" else 2, batch * seq_len
+    rows, each = width * tokens * shape.d_model, RECIPES[recipe].weights * tokens
     step = Step(
         shape=shape,
         seq_len=seq_len,
         batch=batch,
         recipe=RECIPES[recipe],
-        tokens=batch * seq_len,
+        tokens=tokens,
         wide=shape.heads * shape.head_dim,
         narrow=shape.kv_heads * shape.head_dim,
         width=width,
-        row=width * batch * seq_len,
-        rows=width * batch * seq_len * shape.d_model,
-        inner_rows=width * batch * seq_len * shape.d_ff * shape.active_experts,
+        row=width * tokens,
+        wide_row=4 * tokens,
+        rows=rows,
+        each=each,
+        stream=each * shape.d_model,
+        more=each * shape.d_model - rows,
+        inner_rows=width * tokens * shape.d_ff * shape.active_experts,
         cast=2 if recipe in ("autocast", "autocast_fp16") else 0,
         fused=fused,
         checkpointing=checkpointing,
@@ -140,6 +151,7 @@ def peak_bytes(
         again=checkpointing in ("full", "per-op"),
         inside="selective" if checkpointing == "selective" else "none",
         composed=composed,
+        spelled=composed and not shape.norm_shift,
         dropout=dropout,
         loss=loss,
         chunks=chunks,
@@ -148,6 +160,7 @@ def peak_bytes(
         in_backward=in_backward,
         rank=rank,
         adapted=adapted,
+        inputs=2 if adapted == "query-value" else 3,
         four_bit=base in CONSTANTS,
         trained=RECIPES["fp32" if rank else recipe],
         scores=batch * shape.heads * seq_len**2,
@@ -169,7 +182,7 @@ def peak_bytes(
     state = state_bytes(weights.total, step.trained)  # Rajbhandari et al. 2020, section 3.1
     if rank:
         state |= {"adapters": state["weights"], "weights": frozen_weights_bytes(counts, step.recipe.weights, base)}
-    state |= {"batch": 16 * batch * seq_len}  # tokens and targets, as int64
+    state |= {"batch": 16 * tokens}  # tokens and targets, as int64
     return {moment: state | held for moment, held in at.items()}
 
 
@@ -187,6 +200,7 @@ def weigh(shape: Decoder, counts: dict[str, int]) -> Weights:
         down=shape.experts * shape.d_model * shape.d_ff,
         mlp=counts["mlp"] // shape.layers,
         behind=(counts["mlp"] + counts["out"]) // shape.layers,
+        narrow=shape.d_model * shape.kv_heads * shape.head_dim,
         head=shape.vocab * shape.d_model,
     )
 
@@ -198,7 +212,8 @@ def weigh_adapters(step: Step) -> Weights:
     total = adapter_parameters(shape, rank, step.adapted)
     out = 0 if step.adapted == "query-value" else rank * (step.wide + shape.d_model)
     whole = (3 if shape.gated else 2) * mlp * shape.experts
-    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, head=0)
+    narrow = rank * (shape.d_model + step.narrow)
+    return Weights(total, total, total // shape.layers, mlp * shape.experts, whole, out + whole, narrow, head=0)
 
 
 def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
@@ -212,6 +227,7 @@ def copies_of(step: Step, whole: Weights, trained: Weights) -> Weights:
         down=packed * whole.down + adapters * trained.down,
         mlp=packed * whole.mlp + adapters * trained.mlp,
         behind=packed * whole.behind + adapters * trained.behind,
+        narrow=packed * whole.narrow + adapters * trained.narrow,
         head=cast * whole.head,
     )
 
@@ -223,30 +239,29 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     anything, but for their adapters.
     """
     shape = step.shape
-    stream = step.recipe.weights * step.tokens * shape.d_model
-    # Autocast leaves the residual path in float32 (PyTorch's list of operations that it casts): so many bytes more.
-    more = stream - step.rows
-    hidden = stream if step.chunks > 1 else 0
+    hidden = step.stream if step.chunks > 1 else 0
     rotary = 0 if shape.positions else 2 * step.recipe.weights * step.seq_len * shape.head_dim
-    copied = 4 * step.tokens * shape.d_model if step.composed and not shape.norm_shift else 0
+    copied = step.wide_row * shape.d_model if step.spelled else 0
     mask = step.tokens * shape.d_model if step.dropout and shape.norm_shift else 0
-    causal = step.recipe.weights * step.tokens * step.seq_len if step.composed and not step.fused else 0
+    causal = step.each * step.seq_len if step.composed and not step.fused else 0
     mask += 0 if step.checkpointing == "none" else causal
-    checkpointed, whole = kept_of_layer(step, step.checkpointing, more), kept_of_layer(step, "none", more)
+    checkpointed, whole = kept_of_layer(step, step.checkpointing), kept_of_layer(step, "none")
     # the last norm's input and what it makes of it, the head's input
-    both = 2 * step.rows + (2 if hidden else 1) * more + 4 * step.tokens * (1 + shape.norm_shift)
+    both = 2 * step.rows + (2 if hidden else 1) * step.more + step.wide_row * (1 + shape.norm_shift)
     ends = rotary + both + copied + mask
-    spelled_out = not (step.fused or step.composed)
-    made_scores, remade = (made_scores_bytes(step, more, kept) if spelled_out else 0 for kept in (not step.again, True))
-    if step.composed and not (step.fused or shape.norm_shift or step.inside == "selective"):
-        remade = made_result_bytes(step, stream, more)
+    ours = not (step.fused or step.composed)
+    made_scores, remade = (made_scores_bytes(step, kept) if ours else 0 for kept in (not step.again, True))
+    attended = remade + step.stream + turned_bytes(step) if step.inside == "selective" else 0
+    if step.spelled and not (step.fused or step.inside == "selective"):
+        remade = made_result_bytes(step)
         made_scores = 0 if step.again else remade
+    turned = turned_forward(step) if step.spelled else 0
+    remade, made_scores = max(remade, turned), max(made_scores, 0 if step.again else turned)
     if step.checkpointing == "per-op":  # has kept results of matmuls behind them
         remade += step.row * (shape.d_ff + shape.d_model * shape.biases * (1 + step.dropout))
-    attended = remade + stream + turned_bytes(step) if step.inside == "selective" else 0
-    before = before_remade(step, stream) + left_of_layer(step) if step.again else 0
+    before = before_remade(step) + left_of_layer(step) if step.again else 0
     in_up, unpacked_last = 0, 0
-    names, product = names_in_mlp(step, stream), step.row * shape.d_ff if step.rank and step.adapted != "all" else 0
+    names, product = names_in_mlp(step), step.row * shape.d_ff if step.adapted != "all" else 0
     matrix = step.width * shape.d_model * shape.d_ff if step.four_bit else 0
     if not step.again:  # at its last matrix, or where an adapter's result is added to another matrix's
         added = 3 * step.rows if step.rank and step.adapted == "all" else 0
@@ -268,30 +283,31 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
     left, first = left_of_layer(step), 0
     if step.rank:
-        ends -= (stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
-        first = 4 * step.tokens + (0 if step.again and not (copied and step.recipe.weights < 4) else copied or stream)
+        ends -= (step.stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
+        first = step.wide_row + (
+            0 if step.again and not (copied and step.recipe.weights < 4) else copied or step.stream
+        )
         first += 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
-        first += 2 * step.rank * shape.d_model * (2 if step.adapted == "query-value" else 3) if step.width == 2 else 0
+        first += 2 * step.rank * shape.d_model * step.inputs if step.width == 2 else 0
         first += queries_for_keys(step)
         if step.adapted == "query-value":  # nor does their norm
-            first += 4 * step.tokens * (step.narrow + shape.kv_heads) * shape.head_norms
+            first += step.wide_row * (step.narrow + shape.kv_heads) * shape.head_norms
     return Kept(
         checkpointed=checkpointed,
         whole=whole,
         ends=ends,
-        in_mlp=mlp_bytes(step, stream, more) + left,
-        in_scores=0 if step.fused else max(scores_bytes(step, stream, more), attended) + left,
-        in_norms=norms_bytes(step, stream, more, left),
-        behind_mlp=behind_mlp_bytes(step, stream, more) + left if not step.rank else 0,
-        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + stream),
+        in_mlp=mlp_bytes(step) + left,
+        in_scores=max(0 if step.fused else scores_bytes(step), attended, turned_back(step)) + left,
+        in_norms=norms_bytes(step, left),
+        behind_mlp=behind_mlp_bytes(step) + left if not step.rank else 0,
+        in_routing=routed_bytes(step, sum(one_layer(step, step.inside).values()) + left + step.stream),
         made_scores=made_scores + product,
         remade=before + remade if step.again else 0,
         unpacked=before + unpacked,
         unpacked_last=unpacked_last,
         in_up=in_up,
         rotary=rotary,
-        stream=stream,
         hidden=hidden,
         mask=mask,
         causal=causal if step.checkpointing == "none" else 0,
@@ -301,13 +317,13 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
     )
 
 
-def kept_of_layer(step: Step, checkpointing: str, more: int) -> int:
+def kept_of_layer(step: Step, checkpointing: str) -> int:
     """Of one layer, with what autocast adds."""
     kept = sum(one_layer(step, checkpointing).values())
     if checkpointing in ("full", "per-op"):
-        return kept + more
-    product = 0 if step.adapted == "all" or not step.rank else step.inner_rows
-    return kept + cast_bytes(step, more) + beside_frozen(step) - product
+        return kept + step.more
+    product = 0 if step.adapted == "all" else step.inner_rows
+    return kept + cast_bytes(step) + beside_frozen(step) - product
 
 
 def queries_for_keys(step: Step) -> int:
@@ -319,11 +335,6 @@ def queries_for_keys(step: Step) -> int:
 def named_queries(step: Step) -> int:
     """The same where a name holds them until the scores are made."""
     return 0 if step.composed or step.cast else queries_for_keys(step)
-
-
-def no_gradients_below(step: Step) -> int:
-    """Above a frozen embedding, neither the residual path nor keys and values bring a gradient to the layer's input."""
-    return 0 if step.cast or step.adapted == "query-value" else 2 * step.rows
 
 
 def queries_again(step: Step) -> int:
@@ -342,12 +353,16 @@ def beside_frozen(step: Step) -> int:
     each = step.cast and shape.gated  # has a cast of its own
     inputs = {"query-value": 3 if each else 1, "attention": 2 if each else 1, "all": 0}[adapted]
     unused = inputs * shape.d_model
-    unused += step.wide if adapted == "query-value" and (not step.fused or step.inside == "selective") else 0
     normed = 0
-    if step.composed and not shape.norm_shift:
-        normed = 2 * step.recipe.weights * step.tokens * shape.d_model
+    if step.spelled:
+        normed = 2 * step.stream
         normed += step.row * (step.wide + step.narrow) * shape.head_norms
-    return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed
+    return step.row * (step.rank * matrix_adapters(shape, adapted) - unused) - normed - unused_result(step)
+
+
+def unused_result(step: Step) -> int:
+    """Attention's result, if neither its matrix has an adapter that keeps it nor a kernel does."""
+    return step.row * step.wide if step.adapted == "query-value" and not (step.fused and step.inside == "none") else 0
 
 
 def kept_of_layers(step: Step, kept: Kept, layers: int) -> int:
@@ -357,14 +372,14 @@ def kept_of_layers(step: Step, kept: Kept, layers: int) -> int:
     return checkpointed * kept.checkpointed + (layers - checkpointed) * kept.whole - first
 
 
-def cast_bytes(step: Step, more: int) -> int:
+def cast_bytes(step: Step) -> int:
     """What a layer keeps more under autocast; nothing without it."""
     if not step.cast:
         return 0
     shape = step.shape
     # a gated layer's norms: each matrix after them has a cast of its own, three more than one for each norm
     casts = 3 * step.rows * shape.gated
-    return 2 * more + casts + turned_bytes(step)  # of two norms the inputs
+    return 2 * step.more + casts + turned_bytes(step)  # of two norms the inputs
 
 
 def turned_bytes(step: Step) -> int:
@@ -378,14 +393,14 @@ def turned_copies(step: Step) -> int:
     """Queries and keys in float32, for which this book's attention has names until it ends, and autocast's copies."""
     if not step.cast or step.shape.positions or step.composed:
         return 0
-    return 2 * step.recipe.weights * step.tokens * step.wide
+    return 2 * step.each * step.wide
 
 
 def left_of_layer(step: Step) -> int:
     """Beside a layer that has been made again: its input, where its first norm keeps a float32 copy in its place; and
     with "per-op" the result of its last matmul, which was kept though nobody asks for it but a dropout behind it."""
     shape = step.shape
-    copied = step.again and step.composed and not shape.norm_shift and step.recipe.weights == 2
+    copied = step.again and step.spelled and step.recipe.weights == 2
     last = step.checkpointing == "per-op" and saves_last(shape) and not (step.dropout and shape.norm_shift)
     return step.rows * (int(copied) + int(last))
 
@@ -405,7 +420,7 @@ def one_layer(step: Step, checkpointing: str) -> dict[str, int]:
     )
 
 
-def mlp_bytes(step: Step, stream: int, more: int) -> int:
+def mlp_bytes(step: Step) -> int:
     """Of the layer that goes backward, in its MLP: what it kept, and the gradients of its inner features.
 
     Composed GELU's product has gradients of its two factors beside its own; under autocast these three are in float32,
@@ -415,50 +430,43 @@ def mlp_bytes(step: Step, stream: int, more: int) -> int:
     shape, kept = step.shape, one_layer(step, step.inside)
     dropped = kept.get("masks", 0) // 2
     beside = step.rows if (dropped or step.cast) and not (step.composed or shape.gated) else 0
-    inside = sum(kept.values()) + cast_bytes(step, more) + beside_frozen(step)
+    inside = sum(kept.values()) + cast_bytes(step) + beside_frozen(step)
     routed = step.row * shape.active_experts * shape.d_model if shape.experts > 1 else 0  # their results have gone
-    return inside + stream + inner_gradients(step) + beside - dropped - routed
+    return inside + step.stream + inner_gradients(step) + beside - dropped - routed
 
 
-def norms_bytes(step: Step, stream: int, more: int, left: int) -> tuple[int, int, int]:
+def norms_bytes(step: Step, left: int) -> tuple[int, int, int, int]:
     """Of the layer that goes backward, at an RMSNorm that is composed of operations: in float32 its input and five
     gradients of their results. Before attention's, queries and keys have one for each head in some models. Of a norm in
     one kernel the last moment alone, before it.
     """
     shape, kept = step.shape, one_layer(step, step.inside)
-    if not step.composed or shape.norm_shift:  # the gradients of what makes queries, keys and values
+    if not step.spelled:  # the gradients of what makes queries, keys and values
         products = 2 * shape.d_model + step.wide if shape.gated else step.wide + 2 * step.narrow + shape.d_model
-        return 0, 0, kept["norms"] // 2 + more + kept["qkv_input"] + stream + left + step.row * products
-    norm = 4 * step.tokens * shape.d_model
-    before = kept["norms"] // 2 if not shape.head_norms else 6 * norm // 4 if step.width < 4 else 2 * norm
-    casts, adapters, unused = 2 * step.rows * (step.cast > 0), 0, 0
-    if step.rank:
-        adapters = 2 if step.adapted == "query-value" else 4
-        unused = shape.d_model * (step.cast > 0) if step.adapted == "query-value" else 0
-        before -= step.recipe.weights * step.tokens * shape.d_model
-    before += more + kept["qkv_input"] + casts + step.row * (step.rank * adapters - unused) + stream + left
+        return 0, 0, 0, kept["norms"] // 2 + step.more + kept["qkv_input"] + step.stream + left + step.row * products
+    norm, before, wide = step.wide_row * shape.d_model, before_heads(step), 6 * step.wide_row
     # without a copy, its input has one gradient, with what the residual path brings
-    first = 6 * norm + left + (stream if step.recipe.weights < 4 else 0)
+    first = 6 * norm + left + (step.stream if step.recipe.weights < 4 else 0)
     attention = sum(kept[part] for part in ("qkv", "scores", "out_input")) + turned_bytes(step)
-    queries = step.rows + 24 * step.tokens * step.wide
-    keys = step.rows + 24 * step.tokens * step.narrow + (4 * step.tokens + 2 * step.row) * step.wide
-    if step.adapted == "query-value" and shape.layers == 1:  # above a frozen embedding keys need no gradient
-        keys = 0
-    heads = before + max(queries, keys) if shape.head_norms else 0
-    normed = 0 if step.rank else step.row  # frozen norms of heads keep nothing before their weights
-    of_heads = (normed + 4 * step.tokens) * (step.wide + step.narrow) * shape.head_norms
-    return before - stream - left + attention + of_heads + first, heads, first
+    attention += step.row * step.rank * (step.inputs - 2) - unused_result(step)  # of the matrix behind it an adapter's
+    # gradients of the residual path and of the norm's result; of values, and then of keys, what their matrix kept alone
+    alone = step.rows * (step.cast > 0) + step.row * step.rank
+    of_heads = step.wide_row + (0 if step.rank else step.row)
+    back = before + 2 * step.stream + left - alone - of_heads * step.narrow
+    keys = back + wide * step.narrow + step.each * step.wide
+    queries = back + (wide - of_heads) * step.wide - alone * (step.inputs - 2)
+    return before + attention + first, keys * shape.head_norms, queries * shape.head_norms, first
 
 
-def behind_mlp_bytes(step: Step, stream: int, more: int) -> int:
+def behind_mlp_bytes(step: Step) -> int:
     """Of the layer that goes backward, when its MLP's input has its gradient: all that it kept before; and without
     autocast, under which that is cast, as many gradients of it as its first matrices, and one of theirs."""
     kept, inputs = one_layer(step, step.inside), 2 if step.shape.gated else 1
     before = sum(kept.values()) - kept["mlp"] - kept.get("masks", 0) // 2
     inputs *= step.rows
     if step.cast:
-        return before + cast_bytes(step, more) - inputs + 2 * stream
-    return before + stream + inputs + step.row * step.shape.d_ff
+        return before + cast_bytes(step) - inputs + 2 * step.stream
+    return before + step.stream + inputs + step.row * step.shape.d_ff
 
 
 def routed_bytes(step: Step, held: int) -> tuple[int, int]:
@@ -480,15 +488,15 @@ def inner_gradients(step: Step) -> int:
     return step.inner_rows * (2 if step.shape.gated or composed else 1)
 
 
-def made_mlp_bytes(step: Step, stream: int) -> int:
+def made_mlp_bytes(step: Step) -> int:
     """In the forward pass, when an MLP's inner features are all made; beside them the layer's input, its sum with
     attention's, a gated MLP's norm, and names."""
     made = inner_gradients(step) + step.inner_rows
     made += dropped_width(step) * step.scores if step.composed and not step.fused else 0  # a name for probabilities
-    return made + named(step, stream) + (2 if step.shape.gated else 1) * stream
+    return made + named(step) + (2 if step.shape.gated else 1) * step.stream
 
 
-def scores_bytes(step: Step, stream: int, more: int) -> int:
+def scores_bytes(step: Step) -> int:
     """The same at its scores, where attention is eager: these, their softmax and their gradients.
 
     Dropout's mask has another two moments: its own product goes backward, with the gradients of its result and of the
@@ -513,10 +521,7 @@ def scores_bytes(step: Step, stream: int, more: int) -> int:
     if step.inside == "selective":
         scores = max(scores, made_again_bytes(step)) + turned_bytes(step)
     scores += copies
-    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
-    if step.rank and step.composed and not shape.norm_shift:
-        casts -= stream
-    return before_scores(step, more) + casts + stream + scores
+    return before_scores(step) + step.stream + scores
 
 
 def made_again_bytes(step: Step) -> int:
@@ -525,21 +530,49 @@ def made_again_bytes(step: Step) -> int:
     shape, cast = step.shape, step.cast > 0
     if not step.composed:
         return 0
-    repeated_keys = 4 * step.tokens * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
+    repeated_keys = step.wide_row * step.wide if cast and 1 < shape.kv_heads < shape.heads else 0
     dropped = 1 + dropped_width(step) + (step.width if step.softmax != step.width else 0)
     numbers = step.softmax + (dropped if step.dropout else step.recipe.weights)
     return step.row * step.wide + repeated_keys + numbers * step.scores
 
 
-def before_scores(step: Step, more: int) -> int:
+def turned_forward(step: Step) -> int:
+    """Of transformers' layer in its forward pass, where queries or keys are turned, under autocast in float32: three
+    tensors of one, beside both as they came, and under autocast the norm's result. "per-op" has kept attention's."""
+    wide, narrow = step.wide, step.narrow
+    came = (step.each if step.shape.head_norms else step.row) * (wide + narrow) + step.row * narrow
+    named = (step.stream if step.cast else 0) + step.row * wide * (step.checkpointing == "per-op")
+    return before_heads(step) + came + step.each * max(3 * wide, wide + 3 * narrow) + named
+
+
+def turned_back(step: Step) -> int:
+    """Of the layer that goes backward, at attention's kernel, or where two matrices behind it give its result's
+    gradient; and where autocast turned queries in float32, of whose gradient there are four tensors, or keys."""
+    wide, narrow, held = step.wide, step.narrow, 0
+    if step.fused:
+        summed = (5 if step.inside == "none" else 4) * wide + 2 * narrow
+        held = max(4 * wide + 4 * narrow, summed if step.rank and step.adapted != "query-value" else 0)
+        held = step.row * held + one_layer(step, "none")["scores"] + 2 * turned_bytes(step)
+    if step.cast and step.spelled:  # without norms of heads two of the four are cast
+        turned = 8 * wide + 3 * narrow if step.shape.head_norms else max(6 * wide + 2 * narrow, 2 * wide + 7 * narrow)
+        held = max(held, step.row * turned)
+    return before_heads(step) + step.stream + held
+
+
+def before_scores(step: Step) -> int:
     """Of the layer when it comes to its scores."""
+    return before_heads(step) + one_layer(step, "none")["qkv"]
+
+
+def before_heads(step: Step) -> int:
+    """The same without queries, keys and values: of two norms one, and the heads', all of which keep nothing before
+    their weights if these are frozen; the inputs of three matrices, of which autocast casts each; and adapters'."""
     kept, shape = one_layer(step, "none"), step.shape
-    casts = 2 if step.cast and shape.gated else 0  # of keys' and values' input
-    casts -= 1 if casts and step.rank and step.adapted == "query-value" else 0
-    # of two norms one, and all of the heads', of which frozen ones keep one thing less
-    of_heads = (step.wide + step.narrow) * shape.head_norms
-    norms = (kept["norms"] + (4 * step.tokens + (-step.row if step.rank else step.row)) * of_heads) // 2
-    return norms + more + kept["qkv_input"] + casts * step.rows + kept["qkv"]
+    norms = kept["norms"] - step.rows - step.wide_row * (1 + shape.norm_shift + shape.d_model * step.spelled)
+    if step.rank and step.spelled:
+        norms -= step.stream + step.row * (step.wide + step.narrow) * shape.head_norms
+    casts = (step.inputs - 1) * step.rows * (step.cast > 0 and shape.gated)
+    return norms + step.more + kept["qkv_input"] + casts + step.row * step.rank * step.inputs
 
 
 def dropped_width(step: Step) -> int:
@@ -549,14 +582,14 @@ def dropped_width(step: Step) -> int:
     return step.width if step.shape.norm_shift else step.recipe.weights
 
 
-def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
+def made_scores_bytes(step: Step, kept: bool) -> int:
     """The same on the way forward, in this book's code: transformers' holds less there than on the way back.
 
     Most is held at softmax, at dropout, or at the product behind, with its result; what is not `kept` goes on the way,
     but for what has a name: scores, mask, queries, keys and values as they came; in Llama what these are made of, and
     queries and keys before autocast casts them.
     """
-    shape, made, gpt2 = step.shape, step.softmax, step.shape.positions > 0
+    made, gpt2 = step.softmax, step.shape.positions > 0
     masked = step.width if gpt2 else step.recipe.weights  # as its queries are
     normed, result = step.rows, step.row * step.wide
     dropout = 1 + made if step.dropout else 0
@@ -565,13 +598,12 @@ def made_scores_bytes(step: Step, more: int, kept: bool) -> int:
     names = masked * step.seq_len**2 + step.row * (step.wide + 2 * step.narrow) + turned_copies(step)
     if kept:
         numbers = max(numbers, dropout + cast)
-        names += step.row * step.rank * (2 if step.adapted == "query-value" else 3)
     elif gpt2:
         names -= normed
     if step.cast and not gpt2 and step.inside == "none":
-        names += step.recipe.weights * step.tokens * shape.d_model - (0 if kept else 3 * normed + 2 * result)
+        names += step.stream - (0 if kept else 3 * normed + 2 * result)
     names += result if kept or not dropout else 0
-    return before_scores(step, more) + (masked + made + numbers) * step.scores + names
+    return before_scores(step) + (masked + made + numbers) * step.scores + names
 
 
 def named_probabilities(step: Step) -> int:
@@ -583,24 +615,22 @@ def named_probabilities(step: Step) -> int:
     return left * step.scores
 
 
-def made_result_bytes(step: Step, stream: int, more: int) -> int:
+def made_result_bytes(step: Step) -> int:
     """Of transformers' layer in its forward pass, when what eager attention has made is copied into another order.
 
     Names hold queries, keys and values as they came, where batched matmuls or autocast have made copies of them, and
     keys that were repeated before they were cast; what dropout has left; and what autocast has cast for all three.
     """
-    shape, each = step.shape, step.recipe.weights * step.tokens
+    shape, each = step.shape, step.each
     repeats, many = 1 < shape.kv_heads < shape.heads, step.batch > 1  # one head is a view for all
     copied = many or step.cast > 0
     names = each * (step.wide * copied + step.narrow * (copied or repeats) + step.wide * (repeats and step.cast > 0))
-    names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (stream if step.cast else 0)
-    casts = step.row * step.rank * (2 if step.adapted == "query-value" else 3) if step.rank else 0
-    casts -= stream if step.rank else 0
+    names += step.row * step.narrow * (many or repeats) + named_probabilities(step) + (step.stream if step.cast else 0)
     made = one_layer(step, "none")["scores"] + 2 * step.row * step.wide
-    return before_scores(step, more) + casts + made + names
+    return before_scores(step) + made + names
 
 
-def names_in_mlp(step: Step, stream: int) -> int:
+def names_in_mlp(step: Step) -> int:
     """What a layer on its way forward has names for in its MLP, beside all that it keeps: queries and keys before they
     are turned, values and results of eager attention, of which copies are kept; in transformers' the sum of which a
     norm keeps one, or GPT-2's attention's result; and the MLP's input, where autocast or no adapter keeps it."""
@@ -609,31 +639,31 @@ def names_in_mlp(step: Step, stream: int) -> int:
     if (
         step.inside == "selective"
     ):  # its inputs are kept as they came, its result by its matrix, as fused kernels make it
-        is_kept = step.fused and not (step.rank and step.adapted == "query-value")
+        is_kept = step.fused and step.adapted != "query-value"
         attended = 0 if is_kept else step.row * step.wide
     else:
         attended = 0 if step.fused else step.row * (step.wide + step.narrow) * (2 if shape.positions else 1)
     summed = step.rows * (step.recipe.weights < 4 or shape.norm_shift)
     names = summed + named_probabilities(step) if step.composed else turned + attended
-    if step.rank and step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
+    if step.adapted != "all" and (not step.cast or (step.four_bit and step.again)):
         names += step.rows
-    return names + (stream if step.cast and (step.composed or shape.gated) else 0)
+    return names + (step.stream if step.cast and (step.composed or shape.gated) else 0)
 
 
-def before_remade(step: Step, stream: int) -> int:
+def before_remade(step: Step) -> int:
     """Beside a layer that is made again the gradient of its result, and autocast's copy of that; or its product's,
     where the last matrix is frozen and in 4 bits, since autograd has kept nothing that is asked for by then."""
     if step.four_bit and step.adapted != "all":
-        return stream + step.row * step.shape.d_ff
-    return stream + (step.rows if step.cast else 0)
+        return step.stream + step.row * step.shape.d_ff
+    return step.stream + (step.rows if step.cast else 0)
 
 
-def named(step: Step, stream: int) -> int:
+def named(step: Step) -> int:
     """What a layer's code still has names for when it comes to its last matrix: queries, keys, values, what attention
     and the second norm made; in transformers' the latter."""
     if step.composed:
-        return stream
-    return stream + step.row * (step.wide + 2 * step.narrow + (0 if step.fused else step.wide))
+        return step.stream
+    return step.stream + step.row * (step.wide + 2 * step.narrow + (0 if step.fused else step.wide))
 
 
 # --8<-- [end:sizes]
@@ -714,7 +744,7 @@ def logits_at_loss(step: Step) -> int:
 
 def named_hidden(step: Step, kept: Kept) -> int:
     """The head's input, for which transformers has a name until its loss is there, though the head keeps a cast."""
-    return kept.stream if step.cast and step.composed and step.loss == "plain" and not kept.hidden else 0
+    return step.stream if step.cast and step.composed and step.loss == "plain" and not kept.hidden else 0
 
 
 def copies_kept(step: Step, kept: Kept, layers: int) -> int:
@@ -723,13 +753,16 @@ def copies_kept(step: Step, kept: Kept, layers: int) -> int:
 
 
 def cached_copies(step: Step, layers: int) -> int:
-    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass.
+    """Autocast's of adapters in the first layers that will be made again, to the end of the forward pass; or those that
+    the first layer alone has no other need of.
 
     It keeps those of a matrix in float32, as adapters behind a norm are; others are cast to their input's 16 bits.
     """
-    if not (step.cast and step.rank and step.again):
+    if not (step.cast and step.rank):
         return 0
-    made = [step.wide, step.narrow, *([step.narrow] if step.adapted != "query-value" else [])]
+    if not step.again:
+        return 2 * step.rank * step.shape.d_model * step.inputs
+    made = [step.wide, *([step.narrow] * (step.inputs - 1))]
     if step.adapted == "all":
         made += [step.shape.d_ff] * (2 if step.shape.gated else 1)
     return step.cast * step.rank * sum(step.shape.d_model + width for width in made) * -(-layers // step.every)
@@ -760,9 +793,7 @@ def waiting(step: Step, weights: Weights, kept: Kept) -> int:
         # its adapter's gradients are there, in 16 bits still
         narrow = 2 * weights.down if step.width == 2 else 0
         backward += narrow if step.accumulated else -narrow
-        forward = (
-            unpacked + named(step, kept.stream) - later - step.inner_rows if step.again and not step.four_bit else 0
-        )
+        forward = unpacked + named(step) - later - step.inner_rows if step.again and not step.four_bit else 0
         return max(0, backward, forward)
     cast, gradient = step.cast * weights.down, step.trained.gradients * weights.down
     added = gradient if step.accumulated else 0
@@ -779,12 +810,12 @@ def head_gradient(step: Step, weights: Weights, kept: Kept) -> int:
 
 def fused_gradients(step: Step, weights: Weights, kept: Kept) -> int:
     """Those that a fused loss makes in the forward pass: of the head's input, and of the head."""
-    return kept.stream + step.trained.gradients * weights.head if step.loss == "fused" else 0
+    return step.stream + step.trained.gradients * weights.head if step.loss == "fused" else 0
 
 
 def fused_casts(step: Step, kept: Kept) -> int:
     """Under autocast a fused loss takes its input in float32, and casts the head's transpose beside the head."""
-    return kept.stream - step.rows + kept.copies.head if step.loss == "fused" else 0
+    return step.stream - step.rows + kept.copies.head if step.loss == "fused" else 0
 
 
 def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
@@ -805,16 +836,16 @@ def at_forward(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     )
     own, inside = as_checkpointed(step, kept, step.shape.layers - 1)
     down = kept.copies.down
-    mlp = made_mlp_bytes(own, kept.stream) if own.again else inside.unpacked
+    mlp = made_mlp_bytes(own) if own.again else inside.unpacked
     in_mlp = inside_forward(step, weights, kept, own, mlp, down * own.again)
     at_scores = inside.made_scores
     if step.rank and step.shape.layers == 1:
         at_scores += named_queries(step)
     moments = [end, inside_forward(step, weights, kept, own, at_scores, kept.copies.behind), in_mlp]
     if inside.causal:
-        result = kept.stream + step.rows
+        result = step.stream + step.rows
         if step.shape.positions:  # whose embeddings have names, and GELU's product where a cast is kept of it
-            result += kept.stream + kept.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
+            result += step.stream + step.stream // step.batch + 2 * step.cast * step.tokens * step.shape.d_ff
         moments.append(inside_forward(step, weights, kept, own, kept.whole + result, later=0))
         if not step.shape.norm_shift:  # the norm above it, of operations in float32, while the mask has a name
             norm = 12 * step.tokens * step.shape.d_model
@@ -838,7 +869,7 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: 
     own = 0 if last.again else kept.copies.layer - later  # a frozen weight is cast each time
     # what enters the first layer has a name until the last has gone forward, in this book's code until that one has;
     # what enters the last has one too; and autograd keeps neither where transformers' norm makes a copy of it
-    copied = step.composed and not step.shape.norm_shift and step.recipe.weights < 4
+    copied = step.spelled and step.recipe.weights < 4
     names = int((kept.first > 0 or copied) and not step.again and (step.composed or not before))
     names += int(copied and before > 0 and not last.again)
     return held(
@@ -846,7 +877,7 @@ def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: 
         copies=copies_kept(step, kept, before) + cached_copies(step, before) + own
         if step.rank
         else kept.copies.layers - later,
-        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + names * kept.stream,
+        activations=kept_of_layers(step, kept, before) + kept.rotary + kept.mask + kept.causal + names * step.stream,
         layer=layer - (0 if before or last.again else kept.first),
     )
 
@@ -903,14 +934,21 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     """
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
-    of_mlp, of_heads, of_attention = inside.in_norms
-    first = kept.first if others == 0 else 0
+    of_mlp, of_keys, of_queries, of_attention = inside.in_norms
+    first, back, narrow = (
+        (0, 0, copies.narrow) if others else (kept.first, kept.rotary * (not own.again), copies.narrow)
+    )
+    if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
+        back, narrow = back + 2 * step.stream, 0  # and `first` has the matrices' copies
+        if step.adapted == "query-value":
+            of_keys, back = 0, back - step.wide_row * (step.narrow + step.shape.kv_heads)
     moments = [
         (inside.in_mlp, weights.down, copies.down, waiting(own, weights, inside)),
         (inside.behind_mlp, weights.mlp, copies.mlp, step.cast * weights.down),
         (of_mlp, weights.mlp, copies.mlp, 0),
-        (of_heads - (no_gradients_below(own) if first else 0), weights.behind, copies.behind, 0),
-        (inside.in_scores - (kept.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
+        (of_keys - back, weights.behind + weights.narrow, copies.behind + narrow, 0),
+        (of_queries - back, weights.behind + (step.inputs - 1) * weights.narrow, copies.behind + 2 * narrow, 0),
+        (inside.in_scores - (step.stream + queries_again(own) if first else 0), weights.behind, copies.behind, 0),
         (inside.remade + (named_queries(own) if first else 0), 0, copies.behind, 0),
         (inside.unpacked_last, 0, 0, 0),
         (weighted, 0, 0, 0),
@@ -950,9 +988,9 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     layers = step.shape.layers
     # of the layer below the last the input alone may have been kept, and the gradients of the last be larger
     last = most([at_layer(step, weights, kept, layers - 1), at_layer(step, weights, kept, max(layers - 2, 0))])
-    if not step.composed or step.shape.norm_shift:
+    if not step.spelled:
         return last
-    wide = 4 * step.tokens * step.shape.d_model
+    wide = step.wide_row * step.shape.d_model
     norm = held(
         gradients=earlier(step, weights)
         or step.trained.gradients * weights.head * (step.shape.tied or not step.in_backward),
@@ -977,20 +1015,20 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     positions = 0
     if step.accumulated and not step.rank and step.shape.positions:  # those of positions come before, of all sequences
         table = step.trained.gradients * step.shape.positions * step.shape.d_model
-        positions = kept.stream + (kept.stream // step.batch if step.batch > 1 else 0) + table
+        positions = step.stream + (step.stream // step.batch if step.batch > 1 else 0) + table
         positions += tied_waits(step, weights, kept)
     # when a tied one's sum is made, the gradient of its rows has gone
     one = step.trained.gradients * weights.head * (tied and not kept.hidden)
     lines = held(
         gradients=step.trained.gradients * (weights.head if step.in_backward else weights.total),
         logits=kept_logits(step),
-        temporaries=2 * kept.hidden + max(kept.stream + summed - one, summed, positions),
+        temporaries=2 * kept.hidden + max(step.stream + summed - one, summed, positions),
     )
     if not step.in_backward:
         return lines
     table = step.shape.positions * step.shape.d_model  # has gone by then
     before = step.trained.gradients * (table + weights.head * tied)
-    return most([lines, held(gradients=before, logits=kept_logits(step), temporaries=kept.stream)])
+    return most([lines, held(gradients=before, logits=kept_logits(step), temporaries=step.stream)])
 
 
 def at_update(step: Step, weights: Weights) -> dict[str, int]:

@@ -340,6 +340,59 @@ def make_constant(statements: list[ast.stmt]) -> bool:
     return False
 
 
+class Parameter(Folded):
+    """A parameter that is one value wherever its function is called: this stands where it was."""
+
+    def __init__(self, name: str, value: ast.Constant) -> None:
+        self.name, self.value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.Constant(self.value.value), node) if node.id == self.name else node
+
+
+def make_default(statements: list[ast.stmt], given: Container[str]) -> bool:
+    """Finds a parameter that each call leaves at its default, and puts that in its place; if there is one.
+
+    Of functions that are only ever called, and not from outside, where names are `given`.
+    """
+    nodes = [node for s in statements for node in ast.walk(s)]
+    read = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    read.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
+    calls: dict[str, list[ast.Call]] = {}
+    for call in (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        calls.setdefault(ast.unparse(call.func), []).append(call)
+    for function in (s for s in statements if isinstance(s, ast.FunctionDef) and s.name not in given):
+        made, arguments = calls.get(function.name, []), function.args.args
+        open_ended = any(isinstance(each, ast.Starred) for call in made for each in call.args)
+        if open_ended or read[function.name] != len(made) or any(k.arg is None for call in made for k in call.keywords):
+            continue
+        first = len(arguments) - len(function.args.defaults)
+        for at, (parameter, default) in enumerate(zip(arguments[first:], function.args.defaults, strict=True)):
+            name = parameter.arg
+            said = [keyword.value for call in made for keyword in call.keywords if keyword.arg == name]
+            said += [call.args[first + at] for call in made if len(call.args) > first + at]
+            later = any(len(call.args) > first + at + 1 for call in made)
+            again = sum(isinstance(n, ast.Name | ast.arg) and name == bound_by(n) for n in ast.walk(function)) > 1
+            if not isinstance(default, ast.Constant) or any(ast.dump(each) != ast.dump(default) for each in said):
+                continue
+            if later or again:
+                continue
+            del arguments[first + at], function.args.defaults[at]
+            for call in made:
+                call.args = call.args[: first + at]
+                call.keywords = [keyword for keyword in call.keywords if keyword.arg != name]
+            Parameter(name, default).generic_visit(function)
+            return True
+    return False
+
+
+def bound_by(node: ast.Name | ast.arg) -> str | None:
+    """The name that is bound here, if one is."""
+    if isinstance(node, ast.arg):
+        return node.arg
+    return None if isinstance(node.ctx, ast.Load) else node.id
+
+
 def foreign(statement: ast.Import | ast.ImportFrom, ours: set[str]) -> dict[str, str]:
     """What an import binds, but for our own names as they are."""
     of = statement.module if isinstance(statement, ast.ImportFrom) else ""
@@ -430,7 +483,8 @@ def translate(
     for statement in need_all():
         if isinstance(statement, ast.ClassDef):
             statement.body = [s for s in statement.body if not isinstance(s, ast.FunctionDef) or s.name in taken]
-    while make_constant(kept := need_all()):
+    given = {name for names in wanted.values() for name in names}
+    while make_constant(kept := need_all()) or make_default(kept, given):
         pass
     unread = unread_fields(kept)
     for statement in kept:
@@ -441,7 +495,6 @@ def translate(
     signatures = {name: list(parameters(definition)) for name, definition in definitions.items()}
     named = {name for statement in kept for name in called_by_name(statement, signatures)}
     whole = {name for of in modules.values() for name in of.modules}
-    given = {name for names in wanted.values() for name in names}
     writers = [
         Writer(modules[place], needed.get(place, set()), known, named, signatures, definitions, place in whole, given)
         for place in order

@@ -1,6 +1,7 @@
 """The planner's check as a command: `flops-bytes check`, from a checkout of the book."""
 
 import argparse
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -73,7 +74,8 @@ def check_draws(seed: int, draws: int) -> Iterator[Checked]:
 # --8<-- [start:tell]
 def told(asked: dict[str, Any]) -> str:
     """What was asked, as the planner's command takes it; a configuration as what its file holds."""
-    return " ".join(f"--{name.replace('_', '-')} {str(value)!r}" for name, value in asked.items() if value is not None)
+    written = {name: json.dumps(value) if name == "config" else str(value) for name, value in asked.items()}
+    return " ".join(f"--{name.replace('_', '-')} {written[name]!r}" for name in asked if asked[name] is not None)
 
 
 def line(found: Checked) -> str:

@@ -17,7 +17,7 @@ from flops_bytes.shapes import KNOWN, SHAPES, Decoder
 
 
 # --8<-- [start:options]
-SOURCES = {"model": 1, "config": 12, "shape": 12}  # of which one is given, and how often; named models are deep
+SOURCES = {"model": 1, "config": 14, "shape": 12}  # of which one is given, and how often; named models are deep
 COUNTS = {"accumulation": 4, "checkpoint_every": 3, "chunks": 16, "lora": 64, "micro_batch": 16}  # the most
 CHOSEN = ("recipe", "attention", "layers", "checkpointing", "loss", "lora_on", "base", "optimizer", "update")
 DRAWN = (*SOURCES, *COUNTS, *CHOSEN, "context", "dropout")
@@ -69,23 +69,26 @@ def between(chance: random.Random, low: float, high: float) -> int:
     return round(low * float((high / low) ** chance.random()))
 
 
-def draw_shape(chance: random.Random, learned: bool) -> Decoder:
-    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike."""
-    layers, vocab = chance.randint(1, 3), between(chance, 1_000, 200_000)
+def draw_shape(chance: random.Random, learned: bool, few: bool = False) -> Decoder:
+    """GPT-2's kind with learned positions, or Llama's without: round and odd sizes, few layers, since each is alike.
+
+    With `few` words, inner features and queries for a key, so that nothing else hides what its attention holds.
+    """
+    layers, vocab = chance.randint(1, 3), between(chance, 300 if few else 1_000, 3_000 if few else 200_000)
     if chance.random() < 0.3:  # the widths of a model that people train
         published = [shape for shape in SHAPES.values() if bool(shape.positions) == learned and shape.experts == 1]
         return replace(chance.choice(published), layers=layers)
     head_dim, kv_heads = chance.choice((32, 40, 64, 96, 128)), between(chance, 1, 16)
-    heads = kv_heads if learned else kv_heads * between(chance, 1, 8)
+    heads = kv_heads if learned or few else kv_heads * between(chance, 1, 8)
     wide = heads * head_dim
-    d_model = wide if learned else 8 * between(chance, max(wide, 256) / 16, max(wide, 256) / 4)
+    d_model = wide if learned else 8 * between(chance, max(wide, 256) / 16, max(wide, 256) / (8 if few else 4))
     return Decoder(
         layers=layers,
         d_model=d_model,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        d_ff=between(chance, d_model, 6 * d_model),
+        d_ff=between(chance, d_model, (1.5 if few else 6) * d_model),
         vocab=vocab,
         positions=2**15 if learned else 0,
         tied=learned or chance.random() < 0.5,
@@ -103,7 +106,7 @@ def written(shape: Decoder) -> str:
 
 def configuration(chance: random.Random, kind: str) -> dict[str, Any]:
     """A shape as transformers' config.json says it."""
-    shape = draw_shape(chance, kind == "gpt2")
+    shape = draw_shape(chance, kind == "gpt2", few=kind == "qwen3" and chance.random() < 0.6)
     tied = chance.random() < 0.5
     found: dict[str, Any] = {"model_type": kind, "vocab_size": shape.vocab, "tie_word_embeddings": tied}
     if kind == "gpt2":
@@ -155,7 +158,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
     if source == "model":
         asked["model"] = chance.choice([name for name, shape in SHAPES.items() if shape.layers <= 16])
     elif source == "config":
-        asked["config"] = configuration(chance, chance.choice(KNOWN))
+        asked["config"] = configuration(chance, chance.choice((*KNOWN, "qwen3")))
     else:
         asked["shape"] = written(draw_shape(chance, chance.random() < 0.5))
     for name in DRAWN:

@@ -12,7 +12,7 @@ from flops_bytes import rates
 from flops_bytes.plan import parallel, plan, rl
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
 from flops_bytes.plan.table import parallel_table, rl_table, serving_table, stack_table, training_table
-from flops_bytes.shapes import SHAPES, short
+from flops_bytes.shapes import SHAPES, quoted, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
@@ -86,6 +86,17 @@ def names() -> str:
     return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 
 
+def path_or_held(config: str) -> Any:
+    """A path as it is, or what a config.json holds, if that was written in its place."""
+    if not config.lstrip().startswith("{"):
+        return config
+    try:
+        return json.loads(config)
+    except (RecursionError, ValueError) as error:
+        why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
+        raise ValueError(f"--config: {why}; give a config.json, or what it holds") from None
+
+
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
     description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
@@ -111,7 +122,7 @@ def main(arguments: list[str]) -> int:
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:  # a pipe can be read once
-        once = {**asked, "config": read_config(asked["config"])} if asked.get("config") else asked
+        once = {**asked, "config": read_config(path_or_held(asked["config"]))} if asked.get("config") else asked
         found, question = answer(once)
     except ValueError as error:
         print(f"flops-bytes plan: {error}", file=sys.stderr)

@@ -70,7 +70,7 @@ class Setup(NamedTuple):
     eight_bit: bool  # AdamW, whatever is said below
     paged: bool  # moments, which wait in the host's memory where the card has no room
     foreach: bool  # AdamW or Adafactor, of all tensors at once
-    in_backward: bool  # the update
+    at_once: bool  # the update, of each gradient as it comes
     muon: bool  # and AdamW for what is no matrix of a layer
     adafactor: bool
     bf16_moments: bool  # AdamW's, whatever the recipe says
@@ -122,7 +122,7 @@ def held_at(setup: Setup) -> dict[str, dict[str, int]]:
             rank=setup.rank,
             adapted=setup.lora_on,
             base=setup.base,
-            in_backward=setup.in_backward,
+            in_backward=setup.at_once,
         )
 
     at = moments(setup.recipe)
@@ -187,7 +187,7 @@ def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str
         gone |= {"gradients": 0, "weights": whole} | ({"adapters": 0} if setup.rank else {})
     update = {"gradients": -(-each.gradients * setup.trained // cut), "temporaries": 0}
     return {
-        moment: lines | (update if moment == "update" and not setup.in_backward else {}) | gone
+        moment: lines | (update if moment == "update" and not setup.at_once else {}) | gone
         for moment, lines in at.items()
     }
 
@@ -407,7 +407,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         ("loss in 8 chunks", {} if setup.loss == "fused" else {"loss": "plain", "chunks": max(8, setup.chunks)}, 0),
         ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0),
     ]
-    if setup.in_backward:  # which leaves no gradients to add to
+    if setup.at_once:  # which leaves no gradients to add to
         rungs = rungs[:1]
     for kind in ("full",) if setup.checkpointing in ("per-op", "full") or setup.layers_in_fp8 else ("per-op", "full"):
         before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
@@ -418,7 +418,7 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
     # of which there is less
     if not (setup.paged or setup.adafactor or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments):
         rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
-    if not (setup.muon or setup.adafactor or setup.in_backward):
+    if not (setup.muon or setup.adafactor or setup.at_once):
         rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
@@ -559,7 +559,7 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         eight_bit=a["optimizer"][-4:] == "8bit",
         paged=a["optimizer"][:5] == "paged",
         foreach=a["update"] == "foreach",
-        in_backward=a["update"] == "in-backward",
+        at_once=a["update"] == "in-backward",
         muon=a["optimizer"] == "muon",
         adafactor=a["optimizer"] == "adafactor",
         bf16_moments=a["optimizer"] == "adamw-bf16",

@@ -615,3 +615,35 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MiniRacer, 
     context.eval(engine([folder], {"grid": ["f"]}) + BRIDGE)
     yield context, namespace
     context.close()
+
+
+DEFAULTS = """
+def inner(n, extra=False, size=2):
+    if extra:
+        return lost(n)
+    return n * size
+
+
+def lost(n):
+    return -n
+
+
+def free(n, extra=False):
+    return lost(n) if extra else n
+
+
+def f(n):
+    return [inner(n, extra=False, size=3), inner(n), free(n), free(n, True)]
+"""
+
+
+def test_a_parameter_that_no_call_changes_leaves_nothing_on_the_page(tmp_path: Path) -> None:
+    """One that a call gives another value stays, and so does what a function has that is called from outside."""
+    (tmp_path / "them.py").write_text(DEFAULTS)
+    text = translate([tmp_path], {"them": ["f"]})
+    assert text.count("lost") == 2  # where it is made, and in free()
+    assert translate([tmp_path], {"them": ["f", "inner"]}).count("lost") == 3
+    context = MiniRacer()
+    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
+    assert json.loads(str(context.eval("JSON.stringify(tell(f(5n)))"))) == ["15n", "10n", "5n", "-5n"]
+    context.close()

@@ -19,6 +19,7 @@ from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan
+from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
 from flops_bytes.plan.software import FORMATS
 from flops_bytes.plan.table import gib
@@ -291,6 +292,20 @@ def test_a_configuration_that_is_another_model_is_refused_by_name(change: dict[s
         from_config(CONFIG | change, context=1024)
     assert str(caught.value).startswith("--config: ")
     assert sentence in str(caught.value)
+
+
+def test_the_command_takes_what_a_configuration_holds_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    told = []
+    for config in (str(path), json.dumps(CONFIG), f" {json.dumps(CONFIG)}"):
+        assert main(["--config", config, "--gpu", "L4", "--json"]) in (0, 3)
+        told.append(json.loads(capsys.readouterr().out)["found"])
+    assert told[0] == told[1] == told[2]
+    assert main(["--config", '{"model_type": ', "--gpu", "L4"]) == 2
+    assert "cannot be read as JSON" in capsys.readouterr().err
 
 
 def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:

@@ -381,6 +381,34 @@ INSIDE |= {
 }
 
 
+WIDE = QWEN | {"vocab_size": 300, "hidden_size": 320, "intermediate_size": 329, "num_hidden_layers": 1}
+WIDE |= {"num_attention_heads": 9, "num_key_value_heads": 9}
+TURNED: dict[str, Any] = {"config": WIDE, "loss": "fused", "optimizer": "paged-adamw", "context": 300}
+TURNED |= {"micro_batch": 3, "checkpointing": "full", "recipe": "autocast"}
+FROZEN: dict[str, Any] = {"lora": 4, "lora_on": "query-value"}
+FOUR_TIMES = WIDE | {"hidden_size": 128, "intermediate_size": 200, "num_attention_heads": 8, "num_key_value_heads": 8}
+INSIDE |= {
+    "keys that autocast turns in float32": TURNED,
+    "keys that are turned above a frozen embedding": TURNED | FROZEN | {"base": "4bit"},
+    "keys that are turned on their way forward": TURNED | FROZEN | {"base": "4bit", "checkpointing": "none"},
+    "keys that are turned beside attention's result": TURNED | {"checkpointing": "per-op"},
+    "keys that are turned without a norm": TURNED | FROZEN | {"config": WIDE | {"model_type": "qwen2"}},
+    "frozen norms of keys": TURNED | {"lora": 4, "recipe": "bf16"},
+    "norms of queries alone": TURNED | FROZEN | {"recipe": "bf16", "config": WIDE | {"num_key_value_heads": 3}},
+    "the gradient of values' matrix": TURNED | {"recipe": "bf16"},
+    "attention's kernel on its way backward": TURNED | FROZEN | {"config": FOUR_TIMES, "recipe": "fp32"},
+    "two gradients of attention's result": TURNED
+    | {"config": FOUR_TIMES | {"hidden_size": 64, "num_key_value_heads": 2}, "recipe": "fp32"}
+    | {"lora": 4, "lora_on": "attention", "checkpointing": "none"},
+    "copies of adapters that autocast keeps": TURNED
+    | {"lora": 56, "base": "4bit", "checkpointing": "none", "context": 33, "micro_batch": 2}
+    | {"config": WIDE | {"intermediate_size": 942, "num_attention_heads": 3, "num_key_value_heads": 1}},
+    "attention's result, which nothing keeps": TURNED
+    | FROZEN
+    | {"recipe": "bf16", "attention": "eager", "context": 150},
+}
+
+
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
     found = check(asked)
