@@ -107,7 +107,12 @@ def carry(
                 problems.append(Problem(path, 0, f"stands beside the one of {was!r}; remove one of them"))
                 continue
             try:
-                carried[path] = _carried(record, snippet, fresh, *own, was=was)
+                alike = [
+                    each.values
+                    for each in found.values()
+                    if each and (each.hash, each.device["kind"]) == (record.hash, fresh.device["kind"])
+                ]
+                carried[path] = _carried(record, snippet, fresh, *own, was=was, alike=alike)
             except ValueError as error:
                 problems += [Problem(path, 0, message) for message in str(error).splitlines()]
         if absent and not (measured := _first_device_value(fresh)):
@@ -164,8 +169,13 @@ def _carried(
     others: list[Change],
     *,
     was: str | None = None,
+    alike: Iterable[dict[str, Plain]] = (),
 ) -> Record:
-    """The record as one of the present code. Raises ValueError, one line for each reason, if that cannot be said."""
+    """The record as one of the present code. `alike` are the values that the code before gave on devices of this
+    machine's kind: where they had other shapes than on the record's, so may the fresh run's.
+
+    Raises ValueError, one line for each reason, if that cannot be said.
+    """
     values, printed = copy.deepcopy(record.values), dict(record.outputs)
     for change in others:
         _take(change.place[0], change.becomes, values, printed, fresh)
@@ -177,7 +187,9 @@ def _carried(
     for change in roundings:
         for holder, key in _places(values, change.place):
             holder[key] = _rounded(holder[key], change.becomes)
-    reasons = [*moved(values, fresh.values), *_other_shapes([], values, fresh.values)]
+    by_kind = {reason for each in alike for reason in _other_shapes([], record.values, each)}
+    reasons = [*moved(values, fresh.values)]
+    reasons += [reason for reason in _other_shapes([], values, fresh.values) if reason not in by_kind]
     if printed.keys() != fresh.outputs.keys():
         theirs, ours = (", ".join(sorted(each)) or "none" for each in (printed, fresh.outputs))
         reasons.append(f"sections that print: {theirs} there, {ours} here")

@@ -165,6 +165,25 @@ REFUSED: dict[str, tuple[tuple[str, str], tuple[str, ...], str]] = {
 }
 
 
+def test_where_kinds_of_devices_differed_before_they_may_differ_still(
+    small_book: Book, path: Path, carry: Carry
+) -> None:
+    near = json.loads(path.read_text())
+    near["device"] = {"id": "near-cpu", "kind": Record.read(path).device["kind"], "name": "Near"}
+    near["values"]["by_case"] = {"first": {"measured_ratio": 2.0}, "last": {"measured_ratio": 1.0}}
+    beside = small_book.measurements / "near-cpu" / "good.json"
+    beside.parent.mkdir()
+    beside.write_text(json.dumps(near))
+    both = '"first": {"measured_ratio": 2.0}', '"first": {"measured_ratio": 2.0}, "last": {"measured_ratio": 2.5}'
+    code, told = carry(*both, *STEEPEST, "--device", "far-gpu")
+    assert code and "by_case.last: only here" in told, "that was another GPU, and tells nothing of this machine's kind"
+    near["device"]["kind"] = "cpu"
+    beside.write_text(json.dumps(near))
+    code, told = carry("measured_seconds = 0.5", "measured_seconds = 0.25 + 0.25", *STEEPEST)
+    assert code == 0, told
+    assert Record.read(path).values["by_case"] == {"first": {"measured_ratio": 4.0}}
+
+
 @pytest.mark.parametrize("mistake", REFUSED)
 def test_a_change_of_what_is_measured_is_refused(carry: Carry, path: Path, mistake: str) -> None:
     (old, new), options, message = REFUSED[mistake]
