@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from xml.etree import ElementTree
 
 TEXT_SIZE = 14
+UNSAID = {"rx": 0, "text-anchor": "start", "font-size": TEXT_SIZE}  # what an element has that does not say it
 EXPONENTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 Box = tuple[float, float, float, float]  # x and y of its upper left corner, width, height
 DIGITS = str.maketrans(EXPONENTS, "−0123456789")
@@ -29,16 +30,20 @@ class Drawing:
         self.root.set("viewBox", f"0 0 {self.root.get('width')} {max(height, 1):g}")
 
     def add(self, tag: str, css: str = "", content: str | None = None, **attributes: float | str) -> None:
-        """One element; underscores in attribute names become hyphens, floats are kept to two decimals."""
+        """One element; underscores in attribute names become hyphens, floats are kept to two decimals.
+
+        What holds unsaid is left out.
+        """
         element = ElementTree.SubElement(self.root, tag)
         if css:
             element.set("class", css)
-        for name, value in attributes.items():
-            element.set(name.replace("_", "-"), value if isinstance(value, str) else f"{round(value, 2):g}")
+        for name, value in ((name.replace("_", "-"), value) for name, value in attributes.items()):
+            if value != UNSAID.get(name):
+                element.set(name, value if isinstance(value, str) else f"{round(value, 2):g}")
         element.text = content
 
     def rect(self, x: float, y: float, width: float, height: float, css: str, rx: float = 0) -> None:
-        self.add("rect", css, None, x=x, y=y, width=width, height=height, **({"rx": rx} if rx else {}))
+        self.add("rect", css, x=x, y=y, width=width, height=height, rx=rx)
 
     def rects(self, boxes: Iterable[Box], css: str, **attributes: float | str) -> None:
         """Many rectangles in one path: a quarter of the characters."""
@@ -68,10 +73,7 @@ class Drawing:
         if not text:
             return
         plain, *raised = re.split(f"(?<=10)([{EXPONENTS}]+)", text)
-        unusual = {"text_anchor": anchor} if anchor != "start" else {}
-        if size != TEXT_SIZE:
-            unusual["font_size"] = f"{size:g}"
-        self.add("text", css, plain, x=x, y=y, **unusual)
+        self.add("text", css, plain, x=x, y=y, text_anchor=anchor, font_size=size)
         for index, part in enumerate(part for part in raised if part):
             shift = {"dy": f"{size * (0.4 if index % 2 else -0.4):g}"}
             ElementTree.SubElement(self.root[-1], "tspan", shift).text = part.translate(DIGITS)

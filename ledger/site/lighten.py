@@ -14,9 +14,10 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
 PLAIN_SPAN = re.compile(r'<span class="(?:n|p|o|w|kc|sa|fm|vm)">([^<]*)</span>')
-SPAN = re.compile(r'<span class="(kn|s1|si|mf|bp|nn|nc|ne|sd)">')
 ONE_COLOUR = {"kn": "k", "s1": "s2", "si": "s2", "mf": "mi", "bp": "nb", "nn": "nf", "nc": "nf", "ne": "nf", "sd": "c1"}
-NEIGHBOURS = re.compile(r'<span class="(k|s2|mi|nb|nf|c1)">([^<]*)</span>((?: *<span class="\1">[^<]*</span>)+)')
+SPAN = re.compile(rf'<span class="({"|".join(ONE_COLOUR)})">')
+COLOURS = "|".join(dict.fromkeys(ONE_COLOUR.values()))
+NEIGHBOURS = re.compile(rf'<span class="({COLOURS})">([^<]*)</span>((?: *<span class="\1">[^<]*</span>)+)')
 TAG = re.compile(r"<[^>]*>")
 LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
 PRODUCT = re.compile(r"<td>[\d, ×]+</td>")  # where a phone would set each factor into its own line
