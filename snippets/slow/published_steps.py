@@ -79,10 +79,38 @@ for moment, size in run_moment_bytes.items():
 
 # --8<-- [start:run_time]
 run_step = rates.step(read_options(RUN | {"layers": "composed"}), compiled=False)
+run_ms = in_ms(run_step)
 for line, seconds in run_step.lines.items():
-    print(f"{line:24}{1e3 * seconds.assumed:9.1f} ms")
-print(f"{'together':24}{1e3 * run_step.seconds.assumed:9.1f} ms")
+    if seconds.assumed:
+        print(f"{line:14}" + "".join(f"{1e3 * each:9,.0f}" for each in seconds) + " ms")
+print(f"{'together':14}" + "".join(f"{1e3 * each:9,.0f}" for each in run_step.seconds) + " ms")
 # --8<-- [end:run_time]
+
+
+# --8<-- [start:run_rates]
+SHAPE, CARD = read_shape(read_options(RUN)), RUN["gpu"]
+run_products = [
+    (2 * times * m * k * n, rates.size_share(CARD, m, k, n))
+    for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True)
+]
+run_parameters = sum(parameters(SHAPE).values())
+run_flops = {
+    "matmuls": sum(flops for flops, _ in run_products),
+    "attention_forward": 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * (RUN["context"] + 1) // 2,
+}
+PEAK = rates.peak_of(CARD)
+forward, backward = rates.attention_rates(CARD, PEAK, RUN["context"], SHAPE.heads)
+run_rates = {  # TFLOP/s
+    "peak": round(PEAK / 1e12, 1),
+    "matmuls": round(rates.matmul_rate(CARD, PEAK).assumed / 1e12, 1),
+    "reached": round(run_flops["matmuls"] / run_ms["matmuls"]["assumed"] / 1e9, 1),
+    "least_share": round(min(share for _, share in run_products), 4),
+    "largest_share": round(max(share for _, share in run_products), 4),
+    "forward": round(forward.assumed / 1e12, 1),
+    "backward": round(backward.assumed / 1e12, 1),
+}
+run_terabytes = round(rates.bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
+# --8<-- [end:run_rates]
 
 
 # --8<-- [start:run_beside]
@@ -93,7 +121,6 @@ run_published = {
     "rate": int(_run_found["tokens_per_second"].value),  # tokens a second
     "ms": ms_of(_run_found, RUN_TOKENS),
 }
-run_ms = in_ms(run_step)
 run_counted = {
     "peak_bytes": run_moment_bytes[run_peak_at],
     "low_ms": run_ms["sum"]["low"],
@@ -104,6 +131,13 @@ run_beside = {
     "peak_ratio": round(run_counted["peak_bytes"] / run_published["peak_bytes"], 4),
     "ms_ratio": round(run_counted["ms"] / run_published["ms"], 4),
 }
+run_line_share = {line: round(each["assumed"] / run_counted["ms"], 4) for line, each in run_ms.items()}
+run_of_peak = {  # the matmuls' FLOPs in the published time; how much of it they fill, and how fast they then run
+    "share": round(1e3 * run_flops["matmuls"] / PEAK / run_published["ms"], 4),
+    "time_share": round(run_ms["matmuls"]["assumed"] / run_published["ms"], 4),
+    "rate_share": round(run_rates["reached"] / run_rates["peak"], 4),
+}
+assert run_counted["low_ms"] < run_published["ms"] < run_counted["high_ms"]
 run_missing_bytes = run_published["peak_bytes"] - run_counted["peak_bytes"]
 run_lines_share = {line: round(size / run_counted["peak_bytes"], 4) for line, size in run_lines_bytes.items()}
 # --8<-- [end:run_beside]
@@ -129,36 +163,9 @@ print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds
 # --8<-- [end:mpt]
 
 
-# --8<-- [start:mpt_rates]
+# --8<-- [start:mpt_beside]
 MPT_TOKENS = 8 * 4 * 12 * 2_048
 mpt_ms = in_ms(mpt)
-MPT_CARD = "A100 40GB SXM"
-MPT_SHAPE = read_shape(read_options(MPT_OPTIONS))
-sizes = {size for _, _, size in rates.products(MPT_SHAPE, 12 * 2_048, "full", 1, True)}
-shares = sorted(rates.size_share(MPT_CARD, *size) for size in sizes)
-mpt_terabytes = [round(each / 1e12, 3) for each in rates.bandwidth(MPT_CARD, 1.555e12)]
-mpt_gpu_tokens = MPT_TOKENS // 8
-mpt_parameters = sum(parameters(MPT_SHAPE).values())
-mpt_matmul_flops = sum(
-    4 * times * 2 * m * k * n  # four micro-batches
-    for line, times, (m, k, n) in rates.products(MPT_SHAPE, 12 * 2_048, "full", 1, True)
-    if line == "matmuls"
-)
-mpt_rates = {  # TFLOP/s
-    "peak": round(rates.peak_of(MPT_CARD) / 1e12, 1),
-    "matmuls": [round(each / 1e12, 1) for each in rates.matmul_rate(MPT_CARD, rates.peak_of(MPT_CARD))],
-    "attention": [
-        round(each / 1e12, 1) for each in rates.attention_rates(MPT_CARD, rates.peak_of(MPT_CARD), 2_048, 32, 1)[0]
-    ],
-    "reached": round(mpt_matmul_flops / mpt_ms["matmuls"]["assumed"] / 1e9, 1),
-    "of_peak_share": round(mpt_matmul_flops / mpt_ms["matmuls"]["assumed"] * 1e3 / rates.peak_of(MPT_CARD), 4),
-    "least_share": round(shares[0], 4),
-    "largest_share": round(shares[-1], 4),
-}
-# --8<-- [end:mpt_rates]
-
-
-# --8<-- [start:mpt_beside]
 _mpt_found = read_row("llm-foundry", "MPT", 158)
 mpt_published = {
     "rate": int(_mpt_found["tokens_per_second"].value),
@@ -166,17 +173,7 @@ mpt_published = {
     "line": _mpt_found["tokens_per_second"].line,
 }
 mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
-mpt_missing_share = round(1 - mpt_ratio, 4)
-matmul_lines = mpt_ms["matmuls"]["assumed"] + mpt_ms["recomputation"]["assumed"]
-mpt_matmuls_share = round(matmul_lines / mpt_ms["sum"]["assumed"], 4)
 assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
-mpt_matmul_time_share = round(mpt_ms["matmuls"]["assumed"] / mpt_published["ms"], 4)
-# what the published speed and ours are of the peak, by the source's own count of FLOPs
-mpt_of_peak = {
-    "published_share": round(_mpt_found["mfu_percent"].value, 4),
-    "matmuls_share": round(1e3 * mpt_matmul_flops / rates.peak_of(MPT_CARD) / mpt_published["ms"], 4),  # those alone
-    "by_rates_share": round(_mpt_found["mfu_percent"].value / mpt_ratio, 4),
-}
 # --8<-- [end:mpt_beside]
 
 
@@ -265,6 +262,7 @@ def published_row(row: int) -> dict[str, float]:
 
 rungs = {name: by_formula[name] | published_row(row) for row, name in enumerate(TECHNIQUES, 1)}
 assert last_moment_bytes["update"] + run_moments["update"]["weights"] > 1.1 * rungs["checkpointed"]["published_bytes"]
+run_embedding_bytes = 2 * SHAPE.vocab * SHAPE.d_model
 chunked_saved_bytes = rungs["compiled"]["formula_bytes"] - rungs["chunked"]["formula_bytes"]
 rung_saved_ms = {
     "published": round(rungs["packed"]["published_ms"] - rungs["compiled"]["published_ms"], 3),
