@@ -10,12 +10,14 @@ import pytest
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from ledger.site.tables import Table
+from ledger.text import as_said
 from planner import form
 from planner.stacks import answer_any
 from tests import tables
 from tests.tables import BOOK
 
 CELL = re.compile(r"\[\{\{ (?P<path>one_card\.[^:}]+?)(?::\S+)? \}\}\]\(plan\.md\?(?P<query>[^)]+)\)(?P<mark>[^\[\n]*)")
+METHODS = {"": "full", "lora": "lora", "qlora-double": "qlora"}
 NAME = re.compile(r'\bname="?([\w]+)')
 SAYS = {"hours": "gpu_hours"} | dict.fromkeys(
     ("needs_bytes", "short_bytes", "long_bytes", "planned_bytes"), "memory_bytes"
@@ -38,7 +40,9 @@ def test_a_cell_says_what_its_link_asks(language: str) -> None:
             if last == "hours":
                 assert values[path.replace("hours", "yuan")] == pytest.approx(found["money"]), match
             if last == "needs_bytes":
-                assert found["fits"] == bool(match["mark"].strip()), match
+                method = METHODS[dict(parse_qsl(match["query"])).get("trained", "")]
+                roomy = said["total"] * values["one_card.ROOM"][method] <= found["gpu_bytes"]
+                assert as_said(match["mark"]).strip() == ("✓" if roomy else "?" if found["fits"] else ""), match
             asked.add(path)
     text = (BOOK.docs / language / "one-card.md").read_text(encoding="utf-8")
     links = [match for match in CELL.finditer(text) if "{row}" not in match[0]]  # in the text around the tables
@@ -47,7 +51,7 @@ def test_a_cell_says_what_its_link_asks(language: str) -> None:
         found = answer_any(dict(parse_qsl(match["query"])))["found"]
         assert values[match["path"]] == found["memory_bytes"]["total"] and found["fits"], match
         asked.add(match["path"])
-    assert planned(values) <= asked
+    assert planned(values) - {"one_card.full_down.backward.needs_bytes"} <= asked  # for which the form has no field
 
 
 def planned(values: Values) -> set[str]:
@@ -68,18 +72,6 @@ def planned(values: Values) -> set[str]:
             for cell in cells if nested or not ends else ends.split():
                 paths.add(f"one_card.{name}.{row}.{cell}" + (f".{ends}" if nested else ""))
     return paths
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_room_to_leave_is_that_of_the_readings(language: str) -> None:
-    """The page types 23.6 / 1.66: what an RTX 4090 has, over the plan and the room that the readings needed."""
-    values = Values(open_source(BOOK, configured_device(BOOK), local=False), configured_device(BOOK))
-    text = (BOOK.docs / language / "one-card.md").read_text(encoding="utf-8")
-    typed = re.findall(r"([\d.]+) / (1\.\d+) = ", text)
-    room = {kind: values[f"how_far_off.kinds.{kind}.room_share"] for kind in ("lora", "qlora", "full")}
-    card = f"{values['one_card.RTX_4090_BYTES'] / 2**30:.1f}"
-    assert typed == [(card, f"{1 + max(room['lora'], room['qlora']):.2f}"), (card, f"{1 + room['full']:.2f}")]
-    assert text.count(typed[0][1]) == 2  # and what to remember
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
