@@ -78,6 +78,8 @@ for model in MODELS:
             "mark": mark(answer, name),
         }
     print(f"{model:12}", *(f"{cell['needs_bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
+# of one cell, by line
+lora_lines_bytes = ask(model="qwen3-8b", **CARDS[24], **STEP, trained="lora")["memory_bytes"]
 RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
 roomy_bytes = {method: RTX_4090_BYTES / times for method, times in ROOM.items()}
 # --8<-- [end:fits]
@@ -105,8 +107,7 @@ for name, (model, method) in ROWS.items():
     print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
 plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
 longer_ratio = fused / plain
-logits_bytes = ask(**CARDS[24], **STEP, model="qwen3-8b", trained="lora")["memory_bytes"]["logits"]
-token_logits_bytes = logits_bytes // CONTEXT
+token_logits_bytes = lora_lines_bytes["logits"] // CONTEXT
 # --8<-- [end:longest]
 
 
@@ -259,6 +260,7 @@ rates = {
 full_speed_share, qlora_speed_share = (
     rates[ALIKE[method][2]] / rates[ALIKE["lora_4090"][2]] for method in ("full_4090", "qlora_4090")
 )  # of LoRA's tokens a second
+paged_share = full_speed_share / (6 / 8)  # of what the FLOPs would leave, a repeated forward pass among them
 # --8<-- [end:speeds]
 
 
@@ -277,10 +279,11 @@ for name, (model, method) in RUNS.items():
     question = {"model": model, **CARDS[24], **STEP, **METHODS[method], "loss": "fused"}
     question |= {"tokens": TOKENS, "price": f"¥{PRICE}"}
     answers = {speed: ask(**question, mfu=mfu) for speed, mfu in DAILY.items()}
-    day[name] = {speed: 86_400 * answer["tokens_per_second"] / 1e6 for speed, answer in answers.items()}
+    day[name] = {speed: 86_400 * answer["tokens_per_second"] for speed, answer in answers.items()}
     day[name] |= {"token_flops": answers["middle"]["flops_a_token"]["all"]["model"]}
     day[name] |= {"hours": answers["middle"]["gpu_hours"], "yuan": answers["middle"]["money"]}
-    print(f"{name:7} {day[name]['middle']:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
+    _millions = day[name]["middle"] / 1e6
+    print(f"{name:7} {_millions:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
 # --8<-- [end:day]
 
 

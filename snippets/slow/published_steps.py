@@ -104,12 +104,17 @@ run_rates = {  # TFLOP/s
     "peak": round(PEAK / 1e12, 1),
     "matmuls": round(rates.matmul_rate(CARD, PEAK).assumed / 1e12, 1),
     "reached": round(run_flops["matmuls"] / run_ms["matmuls"]["assumed"] / 1e9, 1),
+    "average_share": round(
+        run_flops["matmuls"] / run_ms["matmuls"]["assumed"] * 1e3 / rates.matmul_rate(CARD, PEAK).assumed, 4
+    ),
     "least_share": round(min(share for _, share in run_products), 4),
     "largest_share": round(max(share for _, share in run_products), 4),
     "forward": round(forward.assumed / 1e12, 1),
     "backward": round(backward.assumed / 1e12, 1),
 }
 run_terabytes = round(rates.bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
+assert sum(rates.layer_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
+loss_logit_bytes = rates.loss_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
 # --8<-- [end:run_rates]
 
 
@@ -217,6 +222,7 @@ titan_saved_ms = {
     "by_bytes": round(titan_ms["eager"]["sum"]["assumed"] - titan_ms["compiled"]["sum"]["assumed"], 3),
     "by_usual_bytes": round(usual_ms["eager"] - usual_ms["compiled"], 3),
 }
+titan_saved_bytes = round(titan_saved_ms["by_bytes"] / 1e3 * titan_terabytes["theirs"] * 1e12)
 titan_saved_ratio = round(titan_saved_ms["by_bytes"] / titan_saved_ms["published"], 4)
 # --8<-- [end:compile_beside]
 
