@@ -107,7 +107,6 @@ for name, (model, method) in ROWS.items():
     print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
 plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
 longer_ratio = fused / plain
-token_logits_bytes = lora_lines_bytes["logits"] // CONTEXT
 # --8<-- [end:longest]
 
 
@@ -260,7 +259,6 @@ rates = {
 full_speed_share, qlora_speed_share = (
     rates[ALIKE[method][2]] / rates[ALIKE["lora_4090"][2]] for method in ("full_4090", "qlora_4090")
 )  # of LoRA's tokens a second
-paged_share = full_speed_share / (6 / 8)  # of what the FLOPs would leave, a repeated forward pass among them
 # --8<-- [end:speeds]
 
 

@@ -15,7 +15,6 @@ from flops_bytes import rates
 from flops_bytes.gpus import GPUS
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import read_options, read_shape
-from flops_bytes.shapes import parameters
 
 # --8<-- [end:setup]
 # isort: split
@@ -89,26 +88,28 @@ print(f"{'together':14}" + "".join(f"{1e3 * each:9,.0f}" for each in run_step.se
 
 # --8<-- [start:run_rates]
 SHAPE, CARD = read_shape(read_options(RUN)), RUN["gpu"]
-run_products = [
-    (2 * times * m * k * n, rates.size_share(CARD, m, k, n))
-    for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True)
-]
-run_parameters = sum(parameters(SHAPE).values())
+PEAK = rates.peak_of(CARD)
+SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
+SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
+run_work: dict[int, list[float]] = {
+    side: [0, 0] for side in SIDES.values()
+}  # FLOPs, and what they would be at SUSTAINED
+for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True):
+    flops = 2 * times * m * k * n
+    work = run_work[m * k * n // (RUN_TOKENS * SHAPE.d_model)]
+    work[0] += flops
+    work[1] += flops / rates.size_share(CARD, m, k, n)
+run_size_share = {name: round(run_work[side][0] / run_work[side][1], 4) for name, side in SIDES.items()}
 run_flops = {
-    "matmuls": sum(flops for flops, _ in run_products),
+    "matmuls": int(sum(flops for flops, _ in run_work.values())),
     "attention_forward": 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * (RUN["context"] + 1) // 2,
 }
-PEAK = rates.peak_of(CARD)
 forward, backward = rates.attention_rates(CARD, PEAK, RUN["context"], SHAPE.heads)
 run_rates = {  # TFLOP/s
     "peak": round(PEAK / 1e12, 1),
-    "matmuls": round(rates.matmul_rate(CARD, PEAK).assumed / 1e12, 1),
+    "matmuls": round(SUSTAINED / 1e12, 1),
     "reached": round(run_flops["matmuls"] / run_ms["matmuls"]["assumed"] / 1e9, 1),
-    "average_share": round(
-        run_flops["matmuls"] / run_ms["matmuls"]["assumed"] * 1e3 / rates.matmul_rate(CARD, PEAK).assumed, 4
-    ),
-    "least_share": round(min(share for _, share in run_products), 4),
-    "largest_share": round(max(share for _, share in run_products), 4),
+    "average_share": round(run_flops["matmuls"] / run_ms["matmuls"]["assumed"] * 1e3 / SUSTAINED, 4),
     "forward": round(forward.assumed / 1e12, 1),
     "backward": round(backward.assumed / 1e12, 1),
 }
