@@ -107,6 +107,8 @@ for name, (model, method) in ROWS.items():
     print(f"{name:14}", *(f"{tokens:8,}" for tokens in longest[name].values()))
 plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
 longer_ratio = fused / plain
+_fused_bytes = ask(model="qwen3-8b", **CARDS[24], **STEP, trained="lora", loss="fused")["memory_bytes"]
+layer_token_bytes, logits_token_bytes = _fused_bytes["layer"] / CONTEXT, lora_lines_bytes["logits"] / CONTEXT
 # --8<-- [end:longest]
 
 
@@ -189,9 +191,6 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
 adapters_down = descend(START, CHANGES)
 full_down = descend(FULL, FULL_CHANGES)
 assert ask(**FULL)["peaks_at"] == "embedding"  # its gradient comes last
-_last = ask(**FULL | {name: value for change in FULL_CHANGES.values() for name, value in change.items()})
-embedding_bytes = _last["memory_bytes"]["gradients"]
-assert _last["peaks_at"] == "embedding"  # now, too
 _larger = ask(**FULL | FULL_CHANGES["loss"] | FULL_CHANGES["paged"] | FULL_CHANGES["backward"] | {"model": "qwen3-8b"})
 assert _larger["fits"]
 in_backward_bytes, in_backward_tokens = _larger["memory_bytes"]["total"], _larger["longest_context"]

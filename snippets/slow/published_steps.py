@@ -163,6 +163,7 @@ MPT_OPTIONS = {
     "checkpointing": "full",
 }
 mpt = rates.step(read_options(MPT_OPTIONS), compiled=False, flash=1)  # flash=1: the first FlashAttention
+mpt_ms = in_ms(mpt)
 for line, (low, assumed, high) in mpt.lines.items():
     print(f"{line:24}{1e3 * low:9,.0f}{1e3 * assumed:9,.0f}{1e3 * high:9,.0f} ms")
 print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds) + " ms")
@@ -171,7 +172,6 @@ print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds
 
 # --8<-- [start:mpt_beside]
 MPT_TOKENS = 8 * 4 * 12 * 2_048
-mpt_ms = in_ms(mpt)
 _mpt_found = read_row("llm-foundry", "MPT", 158)
 mpt_published = {
     "rate": int(_mpt_found["tokens_per_second"].value),

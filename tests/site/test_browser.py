@@ -148,7 +148,8 @@ def test_the_books_own_scripts_block_no_page(page: Page, address: str, path: str
     tracing.on("Tracing.dataCollected", lambda told: events.extend(told["value"]))
     tracing.on("Tracing.tracingComplete", lambda told: ended.append(told))
     tracing.send("Tracing.start", {"categories": "devtools.timeline", "transferMode": "ReportEvents"})
-    page.goto(address + path, wait_until="networkidle")
+    page.goto(address + path)  # scripts have been loaded then, on a busy machine too
+    page.wait_for_load_state("networkidle")
     tracing.send("Tracing.end")
     while not ended:
         page.wait_for_timeout(50)
