@@ -108,6 +108,10 @@ for name, (model, method) in ROWS.items():
 plain, fused = (longest["qwen_qlora"][f"{loss}_24"] for loss in ("plain", "fused"))
 longer_ratio = fused / plain
 _fused_bytes = ask(model="qwen3-8b", **CARDS[24], **STEP, trained="lora", loss="fused")["memory_bytes"]
+fused_14b_bytes = ask(model="qwen3-14b", **CARDS[24], **STEP, trained="qlora-double", loss="fused")["memory_bytes"][
+    "total"
+]
+assert fused_14b_bytes < roomy_bytes["qlora"] < needs["qwen3-14b"]["qlora"]["needs_bytes"]
 layer_token_bytes, logits_token_bytes = _fused_bytes["layer"] / CONTEXT, lora_lines_bytes["logits"] / CONTEXT
 # --8<-- [end:longest]
 
