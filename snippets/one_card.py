@@ -61,11 +61,14 @@ STEP = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
 ROOM = {"full": 1.29, "lora": 1.60, "qlora": 1.66}
 
 
-def mark(answer: dict[str, Any], method: str) -> str:
+METHOD_OF = {"": "full", "lora": "lora", "qlora-double": "qlora"}  # by what is trained
+
+
+def mark(answer: dict[str, Any], trained: str) -> str:
     """✓ where nine of ten readings would fit, ? where the plan alone does."""
     if not answer["fits"]:
         return ""
-    return "✓" if answer["memory_bytes"]["total"] * ROOM[method.split("_")[0]] <= answer["gpu_bytes"] else "?"
+    return "✓" if answer["memory_bytes"]["total"] * ROOM[METHOD_OF[trained]] <= answer["gpu_bytes"] else "?"
 
 
 needs: dict[str, dict[str, Any]] = {}
@@ -75,7 +78,7 @@ for model in MODELS:
         answer = ask(model=model, **CARDS[24], **STEP, **options)
         row[name] = {
             "needs_bytes": answer["memory_bytes"]["total"],
-            "mark": mark(answer, name),
+            "mark": mark(answer, options.get("trained", "")),
         }
     print(f"{model:12}", *(f"{cell['needs_bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
 # of one cell, by line
@@ -171,7 +174,6 @@ FULL_CHANGES: dict[str, dict[str, Any]] = {
     "paged": {"optimizer": "paged-adamw-8bit"},
     "backward": {"update": "in-backward"},
 }
-METHOD_OF = {"": "full", "lora": "lora", "qlora-double": "qlora"}
 
 
 def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -185,7 +187,7 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
         found[name] = {
             "needs_bytes": total,
             "frees_bytes": (before or total) - total,
-            "mark": mark(answer, METHOD_OF[question.get("trained", "")]),
+            "mark": mark(answer, question.get("trained", "")),
         }
         before = total
         print(f"{name:6} frees {found[name]['frees_bytes'] / 2**30:6.2f} GiB, needs {total / 2**30:6.2f}")

@@ -91,9 +91,8 @@ SHAPE, CARD = read_shape(read_options(RUN)), RUN["gpu"]
 PEAK = rates.peak_of(CARD)
 SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
 SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
-run_work: dict[int, list[float]] = {
-    side: [0, 0] for side in SIDES.values()
-}  # FLOPs, and what they would be at SUSTAINED
+# FLOPs by that side, and how many SUSTAINED would do in the same time
+run_work: dict[int, list[float]] = {side: [0, 0] for side in SIDES.values()}
 for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True):
     flops = 2 * times * m * k * n
     work = run_work[m * k * n // (RUN_TOKENS * SHAPE.d_model)]
@@ -216,8 +215,6 @@ for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
 TITAN = "torchtitan", "8 GPUs, FSDP"
 titan_published_ms = {way: ms_of(read_row(*TITAN, row), 2 * 8_192) for row, way in enumerate(titan)}
 usual_ms = {way: round(1e3 * each.seconds.assumed, 3) for way, each in usual.items()}
-titan_missing_ms = {way: round(titan_published_ms[way] - titan_ms[way]["sum"]["assumed"], 3) for way in titan}
-titan_usual_missing_ms = {way: round(titan_published_ms[way] - usual_ms[way], 3) for way in titan}
 titan_saved_ms = {
     "published": round(titan_published_ms["eager"] - titan_published_ms["compiled"], 3),
     "by_bytes": round(titan_ms["eager"]["sum"]["assumed"] - titan_ms["compiled"]["sum"]["assumed"], 3),

@@ -54,8 +54,7 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "full-ledger#held": {
-        "10 % of steps lie below": "low", "10 % lie above": "high",
-        "Within 15 %": "near", "Inside low to high": "inside",
+        "A tenth lies below": "low", "Within 15 %": "near"
     },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
