@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -48,14 +46,6 @@ def describe_device() -> dict[str, Any]:
         }
     name = name_processor()
     return {"id": slug(name), "kind": "cpu", "name": name, "threads": torch.get_num_threads()}
-
-
-def ask_device() -> dict[str, Any]:
-    """What describe_device() says, asked in another process: a CUDA context in this one would be measured too."""
-    code = "import json; from ledger.device import describe_device; print(json.dumps(describe_device()))"
-    answer = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
-    device: dict[str, Any] = json.loads(answer.splitlines()[-1])
-    return device
 
 
 def describe_peak() -> dict[str, Any] | None:

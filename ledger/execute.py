@@ -39,6 +39,11 @@ def execute(path: Path, mark: str, report: Connection, output: Connection, error
     run_and_end_all(partial(_execute, path, mark, report, output, errors))
 
 
+def tell_device(report: Connection) -> None:
+    """Sends what describe_device() says."""
+    report.send(describe_device())
+
+
 def _execute(path: Path, mark: str, report: Connection, output: Connection, errors: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # DataLoader's workers
     sys.excepthook = sys.__excepthook__

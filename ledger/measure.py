@@ -16,11 +16,11 @@ from typing import Any
 
 from ledger.book import Book, LedgerError, Problem, explain
 from ledger.compare import leaves
-from ledger.device import ask_device, machine_key
+from ledger.device import machine_key
 from ledger.environment import why_not_to_publish
 from ledger.gpu import BUSY_PERCENT, at_work, read_gpu_state, watch_gpu
 from ledger.record import Record, is_stale, local_folder
-from ledger.run import MissingImport, resolve, run, start_server
+from ledger.run import MissingImport, ask_device, resolve, run, start_server
 from ledger.snippet import Snippet
 from ledger.units import is_device_value
 

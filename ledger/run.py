@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from ledger.book import Book, LedgerError, Problem
-from ledger.execute import execute
+from ledger.execute import execute, tell_device
 from ledger.snippet import Snippet
 from ledger.units import Plain
 
@@ -92,6 +92,19 @@ def run(snippet: Snippet, time_limit: float | None = None) -> Run:
         message = f"the process that watched over it was ended (exit code {child.exitcode}); end only what you started"
         raise LedgerError([Problem(snippet.path, 0, message)])
     return Run(outputs=outputs, warnings=warnings.decode(errors="replace"), **result)
+
+
+def ask_device() -> dict[str, Any]:
+    """What describe_device() says, asked in another process: a CUDA context in this one would be measured too."""
+    context = start_server()
+    reader, writer = context.Pipe(duplex=False)
+    with reader:
+        child = context.Process(target=tell_device, args=(writer,))
+        _start(child)
+        writer.close()
+        device: dict[str, Any] = reader.recv()
+        child.join()
+    return device
 
 
 def _collect(

@@ -93,7 +93,7 @@ torch.manual_seed(0)
 device = get_device()
 for weight in library.parameters():
     torch.nn.init.normal_(weight, std=0.2)
-library = library.to(device, torch.float64)  # type: ignore[arg-type]
+library = library.to(device, torch.float64)
 ours = build(SHAPE, dtype=torch.float64, device=device.type)
 ours.load_state_dict({our_name(k): v for k, v in library.state_dict().items()})
 

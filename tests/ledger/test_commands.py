@@ -306,7 +306,7 @@ NAME, OTHER = {names!r}
 os.mkdir(NAME)
 for _ in range({patience}):
     time.sleep(0.01)
-    if os.path.exists(OTHER):
+    if os.path.exists(OTHER) or os.path.exists(OTHER + "-done"):
         break
 is_beside_it = os.path.exists(OTHER)
 os.rename(NAME, NAME + "-done")

@@ -104,7 +104,7 @@ def run_cells(cells: list[str], folder: Path, installed: Path, report: Connectio
     shell = InteractiveShell.instance()
     sys.modules["__main__"] = shell.user_module
     for cell in (cell for cell in cells if not cell.startswith("%pip")):
-        result = shell.run_cell(cell, store_history=True)  # type: ignore[no-untyped-call]
+        result = shell.run_cell(cell, store_history=True)
         if error := result.error_before_exec or result.error_in_exec:
             report.send(f"{cell}\n\n{''.join(traceback.format_exception(error))}")
             return
