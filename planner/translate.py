@@ -291,34 +291,35 @@ class Unasked(Folded):
         return False
 
 
-class Field(Folded):
-    """A record's field that is one value wherever the record is made: it has none, and this stands where it was."""
+class Fields(Folded):
+    """Records' fields that are one value wherever the record is made: they have none, and this stands where it was."""
 
-    def __init__(self, record: str, name: str, value: ast.Constant) -> None:
-        self.record, self.name, self.value = record, name, value
+    def __init__(self, values: Mapping[str, ast.Constant]) -> None:
+        self.values = values  # by the field's name, which one record alone has
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        return ast.copy_location(ast.Constant(self.value.value), node) if node.attr == self.name else node
+        if node.attr in self.values:
+            return ast.copy_location(ast.Constant(self.values[node.attr].value), node)
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == self.record:
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != self.name]
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in self.values]
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        if node.name == self.record:
-            node.body = [s for s in node.body if not is_field(s, self.name)]
+        node.body = [s for s in node.body if not (isinstance(s, ast.AnnAssign) and field_of(s) in self.values)]
         return node
 
 
-def is_field(statement: ast.stmt, name: str) -> bool:
-    return isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name
+def field_of(statement: ast.AnnAssign) -> str:
+    """The name of a record's field."""
+    return ast.unparse(statement.target)
 
 
 def make_constant(statements: list[ast.stmt]) -> bool:
-    """Finds a field that is always made with one constant, by its name, and puts that in its place; if there is one."""
+    """Puts its value in the place of each field that is always made with one constant, by its name; if there is one."""
     records = [s for s in statements if isinstance(s, ast.ClassDef)]
     written, named, calls = Counter[str](), dict[str | None, list[ast.keyword]](), dict[str, list[ast.Call]]()
     for node in (node for s in statements for node in ast.walk(s)):
@@ -329,15 +330,16 @@ def make_constant(statements: list[ast.stmt]) -> bool:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             calls.setdefault(node.func.id, []).append(node)
     owning = Counter(name for record in records for name in parameters(record))
+    constant: dict[str, ast.Constant] = {}
     for record in records:
         for name in parameters(record):
             given, made = named.get(name, []), calls.get(record.name, [])
             alone = len(given) == len(made) == owning[name] == 1 and not written[name] and given[0] in made[0].keywords
             if alone and isinstance(value := given[0].value, ast.Constant):
-                for statement in statements:
-                    Field(record.name, name, value).visit(statement)
-                return True
-    return False
+                constant[name] = value
+    for statement in statements if constant else ():
+        Fields(constant).visit(statement)
+    return bool(constant)
 
 
 class Parameter(Folded):
@@ -351,10 +353,11 @@ class Parameter(Folded):
 
 
 def make_default(statements: list[ast.stmt], given: Container[str]) -> bool:
-    """Finds a parameter that each call leaves at its default, and puts that in its place; if there is one.
+    """Puts its default in the place of each parameter that each call leaves at it; if there is one.
 
     Of functions that are only ever called, and not from outside, where names are `given`.
     """
+    found = False
     nodes = [node for s in statements for node in ast.walk(s)]
     read = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     read.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
@@ -367,8 +370,8 @@ def make_default(statements: list[ast.stmt], given: Container[str]) -> bool:
         if open_ended or read[function.name] != len(made) or any(k.arg is None for call in made for k in call.keywords):
             continue
         first = len(arguments) - len(function.args.defaults)
-        for at, (parameter, default) in enumerate(zip(arguments[first:], function.args.defaults, strict=True)):
-            name = parameter.arg
+        for at, default in reversed([*enumerate(function.args.defaults)]):  # of the last one first: it may go too
+            name = arguments[first + at].arg
             said = [keyword.value for call in made for keyword in call.keywords if keyword.arg == name]
             said += [call.args[first + at] for call in made if len(call.args) > first + at]
             later = any(len(call.args) > first + at + 1 for call in made)
@@ -382,8 +385,8 @@ def make_default(statements: list[ast.stmt], given: Container[str]) -> bool:
                 call.args = call.args[: first + at]
                 call.keywords = [keyword for keyword in call.keywords if keyword.arg != name]
             Parameter(name, default).generic_visit(function)
-            return True
-    return False
+            found = True
+    return found
 
 
 def bound_by(node: ast.Name | ast.arg) -> str | None:
@@ -550,7 +553,7 @@ def parameters(statement: ast.FunctionDef | ast.ClassDef) -> Iterator[str]:
     elif init := methods_of(statement).get("__init__"):
         yield from [*parameters(init)][1:]
     else:
-        yield from (ast.unparse(field.target) for field in statement.body if isinstance(field, ast.AnnAssign))
+        yield from (field_of(field) for field in statement.body if isinstance(field, ast.AnnAssign))
 
 
 def methods_of(record: ast.ClassDef) -> dict[str, ast.FunctionDef]:
