@@ -46,6 +46,7 @@ def test_search_finds_a_word_of_its_language(page: Page, address: str, path: str
     expect(result).to_contain_text(expected, ignore_case=True, timeout=30_000)
 
 
+@pytest.mark.fresh
 def test_who_does_not_search_does_not_load_the_index(page: Page, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(Path(urlparse(request.url).path).name))
@@ -109,6 +110,7 @@ def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
     assert page.evaluate(background) != light
 
 
+@pytest.mark.fresh
 def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
 
@@ -125,6 +127,7 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
     assert boxes() == before
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize(
     "path", ["", "zh/", "zh/plan/", "zh/formulas/", "zh/optimizers/", "zh/activations/", "two-questions/"]
 )
@@ -139,6 +142,7 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     assert fetched[address + path] < 50_000  # what a further page costs
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize("path", ["", "zh/plan/", "zh/gpu-memory/"])
 def test_the_books_own_scripts_block_no_page(page: Page, address: str, path: str) -> None:
     """The longest that one works at a stretch while a page loads, in processor time: other processes want the cores."""
