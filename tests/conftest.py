@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
@@ -55,6 +55,7 @@ SHARED = pytest.StashKey[Shared]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """The first process makes a folder and serves the site that will lie there, for all others too."""
+    config.addinivalue_line("markers", "fresh: what is fetched, how long it takes, or a route: no tab of the window")
     if hasattr(config, "workerinput"):
         folder, address = config.workerinput["shared"]
         config.stash[SHARED] = Shared(Path(folder), address)
@@ -304,21 +305,43 @@ def browser() -> Iterator[Browser]:
             pytest.fail("no Chromium: install Debian's package chromium")
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--process-per-site"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         expect.set_options(timeout=30_000)  # milliseconds: others may keep all cores busy
         yield browser
         browser.close()
 
 
+PERMISSIONS = ["clipboard-read", "clipboard-write"]
+
+
+@pytest.fixture(scope="session")
+def window(browser: Browser, shared: Shared) -> Iterator[BrowserContext]:
+    """Its tabs share one process, which has compiled the scripts already; a tab that stays open keeps it alive."""
+    context = browser.new_context(permissions=PERMISSIONS)
+    context.new_page().goto(shared.address + "nothing-is-here")
+    yield context
+    context.close()
+
+
+def forget(page: Page, address: str) -> None:
+    """What the pages at this address have stored."""
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": address.rstrip("/"), "storageTypes": "all"})
+    session.detach()
+
+
 @pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page that fails its test on any error in the console and any request to another host."""
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+def page(request: pytest.FixtureRequest, browser: Browser, window: BrowserContext, address: str) -> Iterator[Page]:
+    """A page that fails its test on any error in the console and any request to another host: in a tab of the window,
+    or, of a test marked fresh, in a browser that has loaded nothing yet."""
+    fresh = request.node.get_closest_marker("fresh") is not None
+    context = browser.new_context(permissions=PERMISSIONS) if fresh else window
     page = context.new_page()
+    forget(page, address)
     mistakes = mistakes_of(page, address)
     yield page
-    context.close()
+    (context if fresh else page).close()
     assert mistakes == []
 
 

@@ -419,6 +419,7 @@ def test_an_out_of_memory_message_is_explained(phone: Page, address: str, path: 
         expect(phone.locator(".planner-memory tr")).to_have_count(0)
 
 
+@pytest.mark.fresh
 def test_who_has_no_form_before_him_does_not_load_the_planner(page: Page, address: str) -> None:
     fetched: list[str] = []
     page.on("request", lambda request: fetched.append(urlparse(request.url).path))

@@ -182,6 +182,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     assert not re.search(r"undefined|null|\{|\}|\[object", shown.replace(page.locator("pre").last.inner_text(), ""))
 
 
+@pytest.mark.fresh
 @pytest.mark.usefixtures("site")
 @LANGUAGES
 def test_a_script_that_cannot_be_fetched_is_said(page: Page, address: str, language: str) -> None:

@@ -133,6 +133,7 @@ def test_markup_in_a_devices_name_stays_text(page: Page, address: str) -> None:
     assert page.locator("article b", has_text="no measurement").count() == 0
 
 
+@pytest.mark.fresh
 def test_another_device_is_fetched_when_it_is_chosen_and_once(page: Page, address: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(Path(request.url).name))
