@@ -12,7 +12,7 @@ that differ in flops_bytes.stack_parallel.
 # --8<-- [start:setup]
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, singledispatch
+from functools import cache, lru_cache, singledispatch
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -121,6 +121,7 @@ def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]
     return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
 
 
+@lru_cache(maxsize=128)  # what a rank holds, sends and takes each ask for it
 def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
     kinds: dict[Any, int] = {}

@@ -7,6 +7,7 @@ middle of what published steps without such parallelism reached.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from flops_bytes.gpus import LINKS, REACHED
@@ -270,11 +271,11 @@ class Answer(NamedTuple):
         return line if waits[line] else "matmuls"
 
 
-def holds(question: Question, layout: Layout, checkpointing: str) -> list[dict[str, int]]:
+def holds(question: Question, layout: Layout, checkpointing: str) -> Iterator[dict[str, int]]:
     """Bytes of each pipeline rank of a layout that can be, by line."""
     a = question.a
-    return [
-        rank_bytes(
+    for rank in range(layout.pipeline):
+        lines = rank_bytes(
             question.shape,
             layout,
             rank,
@@ -286,14 +287,12 @@ def holds(question: Question, layout: Layout, checkpointing: str) -> list[dict[s
             a["gradient_width"],
             a["frees"],
         )
-        | {"allowance": a["allowance"]}
-        for rank in range(layout.pipeline)
-    ]
+        yield lines | {"allowance": a["allowance"]}
 
 
 def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
     """Of a layout that can be."""
-    return Answer(holds(question, layout, checkpointing), step(question, layout, checkpointing))
+    return Answer([*holds(question, layout, checkpointing)], step(question, layout, checkpointing))
 
 
 def step(question: Question, layout: Layout, checkpointing: str, at: int = 1) -> dict[str, float]:
@@ -392,8 +391,8 @@ def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
     """
     found: dict[tuple[int, ...], tuple[Layout, str, Answer]] = {}
     for layout, kind in candidates(question):
-        held = holds(question, layout, kind)
-        if max(sum(lines.values()) for lines in held) > question.memory_bytes:
+        fits = takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, holds(question, layout, kind))
+        if len(held := [*fits]) < layout.pipeline:
             continue
         each = layout, kind, Answer(held, step(question, layout, kind))
         degrees = tuple(getattr(layout, name) for name in DEGREES.values())

@@ -5,6 +5,8 @@
 """What PyTorch's counter sees of models with experts, what a count of all experts says, and what capacity adds."""
 
 # --8<-- [start:routed]
+from typing import Any
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -18,19 +20,24 @@ WITH_EXPERTS = {"qwen": "qwen3-30b-a3b", "glm": "glm-4.5-air", "deepseek": "deep
 ROUTED = {name: read_stack(PRESETS[model].config) for name, model in WITH_EXPERTS.items()}
 
 
-def count_routed(name: str, experts: str) -> int:
+def count_layers(config: dict[str, Any], experts: str) -> int:
     """FLOPs of a training step over one sequence, all pairs, of transformers' module on meta."""
-    config = dict(PRESETS[WITH_EXPERTS[name]].config)
-    shape = CONFIG_MAPPING[config.pop("model_type")](**config)
     how = {"dtype": torch.bfloat16, "attn_implementation": "eager", "experts_implementation": experts}
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(shape, **how)
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[config["model_type"]](**config), **how)
         tokens = torch.zeros(1, ROUTED_LEN, dtype=torch.int64)
         mask = torch.ones(1, 1, ROUTED_LEN, ROUTED_LEN, dtype=torch.bool)
     with FlopCounterMode(display=False) as counter:
         logits = model(tokens, attention_mask=mask, use_cache=False).logits
         logits.backward(torch.empty_like(logits))
     return int(counter.get_total_flops())
+
+
+def count_routed(name: str, experts: str) -> int:
+    """The same of all layers: from the fourth on each is like the one before, so five tell of all."""
+    config = dict(PRESETS[WITH_EXPERTS[name]].config)
+    four, five = (count_layers(config | {"num_hidden_layers": layers}, experts) for layers in (4, 5))
+    return four + (config["num_hidden_layers"] - 4) * (five - four)
 
 
 routed_flops = {
