@@ -119,12 +119,11 @@ def repeats_the_english(path: Path) -> bool:
     )
 
 
-def python_of(path: Path) -> list[tuple[list[str], bool]]:
-    """Each block of Python of a page as it is written, and whether it is shown."""
+def python_of(path: Path) -> list[tuple[list[str], list[str]]]:
+    """Each block of Python of a page as it is written, and the values that its parts of the page wait for."""
     chapter = Chapter.read(path)
-    hidden = waiting(chapter)
     return [
-        (fence.lines, not any(part.holds(fence.line) for part in hidden))
+        (fence.lines, [part.value for part in chapter.waiting if part.holds(fence.line)])
         for fence in chapter.fences
         if fence.language == "python"
     ]
