@@ -54,7 +54,7 @@ def judge(book: Book, folder: Path) -> tuple[list[str], list[str]]:
 
 def _line(record: Record) -> str:
     """A record's duration, its widest spread and what it lacks."""
-    widest = record.largest_spread()
+    widest = record.largest_spread
     spread = f"spread {widest[0]:.1%}" if widest else ""
     absent = ", ".join(".".join(path) for path, value in leaves([], record.values) if value is None)
     return f"{record.snippet:27}{record.seconds:6.1f} s  {spread:15}{absent and f'without {absent}'}".rstrip()

@@ -204,7 +204,7 @@ class Measurement:
         for name in record.over_peak():
             message = f"{snippet.name}: {name} is over 1; the clock was {clock} MHz: above the datasheet's?"
             print(message, file=sys.stderr)
-        widest = record.largest_spread()
+        widest = record.largest_spread
         if self.to_publish and widest and widest[0] > WIDE_SPREAD:
             message = f"{snippet.name}: the widest spread is {widest[0]:.1%} of its median; was the machine idle?"
             print(message, file=sys.stderr)

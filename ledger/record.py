@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,6 +96,7 @@ class Record:
             del data["carried"]
         return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
+    @cached_property
     def largest_spread(self) -> tuple[float, int] | None:
         """The widest spread of the timings in this record, and that timing's trials; None if it holds no timing."""
         widest = max(timings(self.values).values(), key=lambda timing: timing["spread"], default=None)

@@ -166,13 +166,15 @@ class Snippet:
         """
         return self._data_of(self._reached())
 
+    @property
+    def own_data(self) -> list[Path]:
+        """Those that it names itself."""
+        if problems := list(self._settings_problems()):
+            raise LedgerError(problems)
+        return [path for name in self._data for path in self._files(name)]
+
     def _data_of(self, modules: Iterable[Snippet]) -> list[Path]:
-        files = []
-        for script in (self, *modules):
-            if problems := list(script._settings_problems()):
-                raise LedgerError(problems)
-            files += [path for name in script._data for path in script._files(name)]
-        return sorted(files)
+        return sorted(path for script in (self, *modules) for path in script.own_data)
 
     # Sections
 
@@ -268,15 +270,15 @@ class Snippet:
     @property
     def library(self) -> list[Snippet]:
         """The modules of the library without which it cannot be imported, sorted by path."""
-        found: dict[Path, Snippet] = {}
+        found: dict[str, Snippet | None] = {}  # by dotted name: each is looked for once
         todo = [self]
         while todo:
             for name in todo.pop()._imports:
-                for module in _modules(self.path, name):
-                    if module.path not in found:
-                        found[module.path] = module
-                        todo.append(module)
-        return [found[path] for path in sorted(found)]
+                for part in _with_packages(name):
+                    if part not in found:
+                        found[part] = module = _module(self.path, part)
+                        todo += [module] if module else []
+        return sorted({module for module in found.values() if module}, key=lambda module: module.path)
 
     def _reached(self) -> dict[Snippet, set[str]]:
         """By module of the library, as it is now, the names of it that this script uses, and that those use.
@@ -311,10 +313,11 @@ class Snippet:
     def _used_by(self, node: ast.stmt) -> set[tuple[str, str]]:
         """(module, name) of what a top-level statement uses, here and in the library."""
         if node not in self._used:
-            plain = {used.id for used in ast.walk(node) if isinstance(used, ast.Name)}
+            nodes = list(ast.walk(node))
+            plain = {used.id for used in nodes if isinstance(used, ast.Name)}
             found = {(self.module, name) for name in plain if name in self._owners}
             found |= {self._imported[name] for name in plain if name in self._imported}
-            for used in ast.walk(node):
+            for used in nodes:
                 if isinstance(used, ast.Attribute) and isinstance(used.value, ast.Name):
                     found |= {(module, used.attr) for module in self._wholes.get(used.value.id, ())}
             self._used[node] = found
@@ -328,12 +331,16 @@ class Snippet:
         return ".".join(parts).removesuffix(".__init__")
 
     @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def _imports(self) -> dict[str, set[str]]:
-        return _imports(self.tree)
+        return _imports(self._nodes)
 
     @cached_property
     def _import_statements(self) -> list[ast.Import | ast.ImportFrom]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return [node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
     @cached_property
     def _imported(self) -> dict[str, tuple[str, str]]:
@@ -459,12 +466,10 @@ def _module(path: Path, name: str) -> Snippet | None:
     return _read(file) if file else None
 
 
-def _modules(path: Path, name: str) -> Iterator[Snippet]:
-    """The module of that dotted name and the packages that it lies in, which are imported before it."""
+def _with_packages(name: str) -> Iterator[str]:
+    """A module's dotted name, and those of the packages that it lies in, which are imported before it."""
     parts = name.split(".")
-    for length in range(1, len(parts) + 1):
-        if module := _module(path, ".".join(parts[:length])):
-            yield module
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def _numbers(text: str) -> list[int]:
@@ -494,8 +499,11 @@ def _bound_names(statements: list[ast.stmt], in_loop: bool, has_globals: bool) -
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
                 continue
-            for node in ast.walk(child):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not _is_inner(node, child):
+            nodes = list(ast.walk(child))
+            comprehensions = (node for node in nodes if isinstance(node, ast.comprehension))
+            inner_names = {name for comprehension in comprehensions for name in ast.walk(comprehension.target)}
+            for node in nodes:
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in inner_names:
                     yield node.id, node.lineno, loops
         for block in ("body", "orelse", "finalbody"):
             yield from _bound_names(getattr(statement, block, []), loops, has_globals)
@@ -503,18 +511,12 @@ def _bound_names(statements: list[ast.stmt], in_loop: bool, has_globals: bool) -
             yield from _bound_names(handler.body, loops, has_globals)
 
 
-def _is_inner(name: ast.Name, within: ast.AST) -> bool:
-    """Whether a name is bound by a comprehension inside `within`, whose scope is its own."""
-    comprehensions = (node for node in ast.walk(within) if isinstance(node, ast.comprehension))
-    return any(name in ast.walk(comprehension.target) for comprehension in comprehensions)
-
-
-def _imports(tree: ast.Module) -> dict[str, set[str]]:
+def _imports(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
     """By imported module, the names that are used of it: `from m import a`, `import m; m.a`, `from p import m; m.a`."""
     found: dict[str, set[str]] = {}
     modules: list[tuple[str, str]] = []  # a module, and the name that it has here
     attributes: dict[str, set[str]] = {}  # by the name that they are looked up on
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.setdefault(node.module, set()).update(alias.name for alias in node.names)
             modules += [(f"{node.module}.{alias.name}", alias.asname or alias.name) for alias in node.names]

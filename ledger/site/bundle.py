@@ -147,7 +147,7 @@ def with_library(book: Book, shown: Iterable[Path]) -> list[str]:
     scripts = [Snippet.parse(path) for path in shown if path.suffix == ".py" and path.is_file()]
     reached = {module.path: module for script in scripts for module in (script, *script.library)}
     beside = {other for path in reached for other in path.parent.glob(f"{path.stem}.*")}
-    data = {path for script in reached.values() for path in script.data}
+    data = {path for script in reached.values() for path in script.own_data}
     return sorted(str(path.relative_to(book.root)) for path in {*shown, *beside, *data} if path.is_file())
 
 

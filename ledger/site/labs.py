@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,21 @@ def makeExtension(**options: Any) -> LabExtension:
 
 def write_notebook(source: Path, target: Path, address: str) -> None:
     """A lab as a notebook without outputs; left alone if it has not changed, so that a live preview rests."""
-    notebook = jupytext.read(source)
+    text = as_notebook(source.read_text(encoding="utf-8"), address)
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+@cache
+def as_notebook(source: str, address: str) -> str:
+    """MkDocs asks for each page, since each is converted by extensions of its own."""
+    notebook = jupytext.reads(source, fmt="py")
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # jupytext draws new ones each time
         cell["source"] = CHAPTER_LINK.sub(rf"]({address}\1/\2)", cell["source"])
     notebook.metadata.pop("jupytext", None)
-    text = str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]
-    if not target.exists() or target.read_text(encoding="utf-8") != text:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    return str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]
 
 
 class Renderer:

@@ -99,7 +99,7 @@ class Provenance:
             software.append(f"CUDA {record.software['cuda']}")
         software += [f"{name}={value}" for name, value in record.software.get("environment", {}).items()]
         spread = DASH
-        if widest := record.largest_spread():
+        if widest := record.largest_spread:
             share = format_value(widest[0], "share", language=self.language)
             spread = self.say("trials", spread=share, trials=widest[1])
         date = perhaps_stale(self.language, record.measured_at[:10], self.source.is_stale(record))

@@ -36,8 +36,9 @@ def count_layers(config: dict[str, Any], experts: str) -> int:
 def count_routed(name: str, experts: str) -> int:
     """The same of all layers: from the fourth on each is like the one before, so five tell of all."""
     config = dict(PRESETS[WITH_EXPERTS[name]].config)
-    four, five = (count_layers(config | {"num_hidden_layers": layers}, experts) for layers in (4, 5))
-    return four + (config["num_hidden_layers"] - 4) * (five - four)
+    layers: int = config["num_hidden_layers"]
+    four, five = (count_layers(config | {"num_hidden_layers": some}, experts) for some in (4, 5))
+    return four + (layers - 4) * (five - four)
 
 
 routed_flops = {

@@ -240,7 +240,7 @@ def test_the_widest_spread_is_told_with_its_own_trials(small_book: Book) -> None
         for name, timing in (("steady", steady), ("wide", wide), ("many", many), ("absent", absent))
     }
     path.write_text(json.dumps(record))
-    assert Record.read(path).largest_spread() == (0.2, 9)
+    assert Record.read(path).largest_spread == (0.2, 9)
     extension = makeExtension(root=str(small_book.root), default_device=path.parent.name)
     page = Markdown(extensions=[extension]).convert("# Page\n\n{{ good.size_bytes }}\n")
     assert "<td>20.0 % (9 trials)</td>" in page
