@@ -193,7 +193,7 @@ def build(root: Path, folder: Path, url: str) -> None:
     builds = []
     for config, target, suffix in (("mkdocs.yml", folder, ""), ("mkdocs.zh.yml", chinese, "zh/")):
         environment = {**os.environ, "LOCAL": "0", "SITE_URL": url + suffix, "NO_MKDOCS_2_WARNING": "1"}
-        environment["LAB_OUTPUTS"] = str(folder.with_name("lab-outputs"))
+        environment |= {"LAB_OUTPUTS": str(folder.with_name("lab-outputs")), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", str(target)]
         pipe, merged = subprocess.PIPE, subprocess.STDOUT
         builds.append(subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, stderr=merged, text=True))
