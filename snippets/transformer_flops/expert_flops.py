@@ -34,7 +34,7 @@ def count_layers(config: dict[str, Any], experts: str) -> int:
 
 
 def count_routed(name: str, experts: str) -> int:
-    """The same of all layers: from the fourth on each is like the one before, so five tell of all."""
+    """The same of all layers: from the fourth on they are alike, so the difference of five and four stands for each."""
     config = dict(PRESETS[WITH_EXPERTS[name]].config)
     layers: int = config["num_hidden_layers"]
     four, five = (count_layers(config | {"num_hidden_layers": some}, experts) for some in (4, 5))
