@@ -27,7 +27,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
 from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
-from flops_bytes.presets import PRESETS
+from flops_bytes.presets import PRESETS, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
@@ -92,7 +92,7 @@ def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the planner of layers all alike is asked for the same model; None if its layers differ."""
     config, rest = configured(asked), without_model(asked)
     if config is None:
-        return dict(asked)
+        return dict(asked) if not asked.get("model") else {**asked, "model": preset_of(str(asked["model"]))}
     own, of_library = unquantized(decoder_of(config)), bool(asked.get("config"))
     if is_alike(own, asked):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
@@ -166,7 +166,7 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         config = read_config(asked["config"])
         is_known = QUANTIZED not in config and is_alike(config, asked)
         return config if is_read(config) and not is_known else None
-    name = str(asked.get("model", "")).strip().lower()
+    name = preset_of(str(asked.get("model") or ""))
     if name in PRESETS:
         return PRESETS[name].config
     if asked.get("model") and name not in SHAPES:
