@@ -314,8 +314,12 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
 Mlp = Callable[[Config, int, int], Dense | Experts]  # of a layer by its number, and of how many
 
 
-def dense(of: Config, index: int, layers: int, biases: str = "") -> Dense:
-    return Dense(of.size("intermediate_size"), of.flag(biases) if biases else False)
+def dense(
+    of: Config, index: int, layers: int, biases: str = "", gated: bool = True, activations: Mapping[str, int] = {}
+) -> Dense:
+    """An MLP; what its activation learns, by that one's name."""
+    learned = activations.get(str(of.get("hidden_act")), 0) if activations else 0
+    return Dense(of.size("intermediate_size"), of.flag(biases) if biases else False, gated, learned)
 
 
 def mixtral(of: Config, index: int, layers: int, **more: bool) -> Experts:
@@ -444,6 +448,12 @@ GEMMA = {"tie_word_embeddings": True, "head_dim": 256, "num_key_value_heads": 4,
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "granite": LLAMA,
+    "arcee": LLAMA._replace(mlp=partial(dense, biases="mlp_bias", gated=False)),
+    "apertus": Family(
+        partial(WITH_OUT, norms="head"),
+        partial(dense, gated=False, activations={"xielu": 2}),
+        defaults={"hidden_act": "xielu"} | NO_BIAS,
+    ),
     "mistral": MISTRAL,
     "ministral": MISTRAL,
     "ministral3": Family(types=all_alike, defaults={"head_dim": 128, "num_key_value_heads": 8}),

@@ -217,13 +217,30 @@ def belongs(name: str, task: str) -> bool:
 
 def read_config(config: Any) -> Mapping[str, Any]:
     """What a config.json holds, from its path if it is one."""
-    if not isinstance(config, Mapping):
-        try:
-            text = Path(config).read_text(encoding="utf-8")
-            config = json.loads(text) if text.strip() else {}
-        except (OSError, RecursionError, TypeError, ValueError) as error:
-            why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
-            raise ValueError(f"--config: {why}; give a config.json") from None
+    if isinstance(config, Mapping):
+        return filled(config)
+    try:
+        text = Path(config).read_text(encoding="utf-8")
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return parse_config(text, config)
+
+
+def unreadable(config: Any, error: Any) -> str:
+    return f"--config: {quoted(config)} cannot be read as JSON ({short(str(error))}); give a config.json"
+
+
+def parse_config(text: str, config: Any) -> Mapping[str, Any]:
+    """What a text holds, as transformers reads it: with Infinity and NaN, the last of two keys of one name."""
+    text = text[1:] if text.startswith("\ufeff") else text  # with which Windows' editors begin a file
+    try:
+        held = json.loads(text) if text.strip() else {}
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return filled(held)
+
+
+def filled(config: Any) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
     if not config:

@@ -185,6 +185,8 @@ def alike(stack: Stack, context: int) -> Decoder | None:
         return None
     if 0 < mixer.reach < context or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
         return None
+    if not mlp.gated or mlp.learned:
+        return None
     return Decoder(
         layers=layers,
         d_model=stack.d_model,
