@@ -61,7 +61,7 @@ IN_PLACE = (
     "memory",
     "stack",
     "errors",
-    "estimate",
+    "not_understood",
     "fields",
     "evidence",
 )
@@ -198,7 +198,7 @@ def write_scripts() -> None:
     if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
         return
     scripts = [script(name, stamp) for name in SCRIPTS]
-    scripts.append(f"export default {in_each_language('errors', 'estimate', 'fields')};\n")
+    scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
     for path, text in zip(paths, scripts, strict=True):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")

@@ -88,6 +88,25 @@ def names() -> str:
     return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 
 
+UNREAD, GUESS = "; not understood: ", "; a guess, "
+
+
+def unread(told: str) -> dict[str, list[str]]:
+    """The keys of a configuration that were not understood, by what they are about."""
+    groups = told.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
+    return {about: keys.split(", ") for about, _, keys in (group.partition(": ") for group in groups)}
+
+
+def in_lines(told: str) -> str:
+    """A message; of a configuration that is not understood, a line for each thing that its keys are about."""
+    if UNREAD not in told:
+        return told
+    why, guess = told.partition(UNREAD)[0], told.partition(GUESS)[2]
+    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(told).items()]
+    shape = [f"A guess, which may be many times off, {guess}"] if guess else []
+    return "\n".join([f"{why}. No answer, for it is not understood:", *lines, *shape])
+
+
 MOST_BYTES = 2**24  # of a config.json
 
 
@@ -141,7 +160,9 @@ def main(arguments: list[str]) -> int:
         once = {**asked, "config": configuration(asked["config"])} if asked.get("config") else asked
         found, question = answer(once)
     except ValueError as error:
-        print(f"flops-bytes plan: {error}", file=sys.stderr)
+        print(f"flops-bytes plan: {in_lines(str(error))}", file=sys.stderr)
+        if as_json and UNREAD in str(error):
+            print(json.dumps({"asked": asked, "not_understood": unread(str(error))}, indent=2, ensure_ascii=False))
         return MISTAKE
     serves = asked.get("task") == "serve"
     if as_json:

@@ -146,7 +146,7 @@ def test_all_models_that_are_known_by_name_are_offered() -> None:
 
 def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:
     """What a configuration lacks is said by the second."""
-    only = "hybrid_override_pattern"  # which neither of them reads
+    only = "layers with a state or a convolution"
     assert only not in planner.script("planner.js", 0) and only in planner.script("planner-stacks.js", 0)
 
 

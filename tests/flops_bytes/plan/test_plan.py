@@ -273,7 +273,7 @@ CONFIG = {
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; estimate it by --shape 'layers="),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; not understood: the kind"),
         ({"hidden_size": None}, "hidden_size = None; a llama needs a whole number above 0"),
         ({"hidden_size": True}, "hidden_size = True"),
         ({"hidden_size": 66}, "4 heads do not share 66 features evenly"),
