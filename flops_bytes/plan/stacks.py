@@ -146,7 +146,8 @@ def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict
             raise ValueError(
                 f"--weights: quantization_config = {quoted(dict(said))} is not understood; say 16bit, 8bit or 4bit"
             )
-        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *[PARTLY] * is_partly(said)]
+        more = [PARTLY] if is_partly(said) else []
+        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *more]
     if serves:
         return told, []
     if told.get("lora") and not told.get("base") and f"{bits}bit" in OPTIONS["base"].kind:
