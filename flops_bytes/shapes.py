@@ -221,8 +221,8 @@ SILENT: tuple[str, ...] = (  # keys that change neither a shape nor a byte of a 
     "n_group", "name_or_path", "norm_topk_prob", "num_logits_to_keep", "original_max_position_embeddings",
     "output_attentions", "output_hidden_states", "output_router_logits", "pretraining_tp", "problem_type",
     "pruned_heads", "query_pre_attn_scalar", "residual_multiplier", "return_dict", "rope_interleave",
-    "rope_parameters", "rope_scaling", "rope_theta", "routed_scaling_factor", "scale_emb", "scoring_func", "seq_aux",
-    "seq_length", "task_specific_params", "tie_encoder_decoder", "time_step_floor", "time_step_limit",
+    "rope_parameters", "rope_ratio", "rope_scaling", "rope_theta", "routed_scaling_factor", "scale_emb",
+    "scoring_func", "seq_aux", "seq_length", "task_specific_params", "tie_encoder_decoder", "time_step_floor", "time_step_limit",
     "time_step_max", "time_step_min", "tokenizer_class", "topk_group", "topk_method", "torch_dtype", "torchscript",
     "transformers_version", "unsloth_version", "use_cache", "use_return_dict", "_name_or_path",
     "_attn_implementation_autoset", "attn_implementation", "_attn_implementation", "use_flash_attn",
@@ -306,8 +306,10 @@ def guessed(config: Mapping[str, Any]) -> tuple[str, list[str]]:
         written.append("tied=yes")
     if of.get("model_type") in UNGATED:
         written += ["gated=no", "biases=yes", "norm_shift=yes"]
+    if of.get("add_qkv_bias") is True or of.get("qkv_bias") is True:
+        written.append("qkv_biases=yes")
     is_whole = all(sizes[field] for field in ("layers", "d_model", "heads", "d_ff", "vocab"))
-    read += ["tie_word_embeddings", "multi_query", "text_config"]
+    read += ["tie_word_embeddings", "multi_query", "text_config", "add_qkv_bias", "qkv_bias"]
     beside = [key for key in config if key not in of]
     lacking = [key for key in [*of, *beside] if key not in read and not says_nothing(key, of.get(key, config.get(key)))]
     return " ".join(written) if is_whole else "", lacking

@@ -227,8 +227,10 @@ FALCON |= {"multi_query": True, "vocab_size": 65024}
 WRITTEN_BY_DEEPSEEK: dict[str, Any] = {"vocab_size": 129280, "dim": 7168, "inter_dim": 18432, "moe_inter_dim": 2048}
 WRITTEN_BY_DEEPSEEK |= {"n_layers": 61, "n_dense_layers": 3, "n_heads": 128, "n_routed_experts": 256}
 WRITTEN_BY_DEEPSEEK |= {"n_shared_experts": 1, "n_activated_experts": 8, "kv_lora_rank": 512, "v_head_dim": 128}
+GLM_4 = CHATGLM_2 | {"num_layers": 40, "padded_vocab_size": 151552, "add_qkv_bias": True}
 OTHER_NAMES = {  # of the same sizes, in files that people have: parameters by their papers, and how far off at most
     "ChatGLM2-6B": (CHATGLM_2, 6.24e9, 0.001),
+    "GLM-4-9B": (GLM_4, 9_399_951_360, 1e-9),
     "BLOOM 3B": (BLOOM | {"tie_word_embeddings": True}, 3.0e9, 0.001),
     "Falcon 7B": (FALCON | {"tie_word_embeddings": True}, 6.92e9, 0.001),
     "DeepSeek-V3, its own": (WRITTEN_BY_DEEPSEEK, 671e9, 0.08),
