@@ -222,9 +222,9 @@ SILENT: tuple[str, ...] = (  # keys that change neither a shape nor a byte of a 
     "output_attentions", "output_hidden_states", "output_router_logits", "pretraining_tp", "problem_type",
     "pruned_heads", "query_pre_attn_scalar", "residual_multiplier", "return_dict", "rope_interleave",
     "rope_parameters", "rope_ratio", "rope_scaling", "rope_theta", "routed_scaling_factor", "scale_emb",
-    "scoring_func", "seq_aux", "seq_length", "task_specific_params", "tie_encoder_decoder", "time_step_floor", "time_step_limit",
-    "time_step_max", "time_step_min", "tokenizer_class", "topk_group", "topk_method", "torch_dtype", "torchscript",
-    "transformers_version", "unsloth_version", "use_cache", "use_return_dict", "_name_or_path",
+    "scoring_func", "seq_aux", "seq_length", "task_specific_params", "tie_encoder_decoder", "time_step_floor",
+    "time_step_limit", "time_step_max", "time_step_min", "tokenizer_class", "topk_group", "topk_method", "torch_dtype",
+    "torchscript", "transformers_version", "unsloth_version", "use_cache", "use_return_dict", "_name_or_path",
     "_attn_implementation_autoset", "attn_implementation", "_attn_implementation", "use_flash_attn",
 )  # fmt: skip
 ENDINGS = ("token_id", "token_ids", "token_index", "dropout", "_prob", "pdrop", "_eps", "_epsilon", "_std", "_coef")
