@@ -1,5 +1,5 @@
 # /// ledger
-# unhashed = ["GPUS", "LINKS", "REPORTED", "THIRD_PARTY", "TPUS"] # a record keeps its peak: not stale when these grow
+# unhashed = ["GPUS", "LINKS", "NODE_GPUS", "REPORTED", "THIRD_PARTY", "TPUS"] # a record keeps its peak
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 
@@ -228,6 +228,10 @@ LINKS = {
     "400 Gb/s": Link(50e9),  # of a network card, one for each GPU: an assumption where nobody says
     "800 Gb/s": Link(100e9),
 }
+
+# GPUs that the links of a node join, where these are not 8: a rack of GB200 is one NVLink domain of 72,
+# https://www.nvidia.com/en-us/data-center/gb200-nvl72/
+NODE_GPUS = {"GB200": 72}
 # --8<-- [end:links]
 
 

@@ -61,7 +61,7 @@ IN_PLACE = (
     "memory",
     "stack",
     "errors",
-    "estimate",
+    "not_understood",
     "fields",
     "evidence",
 )
@@ -85,17 +85,22 @@ ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # models whose layers differ, or that were not there, as people call them
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
-    "DeepSeek": ("DeepSeek-V3", "DeepSeek-V3.2"),
+    "DeepSeek": ("DeepSeek-V3", "DeepSeek-V3.2", "DeepSeek-V2", "DeepSeek-V2 Lite", "DeepSeek-R1 Distill Qwen 1.5B"),
     "Kimi": ("Kimi K2", "Kimi Linear 48B-A3B"),
     "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6", "GLM-5.2"),
     "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
-    "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
-    "Llama": ("Llama 4 Scout", "Llama 4 Maverick"),
+    "Gemma": ("Gemma 2 2B", "Gemma 2 9B", "Gemma 2 27B", "Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B"),
+    "Llama": ("Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Llama 3.2 3B", "Llama 4 Scout", "Llama 4 Maverick"),
     "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
-    "Phi": ("Phi-3 mini", "Phi-4"),
-    "SmolLM": ("SmolLM3 3B",),
-    "Mistral": ("Mistral Small 24B",),
+    "Phi": ("Phi-3 mini", "Phi-3.5 mini", "Phi-4"),
+    "SmolLM": ("SmolLM2 135M", "SmolLM2 360M", "SmolLM2 1.7B", "SmolLM3 3B"),
+    "Mistral": ("Mistral 7B v0.3", "Mistral Nemo 12B", "Mistral Small 24B", "Mixtral 8x22B"),
+    "Yi": ("Yi 6B", "Yi 9B", "Yi 34B"),
+    "TinyLlama": ("TinyLlama 1.1B",),
 }
+PRESETS["Gemma"] += ("Gemma 4 26B-A4B", "Gemma 4 31B")
+PRESETS["Qwen"] += ("Qwen2.5 0.5B", "Qwen2.5 1.5B", "Qwen2.5 3B", "Qwen2.5 7B", "Qwen2.5 14B", "Qwen2.5 32B")
+PRESETS["Qwen"] += ("Qwen2.5 72B",)
 PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
@@ -193,7 +198,7 @@ def write_scripts() -> None:
     if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
         return
     scripts = [script(name, stamp) for name in SCRIPTS]
-    scripts.append(f"export default {in_each_language('errors', 'estimate', 'fields')};\n")
+    scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
     for path, text in zip(paths, scripts, strict=True):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")

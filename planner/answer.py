@@ -196,6 +196,7 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
         "trained": f"{found['parameters']['trained']:,}",
         "micro_batch": f"{found['largest_micro_batch']:,}",
         "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
+        "host": gib(found["host_bytes"]["total"]) if found["host_bytes"] else None,
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),

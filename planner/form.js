@@ -107,11 +107,9 @@ class Planner {
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else text = this.refused(error);
-    if (text == null) return this.show(); // a shape stands for the configuration now
     this.strip.classList.toggle("wrong", !!text);
     if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
-    const { model, shape } = this.form.elements, { estimate } = this;
-    if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
+    if (text) this.strip.append(...this.unread);
     this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
@@ -136,26 +134,27 @@ class Planner {
 
   /* An error says the field by the name that the page gives it, in the page's language. */
   refused(error) {
+    this.unread = [];
     const parts = /^--([\w-]+): ([^]*)$/.exec(error);
     if (!parts) {
       console.error(error);
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [] })).then((told) => {
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {} } })).then((told) => {
         Object.assign(this.words, told);
         this.show();
       });
       return "";
     }
-    const unread = /^([^]*); estimate it by --shape '(.*?)'(?:; left out: (.*?))?(?:; to be added: (.*))?$/.exec(parts[2]);
-    if (unread && this.words.estimate) return this.fallBack(...unread.slice(1));
+    const [why, unread] = parts[2].split(/; not understood: |; a guess, without /);
+    if (unread) this.unread = this.notUnderstood(unread);
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
     const control = this.form.elements[name];
     if (control) this.describe(control, "planner-error");
-    const text = this.translated(parts[2]), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
+    const text = this.translated(why), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
     return this.write(this.words.error, { field: label(name), text: text.replace(/--([\w-]+)/g, (_, option) => `“${label(option)}”`) });
   }
 
@@ -164,18 +163,10 @@ class Planner {
     return known ? text.replace(new RegExp(known[0]), known[1]) : text;
   }
 
-  /* A configuration that is not read becomes a shape of one's own, and what it lacks is said. */
-  fallBack(why, shape, leftOut, lacking) {
-    const { model, config, shape: field } = this.form.elements, { estimate } = this.words;
-    const parts = [this.write(estimate.filled, { why: this.translated(why) })];
-    if (leftOut) parts.push(this.write(estimate.left_out, { keys: leftOut }));
-    if (lacking) parts.push(this.write(estimate.lacking, { fields: lacking }));
-    this.estimate = { shape, text: parts.join("") };
-    const typing = document.activeElement === config;
-    [model.value, config.value, field.value] = ["shape", "", shape];
-    field.parentElement.hidden = false;
-    if (typing) field.focus();
-    return;
+  /* What is not understood of a configuration, by what it is about: there is no answer, and no shape in its place. */
+  notUnderstood(told) {
+    const { no_answer, about, reasons } = this.words.not_understood, groups = told.split(" | ").map((group) => group.split(/: (.*)/s));
+    return [this.note(no_answer), element("ul", { class: "planner-note" }, ...groups.map(([name, keys]) => element("li", {}, this.write(about, { about: reasons[name] ?? name, keys }))))];
   }
 
   write(template, values) {

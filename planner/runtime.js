@@ -351,10 +351,11 @@ const $re_compile = (pattern, ascii = false) => { // what means another thing in
   return { whole: new RegExp(`^(?:${pattern})$`, "u"), part: new RegExp(pattern, "u") };
 };
 const $Path = (text) => text; // on a page a file is the text that was pasted
-function $json_loads(text) {
-  const exact = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
+function $json_loads(text) { // with Infinity and NaN, as Python writes and reads them
+  const PART = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, endless = /^-?[IN]/;
+  const exact = text.replace(PART, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
   try {
-    JSON.parse(text); // refuses what is none
+    JSON.parse(text.replace(PART, (part) => (endless.test(part) ? "null" : part))); // refuses what is none
   } catch (error) {
     throw error instanceof SyntaxError ? new ValueError(error.message) : error;
   }

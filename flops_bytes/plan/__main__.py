@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +12,9 @@ from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.plan import parallel, plan, rl
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, read_options, unreadable
 from flops_bytes.plan.table import parallel_table, rl_table, serving_table, stack_table, training_table
-from flops_bytes.shapes import SHAPES, quoted, short
+from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
@@ -86,15 +88,48 @@ def names() -> str:
     return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 
 
-def path_or_held(config: str) -> Any:
-    """A path as it is, or what a config.json holds, if that was written in its place."""
-    if not config.lstrip().startswith("{"):
-        return config
+UNREAD, GUESS = "; not understood: ", "; a guess, "
+
+
+def unread(told: str) -> dict[str, list[str]]:
+    """The keys of a configuration that were not understood, by what they are about."""
+    groups = told.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
+    return {about: keys.split(", ") for about, _, keys in (group.partition(": ") for group in groups)}
+
+
+def in_lines(told: str) -> str:
+    """A message; of a configuration that is not understood, a line for each thing that its keys are about."""
+    if UNREAD not in told:
+        return told
+    why, guess = told.partition(UNREAD)[0], told.partition(GUESS)[2]
+    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(told).items()]
+    shape = [f"A guess, which may be many times off, {guess}"] if guess else []
+    return "\n".join([f"{why}. No answer, for it is not understood:", *lines, *shape])
+
+
+MOST_BYTES = 2**24  # of a config.json
+
+
+def configuration(config: str) -> Mapping[str, Any]:
+    """What a config.json holds, from its path, or from what it holds, if that was written in its place."""
+    return parse_config(config if config.lstrip("\ufeff \n\t").startswith("{") else text_of(config), config)
+
+
+def text_of(path: str) -> str:
+    """What a file or a pipe holds, nothing if nobody writes to it; raises ValueError for a device, and for too much."""
     try:
-        return json.loads(config)
-    except (RecursionError, ValueError) as error:
-        why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
-        raise ValueError(f"--config: {why}; give a config.json, or what it holds") from None
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which waits for no writer
+        with open(number, "rb") as file:
+            mode = os.fstat(number).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+                raise OSError("it is no file")
+            os.set_blocking(number, True)
+            held = file.read(MOST_BYTES + 1)
+        if len(held) > MOST_BYTES:
+            raise OSError(f"it has more than {MOST_BYTES:,} bytes")
+        return held.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(unreadable(path, error)) from None
 
 
 def main(arguments: list[str]) -> int:
@@ -122,10 +157,12 @@ def main(arguments: list[str]) -> int:
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:  # a pipe can be read once
-        once = {**asked, "config": read_config(path_or_held(asked["config"]))} if asked.get("config") else asked
+        once = {**asked, "config": configuration(asked["config"])} if asked.get("config") else asked
         found, question = answer(once)
     except ValueError as error:
-        print(f"flops-bytes plan: {error}", file=sys.stderr)
+        print(f"flops-bytes plan: {in_lines(str(error))}", file=sys.stderr)
+        if as_json and UNREAD in str(error):
+            print(json.dumps({"asked": asked, "not_understood": unread(str(error))}, indent=2, ensure_ascii=False))
         return MISTAKE
     serves = asked.get("task") == "serve"
     if as_json:

@@ -14,6 +14,7 @@ from flops_bytes.gpus import (
     BESIDE_TENSORS_BYTES,
     GPUS,
     LINKS,
+    NODE_GPUS,
     REACHED,
     REPORTED,
     THIRD_PARTY,
@@ -55,7 +56,7 @@ OPTIONS = {
     "link": Option(
         tuple(LINKS), None, "of a node's GPUs, or, in Gb/s, of its network cards; the card's own and 400 Gb/s"
     ),
-    "node_gpus": Option("count", 8, "GPUs of a node, which its own links join"),
+    "node_gpus": Option("count", 8, "GPUs of a node, which its own links join; of GB200s 72, if not given"),
     "network_cards": Option("count", None, "of a node; if not given, one for each GPU"),
     "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
     "sharding_by": Option(
@@ -217,13 +218,30 @@ def belongs(name: str, task: str) -> bool:
 
 def read_config(config: Any) -> Mapping[str, Any]:
     """What a config.json holds, from its path if it is one."""
-    if not isinstance(config, Mapping):
-        try:
-            text = Path(config).read_text(encoding="utf-8")
-            config = json.loads(text) if text.strip() else {}
-        except (OSError, RecursionError, TypeError, ValueError) as error:
-            why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
-            raise ValueError(f"--config: {why}; give a config.json") from None
+    if isinstance(config, Mapping):
+        return filled(config)
+    try:
+        text = Path(config).read_text(encoding="utf-8")
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return parse_config(text, config)
+
+
+def unreadable(config: Any, error: Any) -> str:
+    return f"--config: {quoted(config)} cannot be read as JSON ({short(str(error))}); give a config.json"
+
+
+def parse_config(text: str, config: Any) -> Mapping[str, Any]:
+    """What a text holds, as transformers reads it: with Infinity and NaN, the last of two keys of one name."""
+    text = text[1:] if text.startswith("\ufeff") else text  # with which Windows' editors begin a file
+    try:
+        held = json.loads(text) if text.strip() else {}
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return filled(held)
+
+
+def filled(config: Any) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
     if not config:
@@ -332,11 +350,20 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
         raise ValueError("--bytes-a-token: there is no text; give --text its bytes")
+    if "node_gpus" not in told and a["gpu"]:
+        a["node_gpus"] = node_of(a["gpu"])
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
         a["accumulation"] = accumulation(a)
     return a
+
+
+def node_of(gpu: str) -> int:
+    """GPUs of a node of such cards, if nobody says."""
+    own = {row.lower().replace(" ", ""): gpus for row, gpus in NODE_GPUS.items()}
+    usual: int = OPTIONS["node_gpus"].default
+    return own.get(gpu.lower().replace(" ", ""), usual)
 
 
 def accumulation(a: Mapping[str, Any]) -> int:

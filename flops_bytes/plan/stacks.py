@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import gcd
 from typing import Any
 
-from flops_bytes.configs import decoder_of, is_read, left_out, read_stack
+from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.plan import plan as plan_alike
@@ -27,7 +27,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
 from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
-from flops_bytes.presets import PRESETS
+from flops_bytes.presets import PRESETS, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
@@ -73,15 +73,12 @@ def plan_least(**asked: Any) -> dict[str, Any]:
 def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
     """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
     config = configured(asked) or {}
-    serves, keys = asked.get("task") == "serve", left_out(config)
-    if serves and asked.get("weights"):  # which say how they are stored
-        keys = [key for key in keys if key != QUANTIZED]
-    beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
+    beside = [f"{key}: left out" for key in left_out(config)] + as_stored(asked, config)[1]
     if (question := asked_alike(asked)) is not None:
         found = plan_alike(**question)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
-    stack, rest = read_stack(config), without_model(asked)
+    stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
     kind = str(decoder_of(config)["model_type"])
     refuse(rest, kind, kinds)
     a = read_options(rest)
@@ -90,9 +87,10 @@ def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the planner of layers all alike is asked for the same model; None if its layers differ."""
-    config, rest = configured(asked), without_model(asked)
+    config = configured(asked)
+    rest = as_stored(without_model(asked), config or {})[0]
     if config is None:
-        return dict(asked)
+        return dict(asked) if not asked.get("model") else {**asked, "model": preset_of(str(asked["model"]))}
     own, of_library = unquantized(decoder_of(config)), bool(asked.get("config"))
     if is_alike(own, asked):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
@@ -130,7 +128,31 @@ def of_known(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 LLAMAS = ("granite", "ministral3", "phi3", "smollm3")
 IN_ONE = "activations of matmuls in one"
 QUANTIZED = "quantization_config"
-STORED = f"{QUANTIZED}: left out; --weights says how weights are stored"
+PARTLY = f"{QUANTIZED}: what it leaves in 16 bits is taken to have as few as the rest"
+
+
+def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A question with the bits in which a checkpoint stores its weights, where it says no others, and what is said.
+
+    Served are weights as they are stored. Trained they have the recipe's format, but the frozen ones of LoRA, if these
+    bits can be planned.
+    """
+    told, said = dict(asked), quantization(config)
+    if not said:
+        return told, []
+    bits, serves = bits_of(said), told.get("task") == "serve"
+    if serves and not told.get("weights"):
+        if bits is None:
+            raise ValueError(
+                f"--weights: quantization_config = {quoted(dict(said))} is not understood; say 16bit, 8bit or 4bit"
+            )
+        more = [PARTLY] if is_partly(said) else []
+        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *more]
+    if serves:
+        return told, []
+    if told.get("lora") and not told.get("base") and f"{bits}bit" in OPTIONS["base"].kind:
+        return told | {"base": f"{bits}bit"}, [f"{QUANTIZED}: a frozen base in {bits} bits"]
+    return told, [f"{QUANTIZED}: left out; weights are held as the recipe says"]
 
 
 def as_llama(shape: Decoder) -> dict[str, Any]:
@@ -166,7 +188,7 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         config = read_config(asked["config"])
         is_known = QUANTIZED not in config and is_alike(config, asked)
         return config if is_read(config) and not is_known else None
-    name = str(asked.get("model", "")).strip().lower()
+    name = preset_of(str(asked.get("model") or ""))
     if name in PRESETS:
         return PRESETS[name].config
     if asked.get("model") and name not in SHAPES:
@@ -184,6 +206,8 @@ def alike(stack: Stack, context: int) -> Decoder | None:
     if not isinstance(mixer, Attention) or not isinstance(mlp, Dense):
         return None
     if 0 < mixer.reach < context or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
+        return None
+    if not mlp.gated or mlp.learned:
         return None
     return Decoder(
         layers=layers,

@@ -66,6 +66,9 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
     yield from room(found, asked, f"a GPU, at {found['peaks_at']}")
     if paged := found["paged_bytes"]:
         yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
+    if host := found["host_bytes"]:
+        parts = ", ".join(f"{line} {gib(size)}" for line, size in host.items() if line != "total")
+        yield "memory of a host, at least", f"{gib(host['total'])}: {parts}"
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():

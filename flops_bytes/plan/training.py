@@ -192,6 +192,32 @@ def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str
     }
 
 
+def host_bytes(setup: Setup, gpus: int) -> dict[str, int]:
+    """What the memory of a host with so many GPUs has to hold of them, by line: nothing without offload.
+
+    The update runs there, so it has moments, what they are added to (master weights, or else a copy of what is
+    trained) and the gradients of these: in float32 if DeepSpeed shards them. Of `offload_all` it has all weights too.
+    Without ZeRO each GPU's process holds all of it. Buffers, and what pinned memory rounds up, come on top.
+    """
+    if not setup.offload:
+        return {}
+    each, trained = RECIPES["fp32" if setup.rank else setup.recipe], setup.trained
+    shards = setup.gpus if setup.zero else 1
+    in_float32 = setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1
+    parts = {
+        "weights": each.weights * trained if not setup.offload_all and not each.master else 0,
+        "master": each.master * trained,
+        "optimizer": moments_bytes(setup),
+        "gradients": (4 if in_float32 else each.gradients) * trained,
+    }
+    if setup.offload_all:
+        held = setup._replace(offload=False, offload_all=False)
+        lines = held_at(held)["update"]
+        parts |= {"weights": shards * (lines["weights"] + lines["adapters"] if setup.rank else lines["weights"])}
+    on_host = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
+    return on_host | {"total": sum(on_host.values())}
+
+
 def width_of_moments(setup: Setup) -> int:
     """Bytes of a number of the recipe's moments."""
     return RECIPES[setup.recipe].optimizer // 2
@@ -662,6 +688,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
         "memory_bytes": lines | {"total": needs_bytes},
         "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
+        "host_bytes": host_bytes(setup, min(setup.gpus, a["node_gpus"])),
         "peaks_at": moment,
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),

@@ -200,7 +200,7 @@ def test_a_sentence_repeats_the_beginning_of_what_was_asked(name: str) -> None:
 def test_a_sentence_repeats_the_beginning_of_a_configuration(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError) as caught:
         from_config(CONFIG | change, context=1024)
-    assert str(caught.value).startswith("--config: ") and len(str(caught.value)) < 300
+    assert str(caught.value).startswith("--config: ") and len(str(caught.value)) < 400
 
 
 def test_a_name_that_is_no_option_is_not_repeated_whole() -> None:
@@ -273,7 +273,7 @@ CONFIG = {
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model_type": "mamba"}, "model_type 'mamba' is not known; estimate it by --shape 'layers="),
+        ({"model_type": "mamba"}, "model_type 'mamba' is not known; not understood: the kind"),
         ({"hidden_size": None}, "hidden_size = None; a llama needs a whole number above 0"),
         ({"hidden_size": True}, "hidden_size = True"),
         ({"hidden_size": 66}, "4 heads do not share 66 features evenly"),

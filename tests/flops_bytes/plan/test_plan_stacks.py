@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import jsonschema
 import pytest
 
 from flops_bytes import plan as alike_only
-from flops_bytes.configs import read_stack
+from flops_bytes.configs import bits_of, read_stack
 from flops_bytes.plan import plan as plan_alike
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import ROWS, read_options, read_shape
-from flops_bytes.plan.stacks import HELD, IN_ONE, STORED, alike, asked_alike, plan, serve, shares
+from flops_bytes.plan.stacks import HELD, IN_ONE, PARTLY, alike, asked_alike, plan, serve, shares
 from flops_bytes.presets import PRESETS
 from flops_bytes.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters
 from flops_bytes.stack_step import sent_bytes, sharded, step_bytes
@@ -55,7 +56,7 @@ def test_what_the_planner_knows_goes_to_it_as_it_is() -> None:
         plan(**two)
     with pytest.raises(ValueError, match=r"--model: 'gpt-9' is not known; choose gpt2, .*qwen3-0.6b, .*--shape"):
         plan(model="gpt-9", gpu="T4")
-    with pytest.raises(ValueError, match="--config: model_type 'mamba2' is not known; estimate it by --shape"):
+    with pytest.raises(ValueError, match="--config: model_type 'mamba2' is not known; not understood: the kind"):
         plan(config={"model_type": "mamba2"}, gpu="T4")
 
 
@@ -74,21 +75,78 @@ FP8: dict[str, Any] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme"
 QWEN_FP8 |= {"quantization_config": FP8 | {"weight_block_size": [128, 128]}}
 
 
-def test_how_a_checkpoint_stores_its_weights_is_said_and_changes_no_shape() -> None:
+AS_THE_RECIPE = "quantization_config: left out; weights are held as the recipe says"
+
+
+def test_served_weights_have_the_bits_of_their_checkpoint_and_trained_ones_those_of_the_recipe() -> None:
     plain = {key: value for key, value in QWEN_FP8.items() if key != "quantization_config"}
-    for asked, said in (
-        (EIGHT, ["quantization_config: left out"]),
-        (SERVED, [STORED]),  # names the option that says it
-        (SERVED | {"weights": "8bit"}, []),
+    for asked, same, said in (
+        (EIGHT, {}, [AS_THE_RECIPE]),
+        (SERVED, {"weights": "8bit"}, ["quantization_config: weights in 8 bits"]),
+        (SERVED | {"weights": "16bit"}, {}, []),  # who says other bits has them
     ):
-        found, without = plan(config=QWEN_FP8, **asked), plan(config=plain, **asked)
+        found, without = plan(config=QWEN_FP8, **asked), plan(config=plain, **asked | same)
         assert found == without | {"estimated": [*without["estimated"], *said]}
     assert found["parameters"]["total"] == 32_762_123_264  # of Qwen/Qwen3-32B
+    mixtral = {"model_type": "mixtral", "quantization_config": FP8} | CASES["mixtral"][1]
+    assert AS_THE_RECIPE in plan(config=mixtral, gpu="H100 SXM")["estimated"]
+    of_lora: dict[str, Any] = {"lora": 8, "gpu": "H100 SXM", "recipe": "bf16"}
+    found = plan(config=plain | {"quantization_config": {"load_in_4bit": True}}, **of_lora)
+    without = plan(config=plain, base="4bit", **of_lora)
+    assert found == without | {"estimated": [*without["estimated"], "quantization_config: a frozen base in 4 bits"]}
+
+
+def test_a_deepseek_r1_is_served_by_eight_h200_as_it_is_published() -> None:
+    config = {**PRESETS["deepseek-v3"].config, "quantization_config": FP8}
+    found = plan(task="serve", config=config, gpu="H200 SXM", gpus=8, context=8_192)
+    assert found["fits"] and found["memory_bytes"]["weights"] < 79 * 2**30
+    assert not plan(task="serve", config=config, weights="16bit", gpu="H200 SXM", gpus=8, context=8_192)["fits"]
+
+
+HOW: dict[str, tuple[dict[str, Any], int | None]] = {  # as checkpoints on Hugging Face say it
+    "GPTQ": ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4),
+    "GPTQ of 3 bits": ({"quant_method": "gptq", "bits": 3}, None),
+    "AWQ": ({"quant_method": "awq", "w_bit": 4, "version": "gemm"}, 4),
+    "bitsandbytes": ({"quant_method": "bitsandbytes", "_load_in_4bit": True, "_load_in_8bit": False}, 4),
+    "bitsandbytes, 8 bits": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8),
+    "gpt-oss": ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, 4),
+    "compressed-tensors": (
+        {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}},
+        8,
+    ),
+    "of two kinds": (
+        {"config_groups": {"a": {"weights": {"num_bits": 4}}, "b": {"weights": {"num_bits": 8}}}},
+        None,
+    ),
+    "ModelOpt": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4),
+    "a newer one": ({"quant_method": "vptq"}, None),
+    "nonsense": ({"bits": [4], "config_groups": 7}, None),
+}
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_the_bits_of_a_checkpoint_are_read_or_asked_for(name: str) -> None:
+    said, bits = HOW[name]
+    assert bits_of(said) == bits
+    config = QWEN_FP8 | {"quantization_config": said}
+    if bits:
+        assert f"quantization_config: weights in {bits} bits" in plan(config=config, **SERVED)["estimated"]
+        return
+    with pytest.raises(ValueError, match=r"--weights: quantization_config = .* is not understood; say 16bit, 8bit"):
+        plan(config=config, **SERVED)
+    assert plan(config=config, weights="4bit", **SERVED)["fits"] is not None
+
+
+def test_what_a_checkpoint_leaves_in_16_bits_is_said_where_it_is_more_than_its_ends() -> None:
+    for left, is_said in (
+        (["lm_head", "model.layers.3.mlp.gate"], False),
+        (["lm_head", "model.layers.*.self_attn"], True),
+    ):
+        said = {"quant_method": "fp8", "modules_to_not_convert": left}
+        assert (PARTLY in plan(config=QWEN_FP8 | {"quantization_config": said}, **SERVED)["estimated"]) == is_said
     for words_of in ("en", "zh"):
         told = (BOOK.root / "planner" / f"{words_of}.yml").read_text(encoding="utf-8")
-        assert f'"{STORED}": ' in told
-    mixtral = {"model_type": "mixtral", "quantization_config": FP8} | CASES["mixtral"][1]
-    assert "quantization_config: left out" in plan(config=mixtral, gpu="H100 SXM")["estimated"]
+        assert all(f'"{text}": ' in told for text in (PARTLY, AS_THE_RECIPE))
 
 
 # https://huggingface.co/moonshotai/Kimi-K3, config.json
@@ -110,13 +168,13 @@ def test_a_kimi_k3_is_refused_for_what_is_not_counted_alone() -> None:
     """Not for the slope of an activation; and the estimate has its experts, 2.8T parameters by its model card."""
     assert "situ" not in str(plan(config=KIMI_K3, gpu="H100 SXM"))
     for key, value in OF_K3.items():
-        with pytest.raises(ValueError, match=f"--config: {key} = {value} is not counted here; estimate it by"):
+        with pytest.raises(ValueError, match=f"--config: {key} = {value} is not counted here; not understood: .*{key}"):
             plan(config=KIMI_K3 | {key: value}, gpu="H100 SXM")
     full = KIMI_K3["linear_attn_config"] | {"use_full_rank_gate": True}
     text = KIMI_K3 | OF_K3 | {"linear_attn_config": full}
-    with pytest.raises(ValueError, match="--config: use_full_rank_gate = True is not counted here; estimate") as told:
+    with pytest.raises(ValueError, match="--config: use_full_rank_gate = True is not counted here; not under") as told:
         plan(config={"model_type": "kimi_k3", "text_config": text}, gpu="H100 SXM")
-    shape = re.search(r"by --shape '(.*?)'", str(told.value))
+    shape = re.search(r"--shape '(.*?)'", str(told.value))
     assert shape and "experts=896 active_experts=16" in shape[1]
     found = plan(shape=shape[1], gpu="H100 SXM")["parameters"]["total"]
     assert found == pytest.approx(2.78e12, rel=0.01)
@@ -354,24 +412,59 @@ def test_a_published_configuration_is_planned(name: str, tmp_path: Path, capsys:
     if config.get("vision_config"):
         assert "vision_config: left out" in table
     if config.get("quantization_config"):
-        assert "quantization_config: left out" in table
+        assert AS_THE_RECIPE in table
 
 
 @pytest.mark.parametrize("kind", ["llama", "olmo2"])
-def test_a_configuration_is_read_once(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_configuration_is_read_from_a_pipe(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which can be read once."""
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(SMALL | {"model_type": kind}).encode())
+    os.close(writing)
+    assert main(["--config", f"/dev/fd/{reading}", "--gpu", "H100 SXM"]) in (0, 4)
+    os.close(reading)
+    assert capsys.readouterr().out.startswith("--config /dev/fd/")
+
+
+def test_what_has_no_end_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (large := tmp_path / "large").write_bytes(b" " * (2**24 + 1))
+    for path, why in (
+        ("/dev/zero", "'/dev/zero' cannot be read as JSON (it is no file); give a config.json"),
+        (large, "it has more than 16,777,216 bytes"),
+        (pipe, "--config: it is empty; give a decoder's config.json"),  # to which nobody writes
+        (tmp_path, "Is a directory"),
+    ):
+        assert main(["--config", str(path), "--gpu", "L4"]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With Infinity, with the mark that Windows' editors begin a file with; of two keys of one name the last stands."""
+    file, held = tmp_path / "config.json", json.dumps(SMALL | {"model_type": "olmo2"})
+    told = []
+    for text in (held, "\ufeff" + held, held[:-1] + ', "time_step_limit": [0.0, Infinity, -Infinity, NaN]}'):
+        file.write_text(text, encoding="utf-8")
+        main(["--config", str(file), "--gpu", "L4", "--json"])
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0] == told[1] == told[2]
+    file.write_text('{"hidden_size": 1, ' + held[1:], encoding="utf-8")
+    main(["--config", str(file), "--gpu", "L4", "--json"])
+    assert json.loads(capsys.readouterr().out) == told[0]
+
+
+def test_what_is_not_understood_is_listed_by_what_it_is_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a pipe can be."""
-    (file := tmp_path / "config.json").write_text(json.dumps(SMALL | {"model_type": kind}), encoding="utf-8")
-    read_text, read = Path.read_text, []
-
-    def reading(path: Path, *more: Any, **named: Any) -> str:
-        read.append(path)
-        return read_text(path, *more, **named)
-
-    monkeypatch.setattr(Path, "read_text", reading)
-    assert main(["--config", str(file), "--gpu", "H100 SXM"]) in (0, 4)
-    assert read.count(file) == 1 and capsys.readouterr().out.startswith("--config /")
+    (file := tmp_path / "config.json").write_text(json.dumps(SMALL | {"model_type": "new", "moe_topk": [8], "mtp": 1}))
+    assert main(["--config", str(file), "--gpu", "L4", "--json"]) == 2
+    out, err = capsys.readouterr()
+    found = json.loads(out)["not_understood"]
+    assert [*found.values()] == [["model_type"], ["moe_topk"], ["mtp"]]
+    lines = err.splitlines()
+    assert lines[0] == "flops-bytes plan: --config: model_type 'new' is not known. No answer, for it is not understood:"
+    assert lines[1:-1] == [f"  {about}: {', '.join(keys)}" for about, keys in found.items()]
+    assert lines[-1].startswith("A guess, which may be many times off, without these: --shape 'layers=4 d_model=64")
 
 
 def test_a_mistake_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,8 +473,10 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     assert main(["--config", str(file), "--gpu", "T4"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("flops-bytes plan: --config: mlp_rank = 4 is not counted here; estimate it by --shape")
-    assert told.count("\n") == 1
+    assert told.startswith("flops-bytes plan: --config: mlp_rank = 4 is not counted here. No answer, for it is not")
+    assert (
+        "\n  the MLP: mlp_rank\nA guess, which may be many times off, without these and sliding_window: --shape" in told
+    )
 
 
 def test_help_names_the_models(capsys: pytest.CaptureFixture[str]) -> None:

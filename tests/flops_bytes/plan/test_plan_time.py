@@ -183,6 +183,8 @@ NETWORKS: dict[str, tuple[dict[str, Any], tuple[str, int, float]]] = {
     "one network card a node": ({"gpus": 64, "network_cards": 1}, ("400 Gb/s", 8, 50e9)),
     "one GPU a node": ({"gpus": 8, "node_gpus": 1}, ("400 Gb/s", 8, 50e9)),
     "one GPU a node, told by the link": ({"gpus": 8, "link": "100 Gb/s"}, ("100 Gb/s", 1, 12.5e9)),
+    "a rack of GB200": ({"gpu": "gb200", "gpus": 72}, ("NVLink 5", 1, 900e9)),
+    "servers of eight cards": ({"gpu": "B200", "gpus": 72}, ("400 Gb/s", 9, 400e9)),
     "nodes of 72": ({"gpu": "GB200", "gpus": 72, "node_gpus": 72}, ("NVLink 5", 1, 900e9)),
     "a part of a node": ({"gpus": 12}, ("400 Gb/s", 2, 200e9)),
     "nodes of cards on PCIe": ({"gpu": "L40S", "gpus": 16}, ("PCIe 4", 2, 32e9)),
