@@ -55,7 +55,7 @@ def test_every_term_leads_to_a_place_that_is_there_on_a_page_that_names_it(langu
     assert wrong == []
 
 
-# One word for one thing, of several that were in use; with a sentence's beginning where the word is right in another sense.
+# One word for one thing, of several that were in use; a pattern leaves out where the word is right in another sense.
 RATHER = {
     "读数(?<!位读数)": "实测值",
     "走环": "环形算法",
