@@ -170,6 +170,9 @@ REPORTED: dict[str, Reported] = {
     "L4": Reported(22.03, f"{GITHUB}/ArcInstitute/evo2/issues/190"),
     "L40S": Reported(44.42, f"{GITHUB}/stepfun-ai/Step-Video-T2V/issues/8"),
     "RTX 4090": Reported(23.64, f"{GITHUB}/ali-vilab/VGen/issues/104"),  # from 23.52 to 23.68
+    "RTX 4090 D": Reported(
+        23.52, f"{GITHUB}/fsy2004/MetaWingman/blob/da700ee/docs/architecture/training-run-report-2026-08-17.md"
+    ),
     "RTX 5090": Reported(31.37, f"{GITHUB}/Wan-Video/Wan2.1/issues/465"),
     "MI300X": Reported(191.45, f"{GITHUB}/verl-project/verl/issues/2848"),
     "A800 80GB SXM": Reported(79.33, f"{GITHUB}/hahnyuan/PB-LLM/issues/3"),
