@@ -429,6 +429,18 @@ def test_no_name_is_taken_and_each_says_its_source() -> None:
     assert all(name == name.lower() for name in PRESETS)
 
 
+@pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith(("qwen3-next", "kimi-linear"))])
+def test_a_token_multiplies_with_its_active_parameters_but_not_with_a_table_that_is_looked_up(name: str) -> None:
+    """All but vectors, that is norms and biases. Linear attention, left out, works in chunks of tokens."""
+    stack = read_stack(dict(PRESETS[name].config))
+    active = parameters(stack, active=True)
+    one, two = (sum(forward_flops(stack, seq_len).values()) / seq_len for seq_len in (1, 2))
+    multiplied = (2 * one - two) / 2  # attention grows by as much from one token to two as from none to one
+    looked_up = 0 if stack.tied else active["embedding"]
+    assert multiplied == pytest.approx(sum(active.values()) - looked_up, rel=4e-4)
+    assert multiplied < sum(active.values()) - looked_up
+
+
 @pytest.mark.skipif(not SLOW_TOO, reason="each model is made whole, without memory: make test SLOW=1")
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_model_by_name_is_its_module(name: str) -> None:
