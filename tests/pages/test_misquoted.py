@@ -67,9 +67,10 @@ def test_what_misleads_is_found(tmp_path: Path) -> None:
     def chapter(text: str) -> Chapter:
         return Chapter.parse(f"a\n\n{text}\n", tmp_path / "x.md")
 
-    now, first = ("{{ how_far_off.%s.median_error_share:.0f%% }}" % when for when in ("now", "first"))
+    now, first = ("{{ how_far_off." + when + ".median_error_share:.0f% }}" for when in ("now", "first"))
     assert alone(chapter(f"It is {first}, now {now}.")) == [] != alone(chapter(f"It is {now}."))
     step = "{{ decode_speed.predicted_one_seconds }}"
     assert called_limits(chapter(f"We predict {step}.")) == [] != called_limits(chapter(f"Its bound is {step}."))
-    table = '/// table\n    rows: [a]\n    columns: {Bound: "{{ decode_speed.measured_graphs.{row}.bound_seconds }}"}\nIt.\n///'
+    cell = '"{{ decode_speed.measured_graphs.{row}.bound_seconds }}"'
+    table = f"/// table\n    rows: [a]\n    columns: {{Bound: {cell}}}\nIt.\n///"
     assert called_limits(chapter(table.replace("Bound:", "Predicted:"))) == [] != called_limits(chapter(table))
