@@ -69,7 +69,7 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
     "H100 SXM": Gpu(("NVIDIA H100 80GB HBM3",),
         80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H100"]),
     "H100 PCIe": Gpu(("NVIDIA H100 PCIe",),
-        80e9, 2.000e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
+        80e9, 2.039e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
     "H100 NVL": Gpu(("NVIDIA H100 NVL",),
         94e9, 3.900e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H100 NVL"]),
     "H200 SXM": Gpu(("NVIDIA H200",),
@@ -214,6 +214,7 @@ class Link(NamedTuple):
 # 128 GB/s; MI300X: seven links of 128. H800, 400 for 900: DeepSeek-AI, arXiv 2505.09343, 4.1. A800, 400 for 600,
 # as its workstation card: https://www.nvidia.com/en-us/design-visualization/a800/. H20, 900: Ant Group, as above.
 # B300: https://www.nvidia.com/en-us/data-center/hgx/
+# Left out: the NVLink bridges that join two PCIe cards (A100, H100, RTX 3090), or up to four (H200 NVL).
 LINKS = {
     "NVLink 2": Link(150e9, ("V100 16GB SXM", "V100 32GB SXM")),
     "NVLink 3": Link(300e9, ("A100 40GB SXM", "A100 80GB SXM")),

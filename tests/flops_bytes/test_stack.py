@@ -480,6 +480,16 @@ def test_a_model_is_known_by_its_repository_and_by_what_others_call_it() -> None
     assert {*SAME.values()} <= PRESETS.keys() | shapes.SHAPES.keys() and not SAME.keys() & PRESETS.keys()
     for preset in PRESETS.values():
         assert preset_of(preset.repository) in PRESETS
+@pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith(("qwen3-next", "kimi-linear"))])
+def test_a_token_multiplies_with_its_active_parameters_but_not_with_a_table_that_is_looked_up(name: str) -> None:
+    """All but vectors, that is norms and biases. Linear attention, left out, works in chunks of tokens."""
+    stack = read_stack(dict(PRESETS[name].config))
+    active = parameters(stack, active=True)
+    one, two = (sum(forward_flops(stack, seq_len).values()) / seq_len for seq_len in (1, 2))
+    multiplied = (2 * one - two) / 2  # attention grows by as much from one token to two as from none to one
+    looked_up = 0 if stack.tied else active["embedding"]
+    assert multiplied == pytest.approx(sum(active.values()) - looked_up, rel=4e-4)
+    assert multiplied < sum(active.values()) - looked_up
 
 
 @pytest.mark.skipif(not SLOW_TOO, reason="each model is made whole, without memory: make test SLOW=1")
