@@ -64,7 +64,9 @@ def perhaps_stale(language: str, text: str, is_stale: bool) -> str:
 
 
 def printed_on(source: Source, language: str, devices: list[str], is_stale: bool) -> str:
-    """Whose output it is."""
+    """Whose output it is; nothing where all devices print the same."""
+    if len(devices) > 1 and devices == source.devices and not is_stale:
+        return ""
     names = say(language, "and").join(dict.fromkeys(source.name(device) for device in devices))
     return perhaps_stale(language, say(language, "printed", devices=names), is_stale)
 
