@@ -14,6 +14,7 @@ from ledger.site import files
 from ledger.site.chapter import Chapter, Waiting
 from ledger.site.elements import Elements
 from ledger.site.fill import Filled, fill
+from ledger.site.llms import CONFIGS, navigation
 from ledger.site.plain import front_matter
 from ledger.site.quote import QuoteError, Source, open_source
 from ledger.snippet import Snippet
@@ -41,7 +42,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         except LedgerError as error:
             problems += error.problems
             continue
-        problems += _titles(path)
+        problems += _listed(book, path)
         problems += _devices(page, source)
         pages.append(fill(page, source, Elements(source, path.relative_to(book.docs).parts[0]), whole=True))
     unseen = {
@@ -57,8 +58,12 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     return problems
 
 
-def _titles(path: Path) -> Iterator[Problem]:
-    """What the list of pages says of each, which stands above its first line."""
+def _listed(book: Book, path: Path) -> Iterator[Problem]:
+    """What the list of pages says of each, which stands above its first line, and whether it is in that list."""
+    language, *_ = path.relative_to(book.docs).parts
+    nav = navigation(book, language) if language in CONFIGS else []
+    if not nav:
+        return
     try:
         said = front_matter(path)
     except yaml.YAMLError as error:
@@ -67,6 +72,8 @@ def _titles(path: Path) -> Iterator[Problem]:
     missing = [name for name in ("title", "description") if not said.get(name)]
     if missing:
         yield Problem(path, 1, f"no {' and no '.join(missing)}; write it above the first line, between --- and ---")
+    if path.name not in (page for _, pages in nav for page in pages):
+        yield Problem(path, 1, f"not in nav of {CONFIGS[language]}")
 
 
 def _devices(page: Chapter, source: Source) -> Iterator[Problem]:
