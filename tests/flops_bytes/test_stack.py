@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -46,9 +45,9 @@ from flops_bytes.stack import (
     shared,
     weights_bytes,
 )
+from tests import draw
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL, Config
 
-SLOW_TOO = os.environ.get("SLOW", "0") not in ("", "0")
 LENGTH, USERS = 2 * CHUNK, 2
 logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
@@ -184,6 +183,7 @@ def corrected(case: str, stack: Stack, seq_len: int) -> int:
     return USERS * more
 
 
+@pytest.mark.drawn(10)
 @every_kind
 def test_flops_are_those_of_its_module(case: str) -> None:
     config, stack = own(case)
@@ -240,6 +240,7 @@ def kept_bytes(cache: DynamicCache) -> int:
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
 
 
+@pytest.mark.drawn(16)
 @every_kind
 @pytest.mark.parametrize("length", [5, 29])
 def test_the_cache_is_that_of_its_module(case: str, length: int) -> None:
@@ -253,6 +254,7 @@ def test_the_cache_is_that_of_its_module(case: str, length: int) -> None:
     assert USERS * (cache_bytes(stack, length) - less) == kept_bytes(cached(config, module(config), length))
 
 
+@pytest.mark.drawn(10)
 @every_kind
 def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
     """One token more, without absorbing; of what is kept of a window, all that is there."""
@@ -480,6 +482,8 @@ def test_a_model_is_known_by_its_repository_and_by_what_others_call_it() -> None
     assert {*SAME.values()} <= PRESETS.keys() | shapes.SHAPES.keys() and not SAME.keys() & PRESETS.keys()
     for preset in PRESETS.values():
         assert preset_of(preset.repository) in PRESETS
+
+
 @pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith(("qwen3-next", "kimi-linear"))])
 def test_a_token_multiplies_with_its_active_parameters_but_not_with_a_table_that_is_looked_up(name: str) -> None:
     """All but vectors, that is norms and biases. Linear attention, left out, works in chunks of tokens."""
@@ -492,7 +496,7 @@ def test_a_token_multiplies_with_its_active_parameters_but_not_with_a_table_that
     assert multiplied < sum(active.values()) - looked_up
 
 
-@pytest.mark.skipif(not SLOW_TOO, reason="each model is made whole, without memory: make test SLOW=1")
+@pytest.mark.skipif(not draw.ALL, reason="each model is made whole, without memory: make test SLOW=1")
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_model_by_name_is_its_module(name: str) -> None:
     """Its parameters, and the FLOPs of a short text."""
