@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan import plan
+from flops_bytes.plan.defaults import CHOSEN, answered
+from flops_bytes.plan.evidence import MISSES
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
 
-RANK = "16"  # of adapters, if nobody says
-BASES = {"qlora": "4bit", "qlora-double": "4bit-double"}
 INSTEAD = {"tokens": "days", "days": "tokens"}  # of two fields that say the same, what is typed last stands
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
 COUNTED = {  # tokens, as each language counts them
