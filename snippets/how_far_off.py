@@ -262,7 +262,7 @@ QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8,
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
 assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
 days_at, mfu_at_share = (
-    {name: row[key] for name, row in zip(("low", "assumed", "high"), plan(**QUESTION)["by_mfu"], strict=True)}
+    {name: row[key] for name, row in zip(("step", "run"), plan(**QUESTION)["by_mfu"], strict=True)}
     for key in ("days", "mfu")
 )
 steps_like_it = plan(**QUESTION)["published_mfu"]["readings"]

@@ -27,7 +27,8 @@ def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked, with a context, and ZeRO 3 for several cards, if none is given."""
     told = {name: value for name, value in asked.items() if value is not None}
     if told.get("task") != "serve":
-        if "zero" not in told and told.get("optimizer") != "adafactor" and read("gpus", told.get("gpus", 1)) > 1:
+        a = {"optimizer": told.get("optimizer")}
+        if not ("zero" in told or a["optimizer"] == "adafactor") and read("gpus", told.get("gpus", 1)) > 1:
             told["zero"] = "3"
         if "checkpointing" not in told and ("checkpoint_every" in told or told.get("reentrant") == "yes"):
             told["checkpointing"] = "full"
@@ -46,7 +47,8 @@ def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     a = read_options(told)
     positions = named_shape(a).positions
     if given.get("context") is None and 0 < positions < a["context"]:
-        told["context"] = a["context"] = positions
+        told["context"] = positions
+        a["context"] = positions
     if a["task"] == "serve":
         return told
     shape, gpu = read_shape(a), read_gpu(a)
@@ -78,9 +80,9 @@ def answered(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 
 def assumed(question: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What was chosen for a question, by option."""
-    said = {name for name, value in given.items() if value is not None}
-    if "lora" in said:  # which says what is trained
-        said.add("trained")
+    said = {name: value for name, value in given.items() if value is not None}
+    if "lora" in said:
+        said["trained"] = ""  # which its rank tells
     return {name: question[name] for name in CHOSEN if name in question and name not in said}
 
 

@@ -463,14 +463,23 @@ def way(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes
 def methods(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
     """All weights, LoRA and QLoRA, each as far as it needs checkpointing.
 
-    Of what is asked about all weights alone, such as Muon, the others are left out.
+    Where something is asked of one of them alone, such as Muon, or of the software that one of them is run with, the
+    others are left out.
     """
-    four_bits = a["trained"] if a["trained"] in BASES else "qlora-double"
-    asked = [a | {"trained": "all", "lora": None, "base": "as-recipe"}]
-    if a["optimizer"] not in ("muon", "adafactor") and a["matmuls"] == "as-recipe" and a["update"] != "in-backward":
+    asked = [a]
+    if (
+        (a["sharding_by"] == "fsdp2" and a["quantized_by"] == "bitsandbytes" and a["qkv_made"] == "apart")
+        and (a["lora_inputs"] != "float32" and a["lora_dropout"] == "no")
+        and (a["matmuls"] == "as-recipe" and a["update"] != "in-backward")
+        and not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor")
+    ):
+        four_bits = a["trained"] if a["trained"] in BASES else "qlora-double"
         adapted = a | {"lora": a["lora"] or RANK}
-        asked.append(adapted | {"trained": "lora", "base": "as-recipe"})
-        asked.append(adapted | {"trained": four_bits, "base": BASES[four_bits]})
+        asked = [
+            a | {"trained": "all", "lora": None, "base": "as-recipe"},
+            adapted | {"trained": "lora", "base": "as-recipe"},
+            adapted | {"trained": four_bits, "base": BASES[four_bits]},
+        ]
     return [way(each, shape, peaks, memory_bytes) for each in asked]
 
 
