@@ -154,8 +154,9 @@ def serving_brief(found: dict[str, Any]) -> Iterator[str]:
 
 def changes(found: dict[str, Any]) -> Iterator[str]:
     """Other methods, and what frees memory until it fits with room."""
+    asks = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
     for row in found.get("methods", []):
-        if row["trained"] != found["trained"] and (found["verdict"] != WITH_ROOM or "trained" in found["assumed"]):
+        if row["trained"] != found["trained"] and asks:
             yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
     if found["verdict"] == WITH_ROOM:
         return
