@@ -91,7 +91,7 @@ def headline(found: dict[str, Any], asked: Mapping[str, Any]) -> str:
     if found["verdict"] is None:
         return f"At least {size} of {has}: {how}{what} on {where}, without activations, which are not derived here."
     verdict = found["verdict"].capitalize()
-    return f"{verdict}: {how}{what} on {where}; {each} {size}, the card has {has}."
+    return f"{verdict}: {how}{what} on {where}; {each} {size}, and a card has {has}."
 
 
 def assumptions(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:

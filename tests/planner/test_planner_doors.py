@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from flops_bytes.plan.options import EXAMPLE
 from planner import FIRST
 from planner.answer import completed
 from planner.stacks import answer_any
+from tests.conftest import ROOT
 
 MODELS = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")  # layers all alike
 MODELS += ("qwen3-0.6b", "qwen3-8b", "qwen3-32b", "gpt-oss-20b", "deepseek-v3")  # of which the last two differ
@@ -79,3 +81,10 @@ def test_a_card_too_small_for_all_weights_gets_the_best_method_that_fits(by_pyth
     assert chosen["gpt2", "RTX 4090"]["assumed"] == {"trained": "all", "context": 1_024, "checkpointing": "none"}
     large = chosen["llama-3-70b", "RTX 4090"]
     assert (large["trained"], large["verdict"]) == ("qlora-double", "does not fit")
+
+
+def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    command, _, printed = text.partition("```console\n$ ")[2].partition("```")[0].partition("\n")
+    assert main(shlex.split(command)[2:]) == 0
+    assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
