@@ -218,41 +218,47 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
 def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     """The numbers of an answer as text, but for words, which each language has of its own."""
     batch, steps = found["large_batch"], found["published_mfu"]
-    return shown_of_both(found) | shown_runs(found) | {
-        "trained": f"{found['parameters']['trained']:,}",
-        "micro_batch": f"{found['largest_micro_batch']:,}",
-        "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
-        "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
-        "step_tokens": f"{found['step_tokens']:,}",
-        "step": duration(found["step_seconds"]),
-        "accumulation": f"{found['accumulation']:,}" if found["accumulation"] > 1 else None,
-        "usual": f"{batch['usual']:,}" if batch else None,
-        "as_large": ", ".join(batch["as_large"]) or None if batch else None,
-        "beyond": f"{batch['largest']:,}" if batch and not batch["as_large"] else None,
-        "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
-        "steps": f"{100 * steps['low']:.0f}–{100 * steps['high']:.0f}" if steps else None,
-        "steps_on": steps["cards"] if steps else None,
-        "mfu": f"{100 * found['mfu']:.1f}",
-        "hfu": f"{100 * found['hfu']:.1f}",
-        "recipe_format": FORMATS[found["recipe_format"]],
-        "format": FORMATS[found["matmul_format"]],
-        "of_peak": f"{found['recipe_hfu']:.2f}",
-        "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
-        "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
-        "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
-        "checkpoint": gib(found["checkpoint_bytes"]),
-        "weights": gib(found["checkpoint_weights_bytes"]),
-        "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
-        "link": found["wire"]["link"] if found["wire"] else None,
-        "sent_in": duration(found["wire"]["seconds"]) if found["wire"] else None,
-        "sent_at": significant(found["wire"]["bytes_per_second"] / 1e9) if found["wire"] else None,
-        "waits": duration(found["wire"]["waits_seconds"]) if found["wire"] and found["wire"]["waits_seconds"] else None,
-        "hidden_from": significant(found["wire"]["tokens"]) if found["wire"] else None,
-        "text": decimal(found["text"]["bytes"]) if found["text"] else None,
-        "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
-        "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
-        "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
-    }
+    return (
+        shown_of_both(found)
+        | shown_runs(found)
+        | {
+            "trained": f"{found['parameters']['trained']:,}",
+            "micro_batch": f"{found['largest_micro_batch']:,}",
+            "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
+            "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
+            "step_tokens": f"{found['step_tokens']:,}",
+            "step": duration(found["step_seconds"]),
+            "accumulation": f"{found['accumulation']:,}" if found["accumulation"] > 1 else None,
+            "usual": f"{batch['usual']:,}" if batch else None,
+            "as_large": ", ".join(batch["as_large"]) or None if batch else None,
+            "beyond": f"{batch['largest']:,}" if batch and not batch["as_large"] else None,
+            "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
+            "steps": f"{100 * steps['low']:.0f}–{100 * steps['high']:.0f}" if steps else None,
+            "steps_on": steps["cards"] if steps else None,
+            "mfu": f"{100 * found['mfu']:.1f}",
+            "hfu": f"{100 * found['hfu']:.1f}",
+            "recipe_format": FORMATS[found["recipe_format"]],
+            "format": FORMATS[found["matmul_format"]],
+            "of_peak": f"{found['recipe_hfu']:.2f}",
+            "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
+            "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
+            "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
+            "checkpoint": gib(found["checkpoint_bytes"]),
+            "weights": gib(found["checkpoint_weights_bytes"]),
+            "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
+            "link": found["wire"]["link"] if found["wire"] else None,
+            "sent_in": duration(found["wire"]["seconds"]) if found["wire"] else None,
+            "sent_at": significant(found["wire"]["bytes_per_second"] / 1e9) if found["wire"] else None,
+            "waits": duration(found["wire"]["waits_seconds"])
+            if found["wire"] and found["wire"]["waits_seconds"]
+            else None,
+            "hidden_from": significant(found["wire"]["tokens"]) if found["wire"] else None,
+            "text": decimal(found["text"]["bytes"]) if found["text"] else None,
+            "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
+            "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
+            "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
+        }
+    )
 
 
 def shown_runs(found: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from planner.answer import (
 )
 
 
-
 def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     """As planner.answer.answer(), for all models that the command line knows."""
     options = asked(fields)

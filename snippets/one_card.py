@@ -144,7 +144,14 @@ for model, cell in SIZES.items():
 
 
 # --8<-- [start:ladder]
-START = {"model": "qwen3-8b", **CARDS[24], "context": 4_096, "micro_batch": 4, "trained": "lora", "checkpointing": "none"}
+START = {
+    "model": "qwen3-8b",
+    **CARDS[24],
+    "context": 4_096,
+    "micro_batch": 4,
+    "trained": "lora",
+    "checkpointing": "none",
+}
 CHANGES: dict[str, dict[str, Any]] = {
     "start": {},
     "loss": {"loss": "fused"},

@@ -26,7 +26,9 @@ h200_needs_bytes = whole.memory_bytes["total"]
 H200_REPORTED_BYTES = int(whole.gpu_bytes)
 h200_spare_bytes = whole.headroom_bytes
 h200_room_ratio, h200_with_room_bytes = whole.room_ratio, whole.with_room_bytes
-print(f"{whole.verdict}: {h200_spare_bytes / 2**30:.1f} GiB are left; nine of ten took {h200_room_ratio} times the plan")
+print(
+    f"{whole.verdict}: {h200_spare_bytes / 2**30:.1f} GiB are left; nine of ten took {h200_room_ratio} times the plan"
+)
 LABEL = {"gpu_memory": GPUS["H200 SXM"].memory_bytes, "gpu_peak": "989.4T"}
 by_label = ask(**LLAMA, **LABEL, checkpointing="full")
 h200_has_bytes = int(by_label.gpu_bytes)

@@ -225,7 +225,17 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-HELD: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
+HELD: tuple[str, ...] = (
+    "trained",
+    "lora",
+    "lora_on",
+    "base",
+    "quantized_by",
+    "optimizer",
+    "offload",
+    "update",
+    "dropout",
+)
 HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
 HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 

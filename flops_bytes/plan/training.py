@@ -396,9 +396,7 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
 
 
 # --8<-- [start:ladder]
-def ladder(
-    setup: Setup, memory_bytes: float, room: float, causal: bool, matmuls: float
-) -> Iterator[dict[str, Any]]:
+def ladder(setup: Setup, memory_bytes: float, room: float, causal: bool, matmuls: float) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs.
 
     What frees nothing is left out, until something else has moved the peak to where it does.
@@ -704,44 +702,48 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         of_format: dict[str, Any] = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8"}
         of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
         costs |= {"fp8": of_format}
-    return {
-        "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
-        "trained": a["trained"],
-        "memory_bytes": lines | {"total": needs_bytes},
-        "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
-        "peaks_at": moment,
-        "gpu_bytes": gpu.memory_bytes,
-        "gpu_bytes_are": capacity_source(a),
-        "headroom_bytes": gpu.memory_bytes - needs_bytes,
-        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
-        "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
-        "zero_bytes": every_stage,
-        "flops_a_token": pairs,
-        "step_tokens": step_tokens,
-        "accumulation": setup.accumulation,
-        "large_batch": large_batch(step_tokens),
-        "step_seconds": step_seconds,
-        "tokens_per_second": tokens_per_second,
-        "mfu": mfu,
-        "mfu_is_assumed": not told,
-        "assumed_mfu": None if told else STEP_MFU,
-        "hfu": hfu,
-        "recipe_format": recipe_format(recipe),
-        "matmul_format": multiplied_in,
-        "recipe_hfu": of_peak,
-        "published_mfu": published_mfu(a),
-        "by_mfu": [] if told else booked(a, timing, to_train_on),
-        "wire": wire(timing, step_seconds - (0 if told else timing.updating / STEP_MFU), matmuls),
-        "text": text,
-        "training_flops": flops["model"] * tokens if tokens else None,
-        "currency": a["currency"],
-        "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
-        "checkpoint_weights_bytes": 2 * total,
-        "ladder": list(ladder(setup, gpu.memory_bytes, said["room_ratio"], a["pairs"] == "causal", matmuls)),
-        "methods": methods(a, shape, peaks, gpu.memory_bytes),
-        "estimated": [name for name, is_so in estimated.items() if is_so],
-    } | said | costs
+    return (
+        {
+            "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
+            "trained": a["trained"],
+            "memory_bytes": lines | {"total": needs_bytes},
+            "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
+            "peaks_at": moment,
+            "gpu_bytes": gpu.memory_bytes,
+            "gpu_bytes_are": capacity_source(a),
+            "headroom_bytes": gpu.memory_bytes - needs_bytes,
+            "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
+            "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
+            "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
+            "zero_bytes": every_stage,
+            "flops_a_token": pairs,
+            "step_tokens": step_tokens,
+            "accumulation": setup.accumulation,
+            "large_batch": large_batch(step_tokens),
+            "step_seconds": step_seconds,
+            "tokens_per_second": tokens_per_second,
+            "mfu": mfu,
+            "mfu_is_assumed": not told,
+            "assumed_mfu": None if told else STEP_MFU,
+            "hfu": hfu,
+            "recipe_format": recipe_format(recipe),
+            "matmul_format": multiplied_in,
+            "recipe_hfu": of_peak,
+            "published_mfu": published_mfu(a),
+            "by_mfu": [] if told else booked(a, timing, to_train_on),
+            "wire": wire(timing, step_seconds - (0 if told else timing.updating / STEP_MFU), matmuls),
+            "text": text,
+            "training_flops": flops["model"] * tokens if tokens else None,
+            "currency": a["currency"],
+            "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
+            "checkpoint_weights_bytes": 2 * total,
+            "ladder": list(ladder(setup, gpu.memory_bytes, said["room_ratio"], a["pairs"] == "causal", matmuls)),
+            "methods": methods(a, shape, peaks, gpu.memory_bytes),
+            "estimated": [name for name, is_so in estimated.items() if is_so],
+        }
+        | said
+        | costs
+    )
 
 
 # --8<-- [end:plan]

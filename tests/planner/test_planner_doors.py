@@ -22,6 +22,7 @@ CARDS: tuple[dict[str, str], ...] = ({"gpu": "RTX 4090"}, {"gpu": "H200 SXM"}, {
 CARDS += ({"gpu": "RTX 3090", "gpus": "2"},)
 ALL = [{"model": model, **card} for model in MODELS for card in CARDS]
 
+
 def said(found: dict[str, Any]) -> list[Any]:
     """A word, a number, and what both rest on."""
     assumed = {name: str(value) for name, value in found["assumed"].items()}

@@ -226,7 +226,8 @@ def test_zero_cuts_one_more_with_each_stage() -> None:
 
 def test_recomputation_goes_forward_once_more() -> None:
     once, again = (
-        plan_exactly(model="gemma-3-4b", checkpointing=kind, **EIGHT)["flops_a_token"]["all"] for kind in ("none", "full")
+        plan_exactly(model="gemma-3-4b", checkpointing=kind, **EIGHT)["flops_a_token"]["all"]
+        for kind in ("none", "full")
     )
     forward = forward_flops(read_stack(PRESETS["gemma-3-4b"].config), 4_096)
     assert again["again"] == pytest.approx((sum(forward.values()) - forward["head"]) / 4_096)
@@ -251,7 +252,14 @@ def test_a_speed_that_was_told_is_taken() -> None:
 
 @pytest.mark.parametrize("name", HELD)
 def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
-    values: dict[str, Any] = {"trained": "lora", "lora": 8, "lora_on": "attention", "base": "4bit", "quantized_by": "torchao", "optimizer": "adamw-8bit"}
+    values: dict[str, Any] = {
+        "trained": "lora",
+        "lora": 8,
+        "lora_on": "attention",
+        "base": "4bit",
+        "quantized_by": "torchao",
+        "optimizer": "adamw-8bit",
+    }
     values |= {"offload": "yes", "update": "foreach", "dropout": "0.1", "checkpoint_every": 2, "reentrant": "yes"}
     values |= {"loss": "fused", "chunks": 8, "sharding_by": "fsdp1", "reduce_bucket": 9, "layers": "fused"}
     values |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "matmuls": "fp8"}
@@ -303,7 +311,9 @@ def test_latents_are_on_each_gpu_and_states_do_not_grow() -> None:
 
 def test_a_bound_by_hand() -> None:
     """gpt-oss 20B on one H100, one user: its active weights, and half of its layers' keys of a short window."""
-    found = plan_exactly(task="serve", model="gpt-oss-20b", gpu="H100 SXM", context=1_000, users=1, gpu_memory_utilization=0.95)
+    found = plan_exactly(
+        task="serve", model="gpt-oss-20b", gpu="H100 SXM", context=1_000, users=1, gpu_memory_utilization=0.95
+    )
     stack = read_stack(PRESETS["gpt-oss-20b"].config)
     active = sum(parameters(stack, active=True).values()) - 201_088 * 2_880
     # of experts on average a token's share of the matrices, and of their biases
