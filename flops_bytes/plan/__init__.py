@@ -24,7 +24,7 @@ def plan(**asked: Any) -> dict[str, Any]:
     if rl.is_asked(told):
         return with_verdict(rl.plan(**(told if is_alike else alike(told))), told)
     if parallel.is_asked(told):
-        cards = {name: told[name] for name in ("gpu", "gpu_memory", "gpu_peak") if name in told}
+        cards: dict[str, Any] = {name: told[name] for name in ("gpu", "gpu_memory", "gpu_peak") if name in told}
         told = {"context": usual_context(told, read_gpu(read_options(cards)))} | told
         return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told)
     if is_alike:
