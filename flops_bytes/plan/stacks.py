@@ -6,14 +6,17 @@ layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
 from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan.defaults import answered as answered_alike
+from flops_bytes.plan.defaults import assumed, with_usual
+from flops_bytes.plan.defaults import plan_exactly as plan_alike
+from flops_bytes.plan.evidence import judged
 from flops_bytes.plan.options import (
     OPTIONS,
     SPEEDS,
@@ -25,8 +28,8 @@ from flops_bytes.plan.options import (
     read_options,
     read_text,
 )
-from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
-from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
+from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost
 from flops_bytes.presets import PRESETS, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
@@ -53,8 +56,6 @@ from flops_bytes.stack_step import DERIVED, sent_bytes, sharded, step_bytes, why
 
 # --8<-- [end:setup]
 
-Holds = Callable[[Mapping[str, Any], Stack, str, float], tuple[str, dict[str, Any]]]
-
 
 # --8<-- [start:way]
 def plan(**asked: Any) -> dict[str, Any]:
@@ -62,27 +63,30 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return answered(asked, DERIVED, derived)
+    return answered(with_usual(asked), asked)
 
 
-def plan_least(**asked: Any) -> dict[str, Any]:
-    """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
-    return answered(asked, (), underived)
+def plan_exactly(**asked: Any) -> dict[str, Any]:
+    """The same as plan(), but nothing is chosen: what is not given has the default of its option."""
+    return answered(asked, None)
 
 
-def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
-    """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
-    config = configured(asked) or {}
+def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is found about a model. `given` is what somebody said, where the rest is chosen."""
+    config, serves = configured(asked) or {}, asked.get("task") == "serve"
     beside = [f"{key}: left out" for key in left_out(config)] + as_stored(asked, config)[1]
     if (question := asked_alike(asked)) is not None:
-        found = plan_alike(**question)
+        found = plan_alike(**question) if given is None else answered_alike(question, given)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
     kind = str(decoder_of(config)["model_type"])
-    refuse(rest, kind, kinds)
+    if given is not None and not serves:  # LoRA and what activations need are not known of all kinds
+        rest = {"checkpointing": "full", "trained": "all"} | {k: v for k, v in rest.items() if v is not None}
+    refuse(rest, kind)
     a = read_options(rest)
-    return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
+    found = serve(a, stack, beside) if serves else train(a, stack, kind, beside)
+    return found if given is None else found | {"assumed": assumed(rest, given)}
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -235,16 +239,28 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-HELD: tuple[str, ...] = ("lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
+HELD: tuple[str, ...] = (
+    "trained",
+    "lora",
+    "lora_on",
+    "base",
+    "quantized_by",
+    "optimizer",
+    "offload",
+    "update",
+    "dropout",
+)
 HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
 HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
 
-def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED) -> None:
+def refuse(told: Mapping[str, Any], kind: str) -> None:
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            if name == "layers" and told[name] == "composed" and kind in kinds:
+            if name == "trained" and told[name] == "all":
+                continue
+            if name == "layers" and told[name] == "composed" and kind in DERIVED:
                 continue  # they are
             why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
@@ -356,7 +372,6 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "memory_bytes": lines | {"total": needs_bytes},
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
-        "fits": needs_bytes <= gpu.memory_bytes,
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "in_time": not seconds or each_seconds <= seconds,
         "latency_seconds": seconds,
@@ -378,7 +393,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, context, seconds, prompt),
         "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
-    }
+    } | served(needs_bytes, free, gpu.memory_bytes)
 
 
 def totals(stack: Stack) -> dict[str, int]:
@@ -491,12 +506,7 @@ def derived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) 
     return "", most_held(a, stack, kind, memory_bytes)
 
 
-def underived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
-    """What a GPU holds at least."""
-    return "on the page", least(a, sum(parameters(stack).values()))
-
-
-def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], holds: Holds) -> dict[str, Any]:
+def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> dict[str, Any]:
     """What training takes, or takes at least, and how long, from options that are read."""
     gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
     peaks = gpu.peak_flop_per_second
@@ -506,7 +516,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     counts = parameters(stack)
     total = sum(counts.values())
-    why, held = holds(a, stack, kind, gpu.memory_bytes)
+    why, held = derived(a, stack, kind, gpu.memory_bytes)
     needs_bytes = held["memory_bytes"]["total"]
     fused = a["attention"] == "fused"
     flops = {
@@ -517,14 +527,19 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
     step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
     at_the_peak = 1 / training_seconds(own["model"], gpus, peaks[dtype], mfu=1)  # tokens a second
     told = next((name for name in SPEEDS if a[name]), None)
+    kept = (own["device"] - own["again"]) / own["device"]  # an assumed MFU is of steps that compute nothing again
     rates = {"step_seconds": step_tokens / (a["step_seconds"] or 1), "tokens_per_second": a["tokens_per_second"]}
-    tokens_per_second = rates.get(told or "", (a["mfu"] or ASSUMED_MFU) * at_the_peak)
+    rates |= {"mfu": (a["mfu"] or 0) * at_the_peak}
+    tokens_per_second = rates[told] if told else STEP_MFU * kept * at_the_peak
     mfu = tokens_per_second / at_the_peak
     hfu = mfu * own["device"] / own["model"]
     if hfu > 1 and told:
         raise ValueError(f"--{told.replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it")
     text = read_text(a, stack.vocab)
-    costs = cost(dict(a), text["tokens"] if text else a["tokens"], tokens_per_second)
+    to_train_on = text["tokens"] if text else a["tokens"]
+    costs = cost(dict(a), to_train_on, tokens_per_second)
+    speeds = [] if told else [(mfu, mfu * kept * at_the_peak) for mfu in (STEP_MFU, RUN_MFU)]
+    by_mfu = [{"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds]
     holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
     estimated = {
         f"activations: not derived ({why})": bool(why),
@@ -536,10 +551,10 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
         held
         | {
             "parameters": counts | totals(stack) | {"trained": total},
+            "trained": "all",
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
-            "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
-            "left_bytes": gpu.memory_bytes - needs_bytes,
+            "headroom_bytes": gpu.memory_bytes - needs_bytes,
             "cache_bytes": cache_bytes(stack, a["context"]),
             "flops_a_token": flops,
             "step_tokens": step_tokens,
@@ -547,11 +562,16 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
             "tokens_per_second": tokens_per_second,
             "mfu": mfu,
             "mfu_is_assumed": not told,
+            "assumed_mfu": None if told else STEP_MFU,
+            "by_mfu": by_mfu,
             "hfu": hfu,
             "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
             "currency": a["currency"],
             "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
         }
+        | judged(a, needs_bytes, gpu.memory_bytes)
+        | {"kind": ""}  # of published readings there are none
+        | ({"fits": None, "verdict": None} if why and needs_bytes <= gpu.memory_bytes else {})
         | costs
     )
 

@@ -22,6 +22,7 @@ from planner.answer import answer
 from planner.stacks import answer_any
 from tests.draw import drawn as part_of
 from tests.flops_bytes.stack_cases import CASES, FOUND
+from tests.planner.test_planner_doors import ALL
 from tests.planner.test_planner_page import SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
 from tests.planner.test_planner_shorten import pairs
@@ -76,7 +77,7 @@ def forms() -> list[dict[str, str]]:
     models += [{"model": "config", "config": json.dumps(config)} for config in configs()]
     others = [{"model": "config", "config": text} for text in as_python_writes()]
     others += [{"model": name} for name in ("meta-llama/Llama-2-7b-hf", "DeepSeek-R1", "somebody/anything")]
-    made = []
+    made = [{**asked} for asked in ALL]  # nothing but a model and cards
     for model in models + others:
         made.append(model | {"gpu": "H200 SXM", "gpus": "8", "zero": "3", "context": "4096", "tokens": "15T"})
         made.append(model | {"gpu": "H100 SXM", "gpus": "4", "task": "serve", "context": "8192", "prompt": "1000"})
@@ -179,7 +180,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     assert not [url for url in fetched if "planner-stacks" in url]
     verdict = page.locator(".planner-verdict")
     put(page, model="qwen3-30b-a3b", gpu="H200 SXM")
-    least = told["stack"]["fits"].partition("{")[0]
+    least = told["stack"]["least"].partition("{")[0]
     expect(verdict).to_contain_text(least)
     expect(verdict).to_contain_text("139.8 GiB")  # an H200's: the second field is answered too
     assert [url for url in fetched if "planner-stacks" in url]
