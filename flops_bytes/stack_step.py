@@ -6,16 +6,15 @@ those below have kept what they keep; backward, when those above have left their
 """
 
 # --8<-- [start:setup]
-import weakref
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
 from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear
+from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear, numbers
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -76,38 +75,45 @@ def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
     tape = Tape(run.accumulated, run.autocast)
     width = FLOAT32 if run.autocast else 2
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
-    nothing = Tape()
-    turning = nothing.new((1, run.seq_len, features), width), nothing.new((1, run.seq_len, features), width)
-    mask = None if run.fused else nothing.new((run.batch, 1, run.seq_len, run.seq_len), width)
+    turning = outside(1, run.seq_len, features, width=width), outside(1, run.seq_len, features, width=width)
+    mask = None if run.fused else outside(run.batch, 1, run.seq_len, run.seq_len, width=width)
     way = Way(tape, run.kind, "layer", turning, mask)
-    return gone_both_ways(tape, d, run, partial(go, way, layer), run.checkpointing)
+
+    def make(x: Tensor) -> Tensor:
+        tape.enter()
+        x = tape.name(x)  # the loop over layers has a name for what goes into one
+        made = tape.checkpointed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
+        return tape.leave(made)
+
+    return gone_both_ways(tape, d, run, make)
 
 
-def go(way: Way, layer: Layer, x: list[Tensor]) -> Tensor:
-    return forward(way, x[0], layer)
+def outside(*shape: int, width: int) -> Tensor:
+    """A tensor that is there before and after, whose bytes others count."""
+    elsewhere = Tape()
+    return elsewhere.pin(elsewhere.new(shape, width))
 
 
-def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], Tensor], checkpointed: bool) -> Passed:
-    """What is made of the residual path, with a gradient as large as the result."""
-    width = FLOAT32 if run.autocast else 2
-    shape = run.batch, run.seq_len, d
-    x = [tape.leaf("x", shape, width, held=False)]
-    there = weakref.ref(x[0].storage)
-    result: Tensor | None = tape.checkpointed(make, x) if checkpointed else make(x)
-    assert result is not None and result.made is not None
-    ahead = tape.peak
-    x.clear() if not checkpointed else None
-    of, root, result = like(result), result.made, None
-    is_kept = there() is not None
-    with_copies, tape.copies = tape.live, {}
+def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor]) -> Passed:
+    """What is made of the residual path, with a gradient as large as the result.
+
+    It ends as it began: what is alive then beside the gradients of weights and of the input has no name, and is an
+    error.
+    """
+    x = tape.leaf("x", (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2, held=False)
+    result = make(x)
+    ahead, root, of = tape.peak, result.made, like(result)
+    assert root is not None
+    tape.forget(result)
+    is_kept = x.storage.holders > 0
+    with_copies = tape.live
+    tape.forget_copies()
     kept = tape.live
     tape.peak = 0
-    start = [tape.new(of.shape, of.width)]
-    tape.backward(root, start)
-    weights = sum(
-        leaf.gradient.storage.size for name, leaf in tape.leaves.items() if name != "x" and leaf.gradient is not None
-    )
-    return Passed(ahead, with_copies - kept, kept, tape.peak, weights, is_kept)
+    tape.backward(root, tape.new(of.shape, of.width))
+    left = {name: gradient.storage.size for name, gradient in tape.gradients.items()}
+    assert tape.live == sum(left.values()), f"{tape.live - sum(left.values())} bytes of {tape.live} have no name"
+    return Passed(ahead, with_copies - kept, kept, tape.peak, sum(left.values()) - left["x"], is_kept)
 
 
 # --8<-- [end:layer]
@@ -117,32 +123,29 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], 
 @lru_cache(maxsize=256)
 def pass_end(stack: Stack, run: Run) -> Passed:
     tape = Tape(run.accumulated, run.autocast)
-    return gone_both_ways(tape, stack.d_model, run, partial(above, tape, stack, run), checkpointed=False)
+    return gone_both_ways(tape, stack.d_model, run, lambda x: above(tape, stack, run, x))
 
 
-def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
+def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
-    nothing = Tape()
-    empty = nothing.new((0,), 1)
-    hidden = x.pop()
-    hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), hidden, "norm")
-    logits = linear(tape, hidden, "head", stack.vocab)
-    wide = cast(tape, logits, FLOAT32)
-    lost = log_softmax(tape, wide)
-    wide = None  # type: ignore[assignment]
-    return lost
+    nothing = outside(0, width=1)
+    tape.enter()
+    x = tape.name(x)
+    hidden = tape.name(norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm"))
+    tape.forget(x)
+    if stack.tied:
+        tape.tied.add("head")
+    logits = tape.name(linear(tape, hidden, "head", stack.vocab))
+    wide = tape.name(cast(tape, logits, FLOAT32))
+    return tape.leave(log_softmax(tape, wide))
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
-    of, result = like(x), tape.new(x.shape, x.width)
-    loss = tape.new((1,), FLOAT32)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        of_probabilities = tape.new(of.shape, of.width)
-        return [tape.new(of.shape, of.width) if of_probabilities else None]
-
-    return tape.note(loss, [x], [result.storage], backward)
+    result, loss = tape.name(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
+    made = tape.record([x], [result], [like(x)], numbers(x) * x.width)
+    tape.forget(result)
+    return tape.done(made, [x], loss)
 
 
 # --8<-- [end:ends]

@@ -15,12 +15,14 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
+from flops_bytes import stack_layers
 from flops_bytes.check.count import BFLOAT16, Counter, as_on_cuda, forget, in_autocast
 from flops_bytes.configs import read_stack
 from flops_bytes.memory import RECIPES
 from flops_bytes.shapes import from_config
 from flops_bytes.sharding import sent_parts, sharded_bytes
 from flops_bytes.stack import parameters
+from flops_bytes.stack_layers import norm
 from flops_bytes.stack_step import DERIVED, kept_bytes, layer_parameters, sent_bytes, sharded, step_bytes, why_not
 from flops_bytes.tape import Tape, apply, linear
 from tests.flops_bytes.stack_cases import CASES
@@ -307,14 +309,51 @@ def with_copies(at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
 def test_a_tape_by_hand() -> None:
     """A matmul of 4 × 8 with 16 × 8, and a function of what it makes, in 16 bits."""
     tape = Tape()
-    x = tape.leaf("x", (4, 8), 2, held=False)
+    x = tape.name(tape.leaf("x", (4, 8), 2, held=False))
     made = apply(tape, linear(tape, x, "w", 16))
     assert tape.live == 64 + 128 + 128 and made.made is not None
-    root, made = made.made, made.view(0)
-    gradients = [tape.new((4, 16), 2)]
-    made = None  # type: ignore[assignment]
-    tape.backward(root, gradients)
+    tape.forget(made)
+    tape.backward(made.made, tape.new((4, 16), 2))
     x_and_gradients = 64 + 64 + 2 * 16 * 8
     assert tape.live == x_and_gradients
     # the function's gradient, what the matmul makes of it, and the input
     assert tape.peak == 64 + 128 + 64 + 2 * 16 * 8
+
+
+def test_a_name_lives_until_its_function_ends() -> None:
+    """A loose tensor goes when it is used; a caller's name outlives the function that it was given to."""
+    tape = Tape()
+    named, loose = tape.name(tape.new((8,), 2)), tape.new((4,), 2)
+    tape.enter()
+    for x in (named, loose):
+        tape.name(x)
+        tape.used(x)
+    assert tape.live == 16 + 8
+    inner = tape.leave(tape.new((2,), 2))
+    assert tape.live == 16 + 4
+    tape.used(inner)
+    tape.forget(named)
+    assert tape.live == 0
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_bytes_without_a_name_are_an_error(monkeypatch: pytest.MonkeyPatch, checkpointing: str) -> None:
+    """A layer that has gone both ways leaves its gradients alone."""
+    stack = read_stack(KINDS["llama"] | {"model_type": "llama"})
+
+    def leaking(way: Any, x: Any, name: str, features: int = 0) -> Any:
+        way.tape.pin(way.tape.new((8,), 2))
+        return norm(way, x, name, features)
+
+    monkeypatch.setattr(stack_layers, "norm", leaking)
+    with pytest.raises(AssertionError, match=r"\d+ bytes of \d+ have no name"):
+        step_bytes(stack, "llama", 48, recipe="bf16", checkpointing=checkpointing)
+
+
+@pytest.mark.parametrize(("kind", "tied"), [("olmo2", False), ("gemma3_text", True), ("gemma3_text", False)])
+def test_a_gradient_that_is_added_to_an_earlier_one_goes_at_once(kind: str, tied: bool) -> None:
+    """Sizes at which a layer's weights are large beside its activations; a tied head's gradient waits."""
+    config = KINDS[kind] | {"vocab_size": 16, "tie_word_embeddings": tied}
+    for tokens in (16, 64):
+        told: Config = {"recipe": "bf16", "accumulated": True}
+        assert abs(planned(kind, config, tokens, **told) - counted(kind, config, tokens, **told)) < 10_000
