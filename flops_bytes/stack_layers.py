@@ -19,12 +19,12 @@ from flops_bytes.tape import (
     apply,
     cast,
     copied,
+    count,
     joined,
     keeping,
     like,
     linear,
     multiply,
-    numbers,
     part,
     parts,
     product,
@@ -97,7 +97,7 @@ class Way:
 # --8<-- [start:norm]
 def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
     """An RMSNorm: in float32, of operations."""
-    tape, weights, width = way.tape, vector(way.tape, f"{way.name}.{name}", features or x.shape[-1]), x.width
+    tape, weights, width = way.tape, vector(way.tape, f"{way.name}.{name}", (features or x.shape[-1],)), x.width
     tape.enter()
     if way.kind.norm == "one more":
         x = tape.name(x)
@@ -140,24 +140,26 @@ def turn(way: Way, x: Tensor) -> Tensor:
     tape.enter()
     x = tape.name(x)
     if way.kind.turned == "chunks":
-        first, second = map(tape.name, parts(tape, x, half, half))
+        first, second = [tape.name(each) for each in parts(tape, x, (half, half))]
         one = tape.name(add(tape, multiply(tape, first, cosines), scaled(tape, multiply(tape, second, sines))))
         other = add(tape, multiply(tape, second, cosines), multiply(tape, first, sines))
-        return tape.leave(joined(tape, one, other))
+        return tape.leave(joined(tape, [one, other]))
     if way.kind.turned == "pairs":
-        one, other = tape.name(part(tape, x, *before, half)), tape.name(part(tape, x, *before, half))
+        one, other = tape.name(part(tape, x, (*before, half))), tape.name(part(tape, x, (*before, half)))
         return tape.leave(
             joined(
                 tape,
-                minus(tape, multiply(tape, one, cosines), multiply(tape, other, sines)),
-                add(tape, multiply(tape, other, cosines), multiply(tape, one, sines)),
+                [
+                    minus(tape, multiply(tape, one, cosines), multiply(tape, other, sines)),
+                    add(tape, multiply(tape, other, cosines), multiply(tape, one, sines)),
+                ],
             )
         )
     if way.kind.turned == "partly":
         wide = int(x.shape[-1] * way.kind.turned_share)
-        turned = tape.name(part(tape, x, *before, wide))
-        rest = tape.name(part(tape, x, *before, x.shape[-1] - wide))
-        return tape.leave(joined(tape, turned_halves(way, turned), rest))
+        turned = tape.name(part(tape, x, (*before, wide)))
+        rest = tape.name(part(tape, x, (*before, x.shape[-1] - wide)))
+        return tape.leave(joined(tape, [turned_halves(way, turned), rest]))
     turned = turned_halves(way, x)
     return tape.leave(cast(tape, turned, x.width) if way.kind.turned == "cast" else turned)
 
@@ -179,8 +181,8 @@ def rotated(tape: Tape, x: Tensor) -> Tensor:
     half = (*x.shape[:-1], x.shape[-1] // 2)
     tape.enter()
     x = tape.name(x)
-    first, second = tape.name(part(tape, x, *half)), tape.name(part(tape, x, *half))
-    return tape.leave(joined(tape, scaled(tape, second), first))
+    first, second = tape.name(part(tape, x, half)), tape.name(part(tape, x, half))
+    return tape.leave(joined(tape, [scaled(tape, second), first]))
 
 
 # --8<-- [end:turn]
@@ -214,31 +216,31 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
     tape.enter()
-    q, k, v = map(tape.name, (q, k, v))
+    q, k, v = [tape.name(each) for each in (q, k, v)]
     keys, values = tape.name(repeated(tape, k, heads)), tape.name(repeated(tape, v, heads))
     scores = tape.name(scaled(tape, matmul(tape, q, keys, of_scores)))
     masked = tape.name(add(tape, scores, mask))
     tape.forget(scores)
     if way.kind.sinks:
-        joined_scores = tape.name(joined(tape, masked, sink_column(way, masked)))
+        joined_scores = tape.name(joined(tape, [masked, sink_column(way, masked)]))
         both = tape.name(add(tape, joined_scores, largest(tape, joined_scores)))
         tape.forget(joined_scores)
         probabilities = tape.name(keeping(tape, both))
         tape.forget(both)
-        own = part(tape, probabilities, *of_scores)
+        own = part(tape, probabilities, of_scores)
         tape.forget(masked)
         shares = cast(tape, own, values.width)
     else:
         shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
         tape.forget(masked)
     result = matmul(tape, tape.name(shares), values, (batch, heads, tokens, v.shape[-1]))
-    return tape.leave(tape.view(copied(tape, result), batch, tokens, heads * v.shape[-1]))
+    return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
 
 
 def sink_column(way: Way, scores: Tensor) -> Tensor:
     """One learned score a head, beside those of each row: a view of the weights."""
     tape, heads = way.tape, scores.shape[1]
-    sinks = vector(tape, f"{way.name}.sinks", heads)
+    sinks = vector(tape, f"{way.name}.sinks", (heads,))
     made = tape.record([sinks], [], [like(sinks)])
     return tape.done(made, [sinks], tape.tensor((*scores.shape[:-1], 1), sinks.width, sinks.storage))
 
@@ -247,7 +249,7 @@ def largest(tape: Tape, x: Tensor) -> Tensor:
     """Of each row, without the gradient that a row's largest has, as large as the scores."""
     rows_of = (*x.shape[:-1], 1)
     result, places = tape.new(rows_of, x.width), tape.new(rows_of, INT64)
-    made = tape.record([x], [places], [like(x)], numbers(x) * x.width)
+    made = tape.record([x], [places], [like(x)], like(x).size())
     return tape.done(made, [x, places], result)
 
 
@@ -270,8 +272,6 @@ def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
 # --8<-- [start:attention]
 def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     """Of queries, keys and values; with what a kind has beside these."""
-    if mixer.gated:
-        raise NotImplementedError
     tape, name = way.tape, way.name
     batch, tokens, d = x.shape
     wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
@@ -281,12 +281,12 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     x = tape.name(x)
     if way.kind.joint:
         qkv = tape.name(linear(tape, x, f"{name}.qkv", wide + 2 * narrow, mixer.biases))
-        straight_q, straight_k = part(tape, qkv, *of_queries), part(tape, qkv, *of_keys)
-        v = tape.name(part(tape, qkv, *of_keys))
+        straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
+        v = tape.name(part(tape, qkv, of_keys))
     else:
         straight_q = query(way, x, "q", mixer, of_queries)
         straight_k = query(way, x, "k", mixer, of_keys)
-        v = tape.name(tape.view(linear(tape, x, f"{name}.v", narrow, mixer.biases), *of_keys))
+        v = tape.name(tape.view(linear(tape, x, f"{name}.v", narrow, mixer.biases), of_keys))
     straight_q, straight_k = tape.name(straight_q), tape.name(straight_k)
     q, k = tape.name(turn(way, straight_q)), tape.name(turn(way, straight_k))
     tape.forget(straight_q)
@@ -302,11 +302,11 @@ def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, .
     x = tape.name(x)
     made = tape.name(linear(tape, x, f"{way.name}.{which}", heads[1] * mixer.head_dim, mixer.biases))
     if mixer.head_norms:
-        by_head = tape.view(reordered(tape, made), *heads)
+        by_head = tape.view(reordered(tape, made), heads)
         return tape.leave(norm(way, by_head, f"{which}_norm", mixer.head_dim))
     if mixer.wide_norms:
         made = norm(way, made, f"{which}_norm")
-    return tape.leave(tape.view(reordered(tape, made), *heads))
+    return tape.leave(tape.view(reordered(tape, made), heads))
 
 
 def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
@@ -322,15 +322,15 @@ def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
         tape.forget(small_q)
     else:
         q = linear(tape, x, f"{name}.q", mixer.heads * features)
-    q = tape.name(tape.view(reordered(tape, q), batch, mixer.heads, tokens, features))
-    unturned, straight = map(tape.name, parts(tape, q, mixer.unturned, mixer.turned))
+    q = tape.name(tape.view(reordered(tape, q), (batch, mixer.heads, tokens, features)))
+    unturned, straight = [tape.name(each) for each in parts(tape, q, (mixer.unturned, mixer.turned))]
     compressed = tape.name(linear(tape, x, f"{name}.kv_a", mixer.rank + mixer.turned, mixer.biases))
-    raw, straight_key = map(tape.name, parts(tape, compressed, mixer.rank, mixer.turned))
+    raw, straight_key = [tape.name(each) for each in parts(tape, compressed, (mixer.rank, mixer.turned))]
     small = tape.name(norm(way, raw, "kv_norm"))
     turned = tape.name(turn(way, straight))
-    key = tape.name(turn(way, tape.view(straight_key, batch, 1, tokens, mixer.turned)))
-    queries = tape.name(joined(tape, unturned, turned))
-    keys, values = map(tape.name, expanded(way, small, key, mixer))
+    key = tape.name(turn(way, tape.view(straight_key, (batch, 1, tokens, mixer.turned))))
+    queries = tape.name(joined(tape, [unturned, turned]))
+    keys, values = [tape.name(each) for each in expanded(way, small, key, mixer)]
     result = attend(way, queries, keys, values)
     return tape.leave(linear(tape, result, f"{name}.out", d, mixer.biases))
 
@@ -343,8 +343,8 @@ def expanded(way: Way, small: Tensor, key: Tensor, mixer: Latent) -> tuple[Tenso
     features = mixer.unturned + mixer.value_dim
     tape.enter()
     both = reordered(tape, linear(tape, small, f"{way.name}.kv_b", mixer.heads * features))
-    both = tape.name(tape.view(both, *heads, features))
-    unturned, values = map(tape.name, parts(tape, both, mixer.unturned, mixer.value_dim))
+    both = tape.name(tape.view(both, (*heads, features)))
+    unturned, values = [tape.name(each) for each in parts(tape, both, (mixer.unturned, mixer.value_dim))]
     whole = Like((*heads, mixer.unturned + mixer.turned), both.width)
     zeros, shared = whole.size(), Like((*heads, mixer.turned), key.width).size()
     keys = tape.note([unturned, key], whole.shape, whole.width, [], [like(unturned), like(key)], 2 * zeros + shared)
@@ -362,7 +362,7 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     x = tape.name(x)
     if way.kind.joint:
         both = tape.name(linear(tape, x, f"{name}.gate_up", 2 * inner))
-        gate, up = map(tape.name, parts(tape, both, inner, inner))
+        gate, up = [tape.name(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(linear(tape, multiply(tape, up, apply(tape, gate)), f"{name}.down", d))
     gate = tape.name(apply(tape, linear(tape, x, f"{name}.gate", inner, biases)))
     product_of_both = multiply(tape, gate, linear(tape, x, f"{name}.up", inner, biases))
@@ -379,20 +379,20 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
     if way.kind.router == "logits":  # GptOssTopKRouter
         logits = tape.name(linear(tape, x, name, mlp.experts, mlp.router_bias))
         experts = tape.name(tape.new(chosen, INT64))
-        return tape.leave_both(experts, keeping(tape, rows(tape, logits, experts, *chosen)))
+        return tape.leave_both(experts, keeping(tape, rows(tape, logits, experts, chosen)))
     if way.kind.router in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
         logits = tape.name(linear(tape, x, name, mlp.experts, mlp.router_bias))
         probabilities = tape.name(keeping(tape, cast(tape, logits, FLOAT32)))
         experts = tape.name(tape.new(chosen, INT64))
-        shares = tape.name(rows(tape, probabilities, experts, *chosen))
+        shares = tape.name(rows(tape, probabilities, experts, chosen))
         wide = way.kind.router == "scores"
         return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
-    matrix = vector(tape, name, mlp.experts, x.shape[-1])  # DeepseekV3TopkRouter: in float32
+    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
     logits = tape.name(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
     scores = tape.name(keeping(tape, logits))
     experts = tape.name(tape.new(chosen, INT64))
-    return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, *chosen)))
+    return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, chosen)))
 
 
 def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -> Tensor:
@@ -400,10 +400,10 @@ def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -
     tape, (tokens, d), inner = way.tape, x.shape, mlp.d_ff
     there = tokens * mlp.active
     tape.enter()
-    x, chosen, shares = map(tape.name, (x, chosen, shares))
+    x, chosen, shares = [tape.name(each) for each in (x, chosen, shares)]
     sorted_experts, order = tape.name(tape.new((there,), INT64)), tape.name(tape.new((there,), INT64))
-    selected = tape.name(rows(tape, x, tape.new((there,), INT64), there, d))
-    sorted_shares = tape.name(rows(tape, shares, order, there))
+    selected = tape.name(rows(tape, x, tape.new((there,), INT64), (there, d)))
+    sorted_shares = tape.name(rows(tape, shares, order, (there,)))
     biases = biases_of(way, "gate_up", mlp, 2 * inner, sorted_experts)
     both = tape.name(grouped(way, selected, "gate_up", mlp.experts, 2 * inner, biases))
     made = tape.name(gated(way, both, inner))
@@ -413,9 +413,9 @@ def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -
         tape.forget(each)
     down = tape.name(grouped(way, made, "down", mlp.experts, d, below))
     tape.forget(made)
-    weighted = tape.name(multiply(tape, down, tape.view(sorted_shares, there, 1)))
+    weighted = tape.name(multiply(tape, down, tape.view(sorted_shares, (there, 1))))
     back = tape.name(tape.new((there,), INT64))
-    in_order = tape.name(rows(tape, weighted, back, there, d))
+    in_order = tape.name(rows(tape, weighted, back, (there, d)))
     tape.forget(weighted)
     return tape.leave(cast(tape, added_up(tape, in_order, tokens), x.width))
 
@@ -424,14 +424,14 @@ def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -
     """Those of each token's expert, named; none where experts have none."""
     if not mlp.biases:
         return []
-    table = weight(way.tape, f"{way.name}.{name}.bias", mlp.experts, outputs)
-    return [way.tape.name(rows(way.tape, table, chosen, chosen.shape[0], outputs))]
+    table = weight(way.tape, f"{way.name}.{name}.bias", (mlp.experts, outputs))
+    return [way.tape.name(rows(way.tape, table, chosen, (chosen.shape[0], outputs)))]
 
 
 def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: list[Tensor]) -> Tensor:
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
-    matrix = weight(tape, f"{way.name}.{name}", experts, x.shape[-1], outputs)
+    matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
     result = product(tape, x, matrix, (there, outputs))
     for each in biases:
         made = tape.record([result, each], [], [same(result), same(each)])
@@ -444,9 +444,9 @@ def gated(way: Way, both: Tensor, inner: int) -> Tensor:
     tape, there = way.tape, both.shape[0]
     tape.enter()
     if way.kind.router != "logits":
-        gate, up = map(tape.name, parts(tape, both, inner, inner))
+        gate, up = [tape.name(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(multiply(tape, apply(tape, gate), up))
-    halves = part(tape, both, there, inner), part(tape, both, there, inner)
+    halves = part(tape, both, (there, inner)), part(tape, both, (there, inner))
     gate, up = [tape.name(clamped(tape, each)) for each in halves]
     glu = tape.name(multiply(tape, gate, keeping(tape, scaled(tape, gate))))
     return tape.leave(multiply(tape, shifted(tape, up), glu))
@@ -454,7 +454,7 @@ def gated(way: Way, both: Tensor, inner: int) -> Tensor:
 
 def clamped(tape: Tape, x: Tensor) -> Tensor:
     """Its backward has a mask of bytes, and a zero for what is beyond."""
-    return tape.note([x], x.shape, x.width, [x], [like(x)], numbers(x))
+    return tape.note([x], x.shape, x.width, [x], [like(x)], count(x.shape))
 
 
 def added_up(tape: Tape, x: Tensor, tokens: int) -> Tensor:
@@ -467,9 +467,9 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
     tape, (batch, tokens, d) = way.tape, x.shape
     tape.enter()
     x = tape.name(x)
-    flat = tape.name(tape.view(x, batch * tokens, d))
+    flat = tape.name(tape.view(x, (batch * tokens, d)))
     shared = [tape.name(dense(way, flat, mlp.shared_d_ff, "shared"))] if way.kind.shared_first else []
-    chosen, shares = map(tape.name, routed(way, flat, mlp))
+    chosen, shares = [tape.name(each) for each in routed(way, flat, mlp)]
     result = tape.name(experts(way, flat, chosen, shares, mlp))
     if mlp.shared_d_ff:
         own = shared[0] if shared else tape.name(dense(way, flat, mlp.shared_d_ff, "shared"))
@@ -479,7 +479,7 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
             tape.forget(own)
             own = weighed
         result = add(tape, result, own)
-    return tape.leave(tape.view(result, batch, tokens, d))
+    return tape.leave(tape.view(result, (batch, tokens, d)))
 
 
 # --8<-- [end:mlp]

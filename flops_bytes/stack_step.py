@@ -6,7 +6,7 @@ those below have kept what they keep; backward, when those above have left their
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
 from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear, numbers
+from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -75,8 +75,8 @@ def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
     tape = Tape(run.accumulated, run.autocast)
     width = FLOAT32 if run.autocast else 2
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
-    turning = outside(1, run.seq_len, features, width=width), outside(1, run.seq_len, features, width=width)
-    mask = None if run.fused else outside(run.batch, 1, run.seq_len, run.seq_len, width=width)
+    turning = outside((1, run.seq_len, features), width), outside((1, run.seq_len, features), width)
+    mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
     way = Way(tape, run.kind, "layer", turning, mask)
 
     def make(x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
     return gone_both_ways(tape, d, run, make)
 
 
-def outside(*shape: int, width: int) -> Tensor:
+def outside(shape: Sequence[int], width: int) -> Tensor:
     """A tensor that is there before and after, whose bytes others count."""
     elsewhere = Tape()
     return elsewhere.pin(elsewhere.new(shape, width))
@@ -128,13 +128,13 @@ def pass_end(stack: Stack, run: Run) -> Passed:
 
 def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
-    nothing = outside(0, width=1)
+    nothing = outside((0,), 1)
     tape.enter()
     x = tape.name(x)
     hidden = tape.name(norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm"))
     tape.forget(x)
     if stack.tied:
-        tape.tied.add("head")
+        tape.tied.append("head")
     logits = tape.name(linear(tape, hidden, "head", stack.vocab))
     wide = tape.name(cast(tape, logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
@@ -143,7 +143,7 @@ def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
     result, loss = tape.name(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
-    made = tape.record([x], [result], [like(x)], numbers(x) * x.width)
+    made = tape.record([x], [result], [like(x)], like(x).size())
     tape.forget(result)
     return tape.done(made, [x], loss)
 

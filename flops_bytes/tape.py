@@ -18,8 +18,6 @@ there beside all that it kept, and where two gradients meet a third is made of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from math import prod
 
 FLOAT32, INT64 = 4, 8  # bytes
 Shape = tuple[int, ...]
@@ -43,6 +41,7 @@ class Tensor:
         self.named = False  # else the first operation that uses it lets it go
         self.pinned = False  # no function's end lets it go: autocast's copies
         self.held = True
+        self.frame = 0  # of the function whose end lets it go
 
 
 class Like:
@@ -52,7 +51,15 @@ class Like:
         self.shape, self.width, self.same = shape, width, same
 
     def size(self) -> int:
-        return prod(self.shape) * self.width
+        return count(self.shape) * self.width
+
+
+def count(shape: Sequence[int]) -> int:
+    """Numbers in a tensor of this shape."""
+    found = 1
+    for size in shape:
+        found *= size
+    return found
 
 
 # --8<-- [end:tensor]
@@ -74,15 +81,8 @@ class Operation:
         self.kept: list[Storage] = []
         self.results = 1
         self.region: Region | None = None  # it is made again with
-
-
-class Leaf(Operation):
-    """Where gradients end: a weight's, or that of an input."""
-
-    def __init__(self, name: str, stays: bool) -> None:
-        super().__init__(0, [], [], 0)
-        self.name = name
-        self.stays = stays  # else the gradient is added to an earlier batch's
+        self.weight = ""  # of a leaf, where gradients end: its name
+        self.stays = False  # of a leaf: else its gradient is added to an earlier batch's
 
 
 class Region:
@@ -96,10 +96,6 @@ class Region:
         self.made = False
 
 
-class Stop(Exception):
-    """All that the backward pass asks for has been made again."""
-
-
 # --8<-- [end:operation]
 
 
@@ -108,25 +104,31 @@ class Tape:
     """Bytes that are there now, and the most that there were."""
 
     def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
-        self.live = self.peak = self.number = 0
+        self.live, self.peak, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
-        self.leaves: dict[str, Leaf] = {}
-        self.tied: set[str] = set()  # leaves whose gradients wait for those of another use
+        self.leaves: dict[str, Operation] = {}
+        self.tied: list[str] = []  # leaves whose gradients wait for those of another use
         self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
         self.forgetting: Region | None = None
-        self.asking: list[Operation] | None = None  # for what is made again now, the first last
+        self.asking: list[Operation] = []  # for what is made again now, the first last
+        self.above = 0  # the frames that were there when that began
+        self.stopped = False  # all that was asked for has been made: what follows takes no bytes
 
     # Bytes
 
     def hold(self, storage: Storage) -> None:
+        if self.stopped:
+            return
         if storage.holders == 0:
             self.live += storage.size
             self.peak = max(self.peak, self.live)
         storage.holders += 1
 
     def drop(self, storage: Storage) -> None:
+        if self.stopped:
+            return
         storage.holders -= 1
         if storage.holders == 0:
             self.live -= storage.size
@@ -137,13 +139,17 @@ class Tape:
         """A tensor over bytes that are there, or that it is the first to hold."""
         self.hold(storage)
         made = Tensor(tuple(shape), width, storage)
-        self.frames[-1].append(made)
+        self.frame(made)
         return made
 
-    def new(self, shape: Sequence[int], width: int) -> Tensor:
-        return self.tensor(shape, width, Storage(prod(shape) * width))
+    def frame(self, x: Tensor) -> None:
+        x.frame = len(self.frames)
+        self.frames[-1].append(x)
 
-    def view(self, x: Tensor, *shape: int) -> Tensor:
+    def new(self, shape: Sequence[int], width: int) -> Tensor:
+        return self.tensor(shape, width, Storage(count(shape) * width))
+
+    def view(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """As many numbers in another order, where they lie."""
         made = self.tensor(shape, x.width, x.storage)
         made.made, made.place = x.made, x.place
@@ -154,17 +160,17 @@ class Tape:
         """It lives until this function ends, unless a caller has a name for it, and so longer."""
         if not x.named:
             x.named = True
-            self.frames[-1].append(x)
+            self.frame(x)
         return x
 
     def pin(self, x: Tensor) -> Tensor:
         """It lives until somebody lets it go."""
-        x.named = x.pinned = True
+        x.named, x.pinned = True, True
         return x
 
     def forget(self, x: Tensor) -> None:
         """This function's name is deleted, or bound to something else."""
-        if any(x is each for each in self.frames[-1]):
+        if x.frame == len(self.frames):
             self.let_go(x)
 
     def let_go(self, x: Tensor) -> None:
@@ -191,18 +197,26 @@ class Tape:
         return one, other
 
     def end(self, results: Sequence[Tensor]) -> None:
-        for x in self.frames.pop():
-            if any(x is result for result in results):
+        """Lets go what this function has named, and hands its results to its caller; what the caller named is his."""
+        frame, names = len(self.frames), self.frames.pop()
+        for x in results:
+            if x.frame == frame:
                 x.named = x.pinned
-                self.frames[-1].append(x)
-            elif not x.pinned:
+                self.frame(x)
+        self.let_go_of(names, frame)
+
+    def let_go_of(self, names: Sequence[Tensor], frame: int) -> None:
+        for x in names:
+            if x.frame == frame and not x.pinned:
                 self.let_go(x)
 
     def leaf(self, name: str, shape: Sequence[int], width: int, held: bool = True) -> Tensor:
         """A weight, whose bytes are counted elsewhere, or an input, which is held here; its gradient is held here."""
         if name not in self.leaves:
-            self.leaves[name] = Leaf(name, not held or not self.accumulated or name in self.tied)
-        found = self.tensor(shape, width, Storage(0 if held else prod(shape) * width))
+            made = Operation(-1 - len(self.leaves), [], [], 0)
+            made.weight, made.stays = name, not held or not self.accumulated or name in self.tied
+            self.leaves[name] = made
+        found = self.tensor(shape, width, Storage(0 if held else count(shape) * width))
         found.made = self.leaves[name]
         return found
 
@@ -245,8 +259,16 @@ class Tape:
         for storage in kept:
             self.hold(storage)
             asker.kept.append(storage)
-        if asker is not made and not self.asking:
-            raise Stop
+        if asker.number != made.number and not self.asking:
+            self.stop()
+
+    def stop(self) -> None:
+        """The functions that make a region again end here, as an exception ends them (torch.utils.checkpoint's early
+        stop): their names go, and what they still do takes no bytes."""
+        for frame in range(self.above + 1, len(self.frames) + 1):
+            self.let_go_of(self.frames[frame - 1], frame)
+        self.forget_copies()
+        self.stopped = True
 
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
@@ -259,28 +281,31 @@ class Tape:
     # Backward
 
     def backward(self, root: Operation, gradient: Tensor) -> None:
-        """From an operation down to leaves, what was made last goes first. The gradient is loose."""
-        waiting = edges_into(root)
-        arrived: dict[Operation, list[Tensor | None]] = {root: [gradient]}
-        ready = [root]
+        """From an operation down to leaves, what was made last goes first. The gradient is loose.
+
+        A leaf's gradient is done with when the last of its uses has gone backward.
+        """
+        below = operations_below(root)
+        uses: dict[int, int] = {}
+        for operation in below:
+            for edge in operation.edges:
+                if edge is not None:
+                    uses[edge[0].number] = uses.get(edge[0].number, 0) + 1
+        arrived: dict[int, list[Tensor | None]] = {root.number: [gradient]}
         self.enter()
-        while ready:
-            operation = max(ready, key=lambda each: each.number)
-            ready.remove(operation)
-            found = self.gone(operation, arrived.pop(operation))
+        for operation in below:
+            found = self.gone(operation, arrived[operation.number])
             for edge, one in zip(operation.edges, found, strict=True):
-                if edge is None:
+                if edge is None or one is None:
                     continue
-                below, place = edge
-                if one is not None:
-                    there = arrived.setdefault(below, [None] * below.results)
-                    there[place] = self.sum_of(there[place], one)
-                waiting[below] -= 1
-                if not waiting[below] and below in arrived:
-                    if isinstance(below, Leaf):
-                        self.collect(below, arrived.pop(below)[0])
-                    else:
-                        ready.append(below)
+                to, place = edge
+                if to.number not in arrived:
+                    arrived[to.number] = [None] * to.results
+                there = arrived[to.number]
+                there[place] = self.sum_of(there[place], one)
+                uses[to.number] -= 1
+                if to.weight and uses[to.number] == 0:
+                    self.collect(to, there[0])
         self.end([])
 
     def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
@@ -292,10 +317,10 @@ class Tape:
         self.let_go(one)
         return both
 
-    def collect(self, leaf: Leaf, gradient: Tensor | None) -> None:
+    def collect(self, leaf: Operation, gradient: Tensor | None) -> None:
         """A leaf's gradient stays, or is added to an earlier batch's and goes."""
         if gradient is not None and leaf.stays:
-            self.gradients[leaf.name] = self.pin(gradient)
+            self.gradients[leaf.weight] = self.pin(gradient)
         elif gradient is not None:
             self.let_go(gradient)
 
@@ -307,15 +332,15 @@ class Tape:
         temporary = Storage(operation.temporary)
         self.hold(temporary)
         found: list[Tensor | None] = []
-        for like, edge in zip(operation.makes, operation.edges, strict=True):
-            if like is None or edge is None:
+        for made, edge in zip(operation.makes, operation.edges, strict=True):
+            if made is None or edge is None:
                 found.append(None)
-            elif like.same:
+            elif made.same:
                 came = gradients[0]
                 assert came is not None
-                found.append(self.tensor(like.shape, came.width, came.storage))
+                found.append(self.tensor(made.shape, came.width, came.storage))
             else:
-                found.append(self.new(like.shape, like.width))
+                found.append(self.new(made.shape, made.width))
         self.drop(temporary)
         if region is not None:
             self.release(operation)  # what was made again goes when it has been asked for
@@ -336,7 +361,7 @@ class Tape:
 
     def fitted(self, gradient: Tensor, size: Like) -> Tensor:
         """A gradient summed to its input's shape, and cast to its type (engine.cpp's validate_outputs)."""
-        if prod(gradient.shape) != prod(size.shape):
+        if count(gradient.shape) != count(size.shape):
             summed = self.new(size.shape, gradient.width)
             self.let_go(gradient)
             gradient = summed
@@ -353,19 +378,14 @@ class Tape:
 
     def make_again(self, region: Region) -> None:
         """To the last that will be asked for; autocast makes its copies again."""
-        copies, asking = self.copies, self.asking
-        self.copies, self.asking = {}, region.asking[::-1]
+        copies, self.copies = self.copies, {}
+        self.asking, self.above = region.asking[::-1], len(self.frames)
         region.made = True
-        depth = len(self.frames)
         self.enter()
-        with suppress(Stop):
-            region.make()
-        while len(self.frames) > depth:
-            for x in self.frames.pop():
-                if not x.pinned:
-                    self.let_go(x)
-        self.forget_copies()
-        self.copies, self.asking = copies, asking
+        region.make()
+        self.end([])
+        self.stopped = False
+        self.copies = copies
 
     def forget_copies(self) -> None:
         """Autocast's context ends."""
@@ -384,17 +404,16 @@ class Tape:
         return result
 
 
-def edges_into(root: Operation) -> dict[Operation, int]:
-    """Of all operations below, how often each is an input."""
-    found: dict[Operation, int] = {}
-    below = [root]
-    while below:
-        for edge in below.pop().edges:
-            if edge is not None:
-                if edge[0] not in found:
-                    below.append(edge[0])
-                found[edge[0]] = found.get(edge[0], 0) + 1
-    return found
+def operations_below(root: Operation) -> list[Operation]:
+    """All that a gradient of this one's result comes through, leaves left out: what was made last first."""
+    found = {root.number: root}
+    waiting = [root]
+    while waiting:
+        for edge in waiting.pop().edges:
+            if edge is not None and not edge[0].weight and edge[0].number not in found:
+                found[edge[0].number] = edge[0]
+                waiting.append(edge[0])
+    return [found[number] for number in sorted(found)[::-1]]
 
 
 # --8<-- [end:tape]
@@ -409,10 +428,6 @@ def like(x: Tensor) -> Like:
 def same(x: Tensor) -> Like:
     """The gradient that came, as it is."""
     return Like(x.shape, x.width, same=True)
-
-
-def numbers(x: Tensor) -> int:
-    return prod(x.shape)
 
 
 def cast(tape: Tape, x: Tensor, width: int) -> Tensor:
@@ -448,7 +463,8 @@ def add(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
 
 
 def larger(x: Tensor, y: Tensor) -> Shape:
-    return max(x.shape, y.shape, key=lambda shape: (prod(shape), len(shape)))
+    of_x, of_y = (count(x.shape), len(x.shape)), (count(y.shape), len(y.shape))
+    return x.shape if of_x >= of_y else y.shape
 
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
@@ -459,28 +475,29 @@ def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
 
 def factors(x: Tensor, y: Tensor) -> list[Tensor]:
     """What a product keeps of its two factors: each for the other's gradient."""
-    return [kept for kept, other in ((x, y), (y, x)) if other.made is not None]
+    of_y, of_x = [x] if y.made is not None else [], [y] if x.made is not None else []
+    return of_y + of_x
 
 
 def apply(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, such as SiLU, that keeps its input; its backward has so many more of that size."""
-    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * numbers(x) * x.width)
+    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * like(x).size())
 
 
 def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, or softmax, that keeps its result."""
     result = tape.new(x.shape, x.width)
-    made = tape.record([x], [result], [like(x)], temporaries * numbers(x) * x.width)
+    made = tape.record([x], [result], [like(x)], temporaries * like(x).size())
     return tape.done(made, [x], result)
 
 
-def part(tape: Tape, x: Tensor, *shape: int) -> Tensor:
+def part(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A slice: its gradient stands among zeros."""
     made = tape.record([x], [], [like(x)])
     return tape.done(made, [x], tape.tensor(shape, x.width, x.storage))
 
 
-def parts(tape: Tape, x: Tensor, *sizes: int) -> list[Tensor]:
+def parts(tape: Tape, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """All of the last dimension: the gradients are joined."""
     made = tape.record([x], [], [like(x)])
     found = [tape.tensor((*x.shape[:-1], size), x.width, x.storage) for size in sizes]
@@ -492,7 +509,7 @@ def parts(tape: Tape, x: Tensor, *sizes: int) -> list[Tensor]:
     return found
 
 
-def joined(tape: Tape, *inputs: Tensor) -> Tensor:
+def joined(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
     """Along the last dimension; their gradients are views of one."""
     shape = (*inputs[0].shape[:-1], sum(x.shape[-1] for x in inputs))
     return tape.note(inputs, shape, max(x.width for x in inputs), [], [same(x) for x in inputs])
@@ -502,7 +519,7 @@ def joined(tape: Tape, *inputs: Tensor) -> Tensor:
 
 
 # --8<-- [start:matmul]
-def weight(tape: Tape, name: str, *shape: int) -> Tensor:
+def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     """As autocast takes it: in 16 bits, cast once."""
     found = tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
     if not tape.autocast:
@@ -512,15 +529,15 @@ def weight(tape: Tape, name: str, *shape: int) -> Tensor:
     return tape.copies[name]
 
 
-def vector(tape: Tape, name: str, *shape: int) -> Tensor:
+def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     return tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
 
 
 def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matmul with a matrix of weights: it keeps its input."""
     x = cast(tape, x, 2) if tape.autocast else x
-    matrix = weight(tape, name, outputs, x.shape[-1])
-    biases = [weight(tape, f"{name}.bias", outputs)] if biased else []
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    biases = [weight(tape, f"{name}.bias", (outputs,))] if biased else []
     return product(tape, x, matrix, (*x.shape[:-1], outputs), biases)
 
 
@@ -534,10 +551,10 @@ def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], biases: Sequ
 
 
 # --8<-- [start:rows]
-def rows(tape: Tape, x: Tensor, indices: Tensor, *shape: int) -> Tensor:
+def rows(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """By their numbers, in another order or several times; their gradients are put among zeros, of which a copy is
     made."""
-    made = tape.record([x], [indices], [like(x)], numbers(x) * x.width)
+    made = tape.record([x], [indices], [like(x)], like(x).size())
     return tape.done(made, [x, indices], tape.new(shape, x.width))
 
 
