@@ -100,12 +100,12 @@ def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
     tape, weights, width = way.tape, vector(way.tape, f"{way.name}.{name}", (features or x.shape[-1],)), x.width
     tape.enter()
     if way.kind.norm == "one more":
-        x = tape.name(x)
+        x = tape.bind(x)
         output = multiply(tape, normed(tape, cast(tape, x, FLOAT32)), shifted(tape, cast(tape, weights, FLOAT32)))
         return tape.leave(cast(tape, output, width))
-    x = tape.name(cast(tape, x, FLOAT32))
-    variance = tape.name(mean(tape, squared(tape, x)))
-    narrow = tape.name(multiply(tape, x, keeping(tape, shifted(tape, variance), temporaries=2)))
+    x = tape.bind(cast(tape, x, FLOAT32))
+    variance = tape.bind(mean(tape, squared(tape, x)))
+    narrow = tape.bind(multiply(tape, x, keeping(tape, shifted(tape, variance), temporaries=2)))
     tape.forget(x)
     if way.kind.norm == "wide":
         return tape.leave(cast(tape, multiply(tape, weights, narrow), width))
@@ -115,7 +115,7 @@ def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
 def normed(tape: Tape, x: Tensor) -> Tensor:
     """Gemma's, which has no name for the mean."""
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     return tape.leave(multiply(tape, x, keeping(tape, shifted(tape, mean(tape, squared(tape, x))), temporaries=2)))
 
 
@@ -138,14 +138,14 @@ def turn(way: Way, x: Tensor) -> Tensor:
     tape, (cosines, sines) = way.tape, way.turning
     before, half = x.shape[:-1], x.shape[-1] // 2
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     if way.kind.turned == "chunks":
-        first, second = [tape.name(each) for each in parts(tape, x, (half, half))]
-        one = tape.name(add(tape, multiply(tape, first, cosines), scaled(tape, multiply(tape, second, sines))))
+        first, second = [tape.bind(each) for each in parts(tape, x, (half, half))]
+        one = tape.bind(add(tape, multiply(tape, first, cosines), scaled(tape, multiply(tape, second, sines))))
         other = add(tape, multiply(tape, second, cosines), multiply(tape, first, sines))
         return tape.leave(joined(tape, [one, other]))
     if way.kind.turned == "pairs":
-        one, other = tape.name(part(tape, x, (*before, half))), tape.name(part(tape, x, (*before, half)))
+        one, other = tape.bind(part(tape, x, (*before, half))), tape.bind(part(tape, x, (*before, half)))
         return tape.leave(
             joined(
                 tape,
@@ -157,8 +157,8 @@ def turn(way: Way, x: Tensor) -> Tensor:
         )
     if way.kind.turned == "partly":
         wide = int(x.shape[-1] * way.kind.turned_share)
-        turned = tape.name(part(tape, x, (*before, wide)))
-        rest = tape.name(part(tape, x, (*before, x.shape[-1] - wide)))
+        turned = tape.bind(part(tape, x, (*before, wide)))
+        rest = tape.bind(part(tape, x, (*before, x.shape[-1] - wide)))
         return tape.leave(joined(tape, [turned_halves(way, turned), rest]))
     turned = turned_halves(way, x)
     return tape.leave(cast(tape, turned, x.width) if way.kind.turned == "cast" else turned)
@@ -172,16 +172,16 @@ def minus(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
 def turned_halves(way: Way, x: Tensor) -> Tensor:
     tape, (cosines, sines) = way.tape, way.turning
     tape.enter()
-    x = tape.name(x)
-    one = tape.name(multiply(tape, x, cosines))
+    x = tape.bind(x)
+    one = tape.bind(multiply(tape, x, cosines))
     return tape.leave(add(tape, one, multiply(tape, rotated(tape, x), sines)))
 
 
 def rotated(tape: Tape, x: Tensor) -> Tensor:
     half = (*x.shape[:-1], x.shape[-1] // 2)
     tape.enter()
-    x = tape.name(x)
-    first, second = tape.name(part(tape, x, half)), tape.name(part(tape, x, half))
+    x = tape.bind(x)
+    first, second = tape.bind(part(tape, x, half)), tape.bind(part(tape, x, half))
     return tape.leave(joined(tape, [scaled(tape, second), first]))
 
 
@@ -198,10 +198,10 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """One kernel, which keeps a float32 a row of scores."""
     tape = way.tape
     tape.enter()
-    inputs = [tape.name(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
+    inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
     result = tape.new((batch, tokens, heads * v.shape[-1]), inputs[0].width)
-    sums = tape.name(tape.new((batch, heads, tokens), FLOAT32))
+    sums = tape.bind(tape.new((batch, heads, tokens), FLOAT32))
     made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs])
     tape.forget(sums)
     result = tape.done(made, inputs, result)
@@ -216,16 +216,16 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
     tape.enter()
-    q, k, v = [tape.name(each) for each in (q, k, v)]
-    keys, values = tape.name(repeated(tape, k, heads)), tape.name(repeated(tape, v, heads))
-    scores = tape.name(scaled(tape, matmul(tape, q, keys, of_scores)))
-    masked = tape.name(add(tape, scores, mask))
+    q, k, v = [tape.bind(each) for each in (q, k, v)]
+    keys, values = tape.bind(repeated(tape, k, heads)), tape.bind(repeated(tape, v, heads))
+    scores = tape.bind(scaled(tape, matmul(tape, q, keys, of_scores)))
+    masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
     if way.kind.sinks:
-        joined_scores = tape.name(joined(tape, [masked, sink_column(way, masked)]))
-        both = tape.name(add(tape, joined_scores, largest(tape, joined_scores)))
+        joined_scores = tape.bind(joined(tape, [masked, sink_column(way, masked)]))
+        both = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
         tape.forget(joined_scores)
-        probabilities = tape.name(keeping(tape, both))
+        probabilities = tape.bind(keeping(tape, both))
         tape.forget(both)
         own = part(tape, probabilities, of_scores)
         tape.forget(masked)
@@ -233,7 +233,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     else:
         shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
         tape.forget(masked)
-    result = matmul(tape, tape.name(shares), values, (batch, heads, tokens, v.shape[-1]))
+    result = matmul(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]))
     return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
 
 
@@ -249,7 +249,7 @@ def largest(tape: Tape, x: Tensor) -> Tensor:
     """Of each row, without the gradient that a row's largest has, as large as the scores."""
     rows_of = (*x.shape[:-1], 1)
     result, places = tape.new(rows_of, x.width), tape.new(rows_of, INT64)
-    made = tape.record([x], [places], [like(x)], like(x).size())
+    made = tape.record([x], [places], [like(x)], like(x).total_bytes())
     return tape.done(made, [x, places], result)
 
 
@@ -278,17 +278,17 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     of_queries = batch, mixer.heads, tokens, mixer.head_dim
     of_keys = batch, mixer.kv_heads, tokens, mixer.head_dim
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     if way.kind.joint:
-        qkv = tape.name(linear(tape, x, f"{name}.qkv", wide + 2 * narrow, mixer.biases))
+        qkv = tape.bind(linear(tape, x, f"{name}.qkv", wide + 2 * narrow, mixer.biases))
         straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
-        v = tape.name(part(tape, qkv, of_keys))
+        v = tape.bind(part(tape, qkv, of_keys))
     else:
         straight_q = query(way, x, "q", mixer, of_queries)
         straight_k = query(way, x, "k", mixer, of_keys)
-        v = tape.name(tape.view(linear(tape, x, f"{name}.v", narrow, mixer.biases), of_keys))
-    straight_q, straight_k = tape.name(straight_q), tape.name(straight_k)
-    q, k = tape.name(turn(way, straight_q)), tape.name(turn(way, straight_k))
+        v = tape.bind(tape.view(linear(tape, x, f"{name}.v", narrow, mixer.biases), of_keys))
+    straight_q, straight_k = tape.bind(straight_q), tape.bind(straight_k)
+    q, k = tape.bind(turn(way, straight_q)), tape.bind(turn(way, straight_k))
     tape.forget(straight_q)
     tape.forget(straight_k)
     result = attend(way, q, k, v)
@@ -299,8 +299,8 @@ def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, .
     """Queries or keys, by head, with the norms that they have."""
     tape = way.tape
     tape.enter()
-    x = tape.name(x)
-    made = tape.name(linear(tape, x, f"{way.name}.{which}", heads[1] * mixer.head_dim, mixer.biases))
+    x = tape.bind(x)
+    made = tape.bind(linear(tape, x, f"{way.name}.{which}", heads[1] * mixer.head_dim, mixer.biases))
     if mixer.head_norms:
         by_head = tape.view(reordered(tape, made), heads)
         return tape.leave(norm(way, by_head, f"{which}_norm", mixer.head_dim))
@@ -315,22 +315,22 @@ def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
     batch, tokens, d = x.shape
     features = mixer.unturned + mixer.turned
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     if mixer.query_rank:
-        small_q = tape.name(linear(tape, x, f"{name}.q_a", mixer.query_rank, mixer.biases))
+        small_q = tape.bind(linear(tape, x, f"{name}.q_a", mixer.query_rank, mixer.biases))
         q = linear(tape, norm(way, small_q, "q_norm"), f"{name}.q_b", mixer.heads * features)
         tape.forget(small_q)
     else:
         q = linear(tape, x, f"{name}.q", mixer.heads * features)
-    q = tape.name(tape.view(reordered(tape, q), (batch, mixer.heads, tokens, features)))
-    unturned, straight = [tape.name(each) for each in parts(tape, q, (mixer.unturned, mixer.turned))]
-    compressed = tape.name(linear(tape, x, f"{name}.kv_a", mixer.rank + mixer.turned, mixer.biases))
-    raw, straight_key = [tape.name(each) for each in parts(tape, compressed, (mixer.rank, mixer.turned))]
-    small = tape.name(norm(way, raw, "kv_norm"))
-    turned = tape.name(turn(way, straight))
-    key = tape.name(turn(way, tape.view(straight_key, (batch, 1, tokens, mixer.turned))))
-    queries = tape.name(joined(tape, [unturned, turned]))
-    keys, values = [tape.name(each) for each in expanded(way, small, key, mixer)]
+    q = tape.bind(tape.view(reordered(tape, q), (batch, mixer.heads, tokens, features)))
+    unturned, straight = [tape.bind(each) for each in parts(tape, q, (mixer.unturned, mixer.turned))]
+    compressed = tape.bind(linear(tape, x, f"{name}.kv_a", mixer.rank + mixer.turned, mixer.biases))
+    raw, straight_key = [tape.bind(each) for each in parts(tape, compressed, (mixer.rank, mixer.turned))]
+    small = tape.bind(norm(way, raw, "kv_norm"))
+    turned = tape.bind(turn(way, straight))
+    key = tape.bind(turn(way, tape.view(straight_key, (batch, 1, tokens, mixer.turned))))
+    queries = tape.bind(joined(tape, [unturned, turned]))
+    keys, values = [tape.bind(each) for each in expanded(way, small, key, mixer)]
     result = attend(way, queries, keys, values)
     return tape.leave(linear(tape, result, f"{name}.out", d, mixer.biases))
 
@@ -343,10 +343,10 @@ def expanded(way: Way, small: Tensor, key: Tensor, mixer: Latent) -> tuple[Tenso
     features = mixer.unturned + mixer.value_dim
     tape.enter()
     both = reordered(tape, linear(tape, small, f"{way.name}.kv_b", mixer.heads * features))
-    both = tape.name(tape.view(both, (*heads, features)))
-    unturned, values = [tape.name(each) for each in parts(tape, both, (mixer.unturned, mixer.value_dim))]
+    both = tape.bind(tape.view(both, (*heads, features)))
+    unturned, values = [tape.bind(each) for each in parts(tape, both, (mixer.unturned, mixer.value_dim))]
     whole = Like((*heads, mixer.unturned + mixer.turned), both.width)
-    zeros, shared = whole.size(), Like((*heads, mixer.turned), key.width).size()
+    zeros, shared = whole.total_bytes(), Like((*heads, mixer.turned), key.width).total_bytes()
     keys = tape.note([unturned, key], whole.shape, whole.width, [], [like(unturned), like(key)], 2 * zeros + shared)
     return tape.leave_both(keys, values)
 
@@ -359,12 +359,12 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     """down(act(gate(x)) · up(x))."""
     tape, d, name = way.tape, x.shape[-1], f"{way.name}.{name}"
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     if way.kind.joint:
-        both = tape.name(linear(tape, x, f"{name}.gate_up", 2 * inner))
-        gate, up = [tape.name(each) for each in parts(tape, both, (inner, inner))]
+        both = tape.bind(linear(tape, x, f"{name}.gate_up", 2 * inner))
+        gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(linear(tape, multiply(tape, up, apply(tape, gate)), f"{name}.down", d))
-    gate = tape.name(apply(tape, linear(tape, x, f"{name}.gate", inner, biases)))
+    gate = tape.bind(apply(tape, linear(tape, x, f"{name}.gate", inner, biases)))
     product_of_both = multiply(tape, gate, linear(tape, x, f"{name}.up", inner, biases))
     tape.forget(gate)
     return tape.leave(linear(tape, product_of_both, f"{name}.down", d, biases))
@@ -375,23 +375,23 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
     tape, tokens, name = way.tape, x.shape[0], f"{way.name}.router"
     chosen = tokens, mlp.active
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     if way.kind.router == "logits":  # GptOssTopKRouter
-        logits = tape.name(linear(tape, x, name, mlp.experts, mlp.router_bias))
-        experts = tape.name(tape.new(chosen, INT64))
+        logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
+        experts = tape.bind(tape.new(chosen, INT64))
         return tape.leave_both(experts, keeping(tape, rows(tape, logits, experts, chosen)))
     if way.kind.router in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
-        logits = tape.name(linear(tape, x, name, mlp.experts, mlp.router_bias))
-        probabilities = tape.name(keeping(tape, cast(tape, logits, FLOAT32)))
-        experts = tape.name(tape.new(chosen, INT64))
-        shares = tape.name(rows(tape, probabilities, experts, chosen))
+        logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
+        probabilities = tape.bind(keeping(tape, cast(tape, logits, FLOAT32)))
+        experts = tape.bind(tape.new(chosen, INT64))
+        shares = tape.bind(rows(tape, probabilities, experts, chosen))
         wide = way.kind.router == "scores"
         return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
     matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
-    logits = tape.name(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
-    scores = tape.name(keeping(tape, logits))
-    experts = tape.name(tape.new(chosen, INT64))
+    logits = tape.bind(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
+    scores = tape.bind(keeping(tape, logits))
+    experts = tape.bind(tape.new(chosen, INT64))
     return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, chosen)))
 
 
@@ -400,22 +400,22 @@ def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -
     tape, (tokens, d), inner = way.tape, x.shape, mlp.d_ff
     there = tokens * mlp.active
     tape.enter()
-    x, chosen, shares = [tape.name(each) for each in (x, chosen, shares)]
-    sorted_experts, order = tape.name(tape.new((there,), INT64)), tape.name(tape.new((there,), INT64))
-    selected = tape.name(rows(tape, x, tape.new((there,), INT64), (there, d)))
-    sorted_shares = tape.name(rows(tape, shares, order, (there,)))
+    x, chosen, shares = [tape.bind(each) for each in (x, chosen, shares)]
+    sorted_experts, order = tape.bind(tape.new((there,), INT64)), tape.bind(tape.new((there,), INT64))
+    selected = tape.bind(rows(tape, x, tape.new((there,), INT64), (there, d)))
+    sorted_shares = tape.bind(rows(tape, shares, order, (there,)))
     biases = biases_of(way, "gate_up", mlp, 2 * inner, sorted_experts)
-    both = tape.name(grouped(way, selected, "gate_up", mlp.experts, 2 * inner, biases))
-    made = tape.name(gated(way, both, inner))
+    both = tape.bind(grouped(way, selected, "gate_up", mlp.experts, 2 * inner, biases))
+    made = tape.bind(gated(way, both, inner))
     tape.forget(both)
     below = biases_of(way, "down", mlp, d, sorted_experts)
     for each in biases:
         tape.forget(each)
-    down = tape.name(grouped(way, made, "down", mlp.experts, d, below))
+    down = tape.bind(grouped(way, made, "down", mlp.experts, d, below))
     tape.forget(made)
-    weighted = tape.name(multiply(tape, down, tape.view(sorted_shares, (there, 1))))
-    back = tape.name(tape.new((there,), INT64))
-    in_order = tape.name(rows(tape, weighted, back, (there, d)))
+    weighted = tape.bind(multiply(tape, down, tape.view(sorted_shares, (there, 1))))
+    back = tape.bind(tape.new((there,), INT64))
+    in_order = tape.bind(rows(tape, weighted, back, (there, d)))
     tape.forget(weighted)
     return tape.leave(cast(tape, added_up(tape, in_order, tokens), x.width))
 
@@ -425,7 +425,7 @@ def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -
     if not mlp.biases:
         return []
     table = weight(way.tape, f"{way.name}.{name}.bias", (mlp.experts, outputs))
-    return [way.tape.name(rows(way.tape, table, chosen, (chosen.shape[0], outputs)))]
+    return [way.tape.bind(rows(way.tape, table, chosen, (chosen.shape[0], outputs)))]
 
 
 def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: list[Tensor]) -> Tensor:
@@ -444,11 +444,11 @@ def gated(way: Way, both: Tensor, inner: int) -> Tensor:
     tape, there = way.tape, both.shape[0]
     tape.enter()
     if way.kind.router != "logits":
-        gate, up = [tape.name(each) for each in parts(tape, both, (inner, inner))]
+        gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(multiply(tape, apply(tape, gate), up))
     halves = part(tape, both, (there, inner)), part(tape, both, (there, inner))
-    gate, up = [tape.name(clamped(tape, each)) for each in halves]
-    glu = tape.name(multiply(tape, gate, keeping(tape, scaled(tape, gate))))
+    gate, up = [tape.bind(clamped(tape, each)) for each in halves]
+    glu = tape.bind(multiply(tape, gate, keeping(tape, scaled(tape, gate))))
     return tape.leave(multiply(tape, shifted(tape, up), glu))
 
 
@@ -466,16 +466,16 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
     """The router, the experts, and a shared one."""
     tape, (batch, tokens, d) = way.tape, x.shape
     tape.enter()
-    x = tape.name(x)
-    flat = tape.name(tape.view(x, (batch * tokens, d)))
-    shared = [tape.name(dense(way, flat, mlp.shared_d_ff, "shared"))] if way.kind.shared_first else []
-    chosen, shares = [tape.name(each) for each in routed(way, flat, mlp)]
-    result = tape.name(experts(way, flat, chosen, shares, mlp))
+    x = tape.bind(x)
+    flat = tape.bind(tape.view(x, (batch * tokens, d)))
+    shared = [tape.bind(dense(way, flat, mlp.shared_d_ff, "shared"))] if way.kind.shared_first else []
+    chosen, shares = [tape.bind(each) for each in routed(way, flat, mlp)]
+    result = tape.bind(experts(way, flat, chosen, shares, mlp))
     if mlp.shared_d_ff:
-        own = shared[0] if shared else tape.name(dense(way, flat, mlp.shared_d_ff, "shared"))
+        own = shared[0] if shared else tape.bind(dense(way, flat, mlp.shared_d_ff, "shared"))
         if mlp.shared_gate:
-            gate = tape.name(keeping(tape, linear(tape, flat, f"{way.name}.shared_gate", 1)))
-            weighed = tape.name(multiply(tape, gate, own))
+            gate = tape.bind(keeping(tape, linear(tape, flat, f"{way.name}.shared_gate", 1)))
+            weighed = tape.bind(multiply(tape, gate, own))
             tape.forget(own)
             own = weighed
         result = add(tape, result, own)
@@ -490,16 +490,16 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = way.tape, way.kind
     tape.enter()
-    x = tape.name(x)
-    normed_x = tape.name(norm(way, x, "first") if kind.first else x)
+    x = tape.bind(x)
+    normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
     mixer = layer.mixer
     mixed = latent(way, normed_x, mixer) if isinstance(mixer, Latent) else attention(way, normed_x, mixer)  # type: ignore[arg-type]
     if kind.first:
         tape.forget(normed_x)
     mixed = behind(way, mixed, "behind_first")
-    residual = tape.name(add(tape, x, mixed))
+    residual = tape.bind(add(tape, x, mixed))
     tape.forget(x)
-    normed_x = tape.name(norm(way, residual, "second") if kind.first else residual)
+    normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
     mlp = layer.mlp
     made = mixture(way, normed_x, mlp) if isinstance(mlp, Experts) else dense(way, normed_x, mlp.d_ff, "mlp")
     if kind.first:
@@ -511,7 +511,7 @@ def behind(way: Way, x: Tensor, name: str) -> Tensor:
     """The norm behind half a layer, of kinds that have one."""
     tape = way.tape
     tape.enter()
-    x = tape.name(x)
+    x = tape.bind(x)
     return tape.leave(norm(way, x, name) if way.kind.after else x)
 
 

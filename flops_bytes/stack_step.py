@@ -47,7 +47,7 @@ class Passed(NamedTuple):
 
     forward: int  # the most on the way forward, with its input
     copies: int  # of these autocast's of weights, while the forward pass lasts
-    kept: int  # for the backward pass
+    kept_bytes: int  # for the backward pass
     backward: int  # the most on the way back, with what it kept and its result's gradient
     gradients: int  # of weights, that it leaves
     keeps_input: bool
@@ -81,7 +81,7 @@ def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
 
     def make(x: Tensor) -> Tensor:
         tape.enter()
-        x = tape.name(x)  # the loop over layers has a name for what goes into one
+        x = tape.bind(x)  # the loop over layers has a name for what goes into one
         made = tape.checkpointed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
         return tape.leave(made)
 
@@ -100,7 +100,7 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     It ends as it began: what is alive then beside the gradients of weights and of the input has no name, and is an
     error.
     """
-    x = tape.leaf("x", (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2, held=False)
+    x = tape.given("x", (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2)
     result = make(x)
     ahead, root, of = tape.peak, result.made, like(result)
     assert root is not None
@@ -110,8 +110,8 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     tape.forget_copies()
     kept = tape.live
     tape.peak = 0
-    tape.backward(root, tape.new(of.shape, of.width))
-    left = {name: gradient.storage.size for name, gradient in tape.gradients.items()}
+    tape.run_backward(root, tape.new(of.shape, of.width))
+    left = {name: gradient.storage.nbytes for name, gradient in tape.gradients.items()}
     assert tape.live == sum(left.values()), f"{tape.live - sum(left.values())} bytes of {tape.live} have no name"
     return Passed(ahead, with_copies - kept, kept, tape.peak, sum(left.values()) - left["x"], is_kept)
 
@@ -130,20 +130,20 @@ def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
     nothing = outside((0,), 1)
     tape.enter()
-    x = tape.name(x)
-    hidden = tape.name(norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm"))
+    x = tape.bind(x)
+    hidden = tape.bind(norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm"))
     tape.forget(x)
     if stack.tied:
         tape.tied.append("head")
-    logits = tape.name(linear(tape, hidden, "head", stack.vocab))
-    wide = tape.name(cast(tape, logits, FLOAT32))
+    logits = tape.bind(linear(tape, hidden, "head", stack.vocab))
+    wide = tape.bind(cast(tape, logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
-    result, loss = tape.name(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
-    made = tape.record([x], [result], [like(x)], like(x).size())
+    result, loss = tape.bind(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
+    made = tape.record([x], [result], [like(x)], like(x).total_bytes())
     tape.forget(result)
     return tape.done(made, [x], loss)
 
@@ -170,7 +170,7 @@ def step_bytes(
     end = pass_end(stack, run)
     path = stream(run, d)
     tables = rotary_bytes(stack, run)
-    kept = sum(times * one.kept for one, times in passed)
+    kept = sum(times * one.kept_bytes for one, times in passed)
     copies = sum(times * one.copies for one, times in passed)
     earlier = each.gradients * total if accumulated else 0
     head = each.gradients * stack.vocab * d
@@ -187,9 +187,9 @@ def step_bytes(
     named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
     for one, times in passed:
-        below += times * one.kept - one.kept + (times - 1) * one.copies
+        below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
-        below += one.kept + one.copies
+        below += one.kept_bytes + one.copies
     ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
     kept_masks = masks if run.checkpointing else 0
@@ -198,13 +198,14 @@ def step_bytes(
     made, left, highest = earlier or end.gradients, kept, []
     for one, times in reversed(passed):
         for turn in sorted({0, times - 1}):
-            left -= one.kept if turn == 0 else (times - 1) * one.kept
+            left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
             is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
             around = left + tables + (kept_masks // 2 if is_first else kept_masks)
             gradients = made + (0 if accumulated else turn * one.gradients)
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
-    found["last_layer"], found["first_layer"] = most(highest[:1]), most(highest[1:] or highest)
+    found["last_layer"] = most(highest[:1])
+    found["first_layer"] = most(highest[1:] or highest)
     summed = head * ((2 * stack.tied + accumulated) or stack.tied)
     again = max(path + summed - head * stack.tied, summed)
     found["embedding"] = at(0, gradients=each.gradients * total, temporaries=again)
@@ -221,9 +222,9 @@ def kept_bytes(
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
     run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing == "full", False)
     return {
-        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept for layer, times in stack.layers),
+        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
         "rotary": rotary_bytes(stack, run),
-        "ends": pass_end(stack, run).kept,
+        "ends": pass_end(stack, run).kept_bytes,
     }
 
 

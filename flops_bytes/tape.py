@@ -4,7 +4,7 @@ A module is written here as its code stands, operation by operation and name by 
 for the backward pass and what it makes there. How long a tensor lives is said, not left to Python's reference counts:
 
 - A result is *loose*: it goes as soon as an operation has used it, as a temporary does in Python.
-- `tape.name(x)` keeps it until the function that named it ends, or until `tape.forget(x)`, which stands for Python's
+- `tape.bind(x)` keeps it until the function that named it ends, or until `tape.forget(x)`, which stands for Python's
   `del x`, and for a name that is bound to something else. A function names its arguments too, which may be loose.
 - A function with names begins with `tape.enter()` and ends with `return tape.leave(result)`, which lets its names go.
   What somebody else has named stays.
@@ -26,8 +26,8 @@ Shape = tuple[int, ...]
 class Storage:
     """Bytes that are there as long as something holds them."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
         self.holders = 0
 
 
@@ -41,7 +41,7 @@ class Tensor:
         self.named = False  # else the first operation that uses it lets it go
         self.pinned = False  # no function's end lets it go: autocast's copies
         self.held = True
-        self.frame = 0  # of the function whose end lets it go
+        self.owner = 0  # of the function whose end lets it go
 
 
 class Like:
@@ -50,7 +50,7 @@ class Like:
     def __init__(self, shape: Shape, width: int, same: bool = False) -> None:
         self.shape, self.width, self.same = shape, width, same
 
-    def size(self) -> int:
+    def total_bytes(self) -> int:
         return count(self.shape) * self.width
 
 
@@ -78,7 +78,7 @@ class Operation:
         self.sizes = [Like(x.shape, x.width) for x in inputs]
         self.makes = makes  # for each input, or None where it makes nothing
         self.temporary = temporary  # bytes beside these while it goes backward
-        self.kept: list[Storage] = []
+        self.saved: list[Storage] = []
         self.results = 1
         self.region: Region | None = None  # it is made again with
         self.weight = ""  # of a leaf, where gradients end: its name
@@ -122,7 +122,7 @@ class Tape:
         if self.stopped:
             return
         if storage.holders == 0:
-            self.live += storage.size
+            self.live += storage.nbytes
             self.peak = max(self.peak, self.live)
         storage.holders += 1
 
@@ -131,7 +131,7 @@ class Tape:
             return
         storage.holders -= 1
         if storage.holders == 0:
-            self.live -= storage.size
+            self.live -= storage.nbytes
 
     # Tensors and names
 
@@ -143,7 +143,7 @@ class Tape:
         return made
 
     def frame(self, x: Tensor) -> None:
-        x.frame = len(self.frames)
+        x.owner = len(self.frames)
         self.frames[-1].append(x)
 
     def new(self, shape: Sequence[int], width: int) -> Tensor:
@@ -156,7 +156,7 @@ class Tape:
         self.used(x)
         return made
 
-    def name(self, x: Tensor) -> Tensor:
+    def bind(self, x: Tensor) -> Tensor:
         """It lives until this function ends, unless a caller has a name for it, and so longer."""
         if not x.named:
             x.named = True
@@ -170,7 +170,7 @@ class Tape:
 
     def forget(self, x: Tensor) -> None:
         """This function's name is deleted, or bound to something else."""
-        if x.frame == len(self.frames):
+        if x.owner == len(self.frames):
             self.let_go(x)
 
     def let_go(self, x: Tensor) -> None:
@@ -200,23 +200,30 @@ class Tape:
         """Lets go what this function has named, and hands its results to its caller; what the caller named is his."""
         frame, names = len(self.frames), self.frames.pop()
         for x in results:
-            if x.frame == frame:
+            if x.owner == frame:
                 x.named = x.pinned
                 self.frame(x)
         self.let_go_of(names, frame)
 
     def let_go_of(self, names: Sequence[Tensor], frame: int) -> None:
         for x in names:
-            if x.frame == frame and not x.pinned:
+            if x.owner == frame and not x.pinned:
                 self.let_go(x)
 
-    def leaf(self, name: str, shape: Sequence[int], width: int, held: bool = True) -> Tensor:
-        """A weight, whose bytes are counted elsewhere, or an input, which is held here; its gradient is held here."""
+    def leaf(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+        """A weight, whose bytes are counted elsewhere; its gradient is held here."""
+        return self.leaf_over(name, shape, width, Storage(0), not self.accumulated or name in self.tied)
+
+    def given(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+        """An input with a gradient; both are held here."""
+        return self.leaf_over(name, shape, width, Storage(count(shape) * width), True)
+
+    def leaf_over(self, name: str, shape: Sequence[int], width: int, storage: Storage, stays: bool) -> Tensor:
         if name not in self.leaves:
             made = Operation(-1 - len(self.leaves), [], [], 0)
-            made.weight, made.stays = name, not held or not self.accumulated or name in self.tied
+            made.weight, made.stays = name, stays
             self.leaves[name] = made
-        found = self.tensor(shape, width, Storage(0 if held else count(shape) * width))
+        found = self.tensor(shape, width, storage)
         found.made = self.leaves[name]
         return found
 
@@ -258,7 +265,7 @@ class Tape:
         asker = self.asking.pop() if self.asking else made
         for storage in kept:
             self.hold(storage)
-            asker.kept.append(storage)
+            asker.saved.append(storage)
         if asker.number != made.number and not self.asking:
             self.stop()
 
@@ -280,7 +287,7 @@ class Tape:
 
     # Backward
 
-    def backward(self, root: Operation, gradient: Tensor) -> None:
+    def run_backward(self, root: Operation, gradient: Tensor) -> None:
         """From an operation down to leaves, what was made last goes first. The gradient is loose.
 
         A leaf's gradient is done with when the last of its uses has gone backward.
@@ -372,14 +379,14 @@ class Tape:
         return gradient
 
     def release(self, operation: Operation) -> None:
-        for storage in operation.kept:
+        for storage in operation.saved:
             self.drop(storage)
-        operation.kept = []
+        operation.saved = []
 
     def make_again(self, region: Region) -> None:
         """To the last that will be asked for; autocast makes its copies again."""
         copies, self.copies = self.copies, {}
-        self.asking, self.above = region.asking[::-1], len(self.frames)
+        self.asking, self.above = list(reversed(region.asking)), len(self.frames)
         region.made = True
         self.enter()
         region.make()
@@ -413,7 +420,7 @@ def operations_below(root: Operation) -> list[Operation]:
             if edge is not None and not edge[0].weight and edge[0].number not in found:
                 found[edge[0].number] = edge[0]
                 waiting.append(edge[0])
-    return [found[number] for number in sorted(found)[::-1]]
+    return [found[number] for number in reversed(sorted(found))]
 
 
 # --8<-- [end:tape]
@@ -481,13 +488,13 @@ def factors(x: Tensor, y: Tensor) -> list[Tensor]:
 
 def apply(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, such as SiLU, that keeps its input; its backward has so many more of that size."""
-    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * like(x).size())
+    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * like(x).total_bytes())
 
 
 def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, or softmax, that keeps its result."""
     result = tape.new(x.shape, x.width)
-    made = tape.record([x], [result], [like(x)], temporaries * like(x).size())
+    made = tape.record([x], [result], [like(x)], temporaries * like(x).total_bytes())
     return tape.done(made, [x], result)
 
 
@@ -537,13 +544,18 @@ def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False)
     """A matmul with a matrix of weights: it keeps its input."""
     x = cast(tape, x, 2) if tape.autocast else x
     matrix = weight(tape, name, (outputs, x.shape[-1]))
-    biases = [weight(tape, f"{name}.bias", (outputs,))] if biased else []
-    return product(tape, x, matrix, (*x.shape[:-1], outputs), biases)
+    inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
+    return multiplied(tape, inputs, (*x.shape[:-1], outputs))
 
 
-def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], biases: Sequence[Tensor] = ()) -> Tensor:
-    """Of two that both may have gradients, plus biases."""
-    inputs = [x, y, *biases]
+def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
+    """Of two that both may have gradients."""
+    return multiplied(tape, [x, y], shape)
+
+
+def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    """A matmul of the first two, plus biases."""
+    x, y = inputs[0], inputs[1]
     return tape.note(inputs, shape, x.width, factors(x, y), [like(each) for each in inputs])
 
 
@@ -554,7 +566,7 @@ def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], biases: Sequ
 def rows(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """By their numbers, in another order or several times; their gradients are put among zeros, of which a copy is
     made."""
-    made = tape.record([x], [indices], [like(x)], like(x).size())
+    made = tape.record([x], [indices], [like(x)], like(x).total_bytes())
     return tape.done(made, [x, indices], tape.new(shape, x.width))
 
 

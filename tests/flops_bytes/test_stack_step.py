@@ -309,11 +309,11 @@ def with_copies(at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
 def test_a_tape_by_hand() -> None:
     """A matmul of 4 × 8 with 16 × 8, and a function of what it makes, in 16 bits."""
     tape = Tape()
-    x = tape.name(tape.leaf("x", (4, 8), 2, held=False))
+    x = tape.bind(tape.given("x", (4, 8), 2))
     made = apply(tape, linear(tape, x, "w", 16))
     assert tape.live == 64 + 128 + 128 and made.made is not None
     tape.forget(made)
-    tape.backward(made.made, tape.new((4, 16), 2))
+    tape.run_backward(made.made, tape.new((4, 16), 2))
     x_and_gradients = 64 + 64 + 2 * 16 * 8
     assert tape.live == x_and_gradients
     # the function's gradient, what the matmul makes of it, and the input
@@ -323,10 +323,10 @@ def test_a_tape_by_hand() -> None:
 def test_a_name_lives_until_its_function_ends() -> None:
     """A loose tensor goes when it is used; a caller's name outlives the function that it was given to."""
     tape = Tape()
-    named, loose = tape.name(tape.new((8,), 2)), tape.new((4,), 2)
+    named, loose = tape.bind(tape.new((8,), 2)), tape.new((4,), 2)
     tape.enter()
     for x in (named, loose):
-        tape.name(x)
+        tape.bind(x)
         tape.used(x)
     assert tape.live == 16 + 8
     inner = tape.leave(tape.new((2,), 2))
