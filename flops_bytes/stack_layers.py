@@ -46,7 +46,6 @@ class Kind:
         "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32
     )
     turned: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
-    inner: str = "silu"
     joint: bool = False  # queries, keys and values of one matmul, gate and up of another
     first: bool = True  # a norm before each half of a layer
     after: bool = False  # one behind
@@ -69,7 +68,7 @@ KINDS = {
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
-    "gemma3_text": Kind(norm="one more", inner="gelu", after=True),
+    "gemma3_text": Kind(norm="one more", after=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
     "olmo3": Kind(norm="wide", turned="cast", first=False, after=True),
     "smollm3": Kind(),

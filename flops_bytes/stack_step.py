@@ -82,7 +82,7 @@ def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        made = tape.checkpointed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
+        made = tape.recomputed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
         return tape.leave(made)
 
     return gone_both_ways(tape, d, run, make)
@@ -102,18 +102,20 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     """
     x = tape.given("x", (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2)
     result = make(x)
-    ahead, root, of = tape.peak, result.made, like(result)
+    ahead, root, of = tape.peak_bytes, result.made, like(result)
     assert root is not None
     tape.forget(result)
     is_kept = x.storage.holders > 0
-    with_copies = tape.live
+    with_copies = tape.live_bytes
     tape.forget_copies()
-    kept = tape.live
-    tape.peak = 0
+    kept = tape.live_bytes
+    tape.peak_bytes = 0
     tape.run_backward(root, tape.new(of.shape, of.width))
     left = {name: gradient.storage.nbytes for name, gradient in tape.gradients.items()}
-    assert tape.live == sum(left.values()), f"{tape.live - sum(left.values())} bytes of {tape.live} have no name"
-    return Passed(ahead, with_copies - kept, kept, tape.peak, sum(left.values()) - left["x"], is_kept)
+    assert tape.live_bytes == sum(left.values()), (
+        f"{tape.live_bytes - sum(left.values())} bytes of {tape.live_bytes} have no name"
+    )
+    return Passed(ahead, with_copies - kept, kept, tape.peak_bytes, sum(left.values()) - left["x"], is_kept)
 
 
 # --8<-- [end:layer]

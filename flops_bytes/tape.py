@@ -104,7 +104,7 @@ class Tape:
     """Bytes that are there now, and the most that there were."""
 
     def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
-        self.live, self.peak, self.number = 0, 0, 0
+        self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
@@ -122,8 +122,8 @@ class Tape:
         if self.stopped:
             return
         if storage.holders == 0:
-            self.live += storage.nbytes
-            self.peak = max(self.peak, self.live)
+            self.live_bytes += storage.nbytes
+            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         storage.holders += 1
 
     def drop(self, storage: Storage) -> None:
@@ -131,7 +131,7 @@ class Tape:
             return
         storage.holders -= 1
         if storage.holders == 0:
-            self.live -= storage.nbytes
+            self.live_bytes -= storage.nbytes
 
     # Tensors and names
 
@@ -400,7 +400,7 @@ class Tape:
             self.let_go(copy)
         self.copies = {}
 
-    def checkpointed(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
+    def recomputed(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
         """A part of which the inputs alone are kept."""
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:

@@ -311,13 +311,13 @@ def test_a_tape_by_hand() -> None:
     tape = Tape()
     x = tape.bind(tape.given("x", (4, 8), 2))
     made = apply(tape, linear(tape, x, "w", 16))
-    assert tape.live == 64 + 128 + 128 and made.made is not None
+    assert tape.live_bytes == 64 + 128 + 128 and made.made is not None
     tape.forget(made)
     tape.run_backward(made.made, tape.new((4, 16), 2))
     x_and_gradients = 64 + 64 + 2 * 16 * 8
-    assert tape.live == x_and_gradients
+    assert tape.live_bytes == x_and_gradients
     # the function's gradient, what the matmul makes of it, and the input
-    assert tape.peak == 64 + 128 + 64 + 2 * 16 * 8
+    assert tape.peak_bytes == 64 + 128 + 64 + 2 * 16 * 8
 
 
 def test_a_name_lives_until_its_function_ends() -> None:
@@ -328,12 +328,12 @@ def test_a_name_lives_until_its_function_ends() -> None:
     for x in (named, loose):
         tape.bind(x)
         tape.used(x)
-    assert tape.live == 16 + 8
+    assert tape.live_bytes == 16 + 8
     inner = tape.leave(tape.new((2,), 2))
-    assert tape.live == 16 + 4
+    assert tape.live_bytes == 16 + 4
     tape.used(inner)
     tape.forget(named)
-    assert tape.live == 0
+    assert tape.live_bytes == 0
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
