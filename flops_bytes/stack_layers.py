@@ -25,6 +25,8 @@ from flops_bytes.tape import (
     like,
     linear,
     multiply,
+    packed,
+    packed_linear,
     part,
     parts,
     product,
@@ -33,6 +35,7 @@ from flops_bytes.tape import (
     same,
     scaled,
     shifted,
+    small,
     vector,
     weight,
 )
@@ -79,6 +82,22 @@ KINDS = {
 }
 
 
+# The matrices of a layer that get adapters, by what they are called here; a router and experts have none, which
+# transformers holds as parameters and not as linear modules.
+ADAPTED: dict[str, tuple[str, ...]] = {"query-value": ("q", "v", "qkv", "q_b", "kv_b")}
+ADAPTED["attention"] = (*ADAPTED["query-value"], "k", "out", "q_a", "kv_a")
+ADAPTED["all"] = (*ADAPTED["attention"], "gate", "up", "down", "gate_up")
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """LoRA's: of which rank, beside which matrices, and whether what is frozen is in 4 bits."""
+
+    rank: int
+    beside: str = "all"  # as ADAPTED says
+    four_bit: bool = False
+
+
 @dataclass(frozen=True)
 class Way:
     """How a step goes through a layer."""
@@ -88,9 +107,35 @@ class Way:
     name: str  # of the layer
     turning: tuple[Tensor, Tensor]  # cosines and sines
     mask: Tensor | None  # of eager attention
+    adapters: Adapters | None = None  # beside weights that are frozen
 
 
 # --8<-- [end:setup]
+
+
+# --8<-- [start:linear]
+def layer_linear(way: Way, x: Tensor, part_of: str, which: str, outputs: int, biased: bool = False) -> Tensor:
+    """A matrix of a layer, with an adapter beside it if it has one: W·x + up·(down·x), the last two in float32 and cast
+    to what they multiply (Hu et al. 2021)."""
+    tape, adapters, name = way.tape, way.adapters, f"{part_of}.{which}"
+    if adapters is None or which not in ADAPTED[adapters.beside]:
+        return held_linear(way, x, name, outputs, biased)
+    tape.enter()
+    x = tape.bind(x)
+    down = tape.bind(cast(tape, tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32), x.width))
+    up = tape.bind(cast(tape, tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32), x.width))
+    own = held_linear(way, x, name, outputs, biased)
+    return tape.leave(add(tape, own, small(tape, small(tape, x, down), up)))
+
+
+def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
+    """A matrix as it is held."""
+    if way.adapters is not None and way.adapters.four_bit:
+        return packed_linear(way.tape, x, outputs)
+    return linear(way.tape, x, name, outputs, biased)
+
+
+# --8<-- [end:linear]
 
 
 # --8<-- [start:norm]
@@ -201,7 +246,10 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     batch, heads, tokens, _ = q.shape
     result = tape.new((batch, tokens, heads * v.shape[-1]), inputs[0].width)
     sums = tape.bind(tape.new((batch, heads, tokens), FLOAT32))
-    made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs])
+    unasked = sum(
+        like(each).total_bytes() for each in inputs if each.made is None
+    )  # the kernel makes all three gradients
+    made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs], unasked)
     tape.forget(sums)
     result = tape.done(made, inputs, result)
     # as queries lie, so does what is made of them: those that were joined, head by head
@@ -279,19 +327,19 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     tape.enter()
     x = tape.bind(x)
     if way.kind.joint:
-        qkv = tape.bind(linear(tape, x, f"{name}.qkv", wide + 2 * narrow, mixer.biases))
+        qkv = tape.bind(layer_linear(way, x, name, "qkv", wide + 2 * narrow, mixer.biases))
         straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
         v = tape.bind(part(tape, qkv, of_keys))
     else:
         straight_q = query(way, x, "q", mixer, of_queries)
         straight_k = query(way, x, "k", mixer, of_keys)
-        v = tape.bind(tape.view(linear(tape, x, f"{name}.v", narrow, mixer.biases), of_keys))
+        v = tape.bind(tape.view(layer_linear(way, x, name, "v", narrow, mixer.biases), of_keys))
     straight_q, straight_k = tape.bind(straight_q), tape.bind(straight_k)
     q, k = tape.bind(turn(way, straight_q)), tape.bind(turn(way, straight_k))
     tape.forget(straight_q)
     tape.forget(straight_k)
     result = attend(way, q, k, v)
-    return tape.leave(linear(tape, result, f"{name}.out", d, mixer.out_bias))
+    return tape.leave(layer_linear(way, result, name, "out", d, mixer.out_bias))
 
 
 def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, ...]) -> Tensor:
@@ -299,7 +347,7 @@ def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, .
     tape = way.tape
     tape.enter()
     x = tape.bind(x)
-    made = tape.bind(linear(tape, x, f"{way.name}.{which}", heads[1] * mixer.head_dim, mixer.biases))
+    made = tape.bind(layer_linear(way, x, way.name, which, heads[1] * mixer.head_dim, mixer.biases))
     if mixer.head_norms:
         by_head = tape.view(reordered(tape, made), heads)
         return tape.leave(norm(way, by_head, f"{which}_norm", mixer.head_dim))
@@ -316,32 +364,32 @@ def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
     tape.enter()
     x = tape.bind(x)
     if mixer.query_rank:
-        small_q = tape.bind(linear(tape, x, f"{name}.q_a", mixer.query_rank, mixer.biases))
-        q = linear(tape, norm(way, small_q, "q_norm"), f"{name}.q_b", mixer.heads * features)
+        small_q = tape.bind(layer_linear(way, x, name, "q_a", mixer.query_rank, mixer.biases))
+        q = layer_linear(way, norm(way, small_q, "q_norm"), name, "q_b", mixer.heads * features)
         tape.forget(small_q)
     else:
-        q = linear(tape, x, f"{name}.q", mixer.heads * features)
+        q = layer_linear(way, x, name, "q", mixer.heads * features)
     q = tape.bind(tape.view(reordered(tape, q), (batch, mixer.heads, tokens, features)))
     unturned, straight = [tape.bind(each) for each in parts(tape, q, (mixer.unturned, mixer.turned))]
-    compressed = tape.bind(linear(tape, x, f"{name}.kv_a", mixer.rank + mixer.turned, mixer.biases))
+    compressed = tape.bind(layer_linear(way, x, name, "kv_a", mixer.rank + mixer.turned, mixer.biases))
     raw, straight_key = [tape.bind(each) for each in parts(tape, compressed, (mixer.rank, mixer.turned))]
-    small = tape.bind(norm(way, raw, "kv_norm"))
+    narrow = tape.bind(norm(way, raw, "kv_norm"))
     turned = tape.bind(turn(way, straight))
     key = tape.bind(turn(way, tape.view(straight_key, (batch, 1, tokens, mixer.turned))))
     queries = tape.bind(joined(tape, [unturned, turned]))
-    keys, values = [tape.bind(each) for each in expanded(way, small, key, mixer)]
+    keys, values = [tape.bind(each) for each in expanded(way, narrow, key, mixer)]
     result = attend(way, queries, keys, values)
-    return tape.leave(linear(tape, result, f"{name}.out", d, mixer.biases))
+    return tape.leave(layer_linear(way, result, name, "out", d, mixer.biases))
 
 
-def expanded(way: Way, small: Tensor, key: Tensor, mixer: Latent) -> tuple[Tensor, Tensor]:
+def expanded(way: Way, compressed: Tensor, key: Tensor, mixer: Latent) -> tuple[Tensor, Tensor]:
     """expand_kv(). Backward has zeros as large as the keys twice, and a copy of what all heads share."""
     tape = way.tape
     batch, _, tokens, _ = key.shape
     heads = batch, mixer.heads, tokens
     features = mixer.unturned + mixer.value_dim
     tape.enter()
-    both = reordered(tape, linear(tape, small, f"{way.name}.kv_b", mixer.heads * features))
+    both = reordered(tape, layer_linear(way, compressed, way.name, "kv_b", mixer.heads * features))
     both = tape.bind(tape.view(both, (*heads, features)))
     unturned, values = [tape.bind(each) for each in parts(tape, both, (mixer.unturned, mixer.value_dim))]
     whole = Like((*heads, mixer.unturned + mixer.turned), both.width)
@@ -360,13 +408,13 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     tape.enter()
     x = tape.bind(x)
     if way.kind.joint:
-        both = tape.bind(linear(tape, x, f"{name}.gate_up", 2 * inner))
+        both = tape.bind(layer_linear(way, x, name, "gate_up", 2 * inner))
         gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
-        return tape.leave(linear(tape, multiply(tape, up, apply(tape, gate)), f"{name}.down", d))
-    gate = tape.bind(apply(tape, linear(tape, x, f"{name}.gate", inner, biases)))
-    product_of_both = multiply(tape, gate, linear(tape, x, f"{name}.up", inner, biases))
+        return tape.leave(layer_linear(way, multiply(tape, up, apply(tape, gate)), name, "down", d))
+    gate = tape.bind(apply(tape, layer_linear(way, x, name, "gate", inner, biases)))
+    product_of_both = multiply(tape, gate, layer_linear(way, x, name, "up", inner, biases))
     tape.forget(gate)
-    return tape.leave(linear(tape, product_of_both, f"{name}.down", d, biases))
+    return tape.leave(layer_linear(way, product_of_both, name, "down", d, biases))
 
 
 def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
@@ -430,8 +478,11 @@ def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -
 def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: list[Tensor]) -> Tensor:
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
-    matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
-    result = product(tape, x, matrix, (there, outputs))
+    if way.adapters is not None and way.adapters.four_bit:  # all of a matrix's experts are unpacked for it
+        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width))
+    else:
+        matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
+        result = product(tape, x, matrix, (there, outputs))
     for each in biases:
         made = tape.record([result, each], [], [same(result), same(each)])
         result = tape.done(made, [result, each], tape.tensor(result.shape, result.width, result.storage))
@@ -473,7 +524,7 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
     if mlp.shared_d_ff:
         own = shared[0] if shared else tape.bind(dense(way, flat, mlp.shared_d_ff, "shared"))
         if mlp.shared_gate:
-            gate = tape.bind(keeping(tape, linear(tape, flat, f"{way.name}.shared_gate", 1)))
+            gate = tape.bind(keeping(tape, held_linear(way, flat, f"{way.name}.shared_gate", 1)))
             weighed = tape.bind(multiply(tape, gate, own))
             tape.forget(own)
             own = weighed

@@ -45,10 +45,11 @@ class Tensor:
 
 
 class Like:
-    """What an operation makes for an input: a tensor of this size, or a view of the gradient that came (`same`)."""
+    """What an operation makes for an input: a tensor of this size, a view of the gradient that came (`same`), or the
+    one of what it saved that has this number (`saved`)."""
 
-    def __init__(self, shape: Shape, width: int, same: bool = False) -> None:
-        self.shape, self.width, self.same = shape, width, same
+    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1) -> None:
+        self.shape, self.width, self.same, self.given_back = shape, width, same, saved
 
     def total_bytes(self) -> int:
         return count(self.shape) * self.width
@@ -82,6 +83,7 @@ class Operation:
         self.results = 1
         self.region: Region | None = None  # it is made again with
         self.weight = ""  # of a leaf, where gradients end: its name
+        self.parameters = 0  # of a leaf that is a weight
         self.stays = False  # of a leaf: else its gradient is added to an earlier batch's
 
 
@@ -106,6 +108,7 @@ class Tape:
     def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
+        self.frozen = False  # weights are, and need no gradients: adapters alone are trained
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
         self.leaves: dict[str, Operation] = {}
@@ -212,7 +215,9 @@ class Tape:
 
     def leaf(self, name: str, shape: Sequence[int], width: int) -> Tensor:
         """A weight, whose bytes are counted elsewhere; its gradient is held here."""
-        return self.leaf_over(name, shape, width, Storage(0), not self.accumulated or name in self.tied)
+        made = self.leaf_over(name, shape, width, Storage(0), not self.accumulated or name in self.tied)
+        self.leaves[name].parameters = count(shape)
+        return made
 
     def given(self, name: str, shape: Sequence[int], width: int) -> Tensor:
         """An input with a gradient; both are held here."""
@@ -325,8 +330,8 @@ class Tape:
         return both
 
     def collect(self, leaf: Operation, gradient: Tensor | None) -> None:
-        """A leaf's gradient stays, or is added to an earlier batch's and goes."""
-        if gradient is not None and leaf.stays:
+        """A leaf's gradient stays, or is added to one that is there and goes."""
+        if gradient is not None and leaf.stays and leaf.weight not in self.gradients:
             self.gradients[leaf.weight] = self.pin(gradient)
         elif gradient is not None:
             self.let_go(gradient)
@@ -346,6 +351,8 @@ class Tape:
                 came = gradients[0]
                 assert came is not None
                 found.append(self.tensor(made.shape, came.width, came.storage))
+            elif made.given_back >= 0:
+                found.append(self.tensor(made.shape, made.width, operation.saved[made.given_back]))
             else:
                 found.append(self.new(made.shape, made.width))
         self.drop(temporary)
@@ -527,17 +534,23 @@ def joined(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
 
 # --8<-- [start:matmul]
 def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
-    """As autocast takes it: in 16 bits, cast once."""
-    found = tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
+    """As autocast takes it: in 16 bits, cast once if it is trained, and for each use if it is frozen."""
+    found = vector(tape, name, shape)
     if not tape.autocast:
         return found
+    return cast(tape, found, 2) if tape.frozen else copy_of(tape, name, found)
+
+
+def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
+    """Autocast's of a weight, which it makes once."""
     if name not in tape.copies:
-        tape.copies[name] = tape.pin(cast(tape, found, 2))
+        tape.copies[name] = tape.pin(cast(tape, x, 2))
     return tape.copies[name]
 
 
 def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
-    return tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
+    width = FLOAT32 if tape.autocast else 2
+    return tape.tensor(shape, width, Storage(0)) if tape.frozen else tape.leaf(name, shape, width)
 
 
 def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
@@ -559,7 +572,35 @@ def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int]) -> Te
     return tape.note(inputs, shape, x.width, factors(x, y), [like(each) for each in inputs])
 
 
+def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
+    """A matmul with a frozen matrix in few bits."""
+    x = cast(tape, x, 2) if tape.autocast else x
+    return packed(tape, x, (*x.shape[:-1], outputs), Like((outputs, x.shape[-1]), x.width))
+
+
+def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like) -> Tensor:
+    """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
+    tape.enter()
+    unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
+    result = tape.note([x], shape, x.width, [], [like(x)], matrix.total_bytes())
+    tape.forget(unpacked)
+    return tape.leave(result)
+
+
 # --8<-- [end:matmul]
+
+
+# --8<-- [start:adapted]
+def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
+    """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
+    if tape.autocast:
+        x = cast(tape, x, 2)
+        if matrix.width == FLOAT32 and matrix.made is not None:
+            matrix = copy_of(tape, matrix.made.weight, matrix)
+    return product(tape, x, matrix, (*x.shape[:-1], matrix.shape[0]))
+
+
+# --8<-- [end:adapted]
 
 
 # --8<-- [start:rows]
