@@ -375,6 +375,8 @@ const $m_keys = (map) => ($of_map(map), new $View(() => map.keys(), () => map.si
 const $m_values = (map) => ($of_map(map), new $View(() => map.values(), () => map.size));
 const $m_get = (map, key, other = null) => ($of_map(map).has($key(key)) ? map.get($key(key)) : other);
 const $m_index = (list, x) => ((n) => (n < 0 ? $no(`${$repr(x)} is not in it`) : BigInt(n)))(list.findIndex((each) => $eq(each, x)));
+const $reversed = (all) => (Array.isArray(all) ? [...all].reverse() : $unknown("reversed of what is no list or tuple"))[Symbol.iterator]();
+const $m_pop = (list) => ($is_list(list) && list.length ? list.pop() : $raise("pop of what is no list, or empty"));
 const $m_append = (list, x) => (list.push(x), null);
 const $m__asdict = (record) => new Map(Object.entries(record).map(([name, x]) => [name, $read(x)]));
 const $m__replace = (record, named) => $replace(record, named);
