@@ -128,7 +128,8 @@ def other_methods(found: dict[str, Any]) -> list[dict[str, Any]]:
 def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
     options = asked(fields)
-    same = {name: value for name, value in completed_question(options, options).items() if name not in SPEEDS}
+    left_out = (*SPEEDS, "checkpoint_every")
+    same = {name: value for name, value in completed_question(options, options).items() if name not in left_out}
     without, full = (plan_exactly(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
     work = full["flops_a_token"][options.get("pairs", "all")]
     return {
