@@ -70,24 +70,29 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
     if layout.zero not in range(4):
         raise ValueError(f"zero: 0 to 3, not {layout.zero}")
     if shape.heads % layout.tensor or shape.d_ff % layout.tensor:
-        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.heads} heads and {shape.d_ff} features")
+        shared = f"{shape.heads} heads and {shape.d_ff} features"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a number that divides both")
     if shape.kv_heads % layout.tensor and layout.tensor % shape.kv_heads:
-        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.kv_heads} key-value heads")
+        shared = f"{shape.kv_heads} key-value heads"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a divisor or a multiple of them")
     split = (layout.tensor if layout.sequence else 1) * 2 * layout.context if layout.context > 1 else layout.tensor
     if layout.tensor * layout.context > 1 and seq_len % split:
-        raise ValueError(f"context: {seq_len} tokens cannot be cut into {split} equal parts")
+        raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
     if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
     if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
-        raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
+        stages = layout.pipeline * layout.virtual
+        raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
-        raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {layout.pipeline} pipeline ranks")
+        ranks = f"{layout.pipeline} pipeline ranks"
+        raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {ranks}; give one")
     copied = layout.data * layout.context
     if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
-        raise ValueError(f"replicas: {layout.replicas} cannot share {copied} ranks of the data with zero {layout.zero}")
+        shared = f"{copied} ranks of the data with zero {layout.zero}"
+        raise ValueError(f"replicas: {layout.replicas} cannot share {shared}; choose a divisor, and zero 1, 2 or 3")
     if shape.experts % layout.expert or layout.shards % layout.expert:
-        within = f"within {layout.shards} ranks of the data"
-        raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
+        shared = f"{shape.experts} experts within {layout.shards} ranks of the data"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
 
 
 # --8<-- [end:layout]
@@ -549,8 +554,11 @@ def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus:
 
 
 def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
-    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card."""
-    if inner * ranks <= node_gpus:
+    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card.
+
+    One rank, though it stand alone in its node, sends nothing.
+    """
+    if ranks == 1 or inner * ranks <= node_gpus:
         return within
     away = (ranks - max(1, node_gpus // inner)) / (ranks - 1)
     return min(within, between / away)
@@ -579,6 +587,10 @@ class Flops(NamedTuple):
     passes: float  # forward, backward, and computed again
     backward: float  # of these, with what is computed again
     attention: float  # of all passes, scores and values
+
+    def share(self, part: float) -> float:
+        """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
+        return part / self.passes if self.passes else 0.0
 
 
 @singledispatch
@@ -648,14 +660,14 @@ def step_seconds(
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         if layout.ring:
-            scores = own.get("attention", flops.attention / flops.passes * own["matmuls"])
+            scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
             between["context"] = max(0.0, between["context"] - scores)
         if hides_tensor:
             between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
         copies = each.replicas / (rate.replicas or rate.data)
-        data = overlapped(shape, layout, rank, rate.data, passes, flops.backward / flops.passes, copies)
+        data = overlapped(shape, layout, rank, rate.data, passes, flops.share(flops.backward), copies)
         lines = own | between | {"bubble": idle, "data": data} | update
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found

@@ -32,8 +32,13 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
 
     What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
     """
+    is_rl = rl.is_asked(asked)
+    for name in parallel.PARALLEL if is_rl else rl.RL:
+        if asked.get(name) is not None:
+            why = "is not derived for" if is_rl else "belongs to"
+            raise ValueError(f"--{name.replace('_', '-')}: it {why} --task rl; leave it out")
     is_alike = not asked.get("config") and asked.get("model", "gpt2") in SHAPES
-    if rl.is_asked(asked):
+    if is_rl:
         return rl.plan(**(asked if is_alike else alike(asked))), None
     if parallel.is_asked(asked):
         return parallel.plan(**asked) if is_alike else laid_out(asked), None

@@ -91,7 +91,7 @@ PARALLEL = {
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 WORDS = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
-    "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "zero": "zero",
+    "micro_batches": "micro-batches", "tokens": "context", "replicas": "replicas", "schedule": "schedule", "zero": "zero",
 }  # fmt: skip
 TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 TAKEN += ("allowance", "price")
@@ -199,7 +199,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
     ranks = ours["tp"] * ours["cp"] * ours["pp"]
     data, left = divmod(a["gpus"], ranks)
     if left or not data:
-        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {ranks}, which --tp, --cp and --pp make together")
+        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {ranks}, which --tp, --cp and --pp make together; give one")
     virtual: int = ours["virtual_stages"] or (2 if ours["schedule"] == "interleaved" else 1)
     micro_batches = ours["micro_batches"] or (a["accumulation"] if "accumulation" in a["given"] else ours["pp"])
     if a["global_batch"] and not a["layouts"]:
@@ -207,7 +207,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         micro_batches, left = divmod(a["global_batch"], once)
         if left or not micro_batches:
             raise ValueError(
-                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all"
+                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all; give one"
             )
     degrees = {name: ours[flag] for flag, name in DEGREES.items()}
     return Layout(

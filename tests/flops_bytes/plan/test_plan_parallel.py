@@ -52,7 +52,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
         "--micro-batches: interleaved takes a multiple",
     ),
-    "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--cp: 100 tokens cannot be cut into 128 equal parts"),
+    "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--context: 100 cannot be cut into 128 equal parts"),
     "batch": ({"tp": 8, "global_batch": 100_000}, "--global-batch: 100000 tokens are no multiple of 262144"),
     "two batches": ({"tp": 8, "global_batch": "4M", "micro_batches": 4}, "--global-batch: --micro-batches or"),
     "adapters": ({"tp": 8, "lora": 8}, "--lora: it is not derived for tensor, context, pipeline or expert parallelism"),
