@@ -13,6 +13,7 @@ that differ in flops_bytes.stack_parallel.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, singledispatch
+from itertools import accumulate
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -114,10 +115,11 @@ def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
     return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
 
 
-def stage_indices(layers: int, layout: Layout, rank: int) -> list[range]:
-    """Which layers, from 0, each of a pipeline rank's stages has."""
-    each = stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)
-    return [range(sum(each[:stage]), sum(each[: stage + 1])) for stage in range(rank, len(each), layout.pipeline)]
+@cache
+def stage_indices(layers: int, stages: int, ends: bool = True) -> list[range]:
+    """Which layers, from 0, each stage has."""
+    last = list(accumulate(stage_layers(layers, stages, ends)))
+    return [range(first, end) for first, end in zip([0, *last], last, strict=False)]
 
 
 @singledispatch
@@ -126,14 +128,34 @@ def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]
     return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
 
 
-@lru_cache(maxsize=128)  # what a rank holds, sends and takes each ask for it
 def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
-    kinds: dict[Any, int] = {}
-    for stage in stage_kinds(shape, layout, rank):
-        for kind, number in stage.items():
-            kinds[kind] = kinds.get(kind, 0) + number
-    return kinds
+    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends)[rank]
+
+
+@lru_cache(maxsize=128)  # what each rank of many layouts holds, sends and takes asks for it
+def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
+    found = []
+    layout = Layout(pipeline=pipeline, virtual=virtual, ends=ends)
+    for rank in range(pipeline):
+        kinds: dict[Any, int] = {}
+        for stage in stage_kinds(shape, layout, rank):
+            for kind, number in stage.items():
+                kinds[kind] = kinds.get(kind, 0) + number
+        found.append(kinds)
+    return found
+
+
+@lru_cache(maxsize=128)
+def unlike(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
+    """Pipeline ranks without those that have the layers of one before them, and like it neither end of the model.
+
+    These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
+    """
+    first: dict[Any, int] = {}
+    for rank, kinds in enumerate(kinds_by_rank(shape, pipeline, virtual, ends)):
+        first.setdefault((rank == 0, rank == pipeline - 1, frozenset(kinds.items())), rank)
+    return list(first.values())
 
 
 def in_flight(layout: Layout, rank: int) -> int:
@@ -651,7 +673,7 @@ def step_seconds(
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
-    for rank in range(layout.pipeline):
+    for rank in unlike(shape, layout.pipeline, layout.virtual, layout.ends):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
         work = layout.micro_batches * (flops.passes + slower * flops.attention)
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}

@@ -933,7 +933,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     """Where a layer holds most when it goes backward, `others` wait: in its MLP, at its scores, or made again before.
 
     Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
-    what waits. What does not occur has 0 bytes.
+    what waits. What does not occur has no bytes.
     """
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
@@ -966,6 +966,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if own.again:
         moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
         moments.append((inside.in_up, 0, copies.down, 0))
+    moments = [moment for moment in moments if moment[0] > 0]
     before = weights.head + (step.shape.layers - 1 - others) * weights.layer
     if step.in_backward:  # at each matmul its own matrix's; a tied head's waits for the embedding's
         before = weights.head * step.shape.tied

@@ -207,6 +207,7 @@ FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
 EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
 EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+MOST_LAYERS = 10_000  # for some answers are put together layer by layer
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
 
@@ -393,8 +394,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             sizes[key] = YES[value.lower()]
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
-        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20])):
             raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
+        most = MOST_LAYERS if key == "layers" else 10**9 - 1
+        if int(digits[:20]) > most:
+            raise ValueError(f"--shape: {key}={short(value)} is more than is planned; give {most:,} or fewer")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:

@@ -220,8 +220,8 @@ def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED)
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            if name == "layers" and told[name] == "composed" and kind in kinds:
-                continue  # they are
+            if name == "layers" and told[name] == "composed" and (kind in kinds or not kinds):
+                continue  # they are, or nothing here depends on it
             why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
     if told.get("checkpointing") not in (None, "none", "full"):
