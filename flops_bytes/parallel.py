@@ -85,8 +85,8 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         stages = layout.pipeline * layout.virtual
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
-        ranks = f"{layout.pipeline} pipeline ranks"
-        raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {ranks}; give one")
+        ranks = f"the pipeline ranks; give a multiple of {layout.pipeline}"
+        raise ValueError(f"micro_batches: {layout.schedule} goes in turns of {ranks}")
     copied = layout.data * layout.context
     if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
         shared = f"{copied} ranks of the data with zero {layout.zero}"

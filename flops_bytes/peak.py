@@ -939,9 +939,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     weighted, gated = inside.in_routing
     of_mlp, of_keys, of_queries, of_attention = inside.in_norms
     first, spared, back, narrow = (
-        (0, 0, 0, copies.narrow)
-        if others
-        else (kept.first, kept.spared, kept.rotary * (not own.again), copies.narrow)
+        (0, 0, 0, copies.narrow) if others else (kept.first, kept.spared, kept.rotary * (not own.again), copies.narrow)
     )
     if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
         back, narrow = back + 2 * step.stream, 0  # and `spared` has the matrices' copies

@@ -484,7 +484,7 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     own = LINKS[within].bytes_per_second if within else 1e18
     rate = ring_rate(gpus, own, LINKS[between].bytes_per_second, node_gpus, asked["network_cards"] or node_gpus)
     return {
-        "link": within if rate == own else between,
+        "link": within if within and rate == own else between,
         "nodes": nodes,
         "bytes_per_second": REACHED * rate,
     }

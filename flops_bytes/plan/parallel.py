@@ -202,8 +202,8 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
     ranks = ours["tp"] * ours["cp"] * ours["pp"]
     data, left = divmod(a["gpus"], ranks)
     if left or not data:
-        together = f"{ranks}, which --tp, --cp and --pp make together"
-        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {together}; give one")
+        shared = f"what --tp, --cp and --pp make together; give a multiple of {ranks}"
+        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {shared}")
     virtual: int = ours["virtual_stages"] or (2 if ours["schedule"] == "interleaved" else 1)
     micro_batches = ours["micro_batches"] or (a["accumulation"] if "accumulation" in a["given"] else ours["pp"])
     if a["global_batch"] and not a["layouts"]:
@@ -211,7 +211,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         micro_batches, left = divmod(a["global_batch"], once)
         if left or not micro_batches:
             raise ValueError(
-                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all; give one"
+                f"--global-batch: {a['global_batch']} tokens are no micro-batches of all; give a multiple of {once}"
             )
     degrees = {name: ours[flag] for flag, name in DEGREES.items()}
     return Layout(

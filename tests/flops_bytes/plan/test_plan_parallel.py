@@ -41,7 +41,7 @@ def command(asked: dict[str, Any], *more: str) -> subprocess.CompletedProcess[st
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads": ({"tp": 48, "gpus": 480}, "--tp: 48 ranks cannot share 64 heads and 28672 features"),
     "stages": ({"pp": 128}, "--pp: 80 layers do not fill 128 stages"),
-    "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of 24, which --tp, --cp and --pp make together"),
+    "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of what --tp, --cp and --pp make together; give"),
     "experts": ({"ep": 2}, "--ep: 2 ranks cannot share 1 experts within 256 ranks of the data"),
     "schedule": (
         {"pp": 4, "schedule": "dual"},
@@ -50,10 +50,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
     "turns": (
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
-        "--micro-batches: interleaved takes a multiple",
+        "--micro-batches: interleaved goes in turns of the pipeline ranks; give a multiple of 4",
     ),
     "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--context: 100 cannot be cut into 128 equal parts"),
-    "batch": ({"tp": 8, "global_batch": 100_000}, "--global-batch: 100000 tokens are no multiple of 262144"),
+    "batch": (
+        {"tp": 8, "global_batch": 100_000},
+        "--global-batch: 100000 tokens are no micro-batches of all; give a multiple of 262144",
+    ),
     "two batches": ({"tp": 8, "global_batch": "4M", "micro_batches": 4}, "--global-batch: --micro-batches or"),
     "adapters": ({"tp": 8, "lora": 8}, "--lora: it is not derived for tensor, context, pipeline or expert parallelism"),
     "serving": ({"tp": 8, "task": "serve"}, "--task: it is not derived"),

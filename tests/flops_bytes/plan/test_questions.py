@@ -30,7 +30,7 @@ import jsonschema
 import pytest
 
 import planner
-from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, MISTAKE, NOT_KNOWN, main
+from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, answer, main
 from flops_bytes.plan.options import OPTIONS, ROWS, belongs
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
 from flops_bytes.plan.parallel import TAKEN as OF_LAYOUTS
@@ -42,12 +42,17 @@ from planner.answer import BASES
 from planner.answer import answer as answer_of_form
 from planner.stacks import answer_any
 
+MOST = 2**40  # beyond which no limit is looked for
 SEED = int(os.environ.get("QUESTIONS_SEED", "17"))
-PARTS, DRAWS = 3, 250  # of a test: about seven seconds each
+PARTS, DRAWS = 3, 500  # of a test: about seven seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # that a question may take
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
-VALID = jsonschema.Draft202012Validator(SCHEMA)
+KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "left_bytes": "stack", "tight": "training"}
+VALID = {
+    field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
+    for field, kind in KINDS.items()  # by a field that no other kind of answer has
+}
 MEND = re.compile(r"; (or )?(give|choose|leave|ask|write|check|mend|estimate|shard)\b[^;]*(; left out: .*)?$")
 SIGNED = ("headroom_bytes", "left_bytes", "frees_bytes")  # the only bytes that can be fewer than none
 Question = dict[str, Any]
@@ -212,35 +217,30 @@ def bounded(asks: Callable[[], Any]) -> Any:
         signal.signal(signal.SIGALRM, before)
 
 
-def asked_in_terminal(asked: Question, *more: str) -> tuple[int, str, str]:
-    """The exit status, and what the command prints."""
-    out, wrong = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(wrong):
-        status = bounded(lambda: main([*words(asked), *more]))
-    return status, out.getvalue(), wrong.getvalue()
+def read_once(asked: Question) -> Question:
+    """As the command hands it on."""
+    return asked | {"config": json.loads(asked["config"])} if "config" in asked else asked
 
 
 def ask(asked: Question) -> dict[str, Any]:
     """What is found, checked; Refused if it is not answered."""
-    status, out, wrong = asked_in_terminal(asked, "--json")
-    if status == MISTAKE:
-        sentence = wrong.removeprefix("flops-bytes plan: ").removesuffix("\n")
+    try:
+        found, _ = bounded(lambda: answer(read_once(asked)))
+    except ValueError as error:
+        sentence = str(error)
         if not sentence.startswith("--") or Refused(sentence).name not in ALL or "\n" in sentence:
-            raise Broken(f"names no option: {sentence}")
+            raise Broken(f"names no option: {sentence}") from error
         if not MEND.search(sentence):
-            raise Broken(f"ends in no mend: {sentence}")
-        raise Refused(sentence)
-    answer = json.loads(out)
-    if mistakes := list(VALID.iter_errors(answer)):
+            raise Broken(f"ends in no mend: {sentence}") from error
+        raise Refused(sentence) from error
+    found = json.loads(json.dumps(found, allow_nan=False))
+    (kind,) = (field for field in KINDS if field in found)
+    if mistakes := list(VALID[kind].iter_errors(found)):
         raise Broken(f"is not what schema.json says: {mistakes[0].message[:300]}")
-    found: dict[str, Any] = answer["found"]
     for at, number in numbers(found):
         own = at.rpartition(".")[2]
         if number < 0 and own not in SIGNED and not own.startswith("fits"):
             raise Broken(f"{at} is {number}")
-    expected = NOT_KNOWN if found["fits"] is None else DOES_NOT_FIT
-    if status != (FITS if found["fits"] and found.get("in_time", True) else expected):
-        raise Broken(f"the exit status is {status}, and fits {found['fits']}")
     return found
 
 
@@ -260,7 +260,13 @@ def mended(drawn: random.Random, asked: Question, refused: Refused) -> Question:
     """The question without what was refused, or with what was missing."""
     name = refused.name
     said = [each for each in re.findall(r"--([a-z-]+)", refused.sentence) if each.replace("-", "_") in asked]
-    if name in ("model", "config", "shape"):
+    if "leave it out" in refused.sentence and name in asked:
+        return {key: told for key, told in asked.items() if key != name}
+    if of := re.search(r"multiple of (\d+)", refused.sentence):
+        if int(of[1]) < 10**16:
+            return asked | {name: str(int(of[1]) * drawn.choice((1, 2, 100)))}
+        name = max(DEGREES, key=lambda each: int(asked.get(each, "1")))
+    if name in ("model", "config", "shape") or ("positions" in refused.sentence and drawn.random() < 0.5):
         return {key: told for key, told in asked.items() if key not in ("model", "config", "shape")} | model(drawn)
     if name in ("gpu", "gpu_memory", "gpu_peak"):
         return {key: told for key, told in asked.items() if key not in ("gpu", *NUMBERS) and key[:4] != "gpu_"} | card(
@@ -271,11 +277,10 @@ def mended(drawn: random.Random, asked: Question, refused: Refused) -> Question:
     if name in ("answer", "gpu_bandwidth", "link") and (name not in asked or name == "answer"):
         return asked | {name: value(drawn, name)}
     if name == "global_batch" and "layouts" in asked:
-        return asked | {"global_batch": drawn.choice(("256k", "1M")), "context": "1k"}
+        rest = {key: told for key, told in asked.items() if key not in ("accumulation", "micro_batches")}
+        return rest | {"global_batch": drawn.choice(("256k", "1M")), "context": "1k"}
     if name not in asked:
         own = [each for each in asked if each not in ("model", "config", "shape", "gpu", "task")]
-        if name in ("data", "gpus"):
-            return asked | {"gpus": drawn.choice(NUMBERS["gpus"])}
         name = drawn.choice([each.replace("-", "_") for each in said if each != refused.name] or own or [name])
     return {key: told for key, told in asked.items() if key != name}
 
@@ -347,7 +352,7 @@ def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -
         limit, fewest = found[said], said == "fewest_gpus"
         if fewest and limit is None:
             continue
-        inside, outside = (limit, limit - 1) if fewest else (limit, limit + 1)
+        inside, outside = (limit, limit - 1) if fewest else (limit, limit + 1 if limit < MOST else 0)
         for size, fits in ((inside, True), (outside, False)):
             if size < 1:
                 continue
@@ -407,11 +412,21 @@ def is_of_stacks(asked: Question) -> bool:
     return "config" in asked or asked.get("model", "gpt2") not in SHAPES
 
 
-def as_table(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
-    """What is found can be printed as lines too."""
-    status, out, wrong = asked_in_terminal(asked)
-    if status == MISTAKE or wrong or re.search(r"\b(nan|inf|None)\b", out.partition("\n")[2]):
-        raise Broken(f"is printed as {wrong or out}")
+def in_terminal(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
+    """The command prints the same as JSON, as lines too, and says the verdict by its exit status."""
+    verdict = NOT_KNOWN if found["fits"] is None else DOES_NOT_FIT
+    verdict = FITS if found["fits"] and found.get("in_time", True) else verdict
+    for more in (["--json"], []):
+        out, wrong = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(wrong):
+            status = bounded(lambda more=more: main([*words(asked), *more]))
+        said = out.getvalue()
+        if wrong.getvalue() or status != verdict:
+            raise Broken(f"exit status {status}, not {verdict}: {wrong.getvalue()}")
+        if more and json.loads(said) != {"asked": asked, "found": found}:
+            raise Broken(f"is printed as {said[:500]}")
+        if not more and re.search(r"\b(nan|inf|None)\b", said.partition("\n")[2]):
+            raise Broken(f"is printed as {said}")
 
 
 def each_listed(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
@@ -425,7 +440,8 @@ def each_listed(drawn: random.Random, asked: Question, found: Mapping[str, Any])
             raise Broken(f"is not as listed: {row}")
 
 
-HOLD = {"grown": grown, "at limits": at_limits, "in the form": in_form, "as a table": as_table, "listed": each_listed}
+HOLD = {"grown": grown, "at limits": at_limits, "in the form": in_form, "in a terminal": in_terminal}
+HOLD |= {"listed": each_listed}
 
 
 # A draw
@@ -450,8 +466,7 @@ def draw(seed: int, number: int, said: Counter[str]) -> None:
         except Exception as error:
             raise told(error, seed, number, asked) from error
     else:
-        said[f"no way out of {task}"] += 1
-        return
+        raise told(Broken("what mends it leads nowhere"), seed, number, asked)
     said[f"answered {task}"] += 1
     holds = drawn.choice(list(HOLD)) if not found.get("layouts") else "listed"
     said[f"held {holds}"] += 1
