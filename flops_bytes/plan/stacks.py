@@ -78,7 +78,7 @@ def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> 
         keys = [key for key in keys if key != QUANTIZED]
     beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
     if (question := asked_alike(asked)) is not None:
-        found = plan_alike(**question)
+        found = beyond_window(plan_alike(**question), asked, kinds, holds)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), without_model(asked)
@@ -86,6 +86,31 @@ def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> 
     refuse(rest, kind, kinds)
     a = read_options(rest)
     return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
+
+
+def beyond_window(
+    found: dict[str, Any], asked: Mapping[str, Any], kinds: Collection[str], holds: Holds
+) -> dict[str, Any]:
+    """What was found up to a window, within which layers are all alike, with a longest context that may lie beyond."""
+    reach = reach_of(asked)
+    if not reach or found["longest_context"] < reach:
+        return found
+    same = {"users": found["users"]} if "users" in found else {"accumulation": found["accumulation"]}
+    try:
+        more = answered({**asked, "global_batch": None, **same, "context": reach + 1}, kinds, holds)
+    except ValueError:  # what was asked beside is not derived there
+        more = {}
+    return found | {"longest_context": max(reach, more.get("longest_context", 0))}
+
+
+def reach_of(asked: Mapping[str, Any]) -> int:
+    """Tokens that a window shows, if all layers of a model have the same one; else 0."""
+    name = str(asked.get("model") or "").strip().lower()
+    config = read_config(asked["config"]) if asked.get("config") else PRESETS[name].config if name in PRESETS else {}
+    if not decoder_of(config).get("sliding_window") or not is_read(config):
+        return 0
+    (layer, _), *others = read_stack(config).layers
+    return layer.mixer.reach if isinstance(layer.mixer, Attention) and not others else 0
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:

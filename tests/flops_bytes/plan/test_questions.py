@@ -334,6 +334,8 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
             now = ask(more)
         except Refused:
             continue
+        if now["fits"] is None and before["fits"] is not None:
+            return  # from there on only the least is known
         if total(now) < total(before):
             raise Broken(f"{total(before) - total(now)} bytes fewer of {total(before)} than of {command(last)}", more)
         if now["fits"] and before["fits"] is False:
