@@ -24,7 +24,7 @@ from markdown.postprocessors import Postprocessor
 from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
 from flops_bytes.plan import options as plan_options
-from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from ledger.site import tight as tight_module
 from ledger.site.tight import tight
 from planner.answer import answer
@@ -38,8 +38,7 @@ ASSETS = ROOT / "docs" / "overrides" / "assets"
 STARTED = time.time_ns()
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
-FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
-FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "$2.5"}
+FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
 SHOWN += ("tokens_in", "speed", "speed_in", "weights", "users", "latency")
@@ -111,17 +110,6 @@ DIGITS: tuple[str, ...] = (
 )
 DECIMALS = ("days", "latency", "bytes_a_token")
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
-
-# The kind of a run by its command, the first that is found in it: what flops_bytes.plan.evidence.kind_of says of it.
-KINDS = {
-    "": "--task serve|--attention eager|--offload yes|--optimizer (?!adamw( |$))",
-    "qlora-sharded": "--base .*--zero [123]|--zero [123].*--base ",
-    "lora-sharded": "--lora .*--zero [123]|--zero [123].*--lora ",
-    "full-sharded": "--zero [123]",
-    "qlora": "--base ",
-    "lora": "--lora ",
-    "full": "",
-}
 
 
 class PlannerExtension(Extension):
@@ -245,37 +233,51 @@ def form(kind: str, language: str) -> str:
     )
 
 
-def evidence(told: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Of each kind of run, how far off the planner was for those that others published; where that stands; of whom."""
+def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Of each kind of run, how far off the planner was for those that others published, and where that stands."""
     words = told["evidence"]
     some = {kind: words["some"].format(*EVIDENCE[kind], kind=words["kinds"][kind]) for kind in EVIDENCE}
-    return [(some.get(kind, words["none"]), words["chapter"], pattern) for kind, pattern in KINDS.items()]
+    return {kind: (text, words["chapter"]) for kind, text in ({"": words["none"]} | some).items()}
 
 
 def opening(told: dict[str, Any]) -> tuple[str, str]:
     """The answer to what the form asks as it stands: what its script shows first, and what stands without scripts."""
     said = answer(FIRST)
     found, shown = said["found"], said["shown"]
-    sum_of_money = shown["money"].removeprefix(found["currency"])
-    values = shown | {
-        "time": f"{shown['time'][0]} {told['units'][shown['time'][1]]}",
-        "money": told["currencies"][found["currency"]].format(sum=sum_of_money),
-        "mfu": shown["assumed"],
-        "assumed": told["run"]["assumed"],
-        "amount": shown["amount"][told["language"]],
-    }
-    values["cost"] = told["run"]["cost"].format_map(values)
-    verdict = told["fits" if found["fits"] else "misses"].format_map(values)
-    strip = f'<p class="planner-verdict {"fits" if found["fits"] else "misses"}">{verdict}</p>'
+    values = shown | {"mfu": shown["assumed"]}
+    for of in ("", "run_"):
+        sum_of_money = shown[f"{of}money"].removeprefix(found["currency"])
+        values |= {
+            f"{of}time": f"{shown[f'{of}time'][0]} {told['units'][shown[f'{of}time'][1]]}",
+            f"{of}money": told["currencies"][found["currency"]].format(sum=sum_of_money),
+            f"{of}amount": shown[f"{of}amount"][told["language"]],
+        }
+        values[f"{of}cost"] = told["run"]["cost"].format(money=values[f"{of}money"])
+    verdict = told["verdicts"][found["verdict"]].format_map(values)
+    strip = f'<p class="planner-verdict {CLASSES[found["verdict"]]}">{verdict}</p>'
+    strip += f'<p class="planner-chosen">{chosen(told, shown["chosen"])}</p>'
     strip += f'<p class="planner-run">{told["run"]["time"].format_map(values)}</p>'
     lines = [(told["lines"][line][0], size) for line, size in shown["lines"].items()] + [
         (told["total"], shown["total"])
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    text, chapter = next(each[:2] for each in evidence(told) if re.search(each[2], said["command"]))
+    text, chapter = evidence(told)[found["kind"]]
     note = f'<p class="planner-note"><a href="../{chapter}">{text}</a></p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
+
+
+CLASSES = {WITH_ROOM: "fits", ON_PAPER: "paper", MISSES: "misses"}
+
+
+def chosen(told: dict[str, Any], values: dict[str, str]) -> str:
+    """What was assumed, in a sentence."""
+    words = told["chosen"]
+    parts = [
+        words[name].format(value=value) if isinstance(words[name], str) else words[name][value]
+        for name, value in values.items()
+    ]
+    return str(words["all"].format(list=told["separator"].join(parts)))
 
 
 def tasks(told: dict[str, Any]) -> str:

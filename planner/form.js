@@ -2,9 +2,10 @@
    worker, which is this script again, so that nobody waits for a key. Of questions that come while it thinks, the last one
    is asked. */
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
-const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chosen from, what is listed first stands
+const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
+const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base)\s/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
@@ -190,42 +191,55 @@ class Planner {
     return money && this.write(this.words.currencies[currency ?? "none"], { sum: money.replace(currency ?? "", "") });
   }
 
-  /* What the verdict costs: time and money, or the speed if nobody says how much is trained. */
+  /* What the verdict costs: time and money, or the speed if nobody says how much is trained; in a good step and in a whole
+     run, where nobody says how fast it is. */
   sentence(found, values) {
-    const { run, gpu, language } = this.words;
-    return this.write(values.time ? run.time : run.speed, {
-      ...values,
-      gpu: values.gpu ?? gpu,
-      mfu: values.assumed ?? values.mfu,
-      amount: values.amount.get(language),
-      assumed: found.get("mfu_is_assumed") ? run.assumed : "",
-      cost: values.money ? this.write(run.cost, values) : "",
-    });
+    const { run, gpu, language } = this.words, told = { ...values, gpu: values.gpu ?? gpu, mfu: values.assumed ?? values.mfu };
+    for (const of of values.run_mfu ? ["", "run_"] : [""]) {
+      told[`${of}amount`] = values[`${of}amount`].get(language);
+      told[`${of}money`] = this.priced(values[`${of}money`], found.get("currency"));
+      told[`${of}cost`] = told[`${of}money`] ? this.write(run.cost, { money: told[`${of}money`] }) : "";
+    }
+    const kind = !values.time ? "speed" : values.run_mfu && told.amount !== told.run_amount ? "days" : "time";
+    return this.write(run[values.run_mfu ? kind : `${kind}_told`], told);
+  }
+
+  /* What was assumed, in a sentence. */
+  chosen(values) {
+    const { chosen, separator } = this.words;
+    const parts = [...values].map(([name, value]) => (typeof chosen[name] === "string" ? this.write(chosen[name], { value }) : chosen[name][value]));
+    return parts.length ? element("p", { class: "planner-chosen" }, this.write(chosen.all, { list: parts.join(separator) })) : null;
   }
 
   fill(found, shown, command, ignored) {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
+    const verdict = found.get("verdict"), misses = fits === false;
+    const sentence = this.serving || misses ? null : this.sentence(found, values);
     values.money = this.priced(values.money, found.get("currency"));
+    values.run_money = this.priced(values.run_money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
-    const told = this.serving ? words.serving : found.has("left_bytes") ? words.stack : words;
+    values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
+    const told = this.serving ? words.serving : found.has("methods") ? words : words.stack;
     const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+      !misses && "room",
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
-      found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
+      !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
     ]);
+    const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${fits && !late ? "fits" : fits === null ? "" : "misses"}` }, this.write(fits === false ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
-      ...(this.serving ? [] : [element("p", { class: "planner-run" }, this.sentence(found, values))]),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
+      ...[this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence)].filter(Boolean),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...told.none ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
-      time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
+      memory: [this.note(this.to(...words.evidence[found.get("kind") ?? ""])), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
+      time: this.serving ? this.formats(shown) : [],
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
@@ -270,22 +284,12 @@ class Planner {
     return rows;
   }
 
-  byMfu({ by_mfu }, currency) {
-    if (!by_mfu?.length) return [];
-    const { title, head, share, speed } = this.words.by_mfu;
-    const rows = by_mfu.map((row) => {
-      const values = Object.fromEntries(row);
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours, this.priced(values.money, currency)];
-    });
-    return [this.note(title), this.table(rows, head)];
-  }
-
   ladder(shown) {
     const { rungs, rung } = this.words;
     const rows = shown.get("ladder").map((step) => {
       const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "full-ledger/"];
       const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
-      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, values.needs + (values.fits ? ` ✓ ${this.words.it_fits}` : "")];
+      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, this.write(this.words.then, { ...values, verdict: this.words.verdict[values.verdict] })];
     });
     return rows.length ? [this.note(this.words.ladder), this.table(rows, [rung.try, rung.frees, rung.cost, rung.needs])] : [];
   }
@@ -302,7 +306,7 @@ class Planner {
   note(text) { return element("p", { class: "planner-note" }, text); }
   notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
-    const layouts = !this.serving && laid(command, found.get("fits"), found.get("step_tokens"));
+    const layouts = !this.serving && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
     const code = (text) => element("pre", {}, element("code", { tabindex: "0" }, text));
     return element("section", {},
       names ? this.note(this.write(told.estimated, { names })) : null,

@@ -105,6 +105,12 @@ OPTIONS = {
         "head and loss in --chunks; fused: as Liger's fused linear cross entropy",
     ),
     "chunks": Option("count", 1, "parts in which head and loss are computed; 8 if --loss is chunked"),
+    "trained": Option(
+        ("all", "lora", "qlora", "qlora-double"),
+        None,
+        "all weights, or adapters of rank 16 beside weights that are frozen, in QLoRA in 4 bits; if not given, all that "
+        "fit, else the adapters",
+    ),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
     "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
     "lora_inputs": Option(
@@ -287,8 +293,10 @@ def currency(price: Any) -> str | None:
     return CURRENCIES.get((match[1].strip() or match[4].strip()).upper()) if match else None
 
 
-EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
-EXAMPLE |= {"checkpointing": "full", "tokens": "100B", "price": "$2.5"}  # if nothing is asked
+EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "tokens": "100B", "price": "$2.5"}
+RANK = 16  # of adapters, if nobody says
+BASES = {"qlora": "4bit", "qlora-double": "4bit-double"}
+TRAINED = {"as-recipe": "lora", "4bit": "qlora", "4bit-double": "qlora-double"}  # by what the frozen weights are in
 SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
 LENGTHS = ("tokens", "text", "days")
 
@@ -307,6 +315,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
     if a["sharding_by"] == "fsdp2" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
+    read_trained(a)
     if (
         a["sharding_by"] != "fsdp2"
         or a["quantized_by"] != "bitsandbytes"
@@ -338,6 +347,20 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
         a["accumulation"] = accumulation(a)
     return a
+
+
+def read_trained(a: dict[str, Any]) -> None:
+    """What is trained by its name, its rank and its base, of which each tells the others. Raises ValueError."""
+    named = a["trained"]
+    if named == "all" and a["lora"]:
+        raise ValueError("--lora: --trained all has no adapters; leave one out")
+    if named and named != "all":
+        base = BASES.get(named, "as-recipe")
+        if a["base"] not in ("as-recipe", base):
+            raise ValueError(f"--base: --trained {named} tells how the weights are frozen; give one")
+        a["lora"] = a["lora"] or RANK
+        a["base"] = base
+    a["trained"] = TRAINED[a["base"]] if a["lora"] else "all"
 
 
 def accumulation(a: Mapping[str, Any]) -> int:

@@ -13,7 +13,10 @@ from typing import Any
 from flops_bytes.configs import decoder_of, is_read, left_out, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan.defaults import answered as answered_alike
+from flops_bytes.plan.defaults import assumed, with_usual
+from flops_bytes.plan.defaults import plan_exactly as plan_alike
+from flops_bytes.plan.evidence import judged
 from flops_bytes.plan.options import (
     OPTIONS,
     SPEEDS,
@@ -25,8 +28,8 @@ from flops_bytes.plan.options import (
     read_options,
     read_text,
 )
-from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
-from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
+from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost
 from flops_bytes.presets import PRESETS
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
@@ -62,30 +65,42 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return answered(asked, DERIVED, derived)
+    return answered(with_usual(asked), asked, DERIVED, derived)
 
 
 def plan_least(**asked: Any) -> dict[str, Any]:
     """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
-    return answered(asked, (), underived)
+    return answered(with_usual(asked), asked, (), underived)
 
 
-def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
-    """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
+def plan_exactly(**asked: Any) -> dict[str, Any]:
+    """The same as plan(), but nothing is chosen: what is not given has the default of its option."""
+    return answered(asked, None, DERIVED, derived)
+
+
+def answered(
+    asked: Mapping[str, Any], given: Mapping[str, Any] | None, kinds: Collection[str], holds: Holds
+) -> dict[str, Any]:
+    """What is found about a model: of some `kinds` it is known what a step holds. `given` is what somebody said, where
+    the rest is chosen."""
     config = configured(asked) or {}
     serves, keys = asked.get("task") == "serve", left_out(config)
     if serves and asked.get("weights"):  # which say how they are stored
         keys = [key for key in keys if key != QUANTIZED]
     beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
     if (question := asked_alike(asked)) is not None:
-        found = beyond_window(plan_alike(**question), asked, kinds, holds)
+        found = plan_alike(**question) if given is None else answered_alike(question, given)
+        found = beyond_window(found, asked, kinds, holds)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), without_model(asked)
     kind = str(decoder_of(config)["model_type"])
+    if given is not None and not serves:  # LoRA and what activations need are not known of all kinds
+        rest = {"checkpointing": "full", "trained": "all"} | {k: v for k, v in rest.items() if v is not None}
     refuse(rest, kind, kinds)
     a = read_options(rest)
-    return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
+    found = serve(a, stack, beside) if serves else train(a, stack, kind, beside, holds)
+    return found if given is None else found | {"assumed": assumed(rest, given)}
 
 
 def beyond_window(
@@ -96,8 +111,9 @@ def beyond_window(
     if not reach or found["longest_context"] < reach:
         return found
     same = {"users": found["users"]} if "users" in found else {"accumulation": found["accumulation"]}
+    same = found.get("assumed", {}) | same
     try:
-        more = answered({**asked, "global_batch": None, **same, "context": reach + 1}, kinds, holds)
+        more = answered({**asked, "global_batch": None, **same, "context": reach + 1}, None, kinds, holds)
     except ValueError:  # what was asked beside is not derived there
         more = {}
     return found | {"longest_context": max(reach, more.get("longest_context", 0))}
@@ -236,7 +252,17 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-HELD: tuple[str, ...] = ("lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
+HELD: tuple[str, ...] = (
+    "trained",
+    "lora",
+    "lora_on",
+    "base",
+    "quantized_by",
+    "optimizer",
+    "offload",
+    "update",
+    "dropout",
+)
 HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
 HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
@@ -245,6 +271,8 @@ def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED)
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
+            if name == "trained" and told[name] == "all":
+                continue
             if name == "layers" and told[name] == "composed" and (kind in kinds or not kinds):
                 continue  # they are, or nothing here depends on it
             why = f"what a training step of a {kind} holds with it is not derived"
@@ -357,7 +385,6 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "memory_bytes": lines | {"total": needs_bytes},
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
-        "fits": needs_bytes <= gpu.memory_bytes,
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "in_time": not seconds or each_seconds <= seconds,
         "latency_seconds": seconds,
@@ -379,7 +406,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, context, seconds, prompt),
         "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
-    }
+    } | served(needs_bytes, free, gpu.memory_bytes)
 
 
 def totals(stack: Stack) -> dict[str, int]:
@@ -518,14 +545,21 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
     step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
     at_the_peak = 1 / training_seconds(own["model"], gpus, peaks[dtype], mfu=1)  # tokens a second
     told = next((name for name in SPEEDS if a[name]), None)
+    kept = (own["device"] - own["again"]) / own["device"]  # an assumed MFU is of steps that compute nothing again
     rates = {"step_seconds": step_tokens / (a["step_seconds"] or 1), "tokens_per_second": a["tokens_per_second"]}
-    tokens_per_second = rates.get(told or "", (a["mfu"] or ASSUMED_MFU) * at_the_peak)
+    rates |= {"mfu": (a["mfu"] or 0) * at_the_peak}
+    tokens_per_second = rates[told] if told else STEP_MFU * kept * at_the_peak
     mfu = tokens_per_second / at_the_peak
     hfu = mfu * own["device"] / own["model"]
     if hfu > 1 and told:
         raise ValueError(f"--{told.replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it")
     text = read_text(a, stack.vocab)
-    costs = cost(dict(a), text["tokens"] if text else a["tokens"], tokens_per_second)
+    to_train_on = text["tokens"] if text else a["tokens"]
+    costs = cost(dict(a), to_train_on, tokens_per_second)
+    speeds = {} if told else {mfu: mfu * kept * at_the_peak for mfu in (STEP_MFU, RUN_MFU)}
+    by_mfu = [
+        {"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds.items()
+    ]
     holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
     estimated = {
         f"activations: not derived ({why})": bool(why),
@@ -537,10 +571,10 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
         held
         | {
             "parameters": counts | totals(stack) | {"trained": total},
+            "trained": "all",
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
-            "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
-            "left_bytes": gpu.memory_bytes - needs_bytes,
+            "headroom_bytes": gpu.memory_bytes - needs_bytes,
             "cache_bytes": cache_bytes(stack, a["context"]),
             "flops_a_token": flops,
             "step_tokens": step_tokens,
@@ -548,11 +582,16 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
             "tokens_per_second": tokens_per_second,
             "mfu": mfu,
             "mfu_is_assumed": not told,
+            "assumed_mfu": None if told else STEP_MFU,
+            "by_mfu": by_mfu,
             "hfu": hfu,
             "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
             "currency": a["currency"],
             "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
         }
+        | judged(a, needs_bytes, gpu.memory_bytes)
+        | {"kind": ""}  # of published readings there are none
+        | ({"fits": None, "verdict": None} if why and needs_bytes <= gpu.memory_bytes else {})
         | costs
     )
 

@@ -30,15 +30,16 @@ import jsonschema
 import pytest
 
 import planner
-from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, answer, main
-from flops_bytes.plan.options import OPTIONS, ROWS, belongs
+from flops_bytes.plan import plan
+from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, main
+from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
+from flops_bytes.plan.options import OPTIONS, ROWS, TRAINED, belongs
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
 from flops_bytes.plan.parallel import TAKEN as OF_LAYOUTS
 from flops_bytes.plan.rl import RL
 from flops_bytes.plan.rl import TAKEN as OF_RL
 from flops_bytes.presets import PRESETS
 from flops_bytes.shapes import SHAPES, Decoder
-from planner.answer import BASES
 from planner.answer import answer as answer_of_form
 from planner.stacks import answer_any
 
@@ -48,13 +49,14 @@ PARTS, DRAWS = 3, 500  # of a test: about seven seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # that a question may take
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
-KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "left_bytes": "stack", "tight": "training"}
+KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "methods": "training", "cache_bytes": "stack"}
 VALID = {
     field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
     for field, kind in KINDS.items()  # by a field that no other kind of answer has
 }
 MEND = re.compile(r"; (or )?(give|choose|leave|ask|write|check|mend|estimate|shard)\b[^;]*(; left out: .*)?$")
-SIGNED = ("headroom_bytes", "left_bytes", "frees_bytes")  # the only bytes that can be fewer than none
+VERDICTS = (MISSES, ON_PAPER, WITH_ROOM)
+SIGNED = ("headroom_bytes", "frees_bytes")  # the only bytes that can be fewer than none
 Question = dict[str, Any]
 
 
@@ -225,7 +227,7 @@ def read_once(asked: Question) -> Question:
 def ask(asked: Question) -> dict[str, Any]:
     """What is found, checked; Refused if it is not answered."""
     try:
-        found, _ = bounded(lambda: answer(read_once(asked)))
+        found = bounded(lambda: plan(**read_once(asked)))
     except ValueError as error:
         sentence = str(error)
         if not sentence.startswith("--") or Refused(sentence).name not in ALL or "\n" in sentence:
@@ -290,7 +292,10 @@ def mended(drawn: random.Random, asked: Question, refused: Refused) -> Question:
 
 def fixed(asked: Question, found: Mapping[str, Any]) -> Question:
     """The same question, in which nothing is left to a default that depends on what is asked."""
-    told = {name: each for name, each in asked.items() if name != "global_batch"}
+    told = {name: str(each) for name, each in found["assumed"].items()} | asked
+    told.pop("global_batch", None)
+    if "lora" in told:
+        told.pop("trained", None)
     if "layout" in found:
         told.pop("accumulation", None)
         layout = found["layout"]
@@ -298,8 +303,8 @@ def fixed(asked: Question, found: Mapping[str, Any]) -> Question:
     if "users" in found:
         return told | {"users": str(found["users"])}
     if "global_batch" in asked:
-        tokens = found["step_tokens"] // int(read_back(asked, "gpus") * read_back(asked, "micro_batch"))
-        told["accumulation"] = str(tokens // read_back(asked, "context"))
+        tokens = found["step_tokens"] // int(read_back(told, "gpus") * read_back(told, "micro_batch"))
+        told["accumulation"] = str(tokens // read_back(told, "context"))
     return told
 
 
@@ -313,6 +318,11 @@ def read_back(asked: Question, name: str) -> int:
 def total(found: Mapping[str, Any]) -> int:
     size: int = found["memory_bytes"]["total"]
     return size
+
+
+def standing(found: Mapping[str, Any]) -> int:
+    """Of its verdict, from that it does not fit up; in serving there are two."""
+    return VERDICTS.index(found["verdict"]) if "verdict" in found else int(found["fits"])
 
 
 def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
@@ -338,8 +348,8 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
             return  # from there on only the least is known
         if total(now) < total(before):
             raise Broken(f"{total(before) - total(now)} bytes fewer of {total(before)} than of {command(last)}", more)
-        if now["fits"] and before["fits"] is False:
-            raise Broken(f"fits, where this does not: {command(last)}", more)
+        if standing(now) > standing(before):
+            raise Broken(f"{now['verdict']}, and {before['verdict']}: {command(last)}", more)
         before, last = now, more
 
 
@@ -381,8 +391,7 @@ def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> 
     if "gpu_memory" in told:
         fields |= {"gpu": "other"}
     if "lora" in told:
-        bases = {base: trained for trained, base in BASES.items()}
-        fields |= {"trained": bases.get(told.pop("base", ""), "lora")}
+        fields |= {"trained": TRAINED[told.pop("base", "as-recipe")]}
     if "text" in told:
         fields |= {"tokens": told.pop("text"), "tokens_in": told.pop("language", "en")}
     for speed in ("mfu", "tokens_per_second", "step_seconds"):
@@ -394,7 +403,7 @@ def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> 
     if fields.get("speed_in") == "tokens_per_second":
         return  # which the form asks of each GPU
     fields |= told
-    whole = "left_bytes" not in found
+    whole = "cache_bytes" not in found
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # what is pasted in a page, is read there
         if "config" in fields:
             file.write(fields["config"])
@@ -402,7 +411,8 @@ def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> 
             fields |= {"config": file.name}
         there = (answer_of_form if whole and not is_of_stacks(asked) else answer_any)(fields)["found"]
     if whole:
-        same = there["memory_bytes"] == found["memory_bytes"] and there["fits"] == found["fits"]
+        said = ("memory_bytes", "fits", "verdict", "assumed")
+        same = [there.get(name) for name in said] == [found.get(name) for name in said]
     else:  # a page says the least
         same = total(there) <= total(found) and (there["fits"] is not False or found["fits"] is False)
     if not same:
@@ -418,16 +428,16 @@ def in_terminal(drawn: random.Random, asked: Question, found: Mapping[str, Any])
     """The command prints the same as JSON, as lines too, and says the verdict by its exit status."""
     verdict = NOT_KNOWN if found["fits"] is None else DOES_NOT_FIT
     verdict = FITS if found["fits"] and found.get("in_time", True) else verdict
-    for more in (["--json"], []):
+    for more in (["--json"], [], ["--explain"]):
         out, wrong = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(wrong):
             status = bounded(lambda more=more: main([*words(asked), *more]))
         said = out.getvalue()
         if wrong.getvalue() or status != verdict:
             raise Broken(f"exit status {status}, not {verdict}: {wrong.getvalue()}")
-        if more and json.loads(said) != {"asked": asked, "found": found}:
+        if "--json" in more and json.loads(said) != {"asked": asked, "found": found}:
             raise Broken(f"is printed as {said[:500]}")
-        if not more and re.search(r"\b(nan|inf|None)\b", said.partition("\n")[2]):
+        if "--json" not in more and re.search(r"\b(nan|inf|None)\b", said.partition("\n")[2]):
             raise Broken(f"is printed as {said}")
 
 
