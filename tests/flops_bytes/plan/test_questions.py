@@ -294,8 +294,6 @@ def fixed(asked: Question, found: Mapping[str, Any]) -> Question:
     """The same question, in which nothing is left to a default that depends on what is asked."""
     told = {name: str(each) for name, each in found["assumed"].items()} | asked
     told.pop("global_batch", None)
-    if "lora" in told:
-        told.pop("trained", None)
     if "layout" in found:
         told.pop("accumulation", None)
         layout = found["layout"]
@@ -322,7 +320,7 @@ def total(found: Mapping[str, Any]) -> int:
 
 def standing(found: Mapping[str, Any]) -> int:
     """Of its verdict, from that it does not fit up; in serving there are two."""
-    return VERDICTS.index(found["verdict"]) if "verdict" in found else int(found["fits"])
+    return VERDICTS.index(found["verdict"]) if found.get("verdict") else int(found["fits"])
 
 
 def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
@@ -344,7 +342,7 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
             now = ask(more)
         except Refused:
             continue
-        if now["fits"] is None and before["fits"] is not None:
+        if now["fits"] is None:
             return  # from there on only the least is known
         if total(now) < total(before):
             raise Broken(f"{total(before) - total(now)} bytes fewer of {total(before)} than of {command(last)}", more)
@@ -390,8 +388,9 @@ def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> 
             fields |= {"model": own}
     if "gpu_memory" in told:
         fields |= {"gpu": "other"}
+    base = told.pop("base", "as-recipe")
     if "lora" in told:
-        fields |= {"trained": TRAINED[told.pop("base", "as-recipe")]}
+        fields |= {"trained": TRAINED[base]}
     if "text" in told:
         fields |= {"tokens": told.pop("text"), "tokens_in": told.pop("language", "en")}
     for speed in ("mfu", "tokens_per_second", "step_seconds"):
