@@ -21,7 +21,9 @@ from flops_bytes.parallel import (
     rates,
     sent,
     step_seconds,
+    unlike,
 )
+from flops_bytes.plan import parallel
 from flops_bytes.plan import plan as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
@@ -172,6 +174,22 @@ def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> Non
     for layout, _, found in rows:
         alike = [one.step_seconds for each, _, one in fitting if each[1:6] == layout[1:6]]
         assert found.step_seconds == min(alike)
+
+
+def test_a_list_that_would_take_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ASKED | {"gpus": 64, "global_batch": "4M", "layouts": 3}
+    assert plan(**asked)["layouts_that_fit"] > 0
+    monkeypatch.setattr(parallel, "MOST_TRIED", 100)
+    with pytest.raises(ValueError, match="^--layouts: more than 100 layouts and stages to try; give --tp, "):
+        plan(**asked)
+    assert plan(**asked, tp=8, pp=8, schedule="1f1b")["layouts_that_fit"] > 0
+
+
+@pytest.mark.parametrize("layout", [Layout(pipeline=6, virtual=2, schedule="interleaved", micro_batches=6)])
+def test_of_pipeline_ranks_that_are_alike_the_first_holds_most(layout: Layout) -> None:
+    few = unlike(LLAMA_3_70B, layout.pipeline, layout.virtual, layout.ends)
+    held = [sum(rank_bytes(LLAMA_3_70B, layout, rank, 8192).values()) for rank in range(layout.pipeline)]
+    assert 0 in few and len(few) < layout.pipeline and max(held) == max(held[rank] for rank in few)
 
 
 def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:

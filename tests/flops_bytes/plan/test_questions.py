@@ -530,6 +530,8 @@ def many(draws: int, seed: int, first: int = 0) -> int:
                 wrong += 1
                 print(f"\n{error}", flush=True)
             slowest = max(slowest, (time.perf_counter() - start, number))
+            if not (number + 1) % 10_000:
+                print(f"… {number + 1:,} draws, {wrong:,} broken", file=sys.stderr, flush=True)
     for what, times in sorted(said.items()):
         print(f"{times:9,} {what}")
     worst = f"{time.perf_counter() - began:,.0f} s, at most {slowest[0]:.2f} s of one (draw {slowest[1]})"
