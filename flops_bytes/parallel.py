@@ -732,19 +732,25 @@ def powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def possible(shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
-    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
+def possible(
+    shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8, told: Mapping[str, int] | None = None
+) -> Iterator[Layout]:
+    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2, or as `told`.
 
     Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3; in a
     pipeline, whose weights stay gathered, of 2 too.
     """
-    for tensor in powers(min(node_gpus, shape.heads)):
-        for context in powers(max(1, seq_len // 4096)):
-            for pipeline in powers(shape.layers):
+
+    def tried(name: str, sizes: list[int]) -> list[int]:
+        return [told[name]] if told and name in told else sizes
+
+    for tensor in tried("tensor", powers(min(node_gpus, shape.heads))):
+        for context in tried("context", powers(max(1, seq_len // 4096))):
+            for pipeline in tried("pipeline", powers(shape.layers)):
                 data, left = divmod(gpus, tensor * context * pipeline)
                 if left or not data or sequences % data:
                     continue
-                for zero in (1, 2, 3) if pipeline > 1 else (1, 3):
+                for zero in tried("zero", [1, 2, 3] if pipeline > 1 else [1, 3]):
                     found = Layout(data, tensor, True, context, pipeline, 1, zero, micro_batches=sequences // data)
                     try:
                         refuse(shape, found, seq_len)

@@ -363,20 +363,18 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
         size = a["context"] * a["micro_batch"]
         raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; give a multiple of {size}")
     kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
-    tried = 0
     schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
-    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"]):
+    said = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
+    experts = [said["expert"]] if "expert" in said else powers(shape.experts)
+    like, tried = {name: getattr(asked, name) for name in LIKE}, 0
+    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"], said):
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
-            for expert in powers(shape.experts if shape.experts > 1 else 1):
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
-                layout = layout._replace(**{name: getattr(asked, name) for name in LIKE})
-                said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
-                said |= {"zero": asked.zero} if "zero" in given else {}
-                said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
+            if plain.pipeline == 1 and "schedule" not in given and schedule != "1f1b":
+                continue
+            for expert in experts:
                 tried += 1
                 bound(tried)
-                if any(getattr(layout, name) != size for name, size in said.items()):
-                    continue
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **like)
                 try:
                     refuse(shape, layout, a["context"])
                 except ValueError:

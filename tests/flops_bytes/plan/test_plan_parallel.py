@@ -180,9 +180,15 @@ def test_a_list_that_would_take_long_is_refused(monkeypatch: pytest.MonkeyPatch)
     asked = ASKED | {"gpus": 64, "global_batch": "4M", "layouts": 3}
     assert plan(**asked)["layouts_that_fit"] > 0
     monkeypatch.setattr(parallel, "MOST_TRIED", 100)
-    with pytest.raises(ValueError, match="^--layouts: more than 100 layouts and stages to try; give --tp, "):
+    with pytest.raises(ValueError, match=r"^--layouts: more than 100 layouts and stages to try; give --tp, "):
         plan(**asked)
     assert plan(**asked, tp=8, pp=8, schedule="1f1b")["layouts_that_fit"] > 0
+
+
+def test_a_degree_that_is_told_need_be_no_power_of_two() -> None:
+    asked = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 30, "context": 1024, "global_batch": 1024 * 30, "zero": 0}
+    rows = plan(**asked, layouts=9, pp=3)["layouts"]
+    assert rows and {(row["pp"], row["zero"]) for row in rows} == {(3, 0)}
 
 
 @pytest.mark.parametrize("layout", [Layout(pipeline=6, virtual=2, schedule="interleaved", micro_batches=6)])
