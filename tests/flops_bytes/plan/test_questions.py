@@ -23,6 +23,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as fields_of
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def value(drawn: random.Random, name: str) -> str:
 def question(drawn: random.Random) -> tuple[str, Question]:
     """A task, and a question of it: a model, a card, some of its options, and now and then one that is not of it."""
     task = drawn.choices(list(TASKS), list(TASKS.values()))[0]
-    own: dict[str, Any] = {
+    own = {
         "train": [name for name in OPTIONS if belongs(name, "train")],
         "serve": [name for name in OPTIONS if belongs(name, "serve")],
         "layout": [*OF_LAYOUTS, *PARALLEL],
@@ -227,7 +228,7 @@ def read_once(asked: Question) -> Question:
 def ask(asked: Question) -> dict[str, Any]:
     """What is found, checked; Refused if it is not answered."""
     try:
-        found = bounded(lambda: plan(**read_once(asked)))
+        answered = bounded(lambda: plan(**read_once(asked)))
     except ValueError as error:
         sentence = str(error)
         if not sentence.startswith("--") or Refused(sentence).name not in ALL or "\n" in sentence:
@@ -235,7 +236,7 @@ def ask(asked: Question) -> dict[str, Any]:
         if not MEND.search(sentence):
             raise Broken(f"ends in no mend: {sentence}") from error
         raise Refused(sentence) from error
-    found = json.loads(json.dumps(found, allow_nan=False))
+    found: dict[str, Any] = json.loads(json.dumps(answered, allow_nan=False))
     (kind,) = (field for field in KINDS if field in found)
     if mistakes := list(VALID[kind].iter_errors(found)):
         raise Broken(f"is not what schema.json says: {mistakes[0].message[:300]}")
@@ -431,7 +432,7 @@ def in_terminal(drawn: random.Random, asked: Question, found: Mapping[str, Any])
     for more in (["--json"], [], ["--explain"]):
         out, wrong = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(wrong):
-            status = bounded(lambda more=more: main([*words(asked), *more]))
+            status = bounded(partial(main, [*words(asked), *more]))
         said = out.getvalue()
         if wrong.getvalue() or status != verdict:
             raise Broken(f"exit status {status}, not {verdict}: {wrong.getvalue()}")
