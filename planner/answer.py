@@ -43,6 +43,7 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     gpus = read("gpus", told.get("gpus", "1"))
     if gpus == 1:
         options["zero"] = None  # nobody to share with
+    options["base"] = None  # which what is trained tells
     if told.get("trained") == "all":
         options["lora"] = None
     if told.get("trained", "all") == "all" and not options.get("lora"):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flops_bytes.plan.defaults import answered, plan_exactly
+from flops_bytes.plan.defaults import answered, plan_exactly, usual_context
 from flops_bytes.plan.evidence import judged
-from flops_bytes.plan.options import OPTIONS, read_options
+from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 from flops_bytes.shapes import SHAPES
 
 __all__ = ["plan", "plan_exactly"]
@@ -29,6 +29,8 @@ def plan(**asked: Any) -> dict[str, Any]:
     if is_rl:
         return with_verdict(rl.plan(**(told if is_alike else alike(told))), told)
     if parallel.is_asked(told):
+        cards = {name: told[name] for name in ("gpu", "gpu_memory", "gpu_peak") if name in told}
+        told = {"context": usual_context(told, read_gpu(read_options(cards)))} | told
         return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told)
     if is_alike:
         return answered(told, told)

@@ -30,8 +30,6 @@ def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
         a = {"optimizer": told.get("optimizer")}
         if not ("zero" in told or a["optimizer"] == "adafactor") and read("gpus", told.get("gpus", 1)) > 1:
             told["zero"] = "3"
-        if "checkpointing" not in told and ("checkpoint_every" in told or told.get("reentrant") == "yes"):
-            told["checkpointing"] = "full"
     if "context" not in told:
         told["context"] = usual_context(told, read_gpu(read_options(told)))
     return told

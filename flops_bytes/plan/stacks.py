@@ -556,10 +556,8 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
     text = read_text(a, stack.vocab)
     to_train_on = text["tokens"] if text else a["tokens"]
     costs = cost(dict(a), to_train_on, tokens_per_second)
-    speeds = {} if told else {mfu: mfu * kept * at_the_peak for mfu in (STEP_MFU, RUN_MFU)}
-    by_mfu = [
-        {"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds.items()
-    ]
+    speeds = [] if told else [(mfu, mfu * kept * at_the_peak) for mfu in (STEP_MFU, RUN_MFU)]
+    by_mfu = [{"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds]
     holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
     estimated = {
         f"activations: not derived ({why})": bool(why),

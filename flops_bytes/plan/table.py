@@ -91,7 +91,7 @@ def headline(found: dict[str, Any], asked: Mapping[str, Any]) -> str:
     if found["verdict"] is None:
         return f"At least {size} of {has}: {how}{what} on {where}, without activations, which are not derived here."
     verdict = found["verdict"].capitalize()
-    return f"{verdict}: {how}{what} on {where}; {each} {size}, the card has {has}."
+    return f"{verdict}: {how}{what} on {where}; {each} {size}, and a card has {has}."
 
 
 def assumptions(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
@@ -154,8 +154,9 @@ def serving_brief(found: dict[str, Any]) -> Iterator[str]:
 
 def changes(found: dict[str, Any]) -> Iterator[str]:
     """Other methods, and what frees memory until it fits with room."""
+    asks = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
     for row in found.get("methods", []):
-        if row["trained"] != found["trained"] and (found["verdict"] != WITH_ROOM or "trained" in found["assumed"]):
+        if row["trained"] != found["trained"] and asks:
             yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
     if found["verdict"] == WITH_ROOM:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.serving import Server, decode_seconds
 from flops_bytes.shapes import LLAMA_3_8B
 from flops_bytes.sharding import LINK_BYTES_PER_SECOND

@@ -27,7 +27,7 @@ from flops_bytes.counter import prepare, update_fused
 from flops_bytes.memory import layer_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
 from flops_bytes.peak import liger_chunk, peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.trace import Trace
 from tests.flops_bytes import test_peak_lines as peak_lines

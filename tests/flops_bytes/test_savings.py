@@ -23,7 +23,7 @@ from flops_bytes.flops import forward_flops
 from flops_bytes.memory import activation_bytes
 from flops_bytes.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import LLAMA_3_8B, Decoder, parameters
 from flops_bytes.trace import count_flops, saved_bytes
 from tests.flops_bytes.test_peak_lines import GPT2, LLAMA, TOKENS, count_step

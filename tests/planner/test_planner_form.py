@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import KNOWN, SHAPES, estimate
 from planner import DECIMALS, DIGITS, FIRST, FOLDED, SHOWN, form, words
 from planner.answer import COUNTED, amount, answer

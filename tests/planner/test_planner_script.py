@@ -262,7 +262,7 @@ def test_a_stage_that_one_gpu_ignores_is_named() -> None:
 ADDRESSES: list[tuple[dict[str, str], dict[str, str | None]]] = [  # what an address says, and what is asked then
     ({"days": "14"}, {"model": "llama-3-8b", "days": "14", "tokens": None, "gpus": "8"}),
     ({"gpus": "16"}, {"model": "llama-3-8b", "gpus": "16", "tokens": "100B"}),
-    ({"tokens": "1T"}, {"model": "llama-3-8b", "tokens": "1T", "context": "8192"}),
+    ({"tokens": "1T"}, {"model": "llama-3-8b", "tokens": "1T", "context": None}),
     ({"model": "gpt2"}, {"model": "gpt2", "gpu": "H100 SXM", "gpus": None, "context": None}),
     ({"model": "gpt2", "gpu": "L4"}, {"model": "gpt2", "gpu": "L4", "price": None}),
     ({"shape": SHAPED}, {"model": "shape", "shape": SHAPED, "gpu": "H100 SXM", "gpus": None}),

@@ -21,6 +21,7 @@ from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
 from planner.stacks import answer_any
 from tests.flops_bytes.stack_cases import CASES, FOUND
+from tests.planner.test_planner_doors import ALL
 from tests.planner.test_planner_page import SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
 from tests.planner.test_planner_shorten import pairs
@@ -62,7 +63,7 @@ def forms() -> list[dict[str, str]]:
     drawn = random.Random(26)
     models = [{"model": name} for name in PRESETS]
     models += [{"model": "config", "config": json.dumps(config)} for config in configs()]
-    made = []
+    made = [{**asked} for asked in ALL]  # nothing but a model and cards
     for model in models:
         made.append(model | {"gpu": "H200 SXM", "gpus": "8", "zero": "3", "context": "4096", "tokens": "15T"})
         made.append(model | {"gpu": "H100 SXM", "gpus": "4", "task": "serve", "context": "8192", "prompt": "1000"})
@@ -164,7 +165,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     assert not [url for url in fetched if "planner-stacks" in url]
     verdict = page.locator(".planner-verdict")
     put(page, model="qwen3-30b-a3b", gpu="H200 SXM")
-    least = told["stack"]["fits"].partition("{")[0]
+    least = told["stack"]["least"].partition("{")[0]
     expect(verdict).to_contain_text(least)
     expect(verdict).to_contain_text("139.8 GiB")  # an H200's: the second field is answered too
     assert [url for url in fetched if "planner-stacks" in url]

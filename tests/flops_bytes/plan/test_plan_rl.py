@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from flops_bytes.check import count as counting
-from flops_bytes.plan import plan as plan_training
+from flops_bytes.plan import plan_exactly as plan_training
 from flops_bytes.plan import rl
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.serving import Server, decode_seconds, prefill_flops

@@ -17,7 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
 from flops_bytes.models import LlamaBlock, build, flash, loss, rotary
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape
 from flops_bytes.trace import Trace
 

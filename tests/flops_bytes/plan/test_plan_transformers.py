@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 from transformers.activations import NewGELUActivation
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from tests.flops_bytes.test_peak_lines import BYTE_16, Moments, one_kernel, update
 
 LLAMA: dict[str, Any] = {
