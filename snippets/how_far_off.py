@@ -265,7 +265,6 @@ days_at, mfu_at_share = (
     {name: row[key] for name, row in zip(("step", "run"), plan(**QUESTION)["by_mfu"], strict=True)}
     for key in ("days", "mfu")
 )
-steps_like_it = plan(**QUESTION)["published_mfu"]["readings"]
 
 
 def share_of_peak(reading: Reading) -> float | None:

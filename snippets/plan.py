@@ -52,6 +52,8 @@ eight_needs_bytes = {
     "full": again.memory_bytes["total"],
 }
 eight_has_bytes = int(kept.gpu_bytes)
+eight_room_ratio, eight_with_room_bytes = again.room_ratio, again.with_room_bytes
+assert (again.verdict, kept.verdict) == ("fits with room", "fits on paper")
 allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
 work = again.flops_a_token["all"]

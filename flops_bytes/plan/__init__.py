@@ -42,7 +42,8 @@ def plan(**asked: Any) -> dict[str, Any]:
 def context_of_layout(told: Mapping[str, Any], is_alike: bool) -> int:
     """Tokens of a sequence where nobody says: as of any training on such cards, if the model has as many positions."""
     names = ("gpu", "gpu_memory", "gpu_peak", "model", "shape") if is_alike else ("gpu", "gpu_memory", "gpu_peak")
-    a = read_options({name: told[name] for name in names if name in told})
+    known: dict[str, Any] = {name: told[name] for name in names if name in told}
+    a = read_options(known)
     usual = usual_context(told, read_gpu(a))
     return min(usual, named_shape(a).positions or usual) if is_alike else usual
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -29,7 +29,7 @@ least that it holds is known here, and that fits; 2 if the question has a mistak
 FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 
-def rates_of(asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What published rates of kernels say of a step of layers that are all alike; of others nothing is known."""
     config = asked.get("config")
     if not config and str(asked.get("model") or "gpt2").strip().lower() in SHAPES:

@@ -36,8 +36,10 @@ def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole question, of which `given` is what somebody said. All weights are trained if the plan fits, else the first of LoRA and QLoRA that fits with
-    room, or on paper; every layer is checkpointed where the run would not fit with room otherwise.
+    """The whole question, of which `given` is what somebody said.
+
+    All weights are trained if the plan fits, else the first of LoRA and QLoRA that fits with room, or on paper; every
+    layer is checkpointed where the run would have no room otherwise.
 
     Raises ValueError with a sentence that names the option and the mend.
     """

@@ -108,8 +108,7 @@ OPTIONS = {
     "trained": Option(
         ("all", "lora", "qlora", "qlora-double"),
         None,
-        "all weights, or adapters of rank 16 beside weights that are frozen, in QLoRA in 4 bits; if not given, all that "
-        "fit, else the adapters",
+        "all weights, or adapters beside frozen ones, in QLoRA in 4 bits; if not given, all weights where they fit",
     ),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
     "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),

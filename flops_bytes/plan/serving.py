@@ -142,7 +142,7 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
     } | served(needs_bytes, free, gpu.memory_bytes)
 
 
-def served(needs_bytes: int, free_bytes: int, card_bytes: int) -> dict[str, Any]:
+def served(needs_bytes: int, free_bytes: float, card_bytes: float) -> dict[str, Any]:
     """The verdict on an engine, which takes its share of the card at once: its room is what is usually kept free."""
     usual = card_bytes - int(card_bytes * OPTIONS["gpu_memory_utilization"].default)
     with_room = needs_bytes + max(0, usual - free_bytes)

@@ -16,7 +16,7 @@ from planner.answer import completed
 from planner.stacks import answer_any
 from tests.conftest import ROOT
 
-MODELS = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")  # layers all alike
+MODELS: tuple[str, ...] = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")  # layers all alike
 MODELS += ("qwen3-0.6b", "qwen3-8b", "qwen3-32b", "gpt-oss-20b", "deepseek-v3")  # of which the last two differ
 CARDS: tuple[dict[str, str], ...] = ({"gpu": "RTX 4090"}, {"gpu": "H200 SXM"}, {"gpu": "H100 SXM", "gpus": "8"})
 CARDS += ({"gpu": "RTX 3090", "gpus": "2"},)

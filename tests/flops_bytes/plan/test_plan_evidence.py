@@ -14,8 +14,8 @@ from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
 from flops_bytes.published import readings as published
 from flops_bytes.published.readings import Compared, compare, evidence, read_all, spread, today
-from planner import form, words
 from planner import evidence as evidence_of_page
+from planner import form, words
 from tests.conftest import ROOT
 
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM"}

@@ -202,7 +202,8 @@ def test_the_slower_level_sets_the_pace(asked: dict[str, Any], expected: tuple[s
 def test_a_good_step_and_a_whole_run_stand_side_by_side_with_runs_that_had_their_mfu() -> None:
     asked = EIGHT | {"tokens": "15T", "price": 2}
     found = plan(**asked)
-    shares = (STEP_MFU, RUN_MFU) = (0.4, 0.3)
+    shares = (STEP_MFU, RUN_MFU)
+    assert shares == (0.4, 0.3)
     assert tuple(row["mfu"] for row in found["by_mfu"]) == shares
     for row in found["by_mfu"]:
         told = plan(**asked, mfu=row["mfu"])
