@@ -5,7 +5,7 @@ from typing import Any
 
 from flops_bytes.plan.defaults import answered, plan_exactly, usual_context
 from flops_bytes.plan.evidence import judged
-from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
+from flops_bytes.plan.options import OPTIONS, named_shape, read_gpu, read_options
 from flops_bytes.shapes import SHAPES
 
 __all__ = ["plan", "plan_exactly"]
@@ -20,18 +20,32 @@ def plan(**asked: Any) -> dict[str, Any]:
     from flops_bytes.plan import parallel, rl  # which are asked for by few, as are models whose layers differ
 
     told = {name: value for name, value in asked.items() if value is not None}
+    is_rl = rl.is_asked(told)
+    for name in parallel.PARALLEL if is_rl else rl.RL:
+        if name in told:
+            why = "is not derived for" if is_rl else "belongs to"
+            raise ValueError(f"--{name.replace('_', '-')}: it {why} --task rl; leave it out")
     is_alike = not told.get("config") and str(told.get("model", "gpt2")).strip().lower() in SHAPES
-    if rl.is_asked(told):
+    if is_rl:
         return with_verdict(rl.plan(**(told if is_alike else alike(told))), told)
     if parallel.is_asked(told):
-        cards: dict[str, Any] = {name: told[name] for name in ("gpu", "gpu_memory", "gpu_peak") if name in told}
-        told = {"context": usual_context(told, read_gpu(read_options(cards)))} | told
-        return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told)
+        chosen = {} if "context" in told else {"context": context_of_layout(told, is_alike)}
+        told = chosen | told
+        return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told) | {"assumed": chosen}
     if is_alike:
         return answered(told, told)
     from flops_bytes.plan import stacks
 
     return stacks.plan(**told)
+
+
+def context_of_layout(told: Mapping[str, Any], is_alike: bool) -> int:
+    """Tokens of a sequence where nobody says: as of any training on such cards, if the model has as many positions."""
+    names = ("gpu", "gpu_memory", "gpu_peak", "model", "shape") if is_alike else ("gpu", "gpu_memory", "gpu_peak")
+    known: dict[str, Any] = {name: told[name] for name in names if name in told}
+    a = read_options(known)
+    usual = usual_context(told, read_gpu(a))
+    return min(usual, named_shape(a).positions or usual) if is_alike else usual
 
 
 def with_verdict(found: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:

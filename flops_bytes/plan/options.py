@@ -24,7 +24,7 @@ from flops_bytes.gpus import (
 )
 from flops_bytes.memory import RECIPES
 from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
-from flops_bytes.shapes import SHAPES, Decoder, from_config, quoted, short, window
+from flops_bytes.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short, window
 from flops_bytes.sharding import ring_rate
 from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
 
@@ -442,8 +442,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             sizes[key] = YES[value.lower()]
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
-        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20])):
             raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
+        most = MOST_LAYERS if key == "layers" else 10**9 - 1
+        if int(digits[:20]) > most:
+            raise ValueError(f"--shape: {key}={short(value)} is more than is planned; give {most:,} or fewer")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
@@ -529,7 +532,7 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     own = LINKS[within].bytes_per_second if within else 1e18
     rate = ring_rate(gpus, own, LINKS[between].bytes_per_second, node_gpus, asked["network_cards"] or node_gpus)
     return {
-        "link": within if rate == own else between,
+        "link": within if within and rate == own else between,
         "nodes": nodes,
         "bytes_per_second": REACHED * rate,
     }

@@ -77,6 +77,7 @@ def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[
     beside = [f"{key}: left out" for key in left_out(config)] + as_stored(asked, config)[1]
     if (question := asked_alike(asked)) is not None:
         found = plan_alike(**question) if given is None else answered_alike(question, given)
+        found = beyond_window(found, asked)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
@@ -87,6 +88,30 @@ def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[
     a = read_options(rest)
     found = serve(a, stack, beside) if serves else train(a, stack, kind, beside)
     return found if given is None else found | {"assumed": assumed(rest, given)}
+
+
+def beyond_window(found: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found up to a window, within which layers are all alike, with a longest context that may lie beyond."""
+    reach = reach_of(asked)
+    if not reach or found["longest_context"] < reach:
+        return found
+    same = {"users": found["users"]} if "users" in found else {"accumulation": found["accumulation"]}
+    same = found.get("assumed", {}) | same
+    try:
+        more = answered({**asked, "global_batch": None, **same, "context": reach + 1}, None)
+    except ValueError:  # what was asked beside is not derived there
+        more = {}
+    return found | {"longest_context": max(reach, more.get("longest_context", 0))}
+
+
+def reach_of(asked: Mapping[str, Any]) -> int:
+    """Tokens that a window shows, if all layers of a model have the same one; else 0."""
+    name = preset_of(str(asked.get("model") or ""))
+    config = read_config(asked["config"]) if asked.get("config") else PRESETS[name].config if name in PRESETS else {}
+    if not decoder_of(config).get("sliding_window") or not is_read(config):
+        return 0
+    (layer, _), *others = read_stack(config).layers
+    return layer.mixer.reach if isinstance(layer.mixer, Attention) and not others else 0
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:

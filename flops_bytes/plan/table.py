@@ -328,6 +328,8 @@ def parallel_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     counts, layout = found["parameters"], found["layout"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
     yield "layout", layout_words(layout)
+    if context := found.get("assumed", {}).get("context"):
+        yield "context, assumed", f"{context:,} tokens"
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line}", gib(size)) for line, size in lines.items())
     rank, ranks = found["fullest_rank"], found["ranks"]

@@ -1,7 +1,8 @@
 """Does a training fit on so many GPUs, how long does it take, what does it cost? Put together from the formulas."""
 
 # --8<-- [start:setup]
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -242,10 +243,17 @@ def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[s
     elif setup.foreach:
         extra = width * setup.trained
     else:
-        extra = adafactor_temporary_bytes(tensors(setup.shape, setup.composed), width)
+        two = replace(setup.shape, layers=min(setup.shape.layers, 2))  # each layer has one like it before it, or none
+        extra = adafactor_temporary_bytes(tensors(two, setup.composed), width)
     if held + extra > update["gradients"] + update["temporaries"]:
         update = update | {"gradients": held, "temporaries": extra}
     return {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in (at | {"update": update}).items()}
+
+
+def of_tensors(shape: Decoder, counted: Callable[[list[tuple[int, ...]]], int]) -> int:
+    """The sum of what is counted of each tensor; of a layer once, since all are alike."""
+    one = counted(tensors(replace(shape, layers=1)))
+    return one + (shape.layers - 1) * (counted(tensors(replace(shape, layers=2))) - one)
 
 
 def moments_bytes(setup: Setup) -> int:
@@ -258,14 +266,18 @@ def moments_bytes(setup: Setup) -> int:
         width = RECIPES[setup.recipe].optimizer // 2
         if setup.muon:
             return muon_state_bytes(setup.shape, setup.trained, width)
-        return adafactor_state_bytes(tensors(setup.shape), width)
+        return of_tensors(setup.shape, lambda sizes: adafactor_state_bytes(sizes, width))
     if setup.bf16_moments:
         return 4 * setup.trained
     if setup.four_bit_moments or setup.fp8_moments:  # of adapters and experts as of one tensor
         bits, block = TORCHAO["adamw-4bit" if setup.four_bit_moments else "adamw-fp8"]
         alike = setup.rank or setup.shape.experts > 1
-        sizes = [setup.trained // block * block] if alike else [prod(each) for each in tensors(setup.shape)]
-        return low_bit_state_bytes(sizes, bits, block, RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights)
+        width = RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights
+        if alike:
+            return low_bit_state_bytes([setup.trained // block * block], bits, block, width)
+        return of_tensors(
+            setup.shape, lambda sizes: low_bit_state_bytes([prod(each) for each in sizes], bits, block, width)
+        )
     if not setup.eight_bit:
         each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
         return each.optimizer * setup.trained
@@ -376,7 +388,7 @@ def wire(timing: Timing, step_seconds: float, matmuls: float) -> dict[str, Any] 
         "seconds": seconds,
         "hidden": step_seconds == matmuls and seconds <= step_seconds,
         "waits_seconds": step_seconds - matmuls,
-        "tokens": setup.micro_batch * setup.context * max([sent / beside for sent, beside in pairs]),
+        "tokens": setup.micro_batch * setup.context * max([sent / beside if beside else 0 for sent, beside in pairs]),
     }
 
 

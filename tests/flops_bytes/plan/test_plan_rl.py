@@ -143,8 +143,8 @@ def test_least_seconds() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no answer": ({"answer": None}, "--answer: give the tokens of an answer"),
-    "no prompt": ({"answer": 3_072}, "--answer: give the tokens of an answer"),
+    "no answer": ({"answer": None}, "--answer: it is missing; give the tokens of an answer"),
+    "no prompt": ({"answer": 3_072}, "--answer: the context of 3072 has its prompt too; give"),
     "16 bits": ({"recipe": "bf16"}, "--recipe: --task rl is derived for logits in float32"),
     "another loss": ({"loss": "fused"}, "--loss: it is not derived for --task rl; leave it out"),
     "shards": ({"zero": 3, "gpus": 8}, "--zero: it is not derived for --task rl"),
