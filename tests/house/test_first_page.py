@@ -1,4 +1,4 @@
-"""The example of CONTRIBUTING is a page: taken literally, it passes the check, is filled, and stands in what is bundled."""
+"""The example of CONTRIBUTING is a page: literally taken, it passes the check, is filled and is listed."""
 
 from __future__ import annotations
 
