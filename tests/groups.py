@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.draw import ALL, SEED
+
 # Files each of whose tests may run anywhere: they share nothing but the built site
 APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mistakes.py", "test_notebooks.py"}
 # Files that share one costly fixture, or the clock, by group
@@ -62,6 +64,10 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
     config.option.loadscopereorder = False  # the order is ours
     return Groups(config, log)
+
+
+def pytest_report_header() -> str:
+    return "what takes long: all of it" if ALL else f"what takes long: a part, drawn with SEED={SEED}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

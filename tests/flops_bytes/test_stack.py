@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -46,9 +45,9 @@ from flops_bytes.stack import (
     shared,
     weights_bytes,
 )
+from tests import draw
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL, Config
 
-SLOW_TOO = os.environ.get("SLOW", "0") not in ("", "0")
 LENGTH, USERS = 2 * CHUNK, 2
 logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
@@ -429,7 +428,7 @@ def test_no_name_is_taken_and_each_says_its_source() -> None:
     assert all(name == name.lower() for name in PRESETS)
 
 
-@pytest.mark.skipif(not SLOW_TOO, reason="each model is made whole, without memory: make test SLOW=1")
+@pytest.mark.skipif(not draw.ALL, reason="each model is made whole, without memory: make test SLOW=1")
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_model_by_name_is_its_module(name: str) -> None:
     """Its parameters, and the FLOPs of a short text."""

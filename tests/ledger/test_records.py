@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -21,10 +20,10 @@ from ledger.run import run
 from ledger.site import makeExtension
 from ledger.snippet import Snippet
 from ledger.units import Plain, is_device_value
+from tests import draw
 from tests.conftest import ROOT
 
 BOOK = Book(ROOT)
-SLOW_TOO = os.environ.get("SLOW", "0") not in ("", "0")  # make test SLOW=1
 COMMITTED = sorted(BOOK.measurements.glob("*/*.json"))
 
 
@@ -62,7 +61,7 @@ def is_run(book: Book, snippet: Snippet, slow_too: bool) -> bool:
 @pytest.mark.parametrize("name", BOOK.snippet_names())
 def test_a_fresh_run_gives_the_exact_values_and_prints_of_every_fresh_record(name: str) -> None:
     snippet = Snippet.read(BOOK.snippet_file(name))
-    if not is_run(BOOK, snippet, SLOW_TOO):
+    if not is_run(BOOK, snippet, draw.ALL):
         pytest.skip("slow, and its record is of this code: make test SLOW=1")
     now = run(snippet)
     for device, record in fresh_records(BOOK, snippet).items():
