@@ -96,6 +96,15 @@ def test_the_notebook_can_be_taken_along(site: Path, name: str, language: str, a
     assert links and [url for url in links if not url.startswith(home)] == []
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("site")
+def test_builds_for_other_addresses_share_the_checkouts_notebook(name: str, language: str) -> None:
+    """A live preview beside these tests, for one."""
+    text = (ROOT / "docs" / language / "labs" / f"{name.replace('_', '-')}.ipynb").read_text(encoding="utf-8")
+    assert "](../" in text and "](http://127" not in text
+
+
 def test_builds_that_share_a_folder_run_the_same_cells_once(tmp_path: Path) -> None:
     def ask(*cells: str, printed: str = "", folder: str = str(tmp_path / "outputs")) -> tuple[bool, str]:
         notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
