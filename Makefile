@@ -24,6 +24,8 @@ QUICK := arithmetic check choice figures formulas glossary katex languages numbe
 PAGES = $(shell git diff --name-only --diff-filter=d HEAD -- 'docs/en/*.md'; git ls-files -o --exclude-standard -- 'docs/en/*.md')
 export LOCAL SITE_URL SLOW
 export NO_MKDOCS_2_WARNING := 1
+# Hundreds of short processes import the book: where the environment says not to keep compiled modules, each would compile
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: site serve test quick exact record compare bench status zensical format update clean
 
