@@ -281,7 +281,7 @@ def judged(site: Path) -> set[str]:
 
 
 def test_every_kind_of_element_is_judged(tmp_path: Path) -> None:
-    texts = {"a": '<p class="x"><p>', "b": "<p><b>", "c": '<b><p class=x data-p="1"><p><i class="y z">'}
+    texts = {"a": '<p class="x"><p>', "b": "<p><b>", "c": '<b><p data-p="1" class="x"><p><i class="y z">'}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     pages = {name: kinds(tmp_path / name) for name in texts}
