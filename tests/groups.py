@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.draw import ALL, SEED
+from tests.draw import ALL, SEED, drawn
 
 # Files each of whose tests may run anywhere: they share nothing but the built site
 APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mistakes.py", "test_notebooks.py"}
@@ -74,7 +74,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what needs the built site or a browser")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "drawn(number): so many of a test's cases, another part each time")
+
+
+def not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The cases of tests marked `drawn` that are left for another time."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if mark := item.get_closest_marker("drawn"):
+            cases.setdefault(f"{mark.args[0]} {item.nodeid.partition('[')[0]}", []).append(item)
+    chosen = {id(item) for name, of in cases.items() for item in drawn(of, int(name.partition(" ")[0]))}
+    return [item for of in cases.values() for item in of if id(item) not in chosen]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if left := {id(item) for item in not_drawn(items)}:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left])
+        items[:] = [item for item in items if id(item) not in left]
     if config.getoption("--quick"):
         items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
     if hasattr(config, "workerinput"):

@@ -90,6 +90,7 @@ def test_adafactor() -> None:
     assert held(adafactor) == adafactor_state_bytes(sizes)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_update_of_adafactor(name: str, dtype: torch.dtype) -> None:

@@ -256,6 +256,7 @@ SMALL: dict[str, Any] = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim":
 MANY: dict[str, Any] = {"d_model": 1024, "heads": 512, "kv_heads": 512, "head_dim": 2, "d_ff": 2048}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False), (64, True), (512, True)])
 def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, sequence: bool) -> None:
     batch, tokens, sizes = 2, max(128, ranks), SMALL if ranks <= 8 else MANY

@@ -183,6 +183,7 @@ def corrected(case: str, stack: Stack, seq_len: int) -> int:
     return USERS * more
 
 
+@pytest.mark.drawn(10)
 @every_kind
 def test_flops_are_those_of_its_module(case: str) -> None:
     config, stack = own(case)
@@ -239,6 +240,7 @@ def kept_bytes(cache: DynamicCache) -> int:
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
 
 
+@pytest.mark.drawn(16)
 @every_kind
 @pytest.mark.parametrize("length", [5, 29])
 def test_the_cache_is_that_of_its_module(case: str, length: int) -> None:
@@ -252,6 +254,7 @@ def test_the_cache_is_that_of_its_module(case: str, length: int) -> None:
     assert USERS * (cache_bytes(stack, length) - less) == kept_bytes(cached(config, module(config), length))
 
 
+@pytest.mark.drawn(10)
 @every_kind
 def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
     """One token more, without absorbing; of what is kept of a window, all that is there."""

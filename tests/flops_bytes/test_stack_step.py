@@ -179,6 +179,7 @@ def ratio(kind: str, config: Config, tokens: int, **told: Any) -> float:
 # By kind
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize(("attention", "checkpointing"), [("fused", "none"), ("fused", "full"), ("eager", "full")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_steps_peak_is_what_the_tracer_counts(kind: str, attention: str, checkpointing: str) -> None:
@@ -186,6 +187,7 @@ def test_a_steps_peak_is_what_the_tracer_counts(kind: str, attention: str, check
     assert ratio(kind, KINDS[kind], 384, **told) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WITH_EXPERTS])
 def test_under_autocast(kind: str, checkpointing: str) -> None:
@@ -193,6 +195,7 @@ def test_under_autocast(kind: str, checkpointing: str) -> None:
     assert ratio(kind, KINDS[kind], 384, **told) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("recipe", ["bf16", "bf16_master"])
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "gemma3_text"])
@@ -203,6 +206,7 @@ def test_beside_an_earlier_batchs_gradients(kind: str, tied: bool, recipe: str) 
         assert ratio(kind, config | {"vocab_size": vocab}, 256, **told) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kind", ["qwen3_moe", "olmo2", "gemma3_text"])
 def test_a_vocabulary_that_is_all_there_is(kind: str, tied: bool) -> None:
@@ -211,6 +215,7 @@ def test_a_vocabulary_that_is_all_there_is(kind: str, tied: bool) -> None:
         assert ratio(kind, config, tokens, recipe="bf16_master") == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_kept_is_there_when_the_loss_is(kind: str) -> None:
     config, batch, tokens = KINDS[kind], 2, 384

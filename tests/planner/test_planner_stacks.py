@@ -20,6 +20,7 @@ from flops_bytes.shapes import SHAPES
 from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
 from planner.stacks import answer_any
+from tests.draw import drawn as part_of
 from tests.flops_bytes.stack_cases import CASES, FOUND
 from tests.planner.test_planner_page import SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
@@ -108,7 +109,7 @@ def told() -> Iterator[list[tuple[dict[str, str], dict[str, Any] | str]]]:
     """What Python says to each form, where a file is the text that was pasted."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(plan_options, "Path", Pasted)
-        yield [(fields, answered(fields)) for fields in forms()]
+        yield [(fields, answered(fields)) for fields in part_of(forms(), 150)]
 
 
 Told = list[tuple[dict[str, str], dict[str, Any] | str]]
@@ -122,10 +123,10 @@ def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told)
     ours = [found if isinstance(found, str) else tell(found) for _, found in told]
     different = [(f, a, b) for (f, _), a, b in zip(told, ours, theirs, strict=True) if not same(a, b)]
     assert not different, different[:2]
-    found = [found["found"] for _, found in told if isinstance(found, dict)]
-    assert sum(each.get("fits") is None for each in found) > 60  # at least so much, and activations
-    assert sum("users" in each for each in found) > 120
-    assert sum(isinstance(said, str) for said in ours) > 20
+    found, share = [found["found"] for _, found in told if isinstance(found, dict)], 0.6 * len(told) / len(forms())
+    assert sum(each.get("fits") is None for each in found) > share * 60  # at least so much, and activations
+    assert sum("users" in each for each in found) > share * 120
+    assert sum(isinstance(said, str) for said in ours) > share * 20
 
 
 def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
@@ -136,7 +137,8 @@ def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
     known = [(fields, found) for fields, found in told if isinstance(found, dict)]
     theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in known]))))
     context.close()
-    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known])) and len(known) > 250
+    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known]))
+    assert len(known) > len(told) / 2
 
 
 def test_all_models_that_are_known_by_name_are_offered() -> None:

@@ -140,6 +140,7 @@ STEPS["gpt2, logits held"] = ("gpt2", {}, {"recipe": "bf16", "loss": "logits-hel
 STEPS["llama, logits held"] = ("llama", {}, {"recipe": "fp32", "loss": "logits-held"})
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("kind", "change", "asked"), STEPS.values(), ids=STEPS)
 def test_a_step_of_theirs_holds_what_is_planned(kind: str, change: dict[str, Any], asked: dict[str, Any]) -> None:
     config = CONFIG_MAPPING[kind](**(SIZES[kind] | change))
