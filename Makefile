@@ -16,7 +16,7 @@ READY := .venv/ready-$(TORCH)
 BUILD := $(BIN)/python -m mkdocs build
 BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Tests share two to four cores; SLOW=1 runs the slow snippets again too
+# Tests share two to four cores; SLOW=1 takes all of what they else draw a part of, SEED=… the same part again
 SLOW ?= 0
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4
 # What `make quick` runs beside the code of the pages that git says have changed
