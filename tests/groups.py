@@ -16,9 +16,10 @@ from tests.draw import ALL, SEED, drawn
 
 # Files each of whose tests may run anywhere: they share nothing but the built site
 APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mistakes.py", "test_notebooks.py"}
-# Files that share one costly fixture, or the clock, by group
+# Files that share one costly fixture, what a process makes once, or the clock, by group
 TOGETHER = {
     "devices": {"test_devices.py", "test_weight.py"},
+    "scripts": {"test_planner_script.py", "test_planner_shorten.py", "test_planner_stacks.py"},
     "clock": {"test_commands.py", "test_device.py", "test_hostile.py", "test_run.py", "test_trace.py"},
 }
 # What takes longest begins first, so that no process is left alone with it at the end; seconds, roughly
@@ -28,12 +29,14 @@ LONG = {
     "clock": 45,
     "tests/ledger/test_interrupted.py": 30,
     "tests/flops_bytes/test_sharded_alone.py": 20,
-    "tests/planner/test_planner_script.py": 20,
-    "tests/planner/test_planner_stacks.py": 40,
+    "scripts": 40,
+    "tests/flops_bytes/plan/test_plan_software.py": 25,
+    "tests/flops_bytes/plan/test_plan_check.py": 25,
+    "docs/en/compute-for-memory.md": 22,
     "docs/en/activations.md": 20,
     "tests/planner/test_planner_constructs.py": 10,
     "tests/ledger/site/test_reuse.py": 20,
-    "tests/flops_bytes/test_stack.py": 40,
+    "tests/flops_bytes/test_stack.py": 15,
 }
 NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 
