@@ -65,6 +65,18 @@ def test_an_edit_that_keeps_size_and_time_is_run(small_book: Book) -> None:
         assert Record.read(local_folder(small_book) / "good.json").values == {"size_bytes": size}
 
 
+def test_an_edit_of_the_library_that_keeps_size_and_time_is_seen(small_book: Book) -> None:
+    (helper := small_book.library / "helper.py").parent.mkdir()
+    helper.with_name("__init__.py").touch()
+    user = "from flops_bytes.helper import size_bytes as used\nuser_bytes = used\n"
+    (small_book.snippets / "user.py").write_text(user)
+    for size in (1, 2):
+        helper.write_text(f"size_bytes = {size}\n")
+        os.utime(helper, (1_000_000_000, 1_000_000_000))
+        assert ledger(small_book, "run") == 0
+        assert Record.read(local_folder(small_book) / "user.json").values == {"user_bytes": size}
+
+
 def test_a_snippet_that_is_edited_while_others_run_is_run_next(small_book: Book) -> None:
     good = small_book.snippets / "good.py"
     edit = f"from pathlib import Path\nPath({str(good)!r}).write_text('size_bytes = 33\\n')\n"
