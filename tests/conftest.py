@@ -33,6 +33,7 @@ from ledger.site.bundle import bundle
 from ledger.site.check import configured_device
 from ledger.snippet import Snippet
 from ledger.units import is_device_value, is_share_of_peak
+from tests.draw import ALL
 
 ROOT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background it is ignored passes that on
@@ -226,7 +227,7 @@ class Served(NamedTuple):
 
 
 SWITCHED = {"storage-and-strides", "gradients", "measure-your-gpu", "glossary"}  # the last for its terms
-NUM_HEAVIEST = 4
+NUM_HEAVIEST = 4 if ALL else 2
 
 
 def heaviest(site: Path) -> list[str]:

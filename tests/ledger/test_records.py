@@ -59,7 +59,7 @@ def is_run(book: Book, snippet: Snippet, chosen: bool) -> bool:
 
 
 FAST = [name for name, path in BOOK.snippet_files().items() if path.parent.name != SLOW]
-CHOSEN = BOOK.snippet_names() if draw.ALL else draw.drawn(FAST, len(FAST) // 4)
+CHOSEN = BOOK.snippet_names() if draw.ALL else draw.drawn(FAST, len(FAST) // 8)
 
 
 @pytest.mark.parametrize("name", BOOK.snippet_names())

@@ -114,6 +114,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
 }
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("fields", "answers"), QUESTIONS.values(), ids=QUESTIONS)
 def test_what_people_ask_first_is_answered_on_a_phone(
     phone: Page, address: str, fields: dict[str, str], answers: dict[str, str]
