@@ -84,9 +84,9 @@ KINDS = {
 
 # The matrices of a layer that get adapters, by what they are called here; a router and experts have none, which
 # transformers holds as parameters and not as linear modules.
-ADAPTED: dict[str, tuple[str, ...]] = {"query-value": ("q", "v", "qkv", "q_b", "kv_b")}
-ADAPTED["attention"] = (*ADAPTED["query-value"], "k", "out", "q_a", "kv_a")
-ADAPTED["all"] = (*ADAPTED["attention"], "gate", "up", "down", "gate_up")
+QUERY_VALUE = ("q", "v", "qkv", "q_b", "kv_b")
+ATTENTION = (*QUERY_VALUE, "k", "out", "q_a", "kv_a")
+ADAPTED = {"query-value": QUERY_VALUE, "attention": ATTENTION, "all": (*ATTENTION, "gate", "up", "down", "gate_up")}
 
 
 @dataclass(frozen=True)

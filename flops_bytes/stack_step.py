@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.sharding import ring_bytes
+from flops_bytes.sharding import gathered_width, ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
 from flops_bytes.stack_layers import KINDS, Adapters, Kind, Way, forward, norm
 from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, like, linear, vector
@@ -366,6 +366,12 @@ def passes(stack: Stack, run: Run) -> list[tuple[Passed, int]]:
     return found
 
 
+def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
+    """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
+    run = Run(KINDS[kind], 1, 1, False, True, False, False, adapters)
+    return sum(times * one.trained for one, times in passes(stack, run))
+
+
 def packed_parameters(stack: Stack) -> int:
     """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
     return sum(
@@ -457,40 +463,49 @@ def layer_parameters(stack: Stack) -> int:
 
 
 def sharded(
-    stack: Stack, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int
+    stack: Stack, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int, base: str = "", frozen: bool = False
 ) -> dict[str, dict[str, int]]:
     """What step_bytes() gives, a GPU, when ZeRO's stage splits it, as flops_bytes.sharding.sharded_bytes() says.
 
     A layer's gradients are whole where it goes backward, which step_bytes() has, and where they are reduced, while the
-    one below it goes backward.
+    one below it goes backward. Of adapters' small gradients none is said to be reduced; frozen weights are gathered as
+    their `base` holds them, without the constants of 4 bits, which stay whole.
     """
     counts, width = parameters(stack), 4 if recipe == "fp32" else 2
     ends, head = counts["embedding"] + counts["head"], stack.vocab * stack.d_model
     layer = layer_parameters(stack)
-    split = ("master", "optimizer", "gradients", "weights")[: 0 if gpus == 1 else (0, 2, 3, 4)[zero]]
+    split = ("master", "optimizer", "gradients", "weights", "adapters")[: 0 if gpus == 1 else (0, 2, 3, 5)[zero]]
+    whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[base]) if base in CONSTANTS else 0
     reduced = {"last_layer": head, "first_layer": head + layer, "embedding": ends + layer}
     found = {}
     for moment, lines in at.items():
         found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
-        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split else 0
-        gathered = width * (ends + 2 * layer)
+        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
+        gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
+        if "weights" in split:
+            found[moment]["weights"] = -(-(lines["weights"] - whole) // gpus) + whole
         found[moment]["gathered"] = gathered if "weights" in split and moment != "update" else 0
         if zero == 0 and gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
-            found[moment]["reduced"] = RECIPES[recipe].gradients * sum(counts.values())
+            found[moment]["reduced"] = (
+                lines["gradients"] if frozen else RECIPES[recipe].gradients * sum(counts.values())
+            )
     return found
 
 
-def sent_bytes(stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1) -> dict[str, float]:
+def sent_bytes(
+    stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, adapters: int = 0, base: str = ""
+) -> dict[str, float]:
     """Bytes that a GPU sends in a step of gradients and of weights, as flops_bytes.sharding.sent_parts() says."""
-    counts, each = parameters(stack), RECIPES[recipe]
+    counts, each = parameters(stack), RECIPES["fp32" if adapters else recipe]
     width, total = 4 if recipe == "fp32" else 2, sum(counts.values())
+    trained = adapters or total
     if zero == 0:
-        return {"reduced": ring_bytes(each.gradients * total, gpus, "allreduce"), "gathered": 0.0}
-    reduced = total * (each.gradients if zero == 1 else width) * (accumulation if zero > 1 else 1)
-    gathered = each.weights * total
+        return {"reduced": ring_bytes(each.gradients * trained, gpus, "allreduce"), "gathered": 0.0}
+    reduced = trained * (each.gradients if adapters or zero == 1 else width) * (accumulation if zero > 1 else 1)
+    gathered: float = each.weights * trained
     if zero == 3:
         ends = counts["embedding"] + counts["head"]
-        gathered = accumulation * width * (2 * (total - ends) + ends)
+        gathered = accumulation * (2 * (total - ends) * gathered_width(recipe, base) + width * ends)
     return {
         "reduced": ring_bytes(reduced, gpus, "reduce_scatter"),
         "gathered": ring_bytes(gathered, gpus, "allgather"),

@@ -210,7 +210,7 @@ class Planner {
     values.run_money = this.priced(values.run_money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
-    const told = this.serving ? words.serving : found.has("methods") ? words : words.stack;
+    const told = this.serving ? words.serving : found.has("ladder") ? words : words.stack;
     const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       !misses && "room",
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",

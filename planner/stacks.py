@@ -29,7 +29,7 @@ def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     if options.get("task") == "serve":
         numbers = shown_serving(found)
     else:
-        numbers = (shown if "methods" in found else shown_stack)(found, options.get("pairs", "all"))
+        numbers = (shown if "ladder" in found else shown_stack)(found, options.get("pairs", "all"))
     numbers |= asked_for(found, options)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 

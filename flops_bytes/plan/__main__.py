@@ -145,12 +145,12 @@ def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> It
             yield "--explain prints every line, --json the same for programs."
             return
         yield ""
-        own = serving_table if "users" in found else training_table if "methods" in found else stack_table
+        own = serving_table if "users" in found else training_table if "ladder" in found else stack_table
     else:
         yield " ".join(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items())
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
-        for line, seconds in rates_of(asked) if what == "a step" and "methods" in found else ():
+        for line, seconds in rates_of(asked) if what == "a step" and "ladder" in found else ():
             yield f"{line:32}{seconds}"
 
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
+from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.plan.defaults import answered as answered_alike
-from flops_bytes.plan.defaults import assumed, with_usual
+from flops_bytes.plan.defaults import assumed, best, with_usual
 from flops_bytes.plan.defaults import plan_exactly as plan_alike
-from flops_bytes.plan.evidence import judged
+from flops_bytes.plan.evidence import WITH_ROOM, judged
 from flops_bytes.plan.options import (
     OPTIONS,
     SPEEDS,
@@ -29,7 +30,7 @@ from flops_bytes.plan.options import (
     read_text,
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
-from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost, ways
 from flops_bytes.presets import PRESETS, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
@@ -52,7 +53,8 @@ from flops_bytes.stack import (
     shared,
     weights_bytes,
 )
-from flops_bytes.stack_step import DERIVED, sent_bytes, sharded, step_bytes, why_not
+from flops_bytes.stack_layers import Adapters
+from flops_bytes.stack_step import DERIVED, adapter_parameters, sent_bytes, sharded, step_bytes, why_not
 
 # --8<-- [end:setup]
 
@@ -82,12 +84,25 @@ def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
     kind = str(decoder_of(config)["model_type"])
-    if given is not None and not serves:  # LoRA and what activations need are not known of all kinds
-        rest = {"checkpointing": "full", "trained": "all"} | {k: v for k, v in rest.items() if v is not None}
+    if given is not None and not serves:
+        rest = chosen(rest, stack, kind)
     refuse(rest, kind)
     a = read_options(rest)
     found = serve(a, stack, beside) if serves else train(a, stack, kind, beside)
     return found if given is None else found | {"assumed": assumed(rest, given)}
+
+
+def chosen(told: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, Any]:
+    """What is trained and what is checkpointed, where nobody says: as flops_bytes.plan.defaults.completed() has it."""
+    rest = {name: value for name, value in told.items() if value is not None}
+    refuse(rest, kind)
+    a = read_options(rest)
+    if why_not(stack, kind, a["recipe"].replace("-", "_")):
+        return {"checkpointing": "full", "trained": "all"} | rest
+    rows = methods_of(a, stack, kind, read_gpu(a).memory_bytes)
+    is_told = "trained" in rest or "lora" in rest
+    row = next(each for each in rows if each["trained"] == a["trained"]) if is_told else best(rows)
+    return {"checkpointing": row["checkpointing"]} | rest | {"trained": row["trained"]}
 
 
 def beyond_window(found: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,31 +279,29 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-HELD: tuple[str, ...] = (
-    "trained",
-    "lora",
-    "lora_on",
-    "base",
-    "quantized_by",
-    "optimizer",
-    "offload",
-    "update",
-    "dropout",
-)
-HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
-HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
+# Options of which a part is derived: as these values, where a kind's step is.
+TAKEN: dict[str, tuple[str, ...]] = {
+    "optimizer": ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
+    "loss": ("plain", "compiled", "chunked", "fused"),
+    "layers": ("composed",),
+}
+FREE = ("trained", "lora", "lora_on", "base", "chunks")  # as any value
+HELD: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers", "offload")
+HELD += ("dropout", "checkpoint_every")
+HELD += ("update", "reentrant", "sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout")
+HELD += ("qkv_made", "matmuls")
 
 
 def refuse(told: Mapping[str, Any], kind: str) -> None:
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
-        if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            if name == "trained" and told[name] == "all":
-                continue
-            if name == "layers" and told[name] == "composed" and kind in DERIVED:
-                continue  # they are
-            why = f"what a training step of a {kind} holds with it is not derived"
-            raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
+        value = told.get(name)
+        if value is None or value == OPTIONS[name].default or (name == "trained" and value == "all"):
+            continue
+        if kind in DERIVED and (name in FREE or str(value) in TAKEN.get(name, ())):
+            continue
+        why = f"what a training step of a {kind} holds with it is not derived"
+        raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
     if told.get("checkpointing") not in (None, "none", "full"):
         raise ValueError(
             f"--checkpointing: of a {kind}, all layers are computed again or none; give full, or leave it out"
@@ -458,15 +471,24 @@ def held_bytes(total: int, recipe: str, gpus: int, zero: int) -> dict[str, int]:
     return {part: -(-size // gpus) if zero >= first[part] else size for part, size in held.items()}
 
 
-def token_flops(stack: Stack, seq_len: int, causal: bool, fused: bool, checkpointing: str) -> dict[str, float]:
+MIXING = ("scores", "values", "index", "state")  # FLOPs of what has no weights
+
+
+def token_flops(
+    stack: Stack, seq_len: int, causal: bool, fused: bool, checkpointing: str, adapters: int = 0
+) -> dict[str, float]:
     """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again.
 
-    With checkpointing whole layers go forward again, to their last matmul.
+    With checkpointing whole layers go forward again, to their last matmul. Where so many parameters of adapters alone
+    are trained, frozen weights need no gradients.
     """
     forward = forward_flops(stack, seq_len, causal=causal)
-    again = sum(forward.values()) - forward["head"] if checkpointing == "full" else 0
-    device = sum(forward.values()) + sum(backward_flops(stack, seq_len, 1, causal, fused).values()) + again
-    return {"model": 3 * sum(forward.values()) / seq_len, "device": device / seq_len, "again": again / seq_len}
+    once = sum(forward.values())
+    own = 2 * adapters * seq_len
+    spared = sum(flops for part, flops in forward.items() if part not in MIXING) - 3 * own if adapters else 0
+    again = once - forward["head"] + own if checkpointing == "full" else 0
+    device = once + sum(backward_flops(stack, seq_len, 1, causal, fused).values()) - spared + again
+    return {"model": (3 * once - spared) / seq_len, "device": device / seq_len, "again": again / seq_len}
 
 
 def least(a: Mapping[str, Any], total: int) -> dict[str, Any]:
@@ -478,15 +500,39 @@ def least(a: Mapping[str, Any], total: int) -> dict[str, Any]:
     return {"memory_bytes": lines | {"total": sum(lines.values())}, "zero_bytes": by_stage}
 
 
+def adapters_of(a: Mapping[str, Any]) -> Adapters | None:
+    return Adapters(a["lora"], a["lora_on"], a["base"] in CONSTANTS) if a["lora"] else None
+
+
+def trained_of(a: Mapping[str, Any], stack: Stack, kind: str) -> int:
+    adapters = adapters_of(a)
+    return adapter_parameters(stack, kind, adapters) if adapters else sum(parameters(stack).values())
+
+
+def two_moments_bytes(a: Mapping[str, Any], stack: Stack, trained: int) -> int:
+    """Bytes of AdamW's two moments; in 8 bits as bitsandbytes has them, where transformers leaves those of the
+    embedding in float32; paged ones lie in the host's memory."""
+    if a["optimizer"][:5] == "paged":
+        return 0
+    if a["optimizer"][-4:] != "8bit":
+        return RECIPES["fp32" if a["lora"] else a["recipe"].replace("-", "_")].optimizer * trained
+    wide = 0 if a["lora"] else parameters(stack)["embedding"]
+    return 8 * wide + quantized_bytes(2 * (trained - wide), 8, 256)
+
+
 def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
+    recipe, zero, adapters = a["recipe"].replace("-", "_"), int(a["zero"]), adapters_of(a)
     told: dict[str, Any] = {
         "seq_len": a["context"],
         "batch": a["micro_batch"],
         "fused": a["attention"] == "fused",
         "checkpointing": a["checkpointing"],
         "accumulated": a["accumulation"] > 1,
+        "adapters": adapters,
+        "base": a["base"],
+        "loss": "plain" if a["loss"] == "chunked" else a["loss"],
+        "chunks": a["chunks"],
     }
     at = step_bytes(stack, kind, recipe=recipe, **told)
     if zero == 3 and a["gpus"] > 1 and recipe.startswith("autocast"):
@@ -494,10 +540,28 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
         cast = step_bytes(stack, kind, recipe="bf16_master", **told)
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
-    at = sharded(stack, at, recipe, a["gpus"], zero)
+    if a["optimizer"] != "adamw":
+        state = two_moments_bytes(a, stack, trained_of(a, stack, kind))
+        at = {moment: lines | {"optimizer": state} for moment, lines in at.items()}
+    at = sharded(stack, at, recipe, a["gpus"], zero, a["base"], adapters is not None)
     at = {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
+
+
+def method_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> dict[str, Any]:
+    """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
+    needs = sum(peak(a, stack, kind)[1].values())
+    found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
+    found |= judged(a, needs, memory_bytes)
+    if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
+        return found
+    return method_of({**a, "checkpointing": "full"}, stack, kind, memory_bytes)
+
+
+def methods_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> list[dict[str, Any]]:
+    """All weights, LoRA and QLoRA, as flops_bytes.plan.training.methods() says."""
+    return [method_of(each, stack, kind, memory_bytes) for each in ways(dict(a))]
 
 
 def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> dict[str, Any]:
@@ -512,7 +576,9 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     moment, lines = peak(a, stack, kind)
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
     fewest = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few
-    sent = sent_bytes(stack, a["recipe"].replace("-", "_"), a["gpus"], int(a["zero"]), a["accumulation"])
+    adapted = trained_of(a, stack, kind) if a["lora"] else 0
+    recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
+    sent = sent_bytes(stack, recipe, a["gpus"], zero, a["accumulation"], adapted, a["base"])
     return {
         "memory_bytes": lines | {"total": sum(lines.values())},
         "peaks_at": moment,
@@ -521,6 +587,7 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
         "fewest_gpus": fewest if fewest <= 2**20 else None,
         "zero_bytes": {stage: needs(zero=str(stage)) for stage in range(4)} if a["gpus"] > 1 else {},
         "sent_bytes": sent if a["gpus"] > 1 else {"reduced": 0, "gathered": 0},
+        "methods": methods_of(a, stack, kind, memory_bytes),
     }
 
 
@@ -535,7 +602,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
     """What training takes, or takes at least, and how long, from options that are read."""
     gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
     peaks = gpu.peak_flop_per_second
-    dtype = card_format(peaks, recipe, frozen=False)
+    dtype = card_format(peaks, recipe, frozen=bool(a["lora"]))
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
@@ -544,8 +611,10 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
     why, held = derived(a, stack, kind, gpu.memory_bytes)
     needs_bytes = held["memory_bytes"]["total"]
     fused = a["attention"] == "fused"
+    trained = total if why else trained_of(a, stack, kind)
+    adapters = trained if a["lora"] and not why else 0
     flops = {
-        name: token_flops(stack, a["context"], name == "causal", fused, a["checkpointing"])
+        name: token_flops(stack, a["context"], name == "causal", fused, a["checkpointing"], adapters)
         for name in ("all", "causal")
     }
     own = flops[a["pairs"]]
@@ -571,12 +640,13 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
         "sharding": gpus > 1,
         "time of communication: left out": gpus > 1,
         "experts: all of a layer on each GPU": holds_all and gpus > 1,
+        "experts: without adapters": holds_all and adapters > 0,
     }
     return (
         held
         | {
-            "parameters": counts | totals(stack) | {"trained": total},
-            "trained": "all",
+            "parameters": counts | totals(stack) | {"trained": trained},
+            "trained": a["trained"],
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
             "headroom_bytes": gpu.memory_bytes - needs_bytes,

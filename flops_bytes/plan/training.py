@@ -497,12 +497,16 @@ def way(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes
 
 
 def methods(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
-    """All weights, LoRA and QLoRA, each as far as it needs checkpointing.
+    """All weights, LoRA and QLoRA, each as far as it needs checkpointing."""
+    return [way(each, shape, peaks, memory_bytes) for each in ways(a)]
+
+
+def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
+    """A question asked of all weights, of LoRA and of QLoRA.
 
     Where something is asked of one of them alone, such as Muon, or of the software that one of them is run with, the
     others are left out.
     """
-    asked = [a]
     if (
         (a["sharding_by"] == "fsdp2" and a["quantized_by"] == "bitsandbytes" and a["qkv_made"] == "apart")
         and (a["lora_inputs"] != "float32" and a["lora_dropout"] == "no")
@@ -511,12 +515,12 @@ def methods(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_b
     ):
         four_bits = a["trained"] if a["trained"] in BASES else "qlora-double"
         adapted = a | {"lora": a["lora"] or RANK}
-        asked = [
+        return [
             a | {"trained": "all", "lora": None, "base": "as-recipe"},
             adapted | {"trained": "lora", "base": "as-recipe"},
             adapted | {"trained": four_bits, "base": BASES[four_bits]},
         ]
-    return [way(each, shape, peaks, memory_bytes) for each in asked]
+    return [a]
 
 
 # --8<-- [end:methods]
