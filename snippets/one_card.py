@@ -11,13 +11,13 @@ from typing import Any
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
 from flops_bytes.plan import plan
+from flops_bytes.plan.evidence import EVIDENCE
 
 # --8<-- [end:setup]
 # isort: split
 # --8<-- [start:setup_published]
 from pathlib import Path
 
-from flops_bytes.plan.evidence import EVIDENCE
 from flops_bytes.published.readings import asked, missing, predict, read_source
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)

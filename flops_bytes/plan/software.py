@@ -180,7 +180,11 @@ def keep_inputs_of_adapters(setup: Setup, at: Moments) -> None:
     """See adapters_inputs(). Those in float32 have no copy in 16 bits, and of the first layer's input no mask is kept,
     for nothing below is trained."""
     if setup.lora_inputs == "float32":
+        spared = (
+            2 * setup.rank * setup.shape.d_model * of_qkv(setup)
+        )  # that peak.py has no copies of in the first layer
         for lines in at.values():
+            lines["activations"] -= spared if lines["copies"] else 0
             lines["copies"] = 0
     masks = setup.micro_batch * setup.context * setup.shape.d_model * of_qkv(setup)
     keep_more(setup, at, adapters_inputs(setup), masks if setup.lora_dropout == "yes" else 0)

@@ -222,13 +222,13 @@ def test_what_no_rate_covers_is_said(why: str, more: dict[str, Any]) -> None:
 
 def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", "llama-3-8b", "--gpu", "A100 80GB SXM", "--gpus", "8", "--zero", "3", "--context", "8192"]
-    plan_main(arguments)
+    plan_main([*arguments, "--explain"])
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("a step"))
     low, assumed, high = rates.step(asked(gpus=8, zero="3")).seconds
     assert lines[at + 1].split("rates")[1].strip() == f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
     assert lines[at + 2].split()[2] == "matmuls" and "data loading" in lines[at + 3] and "eight of ten" in lines[at + 4]
-    plan_main([*arguments, "--lora", "8"])
+    plan_main([*arguments, "--lora", "8", "--explain"])
     assert "no published rates: adapters" in capsys.readouterr().out
     plan_main([*arguments, "--json"])
     assert set(json.loads(capsys.readouterr().out)["found"]) == set(plan.plan(**vars_of(arguments)))
