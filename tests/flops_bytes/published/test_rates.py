@@ -222,6 +222,7 @@ def test_what_no_rate_covers_is_said(why: str, more: dict[str, Any]) -> None:
 
 def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--model", "llama-3-8b", "--gpu", "A100 80GB SXM", "--gpus", "8", "--zero", "3", "--context", "8192"]
+    arguments += ["--checkpointing", "none"]
     plan_main([*arguments, "--explain"])
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("a step"))
