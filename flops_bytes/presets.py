@@ -14,6 +14,8 @@ its source was at hand.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from flops_bytes.shapes import SHAPES, model_name
+
 
 class Preset(NamedTuple):
     """A model by name."""
@@ -229,3 +231,15 @@ OTHERS = {
 # --8<-- [end:others]
 
 PRESETS: dict[str, Preset] = QWEN | DEEPSEEK | GLM | OTHERS
+
+
+# --8<-- [start:known]
+def known(written: str) -> str | None:
+    """What a model is called here or in shapes.py, by its name or its repository; None if it is not known."""
+    name = model_name(written)
+    if name in SHAPES or name in PRESETS:
+        return name
+    return next((own for own, preset in PRESETS.items() if model_name(preset.repository) == name), None)
+
+
+# --8<-- [end:known]

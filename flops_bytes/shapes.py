@@ -166,6 +166,29 @@ SHAPES = {
 # --8<-- [end:shapes]
 
 
+# --8<-- [start:names]
+ALIKE = {  # models of the same shape, by their later names
+    "llama-3.1-8b": "llama-3-8b",
+    "llama-3.1-70b": "llama-3-70b",
+    "llama-3.3-70b": "llama-3-70b",
+    "deepseek-r1": "deepseek-v3",
+}
+VARIANTS: tuple[str, ...] = ("-instruct", "-thinking", "-base", "-chat", "-hf", "-it", "-pt", "-2507", "-v0.1", "-v0.2")
+
+
+def model_name(written: str) -> str:
+    """A model as it is called here, from how people call it, or from its repository on Hugging Face or the address."""
+    path = written.strip().lower().replace(" ", "-").split("huggingface.co/")[-1].split("/")
+    name = path[1] if len(path) > 1 else path[0]
+    name = name.replace("meta-llama-", "llama-").replace("gpt-2", "gpt2").replace("-instruct-", "-")
+    while ending := next((variant for variant in VARIANTS if name.endswith(variant)), ""):
+        name = name[: len(name) - len(ending)]
+    return ALIKE.get(name, name)
+
+
+# --8<-- [end:names]
+
+
 # --8<-- [start:config]
 KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
 UNCOUNTED = {  # keys under which a decoder is another one than Decoder describes, unless they hold one of these values

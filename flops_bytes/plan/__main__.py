@@ -10,9 +10,10 @@ from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.plan import parallel, plan, rl
+from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
 from flops_bytes.plan.table import parallel_table, rl_table, serving_table, stack_table, training_table
-from flops_bytes.shapes import SHAPES, quoted, short
+from flops_bytes.shapes import SHAPES, model_name, quoted, short
 
 EXAMPLES = """\
 flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
@@ -32,16 +33,18 @@ def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] 
 
     What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
     """
-    is_alike = not asked.get("config") and asked.get("model", "gpt2") in SHAPES
+    is_alike = not asked.get("config") and model_name(asked.get("model", "gpt2")) in SHAPES
     if rl.is_asked(asked):
         return rl.plan(**(asked if is_alike else alike(asked))), None
     if parallel.is_asked(asked):
         return parallel.plan(**asked) if is_alike else laid_out(asked), None
     if is_alike:
-        return plan(**asked), asked
+        found = plan(**asked)
+        return found, settled(asked, found)
     from flops_bytes.plan import stacks
 
-    return stacks.plan(**asked), stacks.asked_alike(asked)
+    found = stacks.plan(**asked)
+    return found, stacks.asked_alike(settled(asked, found))
 
 
 def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -97,6 +100,21 @@ def path_or_held(config: str) -> Any:
         raise ValueError(f"--config: {why}; give a config.json, or what it holds") from None
 
 
+def held(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A question with what its config.json holds, since a pipe can be read once; a model's name may stand there too."""
+    if not asked.get("config"):
+        return dict(asked)
+    try:
+        return {**asked, "config": read_config(path_or_held(asked["config"]))}
+    except ValueError:
+        from flops_bytes.presets import known
+
+        name = known(asked["config"])
+        if not name:
+            raise
+        return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
+
+
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
     description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
@@ -121,8 +139,8 @@ def main(arguments: list[str]) -> int:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
-    try:  # a pipe can be read once
-        once = {**asked, "config": read_config(path_or_held(asked["config"]))} if asked.get("config") else asked
+    try:
+        once = held(asked)
         found, question = answer(once)
     except ValueError as error:
         print(f"flops-bytes plan: {error}", file=sys.stderr)
@@ -134,7 +152,7 @@ def main(arguments: list[str]) -> int:
         print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
         table = serving_table if serves else training_table if question is not None else stack_table
         table = parallel_table if "layout" in found else rl_table if "phases" in found else table
-        for what, how_much in table(found, once):
+        for what, how_much in table(found, settled(once, found)):
             print(f"{what:32}{how_much}")
             timed = what == "a step" and question is not None
             for line, seconds in rates.told(read_options(question or {})) if timed else ():

@@ -13,7 +13,8 @@ from typing import Any
 from flops_bytes.configs import decoder_of, is_read, left_out, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan import planned as plan_alike
+from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import (
     OPTIONS,
     SPEEDS,
@@ -27,7 +28,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
 from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
-from flops_bytes.presets import PRESETS
+from flops_bytes.presets import PRESETS, known
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
@@ -62,23 +63,24 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return answered(asked, DERIVED, derived)
+    return in_time(asked, lambda each: answered(each, DERIVED, derived))
 
 
 def plan_least(**asked: Any) -> dict[str, Any]:
     """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
-    return answered(asked, (), underived)
+    return in_time(asked, lambda each: answered(each, (), underived))
 
 
 def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
     """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
+    asked = by_name(asked)
     config = configured(asked) or {}
     serves, keys = asked.get("task") == "serve", left_out(config)
     if serves and asked.get("weights"):  # which say how they are stored
         keys = [key for key in keys if key != QUANTIZED]
     beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
     if (question := asked_alike(asked)) is not None:
-        found = plan_alike(**question)
+        found = plan_alike(question)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
     stack, rest = read_stack(config), without_model(asked)
@@ -86,6 +88,18 @@ def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> 
     refuse(rest, kind, kinds)
     a = read_options(rest)
     return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
+
+
+def by_name(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A question with a model's name as it is, which may also stand where a config.json is asked for."""
+    config = asked.get("config")
+    name = known(config) if isinstance(config, str) else None
+    if not name:
+        return asked
+    try:  # a file may have such a name
+        return {**asked, "config": read_config(config)}
+    except ValueError:
+        return {**asked, "model": name, "config": None}
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -166,10 +180,10 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         config = read_config(asked["config"])
         is_known = QUANTIZED not in config and is_alike(config, asked)
         return config if is_read(config) and not is_known else None
-    name = str(asked.get("model", "")).strip().lower()
+    name = known(str(asked.get("model", "")))
     if name in PRESETS:
         return PRESETS[name].config
-    if asked.get("model") and name not in SHAPES:
+    if asked.get("model") and not name:
         mend = f"choose {', '.join([*SHAPES, *PRESETS])}, or give --config or --shape"
         raise ValueError(f"--model: {quoted(asked['model'])} is not known; {mend}")
     return None

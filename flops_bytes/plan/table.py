@@ -55,6 +55,14 @@ def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
     return f"{costs['days']:,.4g} days, {costs['gpu_hours']:,.4g} GPU-hours{price}"
 
 
+def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The GPUs that a deadline takes."""
+    if fleet := found.get("fleet"):
+        mfu = found.get("assumed_mfu") or found["mfu"]
+        booked = f"; {fleet['booked_gpus']:,} at {fleet['booked_mfu']:.0%}" if fleet["booked_gpus"] else ""
+        yield f"in {fleet['days']:.4g} days it takes", f"{fleet['gpus']:,} GPUs at an MFU of {mfu:.0%}{booked}"
+
+
 # --8<-- [end:setup]
 
 
@@ -99,6 +107,7 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         yield "text", f"{text['bytes']:,} B at {text['bytes_a_token']:.4g} bytes a token ({measured})"
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+        yield from in_time(found)
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     if steps := found["published_mfu"]:
         reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
@@ -196,6 +205,7 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
     yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+        yield from in_time(found)
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     yield "estimated, or left out", ", ".join(found["estimated"])
 

@@ -58,7 +58,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "the commas of another country": ({"tokens": "12,34,567"}, "--tokens: in '12,34,567' the comma can part"),
     "a comma at the end": ({"tokens": "15,"}, "--tokens: in '15,' the comma can part"),
     "a full-width comma": ({"price": "1，5"}, "the comma can part"),
-    "a power": ({"tokens": "10²"}, "--tokens: the unit of '10²' is missing or not known; write it like 8"),
+    "a power": ({"tokens": "10²"}, "--tokens: the unit of '10²' is missing or not known; write it like 100B"),
     "half a GPU": ({"gpus": "1.5"}, "--gpus: '1.5' is not a whole number"),
     "a context in trillions": ({"context": "8T"}, "--context: the unit of '8T' is missing or not known; write it like"),
     "half a token": ({"context": "0.5"}, "--context: '0.5' does not lie between 1 and 1e18"),
@@ -70,7 +70,6 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     ),
     "no unit": ({"allowance": "80"}, "--allowance: the unit of '80' is missing"),
     "gigabits": ({"allowance": "8Gb"}, "--allowance: the unit of '8Gb'"),
-    "per cent": ({"mfu": 40}, "--mfu: '40' is more than the whole; a share lies between 0 and 1, write it like 40%"),
     "too many per cent": ({"mfu": "140%"}, "--mfu: '140%' is more than the whole; a share lies"),
     "more than the peak": ({"mfu": 0.9, "checkpointing": "full"}, "times their peak; check it"),
     "faster than the peak": ({"step_seconds": 1e-6}, "--step-seconds: the GPUs would do"),
@@ -113,13 +112,20 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         {"dropout": "-0.1"},
         "--dropout: '-0.1' is not a number above 0; write it like 40%",
     ),
-    "more than all dropped": ({"dropout": "2"}, "--dropout: '2' is more than the whole"),
+    "more than all dropped": ({"dropout": "200"}, "--dropout: '200' is more than the whole"),
     "chunks of a fused loss": ({"loss": "fused", "chunks": 4}, "--chunks: --loss fused has none of its own; leave one"),
     "every second layer of none": ({"checkpoint_every": 2}, "--checkpoint-every: no whole layers are checkpointed;"),
     "adapters on nothing": ({"lora_on": "attention"}, "--lora-on: there are no adapters; give --lora a rank"),
     "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
     "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
-    "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
+    "a deadline at a speed of all GPUs": (
+        {"days": 1, "tokens": "1B", "step_seconds": 2},
+        "--step-seconds: it is of all GPUs; give --gpus, or --mfu instead",
+    ),
+    "a deadline that no number meets": (
+        {"days": "1e-6", "tokens": "1e18"},
+        "--days: that takes more than 1,048,576 GPUs; give it more days",
+    ),
     "two lengths, one of text": ({"text": "1TB", "tokens": "1B"}, "--text: --tokens tells how long it trains; give"),
     "text without a unit": ({"text": "60T"}, "--text: the unit of '60T' is missing"),
     "a rate of no text": ({"bytes_a_token": 4}, "--bytes-a-token: there is no text; give --text its bytes"),
@@ -848,7 +854,7 @@ def test_the_schema_names_every_field_of_an_answer() -> None:
     seen: set[str] = set()
     drawn = random.Random(7)
     for turn in range(600):
-        asked = question(drawn, serving=turn % 3 == 0)
+        asked = question(drawn, serving=turn % 3 == 0) | ({"tokens": "1B", "days": 3} if turn % 50 == 1 else {})
         try:
             found = plan(**asked)
         except ValueError:
