@@ -21,13 +21,12 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-from flops_bytes import shapes
 from flops_bytes.gpus import LINKS
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE
 from ledger.site import tight as tight_module
 from ledger.site.tight import tight
-from planner.answer import answer
+from planner.answer import answer, gib
 from planner.shorten import plainer, shortened
 from planner.translate import RUNTIME, translate
 
@@ -42,8 +41,8 @@ FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192
 FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "$2.5"}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
-SHOWN += ("tokens_in", "speed", "speed_in", "weights", "users", "latency")
-FOLDED: tuple[str, ...] = ("days", "global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
+SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency")
+FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
 FOLDED += ("attention", "layers")
 FOLDED += ("link", "node_gpus", "network_cards", "offload", "bytes_a_token", "pairs", "cache", "prompt")
 FOLDED += ("gpu_memory_utilization", "allowance")
@@ -73,7 +72,7 @@ UNASKED_VALUES = {  # of options that it has a field for
     "update": ("in-backward",),
     "offload": ("all",),
 }
-WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
+WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
@@ -83,20 +82,23 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
 ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they say of a model, the third says
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
-PRESETS: dict[str, tuple[str, ...]] = {  # models whose layers differ, or that were not there, as people call them
+PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
-    "DeepSeek": ("DeepSeek-V3", "DeepSeek-V3.2"),
-    "Kimi": ("Kimi K2", "Kimi Linear 48B-A3B"),
-    "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6", "GLM-5.2"),
-    "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
+    "Llama": ("Llama 3.2 1B", "Llama 3 8B", "Llama 3.1 8B", "Llama 3 70B", "Llama 3.3 70B", "Llama 3.1 405B"),
+    "DeepSeek": ("DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
     "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
-    "Llama": ("Llama 4 Scout", "Llama 4 Maverick"),
-    "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
+    "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
+    "GLM": ("GLM-4.5-Air", "GLM-4.5", "GLM-4.6", "GLM-5.2"),
+    "Kimi": ("Kimi Linear 48B-A3B", "Kimi K2"),
+    "Mistral": ("Mistral 7B", "Mistral Small 24B", "Mixtral 8x7B"),
     "Phi": ("Phi-3 mini", "Phi-4"),
     "SmolLM": ("SmolLM3 3B",),
-    "Mistral": ("Mistral Small 24B",),
+    "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
+    "GPT-2": ("GPT-2", "GPT-2 medium", "GPT-2 large", "GPT-2 XL"),
 }
 PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
+PRESETS["Llama"] += ("Llama 4 Scout", "Llama 4 Maverick")
+CARDS = ("RTX", "H", "B", "GB", "A", "L", "T4", "V", "MI", "TPU")  # how names of GPUs begin, in the list's order
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
 DIGITS: tuple[str, ...] = (
@@ -208,12 +210,14 @@ def write_scripts() -> None:
 
 @cache
 def words(language: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((PLANNER / f"{language}.yml").read_text(encoding="utf-8"))
+    """What the page says in a language; a number and its % stay on one line."""
+    text = (PLANNER / f"{language}.yml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(re.sub(r"(?<=[\d}]) %", "\N{NO-BREAK SPACE}%", text))
     return found
 
 
 def form(kind: str, language: str) -> str:
-    """The form as it stands before the script fills in the answer; without scripts it is hidden."""
+    """The form with the answer to what it asks as it stands; without scripts its fields are hidden."""
     told = words(language)
     if kind == "memory":
         label, placeholder = told["memory"]["label"], told["memory"]["placeholder"]
@@ -238,18 +242,28 @@ def form(kind: str, language: str) -> str:
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
     strip, memory = opening(told)
     return (
-        f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}" hidden>'
+        f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}">'
         f'<div class="planner-strip" role="status">{strip}</div><div class="planner-fields">{inner}</div></form>'
         + (f'<div class="planner-answer">{memory}</div>' if kind == "full" else "")
         + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
 
 
-def evidence(told: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Of each kind of run, how far off the planner was for those that others published; where that stands; of whom."""
+def evidence(told: dict[str, Any]) -> list[tuple[str, str, str, float | None]]:
+    """Of each kind of run, how many times the plan those took that others published; where that stands; of whom; and
+    how many times the plan the worst took."""
     words = told["evidence"]
-    some = {kind: words["some"].format(*EVIDENCE[kind], kind=words["kinds"][kind]) for kind in EVIDENCE}
-    return [(some.get(kind, words["none"]), words["chapter"], pattern) for kind, pattern in KINDS.items()]
+    found: list[tuple[str, str, str, float | None]] = []
+    for kind, pattern in KINDS.items():
+        if kind not in EVIDENCE:
+            found.append((words["none"], words["chapter"], pattern, None))
+            continue
+        readings, least, _, low, _ = EVIDENCE[kind]
+        most, nearly_most = 1 / float(least), 1 / float(low)
+        text = words["some"].replace("{readings}", str(readings)).replace("{kind}", words["kinds"][kind])
+        text = text.replace("{most}", f"{most:.2f}").replace("{nearly_most}", f"{nearly_most:.2f}")
+        found.append((text, words["chapter"], pattern, round(most, 4)))
+    return found
 
 
 def opening(told: dict[str, Any]) -> tuple[str, str]:
@@ -273,8 +287,10 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    text, chapter = next(each[:2] for each in evidence(told) if re.search(each[2], said["command"]))
-    note = f'<p class="planner-note"><a href="../{chapter}">{text}</a></p>'
+    text, chapter, _, most = next(each for each in evidence(told) if re.search(each[2], said["command"]))
+    text = text.replace("{needs}", gib(found["memory_bytes"]["total"] * (most or 1)))
+    linked = re.sub(r"\[(.*)\]", rf'<a href="../{chapter}">\1</a>', text)
+    note = f'<p class="planner-note">{linked}</p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
 
 
@@ -302,23 +318,31 @@ def option(value: str, text: str, is_chosen: bool) -> str:
 
 def family(name: str) -> str:
     """Models of one family, as a group of a list; what the library calls them, the script makes of their names."""
-    options = "".join(f"<option>{model}</option>" for model in PRESETS[name])
+    options = "".join(
+        f"<option{' selected' if called(model) == FIRST['model'] else ''}>{model}</option>" for model in PRESETS[name]
+    )
     return f"<optgroup label={name}>{options}</optgroup>"
+
+
+def called(model: str) -> str:
+    """What the library calls a model of the list."""
+    return model.lower().replace(" ", "-").replace("gpt-2", "gpt2")
 
 
 def field(name: str, told: dict[str, Any]) -> str:
     label, value = told["fields"][name], FIRST.get(name, "")
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
     choices = dict(told["choices"].get(name, {}))
-    if name == "model":
-        choices = {each: each for each in shapes.SHAPES} | choices
     if name == "gpu":
-        choices = {each: each for each in plan_options.ROWS} | choices
+        by_kind = sorted(
+            plan_options.ROWS, key=lambda card: next(n for n, each in enumerate(CARDS) if card.startswith(each))
+        )
+        choices = {each: each for each in by_kind} | choices
     if name == "link":
         choices = {each: choices.get(each, each) for each in ("", *LINKS)}
     if choices:
         options = "".join(option(key, text, key == value) for key, text in choices.items())
-        options += "".join(map(family, PRESETS)) if name == "model" else ""
+        options = "".join(map(family, PRESETS)) + options if name == "model" else options
         control = f"<select {start}>{options}</select>"
     elif name == "config":
         control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"

@@ -27,18 +27,19 @@ class Planner {
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
     this.place = document.querySelector("form.planner + .planner-answer");
-    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-");
+    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-").replace("gpt-2", "gpt2");
     this.first = this.state();
     form.dataset.started = "";
-    form.hidden = false;
+    this.given = new Set(); // what somebody has typed
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
     form.addEventListener("input", ({ target }) => {
-      const other = form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
-      if (other) other.value = "";
+      this.given.add(target.name);
+      if (target.name === "model") this.unlessGiven("context", this.context);
       this.show(true);
     });
     this.restore();
+    this.context = form.elements.context.value;
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
     this.show();
@@ -49,6 +50,9 @@ class Planner {
   asked({ name }) { // whether a field is one of the task that is planned
     const task = this.form.querySelector(`[data-name="${name}"]`)?.dataset.task;
     return !task || task === (this.serving ? "serve" : "train");
+  }
+  unlessGiven(name, value) {
+    if (!this.given.has(name)) this.form.elements[name].value = value;
   }
   state() { return Object.fromEntries(this.controls.map((control) => [control.name, control.value])); }
 
@@ -62,6 +66,7 @@ class Planner {
     if (!this.controls.some(({ name }) => query.has(name))) return;
     const asked = completed(new Map(query), new Map(Object.entries(this.first)));
     for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = radio.value === (query.get("task") === "serve" ? "serve" : "train");
+    this.given = new Set(query.keys());
     for (const control of this.controls.filter((each) => each.type !== "radio" && this.asked(each))) {
       const value = (asked.get(control.name) ?? standard(control) ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
       if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
@@ -103,13 +108,19 @@ class Planner {
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again) return this.show();
+    const [, positions] = /^--context: the model has (\d+) positions/.exec(error) ?? [];
+    if (positions && !this.given.has("context")) { // the form's own context is too long for this model
+      this.unlessGiven("context", positions);
+      return this.show();
+    }
+    const away = error && this.elsewhere();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
-    else text = this.refused(error);
+    else if (!away) text = this.refused(error);
     if (text == null) return this.show(); // a shape stands for the configuration now
     this.strip.classList.toggle("wrong", !!text);
-    if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
+    if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
     const { model, shape } = this.form.elements, { estimate } = this;
     if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
     this.place?.classList.toggle("stale", !!text);
@@ -119,6 +130,16 @@ class Planner {
       if (this.typed) this.remember();
       this.link();
     }, 200);
+  }
+
+  /* What the few fields of the front page have no room for is entered in the whole form, which takes along the rest. */
+  elsewhere() {
+    const { model, gpu } = this.form.elements, all = this.form.querySelector(".planner-all");
+    const name = ["config", "shape"].includes(model.value) ? model.value : gpu.value === "other" && "gpu_memory";
+    if (!all || !name) return;
+    const to = new URL(all.href);
+    [to.search, to.hash] = [this.query(), `planner-${name}`];
+    return element("a", { href: to.href }, this.words.elsewhere);
   }
 
   /* An error is read out before what a field is. */
@@ -153,6 +174,7 @@ class Planner {
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
+    if (name === "base" || (name === "lora" && !this.form.elements.lora?.value)) name = "trained";
     const control = this.form.elements[name];
     if (control) this.describe(control, "planner-error");
     const text = this.translated(parts[2]), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
@@ -187,18 +209,20 @@ class Planner {
 
   /* Money with its currency, as the language writes it. */
   priced(money, currency) {
-    return money && this.write(this.words.currencies[currency ?? "none"], { sum: money.replace(currency ?? "", "") });
+    const [, less, sum] = /^(< )?(.*)$/.exec(money?.replace(currency ?? "", "") ?? "");
+    return sum && (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum });
   }
 
   /* What the verdict costs: time and money, or the speed if nobody says how much is trained. */
   sentence(found, values) {
     const { run, gpu, language } = this.words;
-    return this.write(values.time ? run.time : run.speed, {
+    return this.write(values.needed === values.gpus ? run.fleet : values.time ? run.time : run.speed, {
       ...values,
       gpu: values.gpu ?? gpu,
       mfu: values.assumed ?? values.mfu,
       amount: values.amount.get(language),
-      assumed: found.get("mfu_is_assumed") ? run.assumed : "",
+      assumed: found.get("mfu_is_assumed") ? run.assumed : run.told,
+      booked: values.booked ? this.write(run.booked, values) : "",
       cost: values.money ? this.write(run.cost, values) : "",
     });
   }
@@ -213,18 +237,19 @@ class Planner {
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
+      values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
     ]);
     this.strip.replaceChildren(
       element("p", { class: `planner-verdict ${fits && !late ? "fits" : fits === null ? "" : "misses"}` }, this.write(fits === false ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
       ...(this.serving ? [] : [element("p", { class: "planner-run" }, this.sentence(found, values))]),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...told.none ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)))), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
+      memory: [this.evidence(told.none ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)), found), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
       scale: [],
     };
@@ -250,9 +275,15 @@ class Planner {
     return element("div", { class: "table-frame" }, element("table", {}, heads, element("tbody", {}, ...rows.map((cells) => this.row(cells)))));
   }
 
+  /* How far off the planner was for runs of this kind, and what this one would need then. */
+  evidence([text, chapter, , most], found) {
+    const [before, link, after] = this.write(text, { needs: most && gib(Number(found.get("memory_bytes").get("total")) * most) }).split(/[[\]]/);
+    return this.note(before, link && this.to(link, chapter), after);
+  }
+
   memory(shown) {
     const rows = [...shown.get("lines")].map(([line, size]) => {
-      const [text, chapter] = this.words.lines[line] ?? [line, "formulas/"];
+      const [text, chapter] = this.words.lines[line] ?? [line, "formulas/#bytes"];
       return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
     });
     return this.table([...rows, [element("b", {}, this.words.total), shown.get("total")]]);
@@ -275,15 +306,16 @@ class Planner {
     const { title, head, share, speed } = this.words.by_mfu;
     const rows = by_mfu.map((row) => {
       const values = Object.fromEntries(row);
-      return [this.write(share, values), this.write(values.time ? "{time}" : speed, values), values.gpu_hours, this.priced(values.money, currency)];
+      return [this.write(share, values), values.time ? this.write("{time}", values) : null, values.time ? null : this.write(speed, values), values.gpu_hours, this.priced(values.money, currency)];
     });
-    return [this.note(title), this.table(rows, head)];
+    const filled = (cells) => cells.filter((_, n) => rows[0][n]);
+    return [this.note(title), this.table(rows.map(filled), filled(head))];
   }
 
   ladder(shown) {
     const { rungs, rung } = this.words;
     const rows = shown.get("ladder").map((step) => {
-      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "full-ledger/"];
+      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "compute-for-memory/#order"];
       const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
       return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, values.needs + (values.fits ? ` ✓ ${this.words.it_fits}` : "")];
     });
@@ -299,11 +331,12 @@ class Planner {
     return [this.note(formats), this.table(rows, format), this.note(this.to(...note))];
   }
 
-  note(text) { return element("p", { class: "planner-note" }, text); }
+  note(...parts) { return element("p", { class: "planner-note" }, ...parts); }
   notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     const layouts = !this.serving && laid(command, found.get("fits"), found.get("step_tokens"));
-    const code = (text) => element("pre", {}, element("code", { tabindex: "0" }, text));
+    const copy = (text) => element("button", { class: "md-code__button", type: "button", title: this.words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
+    const code = (text) => element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text));
     return element("section", {},
       names ? this.note(this.write(told.estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), code(command),

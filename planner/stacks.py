@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan.options import read
 from flops_bytes.plan.stacks import plan_least
 from planner.answer import (
     COUNTED,
@@ -17,6 +16,7 @@ from planner.answer import (
     duration,
     gib,
     ignored,
+    of_gpus,
     paid,
     scientific,
     shown,
@@ -33,7 +33,7 @@ def answer_any(fields: dict[str, str]) -> dict[str, Any]:
         numbers = shown_serving(found)
     else:
         numbers = (shown_stack if "left_bytes" in found else shown)(found, options.get("pairs", "all"))
-    numbers |= {"gpus": f"{read('gpus', options.get('gpus', '1')):,}", "gpu": options.get("gpu")}
+    numbers |= of_gpus(options, found)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 

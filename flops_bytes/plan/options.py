@@ -229,7 +229,7 @@ NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
 FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
 EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8", "length": "8192, 128k", "share": "40%, 0.4", "days": "14"}
-EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T", "tokens": "100B, 15T", "reduce_bucket": "500M"}
+EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T", "tokens": "100B, 15T"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 

@@ -58,7 +58,7 @@ def test_a_price_by_the_hour_has_its_currency() -> None:
     ("name", "written"), [("days", "30 tokens"), ("gpus", "8 days"), ("price", "$2/day"), ("tokens", "3 hours")]
 )
 def test_a_word_of_another_kind_is_refused(name: str, written: str) -> None:
-    with pytest.raises(ValueError, match="the unit of .* is missing or not known"):
+    with pytest.raises(ValueError, match=r"the unit of .* is missing or not known"):
         read(name, written)
 
 
