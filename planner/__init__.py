@@ -21,7 +21,7 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-from flops_bytes.gpus import LINKS
+from flops_bytes.gpus import LINKS, capacity_bytes
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE
 from ledger.site import tight as tight_module
@@ -220,13 +220,7 @@ def form(kind: str, language: str) -> str:
     """The form with the answer to what it asks as it stands; without scripts its fields are hidden."""
     told = words(language)
     if kind == "memory":
-        label, placeholder = told["memory"]["label"], told["memory"]["placeholder"]
-        return (
-            f'<form class="planner-memory" aria-label="{label}">'
-            f'<label for="planner-message">{label} <textarea id="planner-message" rows="4" spellcheck="false" '
-            f'placeholder="{placeholder}"></textarea></label>'
-            '<div class="planner-answer" role="status"></div></form>'
-        )
+        return form_of_messages(told["memory"])
     fields = SHORT if kind == "short" else SHOWN
     asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     inner = "".join(field(name, told) for name in fields)
@@ -247,6 +241,32 @@ def form(kind: str, language: str) -> str:
         + (f'<div class="planner-answer">{memory}</div>' if kind == "full" else "")
         + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
+
+
+def form_of_messages(told: dict[str, Any]) -> str:
+    """The form for an out-of-memory message, and for the model and the card that it came from, who wants to say."""
+    cards = "".join(
+        f'<option data-gib="{capacity_bytes(name, plan_options.ROWS[name]) / 2**30:.2f}">{name}</option>'
+        for name in by_kind()
+    )
+    lists = {"model": "".join(family(name, "") for name in PRESETS), "gpu": cards}
+    asked = "".join(
+        f'<div class="planner-field"><label for="planner-memory-{name}">{told[name]}</label>'
+        f'<select name="{name}" id="planner-memory-{name}"><option value="">{told["unsaid"]}</option>{options}</select>'
+        "</div>"
+        for name, options in lists.items()
+    )
+    return (
+        f'<form class="planner-memory" aria-label="{told["label"]}">'
+        f'<label for="planner-message">{told["label"]} <textarea id="planner-message" rows="4" spellcheck="false" '
+        f'placeholder="{told["placeholder"]}"></textarea></label><div class="planner-fields">{asked}</div>'
+        '<div class="planner-answer" role="status"></div></form>'
+    )
+
+
+def by_kind() -> list[str]:
+    """The cards of the table of peaks, in the order of the list."""
+    return sorted(plan_options.ROWS, key=lambda card: next(n for n, each in enumerate(CARDS) if card.startswith(each)))
 
 
 def evidence(told: dict[str, Any]) -> list[tuple[str, str, str, float | None]]:
@@ -316,10 +336,10 @@ def option(value: str, text: str, is_chosen: bool) -> str:
     return f"<option{own}{' selected' if is_chosen else ''}>{text}</option>"
 
 
-def family(name: str) -> str:
+def family(name: str, chosen: str = FIRST["model"]) -> str:
     """Models of one family, as a group of a list; what the library calls them, the script makes of their names."""
     options = "".join(
-        f"<option{' selected' if called(model) == FIRST['model'] else ''}>{model}</option>" for model in PRESETS[name]
+        f"<option{' selected' if called(model) == chosen else ''}>{model}</option>" for model in PRESETS[name]
     )
     return f"<optgroup label={name}>{options}</optgroup>"
 
@@ -334,10 +354,7 @@ def field(name: str, told: dict[str, Any]) -> str:
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
     choices = dict(told["choices"].get(name, {}))
     if name == "gpu":
-        by_kind = sorted(
-            plan_options.ROWS, key=lambda card: next(n for n, each in enumerate(CARDS) if card.startswith(each))
-        )
-        choices = {each: each for each in by_kind} | choices
+        choices = {each: each for each in by_kind()} | choices
     if name == "link":
         choices = {each: choices.get(each, each) for each in ("", *LINKS)}
     if choices:

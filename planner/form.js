@@ -27,7 +27,7 @@ class Planner {
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
     this.place = document.querySelector("form.planner + .planner-answer");
-    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-").replace("gpt-2", "gpt2");
+    for (const option of form.elements.model.options) option.value = called(option);
     this.first = this.state();
     form.dataset.started = "";
     this.given = new Set(); // what somebody has typed
@@ -347,7 +347,7 @@ class Planner {
 /* The theme would fetch the page anew for a link within it, and forget what the address holds. */
 worker && document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link?.hash || !location.search || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!link?.hash || !location.search || (link.search && link.search !== location.search) || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (!document.querySelector("form.planner")) return;
   event.preventDefault();
   event.stopPropagation();
