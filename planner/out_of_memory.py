@@ -137,8 +137,6 @@ def sizes(message: str) -> dict[str, int]:
                 found[name] = in_bytes(match[1], match[2])
     if "reserved" in found and "held" in found:
         found["idle"] = max(found["reserved"] - found["held"], 0)
-    if "allowed" in found and found["allowed"] > found.get("total", 0):  # a limit that nobody has set
-        found = {name: size for name, size in found.items() if name != "allowed"}
     return found
 
 
@@ -148,6 +146,8 @@ def explained(found: dict[str, int], text: str, before: str) -> dict[str, Any]:
     What stands `before` it is the traceback, and who makes the card.
     """
     said = dict(found)
+    if found.get("allowed", 0) > found.get("total", 0):  # a limit that nobody has set
+        found = {name: size for name, size in found.items() if name != "allowed"}
     total, used = found.get("total", 0), found.get("held", 0) + found.get("idle", 0)
     matches = [PROCESS.search(part) for part in text.split("Process ")[1:]]
     others = [(match[1], in_bytes(match[2], match[3])) for match in matches if match]

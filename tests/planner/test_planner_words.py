@@ -67,6 +67,8 @@ MEANS = {
     "full checkpointing": "checkpoint",
     "8-bit AdamW": "8-bit",
     "state in the host's memory": "CPU memory",
+    "load": "QLoRA",
+    "order": "try",
     "note": "bound",
     "recomputing": "checkpoint",
     "layouts": "layout",
