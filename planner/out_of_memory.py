@@ -103,8 +103,8 @@ def is_like(one: dict[str, Any], other: dict[str, Any]) -> bool:
     ours, theirs = one["found"], other["found"]
     if [name for name, _ in one["causes"]] != [name for name, _ in other["causes"]] or [*ours] != [*theirs]:
         return False
-    near = 20 * max(abs(ours[name] - theirs[name]) for name in ours) <= ours.get("total", 0)
-    return one["first"] == other["first"] and one["processes"] == other["processes"] and near
+    near: bool = 20 * max(abs(ours[name] - theirs[name]) for name in ours) <= ours.get("total", 0)
+    return near and bool(one["first"] == other["first"] and one["processes"] == other["processes"])
 
 
 def of_vendor(text: str) -> dict[str, str]:
