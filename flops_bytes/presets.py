@@ -58,6 +58,21 @@ def qwen3_moe(
     return {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []} | shape | experts_and_width
 
 
+def qwen2(
+    layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int = 152_064, tied: bool = False
+) -> dict[str, Any]:
+    return {"model_type": "qwen2"} | sizes(layers, width, heads, kv_heads, inner, vocab, tie_word_embeddings=tied)
+
+
+QWEN_2_5 = {
+    "qwen2.5-0.5b": Preset("Qwen/Qwen2.5-0.5B", qwen2(24, 896, 14, 2, 4_864, 151_936, tied=True)),
+    "qwen2.5-1.5b": Preset("Qwen/Qwen2.5-1.5B", qwen2(28, 1_536, 12, 2, 8_960, 151_936, tied=True)),
+    "qwen2.5-3b": Preset("Qwen/Qwen2.5-3B", qwen2(36, 2_048, 16, 2, 11_008, 151_936, tied=True)),
+    "qwen2.5-7b": Preset("Qwen/Qwen2.5-7B", qwen2(28, 3_584, 28, 4, 18_944)),
+    "qwen2.5-14b": Preset("Qwen/Qwen2.5-14B", qwen2(48, 5_120, 40, 8, 13_824)),
+    "qwen2.5-32b": Preset("Qwen/Qwen2.5-32B", qwen2(64, 5_120, 40, 8, 27_648)),
+    "qwen2.5-72b": Preset("Qwen/Qwen2.5-72B", qwen2(80, 8_192, 64, 8, 29_568)),
+}
 NEXT = {  # of both Qwen3-Next and Qwen3.5
     "full_attention_interval": 4, "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
     "linear_value_head_dim": 128, "linear_num_key_heads": 16, "tie_word_embeddings": False,
@@ -111,9 +126,16 @@ KIMI_LINEAR = {
         "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
     },
 }  # fmt: skip
+DEEPSEEK_V2_LITE = {
+    "model_type": "deepseek_v2", "q_lora_rank": None, "n_routed_experts": 64, "n_shared_experts": 2,
+    "num_experts_per_tok": 6, "moe_intermediate_size": 1_408, "first_k_dense_replace": 1,
+}  # fmt: skip
 INDEXED = {"index_topk": 2_048, "index_head_dim": 128}
 DEEPSEEK_V3_2 = DEEPSEEK_V3 | LATENT | INDEXED | {"model_type": "deepseek_v32", "index_n_heads": 64}
 DEEPSEEK = {
+    "deepseek-v2-lite": Preset(
+        "deepseek-ai/DeepSeek-V2-Lite", LATENT | DEEPSEEK_V2_LITE | sizes(27, 2_048, 16, 16, 10_944, 102_400)
+    ),
     "deepseek-v3": Preset(
         "deepseek-ai/DeepSeek-V3", DEEPSEEK_V3 | LATENT | sizes(61, 7_168, 128, 128, 18_432, 129_280)
     ),
@@ -230,7 +252,7 @@ OTHERS = {
 }
 # --8<-- [end:others]
 
-PRESETS: dict[str, Preset] = QWEN | DEEPSEEK | GLM | OTHERS
+PRESETS: dict[str, Preset] = QWEN_2_5 | QWEN | DEEPSEEK | GLM | OTHERS
 
 
 # --8<-- [start:known]

@@ -85,7 +85,7 @@ ERRORS = "planner-errors.js"  # their sentences in each language and what else t
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
     "Llama": ("Llama 3.2 1B", "Llama 3 8B", "Llama 3.1 8B", "Llama 3 70B", "Llama 3.3 70B", "Llama 3.1 405B"),
-    "DeepSeek": ("DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
+    "DeepSeek": ("DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
     "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
     "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
     "GLM": ("GLM-4.5-Air", "GLM-4.5", "GLM-4.6", "GLM-5.2"),
@@ -97,6 +97,7 @@ PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library
     "GPT-2": ("GPT-2", "GPT-2 medium", "GPT-2 large", "GPT-2 XL"),
 }
 PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
+PRESETS["Qwen"] += tuple(f"Qwen2.5 {size}" for size in ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "72B"))
 PRESETS["Llama"] += ("Llama 4 Scout", "Llama 4 Maverick")
 CARDS = ("RTX", "H", "B", "GB", "A", "L", "T4", "V", "MI", "TPU")  # how names of GPUs begin, in the list's order
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")

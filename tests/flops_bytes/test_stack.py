@@ -368,6 +368,14 @@ def test_layers_all_alike_are_as_a_decoder(case: str) -> None:
 # Of the checkpoints on Hugging Face, by the sizes of their tensors; these hold the routers' corrections too, which are
 # no parameters in the library, one for each expert.
 PUBLISHED = {
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-14b": 14_770_033_664,
+    "qwen2.5-32b": 32_763_876_352,
+    "qwen2.5-72b": 72_706_203_648,
+    "deepseek-v2-lite": 15_706_484_224,
     "qwen3-0.6b": 596_049_920,
     "qwen3-1.7b": 1_720_574_976,
     "qwen3-4b": 4_022_468_096,
