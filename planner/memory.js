@@ -40,7 +40,7 @@ function explain(form) {
       return [
         title && element("p", { class: "planner-title" }, title),
         element("p", { class: "planner-first" }, filled(words.first[first], values)),
-        before && line(`${before} `, to(what, `../${chapter}`)),
+        before && line(before, to(what, `../${chapter}`)),
         helps && planned(one, "plan"),
         helps && line(to(words.to.order[0], `../${words.to.order[1]}`)),
         first === "serve" && planned(one, "serve"),

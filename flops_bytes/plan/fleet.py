@@ -32,7 +32,7 @@ def in_time(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dic
     """What `planned` says; if there is a deadline, with the GPUs that it takes, and of so many if none are told.
 
     They are as many as the FLOPs ask for at the MFU that was told or is assumed, and more where communication makes
-    these wait. `booked_gpus` are those at the MFU to book by. Raises ValueError with the mend.
+    these wait. `booked_gpus` are those at the MFU to book by, if that is more. Raises ValueError with the mend.
     """
     if not has_deadline(asked):
         return planned(asked)
@@ -51,12 +51,13 @@ def in_time(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dic
         if number > MOST_GPUS:
             raise ValueError(f"--days: that takes more than {MOST_GPUS:,} GPUs; give it more days")
         of_these = planned(of_gpus(asked, number))
-    booked = BOOKED_MFU[0] if found["mfu_is_assumed"] else None
+    booked = up(needed / BOOKED_MFU[0])
+    is_more = found["mfu_is_assumed"] and booked > number  # else communication leaves less than that MFU already
     fleet = {
         "days": days,
         "gpus": number,
-        "booked_mfu": booked,
-        "booked_gpus": up(needed / booked) if booked else None,
+        "booked_mfu": BOOKED_MFU[0] if is_more else None,
+        "booked_gpus": booked if is_more else None,
     }
     return (found if told else of_these) | {"fleet": fleet}
 

@@ -40,6 +40,7 @@ def test_communication_asks_for_more() -> None:
     """Small micro-batches wait for 100 Gb/s, and so more GPUs are needed than the FLOPs ask for."""
     slow = LLAMA | {"context": 1024, "link": "100 Gb/s"}
     waiting = plan(**slow, tokens="1T", days=30)
+    assert waiting["fleet"]["booked_gpus"] is None and waiting["mfu"] < 0.3
     peak = waiting["tokens_per_second"] / waiting["mfu"] / waiting["fleet"]["gpus"]
     assert waiting["days"] <= 30.001 and waiting["fleet"]["gpus"] > 1.5 * 1e12 / (30 * 86_400 * peak * 0.4)
 
