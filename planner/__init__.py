@@ -260,7 +260,7 @@ def form_of_messages(told: dict[str, Any]) -> str:
     return (
         f'<form class="planner-memory" aria-label="{told["label"]}">'
         f'<label for="planner-message">{told["label"]} <textarea id="planner-message" rows="4" spellcheck="false" '
-        f'placeholder="{told["placeholder"]}"></textarea></label><div class="planner-fields">{asked}</div>'
+        f'placeholder="{told["placeholder"]}"></textarea></label><div class="planner-about">{asked}</div>'
         '<div class="planner-answer" role="status"></div></form>'
     )
 

@@ -74,7 +74,7 @@ def decode(text: str) -> list[dict[str, Any]]:
     text = " ".join(text.split())
     parts = text.replace("Allocation on device ", f"{NEXT}on device ").split(NEXT)
     for n, part in enumerate(parts[1:]):
-        found = sizes(NEXT + part)
+        found = sizes(NEXT + part) if "MPS backend" not in parts[n] else {}  # which counts in another way
         if "asked" in found:
             one = explained(found, part, parts[n])
             same = next((each for each in told if is_like(one, each)), None)
