@@ -4,7 +4,7 @@
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
 const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base)\s/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base)\s/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
