@@ -16,7 +16,7 @@ READY := .venv/ready-$(TORCH)
 BUILD := $(BIN)/python -m mkdocs build
 BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Tests share two to four cores; SLOW=1 runs the slow snippets again too
+# Tests share two to four cores; SLOW=1 takes all of what they else draw a part of, SEED=… the same part again
 SLOW ?= 0
 PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4
 # What `make quick` runs beside the code of the pages that git says have changed
@@ -24,6 +24,8 @@ QUICK := arithmetic check choice figures formulas glossary katex languages numbe
 PAGES = $(shell git diff --name-only --diff-filter=d HEAD -- 'docs/en/*.md'; git ls-files -o --exclude-standard -- 'docs/en/*.md')
 export LOCAL SITE_URL SLOW
 export NO_MKDOCS_2_WARNING := 1
+# Hundreds of short processes import the book: where the environment says not to keep compiled modules, each would compile
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: site serve test quick exact record compare bench status zensical format update clean
 

@@ -44,7 +44,8 @@ def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[st
 def strip(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Planned over published of each reading, a row for each source that can be asked: at first above, today below."""
     rows = [source for source in values["how_far_off.sources"] or [] if source["asked"]]
-    names = [source["name"].rpartition("/")[2] for source in rows]
+    short = [source["name"].rpartition("/")[2] for source in rows]
+    names = [name if short.count(name) == 1 else source["file"] for name, source in zip(short, rows, strict=True)]
     ticks = (0.25, 0.5, 0.75, 1, 1.5, 2)
     axes = Axes(Log(labels["axis"], ticks=ticks), Names(names), height=40 * len(names) + 60)
     axes.axvline(1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from flops_bytes.shapes import estimate, quoted
+from flops_bytes.shapes import MOST_LAYERS, estimate, other_than_decoder, quoted, too_deep, unknown
 from flops_bytes.stack import Attention, Delta, Dense, Experts, Latent, Layer, Mixer, Stack, counted
 
 # --8<-- [end:setup]
@@ -53,6 +53,9 @@ class Config:
         """The value of the first of these keys that is there and not null; null if one is there; else the library's."""
         self.asked |= set(keys)
         said = [self.config[key] for key in keys if key in self.config]
+        for value in said:
+            if isinstance(value, list) and len(value) > MOST_LAYERS:
+                raise ValueError(too_deep(len(value)))
         if said:
             return next((value for value in said if value is not None), None)
         return next((self.defaults[key] for key in keys if key in self.defaults), None)
@@ -205,7 +208,8 @@ def types_of(of: Config, by_rule: Types, layers: int) -> list[str]:
     for kind in types:
         if kind not in (FULL, SLIDING, CHUNKED, LINEAR):
             raise ValueError(
-                f"--config: layer_types has {quoted(kind)}, which is not counted here; {estimate(of.config)}"
+                f"--config: layer_types has {quoted(kind)}, which is not counted here; "
+                + estimate(of.config, ["layer_types"])
             )
     return types
 
@@ -297,7 +301,9 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
         return latent(of, kind)
     said = of.get("linear_attn_config") or {}
     if said.get("use_full_rank_gate"):  # Kimi K3's, a matrix instead of two
-        raise ValueError(f"--config: use_full_rank_gate = True is not counted here; {estimate(of.config)}")
+        raise ValueError(
+            f"--config: use_full_rank_gate = True is not counted here; {estimate(of.config, ['linear_attn_config'])}"
+        )
     own = {
         "linear_num_heads": "num_heads",
         "linear_head_dim": "head_dim",
@@ -314,8 +320,10 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
 Mlp = Callable[[Config, int, int], Dense | Experts]  # of a layer by its number, and of how many
 
 
-def dense(of: Config, index: int, layers: int, biases: str = "") -> Dense:
-    return Dense(of.size("intermediate_size"), of.flag(biases) if biases else False)
+def dense(of: Config, index: int, layers: int, biases: str = "", gated: bool = True, learning: str = "") -> Dense:
+    """An MLP; of one activation, `learning`, two numbers are parameters."""
+    learned = 2 if learning and of.get("hidden_act") == learning else 0
+    return Dense(of.size("intermediate_size"), of.flag(biases) if biases else False, gated, learned)
 
 
 def mixtral(of: Config, index: int, layers: int, **more: bool) -> Experts:
@@ -374,7 +382,7 @@ def ernie(of: Config, index: int, layers: int) -> Dense | Experts:
         return dense(of, index, layers)
     of.get("intermediate_size")
     if of.flag("use_bias"):
-        raise ValueError(f"--config: use_bias = True is not counted here; {estimate(of.config)}")
+        raise ValueError(f"--config: use_bias = True is not counted here; {estimate(of.config, ['use_bias'])}")
     width = of.size("moe_intermediate_size")
     shared = width * of.optional("moe_num_shared_experts")
     return Experts(of.size("moe_num_experts"), of.size("moe_k"), width, shared, router_bias=True)
@@ -384,7 +392,9 @@ def gemma4_mlp(of: Config, index: int, layers: int) -> Dense | Experts:
     """Experts beside an MLP for all tokens, or this alone."""
     if of.optional("hidden_size_per_layer_input"):  # Gemma 4 E2B's and E4B's
         said = f"hidden_size_per_layer_input = {of.get('hidden_size_per_layer_input')}"
-        raise ValueError(f"--config: {said} is not counted here; {estimate(of.config)}")
+        raise ValueError(
+            f"--config: {said} is not counted here; {estimate(of.config, ['hidden_size_per_layer_input'])}"
+        )
     if not of.flag("enable_moe_block"):
         of.get("num_experts", "top_k_experts", "moe_intermediate_size")  # of which it makes none
         return dense(of, index, layers)
@@ -444,6 +454,12 @@ GEMMA = {"tie_word_embeddings": True, "head_dim": 256, "num_key_value_heads": 4,
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
     "granite": LLAMA,
+    "arcee": LLAMA._replace(mlp=partial(dense, biases="mlp_bias", gated=False)),
+    "apertus": Family(
+        partial(WITH_OUT, norms="head"),
+        partial(dense, gated=False, learning="xielu"),
+        defaults={"hidden_act": "xielu"} | NO_BIAS,
+    ),
     "mistral": MISTRAL,
     "ministral": MISTRAL,
     "ministral3": Family(types=all_alike, defaults={"head_dim": 128, "num_key_value_heads": 8}),
@@ -605,10 +621,51 @@ def decoder_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def left_out(config: Mapping[str, Any]) -> list[str]:
-    """Keys of what stands beside the decoder, or of how its weights are stored: said, not counted."""
-    towers = [key for key in ("vision_config", "audio_config") if config.get(key)]
-    stored = config.get("quantization_config") or decoder_of(config).get("quantization_config")
-    return towers + (["quantization_config"] if stored else [])
+    """Keys of what stands beside the decoder: said, not counted."""
+    return [key for key in ("vision_config", "audio_config") if config.get(key)]
+
+
+METHODS = {"fp8": 8, "fbgemm_fp8": 8, "eetq": 8, "mxfp4": 4, "nvfp4": 4}  # whose name says the bits
+ALWAYS_WIDE = ("head", "embed", "norm", "gate", "router", "vision", "visual", "audio", "projector")
+
+
+def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a configuration says of how its weights are stored; empty if nothing."""
+    for of in (config, decoder_of(config)):
+        for key in ("quantization_config", "compression_config"):
+            if isinstance(said := of.get(key), Mapping) and said:
+                return said
+    return {}
+
+
+def bits_of(said: Mapping[str, Any]) -> int | None:
+    """Bits in which matrices are stored, by what transformers and engines write; None if that is not understood."""
+    if said.get("load_in_4bit") or said.get("_load_in_4bit"):  # bitsandbytes
+        return 4
+    if said.get("load_in_8bit") or said.get("_load_in_8bit"):
+        return 8
+    groups = said.get("config_groups")  # compressed-tensors, and NVIDIA's ModelOpt
+    if isinstance(groups, Mapping):
+        weights = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)]
+        return planned_bits([one.get("num_bits") for one in weights if isinstance(one, Mapping)])
+    algorithm = str(said.get("quant_algo") or said.get("quant_method")).lower()
+    if algorithm in METHODS:
+        return METHODS[algorithm]
+    return planned_bits([said[key] for key in ("bits", "w_bit", "num_bits") if key in said])  # GPTQ, AWQ, AutoRound
+
+
+def planned_bits(said: list[Any]) -> int | None:
+    """The one number of bits, if it is one that is planned with."""
+    return next((bits for bits in (4, 8, 16) if said and all(each == bits for each in said)), None)
+
+
+def is_partly(said: Mapping[str, Any]) -> bool:
+    """Whether it leaves more in 16 bits than embedding, head, norms, routers and towers."""
+    listed: list[Any] = []
+    for key in ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"):
+        names = said.get(key)
+        listed += names if isinstance(names, list) else []
+    return any(not any(part in str(name) for part in ALWAYS_WIDE) for name in listed)
 
 
 def is_read(config: Mapping[str, Any]) -> bool:
@@ -624,11 +681,13 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
     """
     own = decoder_of(config)
     kind = own.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise ValueError(f"--config: model_type {quoted(kind)} is not known; {estimate(config)}")
+    if not isinstance(kind, str) or kind not in FAMILIES or other_than_decoder(config):
+        raise ValueError(unknown(config))
     family = FAMILIES[kind]
     of = Config(own, {"tie_word_embeddings": False} | dict(family.defaults))
     depth = of.size("num_hidden_layers")
+    if depth > MOST_LAYERS:
+        raise ValueError(too_deep(depth))
     types = types_of(of, family.types, depth) if family.by_list else family.types(of, depth)
     mlps = [family.mlp(of, index, depth) for index in range(depth)]
     norms = [family.norms + family.of_experts * isinstance(mlp, Experts) for mlp in mlps]
@@ -641,7 +700,8 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
         predicting=of.optional("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     )
     if unread := of.unread():
-        raise ValueError(f"--config: {unread[0]} = {quoted(own[unread[0]])} is not counted here; {estimate(config)}")
+        why = f"{quoted(unread[0])[1:-1]} = {quoted(own[unread[0]])} is not counted here"
+        raise ValueError(f"--config: {why}; {estimate(config, unread)}")
     return stack
 
 

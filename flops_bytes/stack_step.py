@@ -6,16 +6,16 @@ those below have kept what they keep; backward, when those above have left their
 """
 
 # --8<-- [start:setup]
-import weakref
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
-from flops_bytes.stack_layers import KINDS, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Tape, Tensor, cast, like, linear
+from flops_bytes.stack_layers import KINDS, Adapters, Kind, Way, forward, norm
+from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, like, linear, vector
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -41,6 +41,9 @@ class Run(NamedTuple):
     fused: bool
     checkpointing: bool
     accumulated: bool
+    adapters: Adapters | None = None
+    loss: str = "plain"  # "compiled", "fused"
+    chunks: int = 1  # in which head and loss go forward and backward
 
 
 class Passed(NamedTuple):
@@ -48,10 +51,12 @@ class Passed(NamedTuple):
 
     forward: int  # the most on the way forward, with its input
     copies: int  # of these autocast's of weights, while the forward pass lasts
-    kept: int  # for the backward pass
+    kept_bytes: int  # for the backward pass
     backward: int  # the most on the way back, with what it kept and its result's gradient
     gradients: int  # of weights, that it leaves
     keeps_input: bool
+    trained: int  # parameters
+    stays: int = 0  # until the step has ended: what the function that computes a loss in chunks has names for
 
 
 # --8<-- [end:setup]
@@ -71,43 +76,69 @@ def turned_features(layer: Layer, kind: Kind) -> int:
 
 
 @lru_cache(maxsize=256)
-def pass_layer(d: int, layer: Layer, run: Run) -> Passed:
-    """One layer, forward and backward."""
-    tape = Tape(run.accumulated, run.autocast)
+def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False) -> Passed:
+    """One layer, forward and backward; below the lowest of frozen weights nothing needs a gradient."""
+    tape = tape_of(run)
     width = FLOAT32 if run.autocast else 2
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
-    nothing = Tape()
-    turning = nothing.new((1, run.seq_len, features), width), nothing.new((1, run.seq_len, features), width)
-    mask = None if run.fused else nothing.new((run.batch, 1, run.seq_len, run.seq_len), width)
-    way = Way(tape, run.kind, "layer", turning, mask)
-    return gone_both_ways(tape, d, run, partial(go, way, layer), run.checkpointing)
+    of_turning = FLOAT32 if run.kind.turned == "cast" else width
+    turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
+    mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
+    way = Way(tape, run.kind, "layer", turning, mask, run.adapters)
+
+    def make(x: Tensor) -> Tensor:
+        tape.enter()
+        x = tape.bind(x)  # the loop over layers has a name for what goes into one
+        made = tape.recomputed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
+        return tape.leave(made)
+
+    return gone_both_ways(tape, d, run, make, has_gradient=not (is_lowest and tape.frozen))
 
 
-def go(way: Way, layer: Layer, x: list[Tensor]) -> Tensor:
-    return forward(way, x[0], layer)
+def outside(shape: Sequence[int], width: int) -> Tensor:
+    """A tensor that is there before and after, whose bytes others count."""
+    elsewhere = Tape()
+    return elsewhere.pin(elsewhere.new(shape, width))
 
 
-def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], Tensor], checkpointed: bool) -> Passed:
+def tape_of(run: Run) -> Tape:
+    tape = Tape(run.accumulated, run.autocast)
+    tape.frozen = run.adapters is not None
+    return tape
+
+
+def residual(tape: Tape, d: int, run: Run, has_gradient: bool = True) -> Tensor:
+    """What comes to a layer, or to the last norm, from below."""
+    shape, width = (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2
+    return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
+
+
+def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor], has_gradient: bool = True) -> Passed:
     """What is made of the residual path, with a gradient as large as the result."""
-    width = FLOAT32 if run.autocast else 2
-    shape = run.batch, run.seq_len, d
-    x = [tape.leaf("x", shape, width, held=False)]
-    there = weakref.ref(x[0].storage)
-    result: Tensor | None = tape.checkpointed(make, x) if checkpointed else make(x)
-    assert result is not None and result.made is not None
-    ahead = tape.peak
-    x.clear() if not checkpointed else None
-    of, root, result = like(result), result.made, None
-    is_kept = there() is not None
-    with_copies, tape.copies = tape.live, {}
-    kept = tape.live
-    tape.peak = 0
-    start = [tape.new(of.shape, of.width)]
-    tape.backward(root, start)
-    weights = sum(
-        leaf.gradient.storage.size for name, leaf in tape.leaves.items() if name != "x" and leaf.gradient is not None
-    )
-    return Passed(ahead, with_copies - kept, kept, tape.peak, weights, is_kept)
+    x = residual(tape, d, run, has_gradient)
+    result = make(x)
+    ahead, root, of = tape.peak_bytes, result.made, like(result)
+    assert root is not None
+    tape.forget(result)
+    is_kept = x.storage.holders > 0
+    with_copies = tape.live_bytes
+    tape.forget_copies()
+    kept = tape.live_bytes
+    tape.peak_bytes = 0
+    tape.run_backward(root, tape.new(of.shape, of.width))
+    return Passed(ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape), is_kept, trained_by(tape))
+
+
+def weights_left(tape: Tape, stays: int = 0) -> int:
+    """Bytes of weights' gradients that a part leaves. It ends as it began: what is alive beside these, the gradient of
+    what came from below, and what `stays` has no name, and is an error."""
+    left = sum(gradient.storage.nbytes for gradient in tape.gradients.values())
+    assert tape.live_bytes == left + stays, f"{tape.live_bytes - left - stays} bytes of {tape.live_bytes} have no name"
+    return left - (tape.gradients["x"].storage.nbytes if "x" in tape.gradients else 0)
+
+
+def trained_by(tape: Tape) -> int:
+    return sum(leaf.numbers for leaf in tape.leaves.values())
 
 
 # --8<-- [end:layer]
@@ -116,33 +147,129 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[list[Tensor]], 
 # --8<-- [start:ends]
 @lru_cache(maxsize=256)
 def pass_end(stack: Stack, run: Run) -> Passed:
-    tape = Tape(run.accumulated, run.autocast)
-    return gone_both_ways(tape, stack.d_model, run, partial(above, tape, stack, run), checkpointed=False)
+    tape = tape_of(run)
+    if stack.tied and run.chunks == 1:
+        tape.tied.append("head")
+    if run.chunks > 1:
+        return gone_in_chunks(tape, stack, run)
+    return gone_both_ways(tape, stack.d_model, run, lambda x: above(tape, stack, run, x))
 
 
-def above(tape: Tape, stack: Stack, run: Run, x: list[Tensor]) -> Tensor:
-    """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py."""
-    nothing = Tape()
-    empty = nothing.new((0,), 1)
-    hidden = x.pop()
-    hidden = norm(Way(tape, run.kind, "end", (empty, empty), None), hidden, "norm")
-    logits = linear(tape, hidden, "head", stack.vocab)
-    wide = cast(tape, logits, FLOAT32)
-    lost = log_softmax(tape, wide)
-    wide = None  # type: ignore[assignment]
-    return lost
+def last_norm(tape: Tape, run: Run, x: Tensor) -> Tensor:
+    nothing = outside((0,), 1)
+    return norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm")
+
+
+def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
+    """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py, torch.compile's or Liger's."""
+    tape.enter()
+    x = tape.bind(x)
+    hidden = last_norm(tape, run, x)
+    tape.forget(x)
+    if run.loss == "fused":
+        return tape.leave(fused_loss(tape, stack, hidden))
+    if run.loss == "compiled":
+        return tape.leave(compiled_loss(tape, linear(tape, hidden, "head", stack.vocab)))
+    logits = tape.bind(linear(tape, tape.bind(hidden), "head", stack.vocab))
+    wide = tape.bind(cast(tape, logits, FLOAT32))
+    return tape.leave(log_softmax(tape, wide))
+
+
+def compiled_loss(tape: Tape, logits: Tensor) -> Tensor:
+    """Cross entropy in one kernel (torch.compile): it keeps the logits as they are, and two numbers a row."""
+    rows = tape.bind(tape.new((2, *logits.shape[:-1]), FLOAT32))
+    result = tape.note([logits], (1,), FLOAT32, [logits, rows], [like(logits)])
+    tape.let_go(rows)
+    return result
+
+
+def fused_loss(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
+    """Liger's fused linear cross entropy: forward it makes all gradients, chunk by chunk, and backward hands them on.
+
+    Under autocast a second chunk finds the head's gradient of the first in 16 bits beside its own.
+    """
+    tape.enter()
+    hidden = tape.bind(hidden)
+    tokens, d = count(hidden.shape[:-1]), stack.d_model
+    of_hidden, losses = tape.bind(tape.new(hidden.shape, hidden.width)), tape.bind(tape.new((tokens,), FLOAT32))
+    table = tape.bind(vector(tape, "head", (stack.vocab, d)))
+    is_trained = table.made is not None
+    of_table = [tape.bind(tape.new(table.shape, table.width))] if is_trained else []
+    increase, size = -(-stack.vocab // d), 1
+    while size < -(-tokens // increase):
+        size *= 2
+    rows = min(size, tokens)
+    for turn in range(2 if tape.autocast else 1):
+        chunk_of_fused(tape, (rows, stack.vocab, d), hidden.width, is_trained, turn)
+    inputs = [hidden, table] if is_trained else [hidden]
+    saved = [of_hidden, *of_table]
+    makes = [Like(each.shape, each.width, saved=place) for place, each in enumerate(saved)]
+    made = tape.record(inputs, saved, makes)
+    tape.let_go(losses)
+    return tape.leave(tape.done(made, inputs, tape.new((1,), FLOAT32)))
+
+
+def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_trained: bool, turn: int) -> None:
+    """The logits of some rows, which their gradient takes the place of; under autocast with the copies that it makes,
+    of which the head's stays until its context ends."""
+    rows, vocab, d = sizes
+    tape.enter()
+    if not tape.autocast:
+        tape.new((rows, vocab), width)
+        tape.end([])
+        return
+    pieces = [tape.bind(tape.new(shape, 2)) for shape in ((rows, d), (vocab, d))]
+    tape.bind(tape.new((rows, vocab), 2))
+    for piece in pieces:
+        tape.forget(piece)
+    if is_trained and turn == 0:
+        tape.copies["fused"] = tape.pin(tape.new((vocab, d), 2))
+    if not is_trained:
+        tape.bind(tape.new((vocab, d), 2))
+    tape.new((rows, d), 2)
+    tape.end([])
+
+
+def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
+    """Head and loss forward and backward for some tokens at a time, then the last norm (models.chunked_backward).
+
+    What the head saw, and all of its gradient, have names there until the step has ended.
+    """
+    x = residual(tape, stack.d_model, run)
+    hidden = tape.pin(last_norm(tape, run, x))
+    ahead, root, shape, tokens = tape.peak_bytes, hidden.made, hidden.shape, count(hidden.shape[:-1])
+    assert root is not None
+    is_kept = x.storage.holders > 0
+    with_copies = tape.live_bytes
+    tape.forget_copies()
+    kept, size = tape.live_bytes, -(-tokens // run.chunks)
+    tape.peak_bytes = 0
+    pieces = [min(size, tokens - n * size) for n in range(-(-tokens // size))]
+    for n, rows in enumerate(pieces):
+        tape.enter()
+        piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.width, hidden.storage, True)
+        wide = tape.bind(cast(tape, linear(tape, piece, "head", stack.vocab), FLOAT32))
+        lost = log_softmax(tape, wide)
+        lowest = lost.made
+        assert lowest is not None
+        tape.end([])
+        tape.forget_copies()
+        tape.run_backward(lowest, tape.new((1,), FLOAT32))
+    gradient = tape.pin(tape.new(shape, hidden.width))
+    tape.let_go_gradients([f"piece {n}" for n in range(len(pieces))])
+    tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
+    stays = hidden.storage.nbytes + gradient.storage.nbytes
+    return Passed(
+        ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape, stays), is_kept, trained_by(tape), stays
+    )
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
-    of, result = like(x), tape.new(x.shape, x.width)
-    loss = tape.new((1,), FLOAT32)
-
-    def backward(gradient: Tensor) -> list[Tensor | None]:
-        of_probabilities = tape.new(of.shape, of.width)
-        return [tape.new(of.shape, of.width) if of_probabilities else None]
-
-    return tape.note(loss, [x], [result.storage], backward)
+    result, loss = tape.bind(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
+    made = tape.record([x], [result], [like(x)], like(x).total_bytes())
+    tape.forget(result)
+    return tape.done(made, [x], loss)
 
 
 # --8<-- [end:ends]
@@ -158,21 +285,34 @@ def step_bytes(
     fused: bool = True,
     checkpointing: str = "none",
     accumulated: bool = False,
+    adapters: Adapters | None = None,
+    base: str = "as-recipe",
+    loss: str = "plain",
+    chunks: int = 1,
 ) -> dict[str, dict[str, int]]:
-    """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them."""
-    run = Run(KINDS[kind], batch, seq_len, recipe.startswith("autocast"), fused, checkpointing == "full", accumulated)
-    each, d = RECIPES[recipe], stack.d_model
-    total = sum(parameters(stack).values())
-    passed = [(pass_layer(d, layer, run), times) for layer, times in stack.layers]
+    """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them.
+
+    With `adapters` all else is frozen, and its matrices are held as `base` says.
+    """
+    autocast = recipe.startswith("autocast")
+    chunks = min(chunks, batch * seq_len)
+    kind_of = KINDS[kind]
+    run = Run(kind_of, batch, seq_len, autocast, fused, checkpointing == "full", accumulated, adapters, loss, chunks)
+    each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
+    passed = passes(stack, run)
     end = pass_end(stack, run)
+    total = sum(times * one.trained for one, times in passed) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
     tables = rotary_bytes(stack, run)
-    kept = sum(times * one.kept for one, times in passed)
+    kept = sum(times * one.kept_bytes for one, times in passed)
     copies = sum(times * one.copies for one, times in passed)
     earlier = each.gradients * total if accumulated else 0
-    head = each.gradients * stack.vocab * d
+    head = 0 if adapters else each.gradients * stack.vocab * d
     masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * (FLOAT32 if run.autocast else 2)
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
+    if adapters:
+        width = RECIPES[recipe].weights
+        state |= {"weights": frozen_bytes(stack, width, base), "adapters": each.weights * total}
 
     def at(
         activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0
@@ -184,32 +324,63 @@ def step_bytes(
     named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
     for one, times in passed:
-        below += times * one.kept - one.kept + (times - 1) * one.copies
+        below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
-        below += one.kept + one.copies
+        below += one.kept_bytes + one.copies
     ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
     kept_masks = masks if run.checkpointing else 0
-    waits = head if stack.tied and accumulated else 0  # a tied head's gradient, for the embedding's
+    is_summed = stack.tied and chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
+    waits = head if is_summed and accumulated else 0
     found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
     for one, times in reversed(passed):
         for turn in sorted({0, times - 1}):
-            left -= one.kept if turn == 0 else (times - 1) * one.kept
+            left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
             is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
-            around = left + tables + (kept_masks // 2 if is_first else kept_masks)
+            around = left + tables + (kept_masks // 2 if is_first else kept_masks) + end.stays
             gradients = made + (0 if accumulated else turn * one.gradients)
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
-    found["last_layer"], found["first_layer"] = most(highest[:1]), most(highest[1:] or highest)
-    summed = head * ((2 * stack.tied + accumulated) or stack.tied)
-    again = max(path + summed - head * stack.tied, summed)
-    found["embedding"] = at(0, gradients=each.gradients * total, temporaries=again)
+    found["last_layer"] = most(highest[:1])
+    found["first_layer"] = most(highest[1:] or highest)
+    summed = head * ((2 * is_summed + accumulated) or stack.tied)
+    again = 0 if adapters else max(path + summed - head * is_summed, summed)  # a frozen embedding gets no gradient
+    found["embedding"] = at(end.stays, gradients=each.gradients * total, temporaries=again)
     # master weights' gradients take the place of the others one by one: the last that waits
-    behind = 0 if stack.tied else stack.vocab * d
-    last = max(behind, widest(stack) - behind) if each.master else 0
+    head_parameters = 0 if stack.tied else stack.vocab * d
+    last = max(head_parameters, widest(stack) - head_parameters) if each.master else 0
     found["update"] = at(0, gradients=(each.master or each.gradients) * total + each.gradients * last)
     return found
+
+
+def passes(stack: Stack, run: Run) -> list[tuple[Passed, int]]:
+    """Each kind of layer gone both ways, and how many there are. The lowest is apart where all below it is frozen."""
+    found: list[tuple[Passed, int]] = []
+    for layer, times in stack.layers:
+        is_lowest = run.adapters is not None and not found
+        if is_lowest:
+            found.append((pass_layer(stack.d_model, layer, run, True), 1))
+        if times > is_lowest:
+            found.append((pass_layer(stack.d_model, layer, run), times - is_lowest))
+    return found
+
+
+def packed_parameters(stack: Stack) -> int:
+    """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
+    return sum(
+        times * matrix.there * matrix.inputs * matrix.outputs
+        for layer, times in stack.layers
+        for matrix in matrices(stack, layer)
+        if matrix.part != "router"
+    )
+
+
+def frozen_bytes(stack: Stack, width: int, base: str) -> int:
+    """Bytes of frozen weights: in 4 bits those of packed_parameters(), the rest in the recipe's format."""
+    packed = packed_parameters(stack) if base in CONSTANTS else 0
+    rest = sum(parameters(stack).values()) - packed
+    return width * rest + quantized_bytes(packed, 4, 64, CONSTANTS.get(base, 0))
 
 
 def kept_bytes(
@@ -218,9 +389,9 @@ def kept_bytes(
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
     run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing == "full", False)
     return {
-        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept for layer, times in stack.layers),
+        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
         "rotary": rotary_bytes(stack, run),
-        "ends": pass_end(stack, run).kept,
+        "ends": pass_end(stack, run).kept_bytes,
     }
 
 
@@ -230,9 +401,11 @@ def most(moments: list[dict[str, int]]) -> dict[str, int]:
 
 
 def widest(stack: Stack) -> int:
-    """Parameters of the last layer's last matrix, of all experts."""
+    """Parameters of the last layer's last matrix, of all experts, less those of shared experts, which stand behind."""
     mlp = stack.layers[-1][0].mlp
-    return stack.d_model * mlp.d_ff * (mlp.experts if isinstance(mlp, Experts) else 1)
+    if isinstance(mlp, Experts):
+        return stack.d_model * (mlp.d_ff * mlp.experts - 3 * mlp.shared_d_ff)
+    return stack.d_model * mlp.d_ff
 
 
 def varies(stack: Stack) -> bool:
@@ -245,7 +418,8 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
     kinds = 2 if run.kind.norm == "one more" and varies(stack) else 1
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
-    return kinds * 2 * (FLOAT32 if run.autocast else 2) * run.seq_len * features // share
+    width = FLOAT32 if run.autocast or run.kind.turned == "cast" else 2
+    return kinds * 2 * width * run.seq_len * features // share
 
 
 # --8<-- [end:step]

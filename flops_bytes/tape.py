@@ -1,8 +1,13 @@
-"""What autograd keeps and lets go, by bytes: a step in which every tensor is its size. Python alone.
+"""What a training step holds, moment by moment: a step in which every tensor is its size. Python alone.
 
 A module is written here as its code stands, operation by operation and name by name; each operation says what it keeps
-for the backward pass and what it makes there. Tensors live as long as something holds them, as PyTorch's do: a name, an
-operation that kept them, a gradient on its way. So the highest sum is a step's peak.
+for the backward pass and what it makes there. How long a tensor lives is said, not left to Python's reference counts:
+
+- A result is *loose*: it goes as soon as an operation has used it, as a temporary does in Python.
+- `tape.bind(x)` keeps it until the function that named it ends, or until `tape.forget(x)`, which stands for Python's
+  `del x`, and for a name that is bound to something else. A function names its arguments too, which may be loose.
+- A function with names begins with `tape.enter()` and ends with `return tape.leave(result)`, which lets its names go.
+  What somebody else has named stays.
 
 What each operation keeps stands in PyTorch 2.13's tools/autograd/derivatives.yaml; when it lets go, and in which order
 operations go backward, in torch/csrc/autograd/engine.cpp: what was made last goes first, an operation's results are
@@ -13,84 +18,84 @@ there beside all that it kept, and where two gradients meet a third is made of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from heapq import heappop, heappush
-from math import prod
-from typing import Any
 
 FLOAT32, INT64 = 4, 8  # bytes
+Shape = tuple[int, ...]
 
 
 class Storage:
-    """Bytes that are there as long as this is."""
+    """Bytes that are there as long as something holds them."""
 
-    __slots__ = ("__weakref__", "size", "tape")
-
-    def __init__(self, tape: Tape, size: int) -> None:
-        self.tape, self.size = tape, size
-        tape.live += size
-        tape.peak = max(tape.peak, tape.live)
-
-    def __del__(self) -> None:
-        self.tape.live -= self.size
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.holders = 0
 
 
 class Tensor:
-    """Sizes, bytes of a number, where they lie, and of which operation it is which result; None without gradient."""
+    """A shape, bytes of a number, where they lie, and the operation that made it; None if it needs no gradient."""
 
-    __slots__ = ("made", "place", "shape", "storage", "width")
+    def __init__(self, shape: Shape, width: int, storage: Storage) -> None:
+        self.shape, self.width, self.storage = shape, width, storage
+        self.made: Operation | None = None
+        self.place = 0  # among the results of that operation
+        self.named = False  # else the first operation that uses it lets it go
+        self.pinned = False  # no function's end lets it go: autocast's copies
+        self.held = True
+        self.owner = 0  # of the function whose end lets it go
 
-    def __init__(
-        self, shape: Sequence[int], width: int, storage: Storage, made: Operation | None = None, place: int = 0
-    ) -> None:
-        self.shape, self.width, self.storage, self.made, self.place = tuple(shape), width, storage, made, place
 
-    def view(self, *shape: int) -> Tensor:
-        """As many numbers in another order, where they lie."""
-        return Tensor(shape, self.width, self.storage, self.made, self.place)
+class Like:
+    """What an operation makes for an input: a tensor of this size, a view of the gradient that came (`same`), or the
+    one of what it saved that has this number (`saved`)."""
+
+    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1) -> None:
+        self.shape, self.width, self.same, self.given_back = shape, width, same, saved
+
+    def total_bytes(self) -> int:
+        return count(self.shape) * self.width
+
+
+def count(shape: Sequence[int]) -> int:
+    """Numbers in a tensor of this shape."""
+    found = 1
+    for size in shape:
+        found *= size
+    return found
 
 
 # --8<-- [end:tensor]
 
 
 # --8<-- [start:operation]
-Gradients = list[Tensor | None]
-Backward = Callable[..., Gradients]  # of the gradient of each result; those of the inputs
+Edge = tuple["Operation", int]  # the operation whose result an input is, and the place among its results
 
 
 class Operation:
-    """One that was done, and what it keeps."""
+    """One that was done: what it keeps, and what it makes when it goes backward."""
 
-    __slots__ = ("again", "backward", "inputs", "kept", "number", "results", "sizes")
-
-    def __init__(self, number: int, inputs: list[tuple[Operation, int] | None], kept: Any, backward: Backward) -> None:
-        self.number, self.inputs, self.kept, self.backward = number, inputs, kept, backward
-        self.again: Again | None = None
+    def __init__(self, number: int, inputs: Sequence[Tensor], makes: Sequence[Like | None], temporary: int) -> None:
+        self.number = number
+        self.edges: list[Edge | None] = [None if x.made is None else (x.made, x.place) for x in inputs]
+        self.sizes = [Like(x.shape, x.width) for x in inputs]
+        self.makes = makes  # for each input, or None where it makes nothing
+        self.temporary = temporary  # bytes beside these while it goes backward
+        self.saved: list[Storage] = []
         self.results = 1
-        self.sizes: list[tuple[tuple[int, ...], int]] = []  # of the inputs, and their bytes a number
+        self.region: Region | None = None  # it is made again with
+        self.weight = ""  # of a leaf, where gradients end: its name
+        self.numbers = 0  # of a leaf that is a weight
+        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's
 
 
-class Leaf(Operation):
-    """Where a gradient ends: a weight's, or that of a layer's input."""
+class Region:
+    """A part of which the inputs alone are kept: it is made again when the backward pass comes to it
+    (torch.utils.checkpoint, not reentrant)."""
 
-    __slots__ = ("gradient", "stays")
-
-    def __init__(self, stays: bool) -> None:
-        super().__init__(0, [], None, lambda gradient: [])
-        self.gradient: Tensor | None = None
-        self.stays = stays  # else it is added to an earlier one
-
-
-class Stop(Exception):
-    """All that the backward pass asks for has been made again."""
-
-
-class Again:
-    """A layer that is made again: how, and the operations that will ask (torch.utils.checkpoint, not reentrant)."""
-
-    def __init__(self, make: Callable[[], object]) -> None:
-        self.make, self.made = make, False
-        self.asking: list[Operation] = []
+    def __init__(self, make: Callable[[], Tensor], inputs: list[Storage]) -> None:
+        self.make, self.inputs = make, inputs
+        self.asking: list[Operation] = []  # operations that will ask for what they would have kept
+        self.left = 0  # of these, those that have not gone backward
+        self.made = False
 
 
 # --8<-- [end:operation]
@@ -101,283 +106,515 @@ class Tape:
     """Bytes that are there now, and the most that there were."""
 
     def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
-        self.live = self.peak = self.number = 0
+        self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
-        self.copies: dict[object, Tensor] = {}  # autocast's, of weights, as long as its context lasts
-        self.leaves: dict[object, Leaf] = {}
-        self.forgetting: Again | None = None
-        self.asking: list[Operation] = []  # for what is made again now
+        self.frozen = False  # weights are, and need no gradients: adapters alone are trained
+        self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
+        self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
+        self.leaves: dict[str, Operation] = {}
+        self.tied: list[str] = []  # leaves whose gradients wait for those of another use
+        self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
+        self.forgetting: Region | None = None
+        self.asking: list[Operation] = []  # for what is made again now, the first last
+        self.above = 0  # the frames that were there when that began
+        self.stopped = False  # all that was asked for has been made: what follows takes no bytes
+
+    # Bytes
+
+    def hold(self, storage: Storage) -> None:
+        if self.stopped:
+            return
+        if storage.holders == 0:
+            self.live_bytes += storage.nbytes
+            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        storage.holders += 1
+
+    def drop(self, storage: Storage) -> None:
+        if self.stopped:
+            return
+        storage.holders -= 1
+        if storage.holders == 0:
+            self.live_bytes -= storage.nbytes
+
+    # Tensors and names
+
+    def tensor(self, shape: Sequence[int], width: int, storage: Storage) -> Tensor:
+        """A tensor over bytes that are there, or that it is the first to hold."""
+        self.hold(storage)
+        made = Tensor(tuple(shape), width, storage)
+        self.frame(made)
+        return made
+
+    def frame(self, x: Tensor) -> None:
+        x.owner = len(self.frames)
+        self.frames[-1].append(x)
 
     def new(self, shape: Sequence[int], width: int) -> Tensor:
-        return Tensor(shape, width, Storage(self, prod(shape) * width))
+        return self.tensor(shape, width, Storage(count(shape) * width))
 
-    def leaf(self, name: object, shape: Sequence[int], width: int, held: bool = True) -> Tensor:
-        """A weight, which is held elsewhere, or an input, which is held here; its gradient is held here."""
-        leaf = self.leaves.setdefault(name, Leaf(not held or not self.accumulated))
-        return Tensor(shape, width, Storage(self, 0 if held else prod(shape) * width), leaf)
+    def view(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """As many numbers in another order, where they lie."""
+        made = self.tensor(shape, x.width, x.storage)
+        made.made, made.place = x.made, x.place
+        self.used(x)
+        return made
 
-    def note(
-        self, result: Tensor | tuple[Sequence[int], int], inputs: Sequence[Tensor], kept: Any, backward: Backward
-    ) -> Tensor:
-        """A result, with the operation that made it, if one of its inputs has a gradient.
+    def bind(self, x: Tensor) -> Tensor:
+        """It lives until this function ends, unless a caller has a name for it, and so longer."""
+        if not x.named:
+            x.named = True
+            self.frame(x)
+        return x
 
-        Inputs are kept before the result is there, which is why some give its sizes alone.
-        """
-        edges = [(each.made, each.place) if each.made is not None else None for each in inputs]
-        if not any(edges):
-            return result if isinstance(result, Tensor) else self.new(*result)
-        operation = self.keep(edges, kept, backward)
-        operation.sizes = [(each.shape, each.width) for each in inputs]
-        result = result if isinstance(result, Tensor) else self.new(*result)
-        result.made, result.place = operation, 0
+    def pin(self, x: Tensor) -> Tensor:
+        """It lives until somebody lets it go."""
+        x.named, x.pinned = True, True
+        return x
+
+    def forget(self, x: Tensor) -> None:
+        """This function's name is deleted, or bound to something else."""
+        if x.owner == len(self.frames):
+            self.let_go(x)
+
+    def let_go(self, x: Tensor) -> None:
+        if x.held:
+            x.held = False
+            self.drop(x.storage)
+
+    def used(self, x: Tensor) -> None:
+        """An operation has done with it: what has no name goes."""
+        if not x.named:
+            self.let_go(x)
+
+    def enter(self) -> None:
+        self.frames.append([])
+
+    def leave(self, result: Tensor) -> Tensor:
+        """A function ends, and lets its names go; its result is loose."""
+        self.end([result])
         return result
 
-    def keep(self, edges: list[tuple[Operation, int] | None], kept: Any, backward: Backward) -> Operation:
-        self.number += 1
-        operation = Operation(self.number, edges, kept, backward)
-        if kept is not None and self.forgetting is not None:
-            operation.kept, operation.again = None, self.forgetting
-            self.forgetting.asking.append(operation)
-        elif kept is not None and self.asking:
-            self.asking.pop().kept = kept
-            if not self.asking:
-                raise Stop
-        return operation
+    def leave_both(self, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of a function with two results."""
+        self.end([one, other])
+        return one, other
 
-    def backward(self, root: Operation, gradient: list[Tensor]) -> None:
-        """From an operation down to leaves, the last that was made first."""
-        waiting = edges_into(root)
-        arrived: dict[Operation, Gradients] = {root: [gradient.pop()]}
-        ready = [(-root.number, root)]
-        while ready:
-            operation = heappop(ready)[1]
-            found = self.gone(operation, arrived)
-            for number, edge in enumerate(operation.inputs):
-                if edge is None:
-                    continue
-                below, place = edge
-                one, found[number] = found[number], None
-                if one is not None:
-                    there = arrived.setdefault(below, [None] * below.results)
-                    before, there[place] = there[place], None
-                    there[place] = one if before is None else self.new(one.shape, one.width)
-                    before = None
-                one = None
-                waiting[below] -= 1
-                if not waiting[below] and below in arrived:
-                    if isinstance(below, Leaf):
-                        (own,) = arrived.pop(below)
-                        below.gradient = own if below.stays else None
-                        own = None
-                    else:
-                        heappush(ready, (-below.number, below))
+    def end(self, results: Sequence[Tensor]) -> None:
+        """Lets go what this function has named, and hands its results to its caller; what the caller named is his."""
+        frame, names = len(self.frames), self.frames.pop()
+        for x in results:
+            if x.owner == frame:
+                x.named = x.pinned
+                self.frame(x)
+        self.let_go_of(names, frame)
 
-    def gone(self, operation: Operation, arrived: dict[Operation, Gradients]) -> Gradients:
-        """One goes backward: what it makes is there beside what it kept, which then goes."""
-        if operation.again is not None and not operation.again.made:
-            self.make_again(operation.again)
-        gradients = arrived.pop(operation)
-        found = operation.backward(*gradients)
-        if operation.again is not None:
-            operation.kept = None  # what was made again goes when it has been asked for
-        for number, (shape, width) in enumerate(operation.sizes):
-            if (one := found[number]) is not None:
-                found[number] = None
-                found[number] = fitted(self, one, shape, width)
-        one = None
-        operation.kept = operation.again = None
+    def let_go_of(self, names: Sequence[Tensor], frame: int) -> None:
+        for x in names:
+            if x.owner == frame and not x.pinned:
+                self.let_go(x)
+
+    def leaf(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+        """A weight, whose bytes are counted elsewhere; its gradient is held here."""
+        made = self.leaf_over(name, shape, width, Storage(0), not self.accumulated or name in self.tied)
+        self.leaves[name].numbers = count(shape)
+        return made
+
+    def given(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+        """An input with a gradient; both are held here."""
+        return self.leaf_over(name, shape, width, Storage(count(shape) * width), True)
+
+    def leaf_over(self, name: str, shape: Sequence[int], width: int, storage: Storage, remains: bool) -> Tensor:
+        if name not in self.leaves:
+            made = Operation(-1 - len(self.leaves), [], [], 0)
+            made.weight, made.remains = name, remains
+            self.leaves[name] = made
+        found = self.tensor(shape, width, storage)
+        found.made = self.leaves[name]
         return found
 
-    def make_again(self, again: Again) -> None:
+    # Operations
+
+    def note(
+        self,
+        inputs: Sequence[Tensor],
+        shape: Sequence[int],
+        width: int,
+        kept: Sequence[Tensor],
+        makes: Sequence[Like | None],
+        temporary: int = 0,
+    ) -> Tensor:
+        """A new result, with the operation that made it. What it keeps of its inputs is kept before the result is
+        there; `temporary` bytes are there beside the gradients that it makes."""
+        made = self.record(inputs, kept, makes, temporary)
+        return self.done(made, inputs, self.new(shape, width))
+
+    def record(
+        self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
+    ) -> Operation | None:
+        """The operation, if one of its inputs has a gradient."""
+        if all(x.made is None for x in inputs):
+            return None
+        self.number += 1
+        made = Operation(self.number, inputs, makes, temporary)
+        if kept:
+            self.keep(made, [x.storage for x in kept])
+        return made
+
+    def keep(self, made: Operation, kept: Sequence[Storage]) -> None:
+        """What it keeps; in a region that is made again nothing, and when it is made again for whoever asks."""
+        if self.forgetting is not None:
+            made.region = self.forgetting
+            made.region.asking.append(made)
+            made.region.left += 1
+            return
+        asker = self.asking.pop() if self.asking else made
+        for storage in kept:
+            self.hold(storage)
+            asker.saved.append(storage)
+        if asker.number != made.number and not self.asking:
+            self.stop()
+
+    def stop(self) -> None:
+        """The functions that make a region again end here, as an exception ends them (torch.utils.checkpoint's early
+        stop): their names go, and what they still do takes no bytes."""
+        for frame in range(self.above + 1, len(self.frames) + 1):
+            self.let_go_of(self.frames[frame - 1], frame)
+        self.forget_copies()
+        self.stopped = True
+
+    def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
+        """The result of an operation, whose inputs go unless they have names."""
+        if made is not None:
+            result.made, result.place = made, 0
+        for x in inputs:
+            self.used(x)
+        return result
+
+    # Backward
+
+    def run_backward(self, root: Operation, gradient: Tensor) -> None:
+        """From an operation down to leaves, what was made last goes first. The gradient is loose.
+
+        A leaf's gradient is done with when the last of its uses has gone backward.
+        """
+        below = operations_below(root)
+        uses: dict[int, int] = {}
+        for operation in below:
+            for edge in operation.edges:
+                if edge is not None:
+                    uses[edge[0].number] = uses.get(edge[0].number, 0) + 1
+        arrived: dict[int, list[Tensor | None]] = {root.number: [gradient]}
+        self.enter()
+        for operation in below:
+            found = self.gone(operation, arrived[operation.number])
+            for edge, one in zip(operation.edges, found, strict=True):
+                if edge is None or one is None:
+                    continue
+                to, place = edge
+                if to.number not in arrived:
+                    arrived[to.number] = [None] * to.results
+                there = arrived[to.number]
+                there[place] = self.sum_of(there[place], one)
+                uses[to.number] -= 1
+                if to.weight and uses[to.number] == 0:
+                    self.collect(to, there[0])
+        self.end([])
+
+    def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
+        """Where two gradients meet a third is made of them."""
+        if before is None:
+            return one
+        both = self.new(one.shape, one.width)
+        self.let_go(before)
+        self.let_go(one)
+        return both
+
+    def collect(self, leaf: Operation, gradient: Tensor | None) -> None:
+        """A leaf's gradient stays, or is added to one that is there and goes."""
+        if gradient is not None and leaf.remains and leaf.weight not in self.gradients:
+            self.gradients[leaf.weight] = self.pin(gradient)
+        elif gradient is not None:
+            self.let_go(gradient)
+
+    def let_go_gradients(self, names: Sequence[str]) -> None:
+        """Of leaves that are parts of something else, once these are put together."""
+        for name in names:
+            self.let_go(self.gradients[name])
+        self.gradients = {name: each for name, each in self.gradients.items() if name not in names}
+
+    def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
+        """One goes backward: what it makes is there beside what it kept, which then goes."""
+        region = operation.region
+        if region is not None and not region.made:
+            self.make_again(region)
+        temporary = Storage(operation.temporary)
+        self.hold(temporary)
+        found: list[Tensor | None] = []
+        for made, edge in zip(operation.makes, operation.edges, strict=True):
+            if made is None or edge is None:
+                found.append(None)
+            elif made.same:
+                came = gradients[0]
+                assert came is not None
+                found.append(self.tensor(made.shape, came.width, came.storage))
+            elif made.given_back >= 0:
+                found.append(self.tensor(made.shape, made.width, operation.saved[made.given_back]))
+            else:
+                found.append(self.new(made.shape, made.width))
+        self.drop(temporary)
+        if region is not None:
+            self.release(operation)  # what was made again goes when it has been asked for
+        fitted = [
+            None if one is None else self.fitted(one, size) for one, size in zip(found, operation.sizes, strict=True)
+        ]
+        for one in gradients:
+            if one is not None:
+                self.let_go(one)
+        self.release(operation)
+        if region is not None:
+            operation.region = None
+            region.left -= 1
+            if region.left == 0:
+                for storage in region.inputs:
+                    self.drop(storage)
+        return fitted
+
+    def fitted(self, gradient: Tensor, size: Like) -> Tensor:
+        """A gradient summed to its input's shape, and cast to its type (engine.cpp's validate_outputs)."""
+        if count(gradient.shape) != count(size.shape):
+            summed = self.new(size.shape, gradient.width)
+            self.let_go(gradient)
+            gradient = summed
+        if gradient.width != size.width:
+            narrow = self.new(size.shape, size.width)
+            self.let_go(gradient)
+            gradient = narrow
+        return gradient
+
+    def release(self, operation: Operation) -> None:
+        for storage in operation.saved:
+            self.drop(storage)
+        operation.saved = []
+
+    def make_again(self, region: Region) -> None:
         """To the last that will be asked for; autocast makes its copies again."""
-        copies, self.copies, self.asking = self.copies, {}, again.asking[::-1]
-        again.asking, again.made = [], True
-        with suppress(Stop):
-            again.make()
+        copies, self.copies = self.copies, {}
+        self.asking, self.above = list(reversed(region.asking)), len(self.frames)
+        region.made = True
+        self.enter()
+        region.make()
+        self.end([])
+        self.stopped = False
         self.copies = copies
 
-    def checkpointed(self, make: Callable[[list[Tensor]], Tensor], x: list[Tensor]) -> Tensor:
-        """A layer of which the input alone is kept."""
-        self.forgetting = Again(lambda: make(x))
-        result = make(x)
+    def forget_copies(self) -> None:
+        """Autocast's context ends."""
+        for copy in self.copies.values():
+            self.let_go(copy)
+        self.copies = {}
+
+    def recomputed(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
+        """A part of which the inputs alone are kept."""
+        region = Region(make, [x.storage for x in inputs])
+        for storage in region.inputs:
+            self.hold(storage)
+        self.forgetting = region
+        result = make()
         self.forgetting = None
         return result
 
 
-def edges_into(root: Operation) -> dict[Operation, int]:
-    """Of all operations below, how often each is an input."""
-    found: dict[Operation, int] = {}
-    below = [root]
-    while below:
-        for edge in below.pop().inputs:
-            if edge is not None:
-                if edge[0] not in found:
-                    below.append(edge[0])
-                found[edge[0]] = found.get(edge[0], 0) + 1
-    return found
+def operations_below(root: Operation) -> list[Operation]:
+    """All that a gradient of this one's result comes through, leaves left out: what was made last first."""
+    found = {root.number: root}
+    waiting = [root]
+    while waiting:
+        for edge in waiting.pop().edges:
+            if edge is not None and not edge[0].weight and edge[0].number not in found:
+                found[edge[0].number] = edge[0]
+                waiting.append(edge[0])
+    return [found[number] for number in reversed(sorted(found))]
 
 
 # --8<-- [end:tape]
 
 
 # --8<-- [start:alike]
-def fitted(tape: Tape, gradient: Tensor, shape: tuple[int, ...], width: int) -> Tensor:
-    """A gradient summed to its input's sizes, and cast to its type (engine.cpp's validate_outputs)."""
-    if prod(gradient.shape) != prod(shape):
-        gradient = tape.new(shape, gradient.width)
-    return gradient if gradient.width == width else tape.new(shape, width)
+def like(x: Tensor) -> Like:
+    """A new tensor of its size."""
+    return Like(x.shape, x.width)
 
 
-def sized(shape: tuple[int, ...], width: int) -> Tensor:
-    """A tensor's sizes, without what lies there."""
-    return Tensor(shape, width, None)  # type: ignore[arg-type]
-
-
-def like(x: Tensor) -> Tensor:
-    return sized(x.shape, x.width)
+def same(x: Tensor) -> Like:
+    """The gradient that came, as it is."""
+    return Like(x.shape, x.width, same=True)
 
 
 def cast(tape: Tape, x: Tensor, width: int) -> Tensor:
     """To another type."""
-    if x.width == width:
-        return x
-    of = like(x)
-    return tape.note(tape.new(x.shape, width), [x], None, lambda g: [tape.new(of.shape, of.width)])
+    return x if x.width == width else tape.note([x], x.shape, width, [], [like(x)])
 
 
-def copied(tape: Tape, x: Tensor, forward: bool = True) -> Tensor:
-    """In another order in memory; or, not `forward`, so that the gradient alone is copied."""
-    of = like(x)
-    result = tape.new(x.shape, x.width) if forward else x.view(*x.shape)
-    return tape.note(result, [x], None, lambda g: [tape.new(of.shape, of.width)])
+def copied(tape: Tape, x: Tensor) -> Tensor:
+    """In another order in memory, and so is its gradient."""
+    return tape.note([x], x.shape, x.width, [], [like(x)])
+
+
+def reordered(tape: Tape, x: Tensor) -> Tensor:
+    """A view in another order, whose gradient is copied."""
+    made = tape.record([x], [], [like(x)])
+    return tape.done(made, [x], tape.tensor(x.shape, x.width, x.storage))
 
 
 def scaled(tape: Tape, x: Tensor) -> Tensor:
     """Times, plus or minus a number; both ways a tensor is made."""
-    of = like(x)
-    return tape.note(tape.new(x.shape, x.width), [x], None, lambda g: [tape.new(of.shape, of.width)])
+    return tape.note([x], x.shape, x.width, [], [like(x)])
 
 
 def shifted(tape: Tape, x: Tensor) -> Tensor:
     """Plus a number, whose gradient is the same."""
-    return tape.note(tape.new(x.shape, x.width), [x], None, lambda g: [g])
+    return tape.note([x], x.shape, x.width, [], [same(x)])
 
 
 def add(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
-    return tape.note((larger(x, y), max(x.width, y.width)), [x, y], None, lambda g: [g, g])
+    shape, width = larger(x, y), max(x.width, y.width)
+    of_both = Like(shape, width, same=True)
+    return tape.note([x, y], shape, width, [], [of_both, of_both])
 
 
-def larger(x: Tensor, y: Tensor) -> tuple[int, ...]:
-    return max(x.shape, y.shape, key=lambda shape: (prod(shape), len(shape)))
+def larger(x: Tensor, y: Tensor) -> Shape:
+    of_x, of_y = (count(x.shape), len(x.shape)), (count(y.shape), len(y.shape))
+    return x.shape if of_x >= of_y else y.shape
 
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
     """Each keeps the other, if it has a gradient itself."""
-    needed = [x.made is not None, y.made is not None]
     shape, width = larger(x, y), max(x.width, y.width)
-
-    def backward(gradient: Tensor) -> Gradients:
-        return [tape.new(shape, width) if each else None for each in needed]
-
-    kept = [each.storage for each, asks in ((x, needed[1]), (y, needed[0])) if asks]
-    return tape.note((shape, width), [x, y], kept, backward)
+    return tape.note([x, y], shape, width, factors(x, y), [Like(shape, width), Like(shape, width)])
 
 
-def apply(tape: Tape, x: Tensor, keeps: str = "input", made: int = 1) -> Tensor:
-    """A function of each number, such as SiLU, that keeps its input or its result; its backward makes so many."""
-    of = like(x)
-    result = tape.new(x.shape, x.width) if keeps == "result" else None
-    kept = [x.storage if result is None else result.storage]
-
-    def backward(gradient: Tensor) -> Gradients:
-        return [[tape.new(of.shape, of.width) for _ in range(made)][-1]]
-
-    return tape.note(result or (x.shape, x.width), [x], kept, backward)
+def factors(x: Tensor, y: Tensor) -> list[Tensor]:
+    """What a product keeps of its two factors: each for the other's gradient."""
+    of_y, of_x = [x] if y.made is not None else [], [y] if x.made is not None else []
+    return of_y + of_x
 
 
-def part(tape: Tape, x: Tensor, *shape: int) -> Tensor:
+def apply(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
+    """A function of each number, such as SiLU, that keeps its input; its backward has so many more of that size."""
+    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * like(x).total_bytes())
+
+
+def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
+    """A function of each number, or softmax, that keeps its result."""
+    result = tape.new(x.shape, x.width)
+    made = tape.record([x], [result], [like(x)], temporaries * like(x).total_bytes())
+    return tape.done(made, [x], result)
+
+
+def part(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A slice: its gradient stands among zeros."""
-    of = like(x)
-    return tape.note(x.view(*shape), [x], None, lambda g: [tape.new(of.shape, of.width)])
+    made = tape.record([x], [], [like(x)])
+    return tape.done(made, [x], tape.tensor(shape, x.width, x.storage))
 
 
-def parts(tape: Tape, x: Tensor, *sizes: int) -> list[Tensor]:
+def parts(tape: Tape, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """All of the last dimension: the gradients are joined."""
-    of, before = like(x), x.shape[:-1]
-    first = tape.note(x.view(*before, sizes[0]), [x], None, lambda *gradients: [tape.new(of.shape, of.width)])
-    if first.made is not x.made and first.made is not None:
-        first.made.results = len(sizes)
-    rest = [Tensor((*before, size), x.width, x.storage, first.made, place) for place, size in enumerate(sizes) if place]
-    return [first, *rest]
+    made = tape.record([x], [], [like(x)])
+    found = [tape.tensor((*x.shape[:-1], size), x.width, x.storage) for size in sizes]
+    for place, one in enumerate(found):
+        one.made, one.place = made, place
+    if made is not None:
+        made.results = len(sizes)
+    tape.used(x)
+    return found
 
 
-def joined(tape: Tape, *inputs: Tensor) -> Tensor:
+def joined(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
     """Along the last dimension; their gradients are views of one."""
-    of = [like(each) for each in inputs]
-    shape = (*inputs[0].shape[:-1], sum(each.shape[-1] for each in inputs))
-    result = tape.new(shape, max(each.width for each in inputs))
-    return tape.note(result, inputs, None, lambda g: [Tensor(one.shape, g.width, g.storage) for one in of])
+    shape = (*inputs[0].shape[:-1], sum(x.shape[-1] for x in inputs))
+    return tape.note(inputs, shape, max(x.width for x in inputs), [], [same(x) for x in inputs])
 
 
 # --8<-- [end:alike]
 
 
 # --8<-- [start:matmul]
-def weight(tape: Tape, name: object, *shape: int) -> Tensor:
-    """As autocast takes it: in 16 bits, cast once."""
-    found = tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
+def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
+    """As autocast takes it: in 16 bits, cast once if it is trained, and for each use if it is frozen."""
+    found = vector(tape, name, shape)
     if not tape.autocast:
         return found
+    return cast(tape, found, 2) if tape.frozen else copy_of(tape, name, found)
+
+
+def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
+    """Autocast's of a weight, which it makes once."""
     if name not in tape.copies:
-        tape.copies[name] = cast(tape, found, 2)
+        tape.copies[name] = tape.pin(cast(tape, x, 2))
     return tape.copies[name]
 
 
-def vector(tape: Tape, name: object, *shape: int) -> Tensor:
-    return tape.leaf(name, shape, FLOAT32 if tape.autocast else 2)
+def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
+    width = FLOAT32 if tape.autocast else 2
+    return tape.tensor(shape, width, Storage(0)) if tape.frozen else tape.leaf(name, shape, width)
 
 
-def linear(tape: Tape, x: Tensor, name: object, outputs: int, biased: bool = False) -> Tensor:
+def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matmul with a matrix of weights: it keeps its input."""
     x = cast(tape, x, 2) if tape.autocast else x
-    matrix = weight(tape, name, outputs, x.shape[-1])
-    sizes = (*x.shape[:-1], outputs), x.width
-    return product(tape, x, matrix, sizes, [weight(tape, (name, "bias"), outputs)] if biased else [])
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
+    return multiplied(tape, inputs, (*x.shape[:-1], outputs))
 
 
-def product(
-    tape: Tape, x: Tensor, y: Tensor, sizes: tuple[Sequence[int], int], biases: Sequence[Tensor] = ()
-) -> Tensor:
-    """Of two that both may have gradients, plus biases."""
-    of = [like(each) for each in (x, y, *biases)]
-    needed = [each.made is not None for each in (x, y, *biases)]
-    kept = [each.storage for each, asks in ((x, needed[1]), (y, needed[0])) if asks]
+def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
+    """Of two that both may have gradients."""
+    return multiplied(tape, [x, y], shape)
 
-    def backward(gradient: Tensor) -> Gradients:
-        return [tape.new(one.shape, one.width) if asks else None for one, asks in zip(of, needed, strict=True)]
 
-    return tape.note(sizes, [x, y, *biases], kept, backward)
+def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    """A matmul of the first two, plus biases."""
+    x, y = inputs[0], inputs[1]
+    return tape.note(inputs, shape, x.width, factors(x, y), [like(each) for each in inputs])
+
+
+def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
+    """A matmul with a frozen matrix in few bits."""
+    x = cast(tape, x, 2) if tape.autocast else x
+    return packed(tape, x, (*x.shape[:-1], outputs), Like((outputs, x.shape[-1]), x.width))
+
+
+def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like) -> Tensor:
+    """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
+    tape.enter()
+    unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
+    result = tape.note([x], shape, x.width, [], [like(x)], matrix.total_bytes())
+    tape.forget(unpacked)
+    return tape.leave(result)
 
 
 # --8<-- [end:matmul]
 
 
+# --8<-- [start:adapted]
+def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
+    """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
+    if tape.autocast:
+        x = cast(tape, x, 2)
+        if matrix.width == FLOAT32 and matrix.made is not None:
+            matrix = copy_of(tape, matrix.made.weight, matrix)
+    return product(tape, x, matrix, (*x.shape[:-1], matrix.shape[0]))
+
+
+# --8<-- [end:adapted]
+
+
 # --8<-- [start:rows]
-def rows(tape: Tape, x: Tensor, indices: Tensor, *shape: int) -> Tensor:
+def rows(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """By their numbers, in another order or several times; their gradients are put among zeros, of which a copy is
     made."""
-    of = like(x)
-
-    def backward(gradient: Tensor) -> Gradients:
-        zeros = tape.new(of.shape, of.width)
-        return [tape.new(of.shape, of.width) if zeros else None]
-
-    return tape.note((shape, x.width), [x], [indices.storage], backward)
-
-
-def softmax(tape: Tape, x: Tensor) -> Tensor:
-    """Keeps its result."""
-    return apply(tape, x, keeps="result")
+    made = tape.record([x], [indices], [like(x)], like(x).total_bytes())
+    return tape.done(made, [x, indices], tape.new(shape, x.width))
 
 
 # --8<-- [end:rows]

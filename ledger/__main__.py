@@ -119,7 +119,12 @@ def _run(book: Book, options: argparse.Namespace) -> int:
     measurement = Measurement.here(book, options.snippets, **_how(options))
     if options.watch:
         measurement.watch()
-    return 1 if measurement.run() else 0
+    failed = measurement.run()
+    for snippet in resolve(book, options.snippets) if options.snippets else []:
+        record = read_or_none(measurement.folder / f"{snippet.name}.json")
+        for section, text in record.outputs.items() if record else ():
+            print(f"{snippet.name}:{section}\n{text}\n")
+    return 1 if failed else 0
 
 
 def _record(book: Book, options: argparse.Namespace) -> int:

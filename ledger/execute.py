@@ -46,6 +46,7 @@ def tell_device(report: Connection) -> None:
 
 def _execute(path: Path, mark: str, report: Connection, output: Connection, errors: Connection) -> None:
     multiprocessing.set_start_method("fork", force=True)  # DataLoader's workers
+    sys.dont_write_bytecode = True  # a compiled module knows its source's size and second: an edit can keep both
     sys.excepthook = sys.__excepthook__
     for stream, descriptor in ((output, 1), (errors, 2)):
         os.dup2(stream.fileno(), descriptor)

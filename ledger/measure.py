@@ -25,6 +25,7 @@ from ledger.snippet import Snippet
 from ledger.units import is_device_value
 
 MAX_AT_ONCE = 4  # each may take some GB
+UNSETTLED_NS = 100_000_000  # after a change there may be another; the clock of a file system ticks every few ms
 WIDE_SPREAD = 0.05  # of a median: more than that is worth a warning
 
 
@@ -86,15 +87,18 @@ class Measurement:
         skipped: list[str] = []
 
         def attempt(snippet: Snippet) -> None:
+            tried = ""
             try:
+                snippet = Snippet.read(snippet.path)  # it may have waited for long
+                tried = snippet.hash  # before it runs: what is edited meanwhile has not been tried
                 if self.force or self._is_stale(snippet):  # still, if another process had to be waited for
-                    self._record(snippet)
+                    self._record(snippet, tried)
             except MissingImport as error:
                 print(f"{snippet.name}: skipped, needs {error}, which is not installed", file=sys.stderr)
                 skipped.append(snippet.name)
             except LedgerError as error:
                 print(error, file=sys.stderr)
-                failed[snippet.name] = snippet.hash
+                failed[snippet.name] = tried or str(error)
 
         todo = self._todo(gave_up or {}, failed)
         counted = [snippet for snippet in todo if self._measures_nothing(snippet)]
@@ -119,11 +123,8 @@ class Measurement:
         self._todo(failed, failed)  # reads every snippet, so that the first edit need not; what it tells is told
         while True:
             time.sleep(0.2)
-            try:
-                now = self._times()
-            except FileNotFoundError:  # an editor is just replacing a file
-                continue
-            if now != seen:
+            now = self._times()
+            if now is not None and now != seen:
                 seen = now
                 try:
                     failed = self.run(failed)
@@ -133,11 +134,20 @@ class Measurement:
                 except OSError as error:  # a full disk may have room when the next change comes
                     print(explain(error), file=sys.stderr)
 
-    def _times(self) -> dict[str, tuple[int, int]]:
+    def _times(self) -> dict[str, tuple[int, int]] | None:
         """When each file of the snippets was last written, and changed at all: of the two an edit can keep the first
-        alone."""
-        states = ((str(path), path.stat()) for path in self.book.code())
-        return {name: (state.st_mtime_ns, state.st_ctime_ns) for name, state in states}
+        alone.
+
+        None while an editor may be at one: it empties a file before it fills it, and both can have the same time.
+        """
+        try:
+            states = {str(path): path.stat() for path in self.book.code()}
+        except FileNotFoundError:  # just being replaced
+            return None
+        now = time.time_ns()
+        if any(abs(now - state.st_ctime_ns) < UNSETTLED_NS for state in states.values()):
+            return None
+        return {name: (state.st_mtime_ns, state.st_ctime_ns) for name, state in states.items()}
 
     def _records_stamp(self) -> str:
         return self.book.stamp(str(self.folder.relative_to(self.book.root) / "*.json"))
@@ -183,9 +193,7 @@ class Measurement:
     def _is_stale(self, snippet: Snippet) -> bool:
         return is_stale(read_or_none(self.folder / f"{snippet.name}.json"), snippet)
 
-    def _record(self, snippet: Snippet) -> None:
-        snippet = Snippet.read(snippet.path)  # it may have waited for long
-        source_hash = snippet.hash
+    def _record(self, snippet: Snippet, source_hash: str) -> None:
         before = read_gpu_state()
         with watch_gpu() as samples:
             result = run(snippet, self.time_limit)

@@ -23,7 +23,7 @@ from markdown.postprocessors import Postprocessor
 
 from flops_bytes.gpus import LINKS, capacity_bytes
 from flops_bytes.plan import options as plan_options
-from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from ledger.site import tight as tight_module
 from ledger.site.tight import tight
 from planner.answer import answer, gib
@@ -37,8 +37,7 @@ ASSETS = ROOT / "docs" / "overrides" / "assets"
 STARTED = time.time_ns()
 PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 
-FIRST = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": "8", "context": "8192", "micro_batch": "1"}
-FIRST |= {"recipe": "bf16-master", "checkpointing": "full", "zero": "3", "tokens": "100B", "price": "$2.5"}
+FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
 SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency")
@@ -60,7 +59,7 @@ IN_PLACE = (
     "memory",
     "stack",
     "errors",
-    "estimate",
+    "not_understood",
     "fields",
     "evidence",
 )
@@ -84,21 +83,26 @@ ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
-    "Llama": ("Llama 3.2 1B", "Llama 3 8B", "Llama 3.1 8B", "Llama 3 70B", "Llama 3.3 70B", "Llama 3.1 405B"),
-    "DeepSeek": ("DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
+    "Llama": ("Llama 3.2 1B", "Llama 3.2 3B", "Llama 3 8B", "Llama 3.1 8B", "Llama 3 70B", "Llama 3.3 70B"),
+    "DeepSeek": ("DeepSeek-V2-Lite", "DeepSeek-V2", "DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
     "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
     "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
     "GLM": ("GLM-4.5-Air", "GLM-4.5", "GLM-4.6", "GLM-5.2"),
     "Kimi": ("Kimi Linear 48B-A3B", "Kimi K2"),
-    "Mistral": ("Mistral 7B", "Mistral Small 24B", "Mixtral 8x7B"),
-    "Phi": ("Phi-3 mini", "Phi-4"),
-    "SmolLM": ("SmolLM3 3B",),
+    "Mistral": ("Mistral 7B", "Mistral 7B v0.3", "Mistral Nemo 12B", "Mistral Small 24B", "Mixtral 8x7B"),
+    "Phi": ("Phi-3 mini", "Phi-3.5 mini", "Phi-4"),
+    "SmolLM": ("SmolLM2 135M", "SmolLM2 360M", "SmolLM2 1.7B", "SmolLM3 3B"),
     "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
+    "Yi": ("Yi 6B", "Yi 9B", "Yi 34B"),
+    "TinyLlama": ("TinyLlama 1.1B",),
     "GPT-2": ("GPT-2", "GPT-2 medium", "GPT-2 large", "GPT-2 XL"),
 }
 PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
 PRESETS["Qwen"] += tuple(f"Qwen2.5 {size}" for size in ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "72B"))
-PRESETS["Llama"] += ("Llama 4 Scout", "Llama 4 Maverick")
+PRESETS["Llama"] += ("Llama 3.1 405B", "Llama 4 Scout", "Llama 4 Maverick", "Llama 2 7B", "Llama 2 13B", "Llama 2 70B")
+PRESETS["DeepSeek"] += ("DeepSeek-R1 Distill Qwen 1.5B",)
+PRESETS["Gemma"] += ("Gemma 2 2B", "Gemma 2 9B", "Gemma 2 27B")
+PRESETS["Mistral"] += ("Mixtral 8x22B",)
 CARDS = ("RTX", "H", "B", "GB", "A", "L", "T4", "V", "MI", "TPU")  # how names of GPUs begin, in the list's order
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
@@ -114,17 +118,6 @@ DIGITS: tuple[str, ...] = (
 )
 DECIMALS = ("days", "latency", "bytes_a_token")
 WRITTEN_OUT = {"config": "model", "shape": "model", "gpu_memory": "gpu", "gpu_peak": "gpu", "gpu_bandwidth": "gpu"}
-
-# The kind of a run by its command, the first that is found in it: what flops_bytes.plan.evidence.kind_of says of it.
-KINDS = {
-    "": "--task serve|--attention eager|--offload yes|--optimizer (?!adamw( |$))",
-    "qlora-sharded": "--base .*--zero [123]|--zero [123].*--base ",
-    "lora-sharded": "--lora .*--zero [123]|--zero [123].*--lora ",
-    "full-sharded": "--zero [123]",
-    "qlora": "--base ",
-    "lora": "--lora ",
-    "full": "",
-}
 
 
 class PlannerExtension(Extension):
@@ -196,7 +189,7 @@ def write_scripts() -> None:
     if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):
         return
     scripts = [script(name, stamp) for name in SCRIPTS]
-    scripts.append(f"export default {in_each_language('errors', 'estimate', 'fields')};\n")
+    scripts.append(f"export default {in_each_language('errors', 'not_understood', 'fields')};\n")
     for path, text in zip(paths, scripts, strict=True):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             unfinished = path.with_name(f".{os.getpid()}.unfinished")
@@ -270,20 +263,16 @@ def by_kind() -> list[str]:
     return sorted(plan_options.ROWS, key=lambda card: next(n for n, each in enumerate(CARDS) if card.startswith(each)))
 
 
-def evidence(told: dict[str, Any]) -> list[tuple[str, str, str, float | None]]:
-    """Of each kind of run, how many times the plan those took that others published; where that stands; of whom; and
-    how many times the plan the worst took."""
+def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str, float | None]]:
+    """Of each kind of run, how many times the plan those took that others published; where that stands; and how many
+    times the plan the worst took."""
     words = told["evidence"]
-    found: list[tuple[str, str, str, float | None]] = []
-    for kind, pattern in KINDS.items():
-        if kind not in EVIDENCE:
-            found.append((words["none"], words["chapter"], pattern, None))
-            continue
-        readings, least, _, low, _ = EVIDENCE[kind]
-        most, nearly_most = 1 / float(least), 1 / float(low)
+    found: dict[str, tuple[str, str, float | None]] = {"": (words["none"], words["chapter"], None)}
+    for kind, (readings, least, *_, room) in EVIDENCE.items():
+        most = 1 / float(least)
         text = words["some"].replace("{readings}", str(readings)).replace("{kind}", words["kinds"][kind])
-        text = text.replace("{most}", f"{most:.2f}").replace("{nearly_most}", f"{nearly_most:.2f}")
-        found.append((text, words["chapter"], pattern, round(most, 4)))
+        text = text.replace("{most}", f"{most:.2f}").replace("{room}", room)
+        found[kind] = (text, words["chapter"], round(most, 4))
     return found
 
 
@@ -291,28 +280,42 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     """The answer to what the form asks as it stands: what its script shows first, and what stands without scripts."""
     said = answer(FIRST)
     found, shown = said["found"], said["shown"]
-    sum_of_money = shown["money"].removeprefix(found["currency"])
-    values = shown | {
-        "time": f"{shown['time'][0]} {told['units'][shown['time'][1]]}",
-        "money": told["currencies"][found["currency"]].format(sum=sum_of_money),
-        "mfu": shown["assumed"],
-        "assumed": told["run"]["assumed"],
-        "amount": shown["amount"][told["language"]],
-    }
-    values["cost"] = told["run"]["cost"].format_map(values)
-    verdict = told["fits" if found["fits"] else "misses"].format_map(values)
-    strip = f'<p class="planner-verdict {"fits" if found["fits"] else "misses"}">{verdict}</p>'
+    values = shown | {"mfu": shown["assumed"]}
+    for of in ("", "run_"):
+        sum_of_money = shown[f"{of}money"].removeprefix(found["currency"])
+        values |= {
+            f"{of}time": f"{shown[f'{of}time'][0]} {told['units'][shown[f'{of}time'][1]]}",
+            f"{of}money": told["currencies"][found["currency"]].format(sum=sum_of_money),
+            f"{of}amount": shown[f"{of}amount"][told["language"]],
+        }
+        values[f"{of}cost"] = told["run"]["cost"].format(money=values[f"{of}money"])
+    verdict = told["verdicts"][found["verdict"]].format_map(values)
+    strip = f'<p class="planner-verdict {CLASSES[found["verdict"]]}">{verdict}</p>'
+    strip += f'<p class="planner-chosen">{chosen(told, shown["chosen"])}</p>'
     strip += f'<p class="planner-run">{told["run"]["time"].format_map(values)}</p>'
     lines = [(told["lines"][line][0], size) for line, size in shown["lines"].items()] + [
         (told["total"], shown["total"])
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    text, chapter, _, most = next(each for each in evidence(told) if re.search(each[2], said["command"]))
+    text, chapter, most = evidence(told)[found["kind"]]
     text = text.replace("{needs}", gib(found["memory_bytes"]["total"] * (most or 1)))
     linked = re.sub(r"\[(.*)\]", rf'<a href="../{chapter}">\1</a>', text)
     note = f'<p class="planner-note">{linked}</p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
+
+
+CLASSES = {WITH_ROOM: "fits", ON_PAPER: "paper", MISSES: "misses"}
+
+
+def chosen(told: dict[str, Any], values: dict[str, str]) -> str:
+    """What was assumed, in a sentence."""
+    words = told["chosen"]
+    parts = [
+        words[name].format(value=value) if isinstance(words[name], str) else words[name][value]
+        for name, value in values.items()
+    ]
+    return str(words["all"].format(list=told["separator"].join(parts)))
 
 
 def tasks(told: dict[str, Any]) -> str:

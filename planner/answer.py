@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan import plan
-from flops_bytes.plan.fleet import has_deadline, settled
+from flops_bytes.plan.defaults import CHOSEN, answered, plan_exactly
+from flops_bytes.plan.defaults import completed as completed_question
+from flops_bytes.plan.evidence import MISSES, WITH_ROOM
+from flops_bytes.plan.fleet import has_deadline, in_time, settled
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
 
-RANK = "16"  # of adapters, if nobody says
-BASES = {"qlora": "4bit", "qlora-double": "4bit-double"}
 NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
 COUNTED = {  # tokens, as each language counts them
@@ -30,6 +30,7 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     serving = told.get("task") == "serve"
     task = "serve" if serving else "train"
     options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS and belongs(name, task)}
+    options = {name: text for name, text in options.items() if name in CHOSEN or text != OPTIONS[name].default}
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
@@ -46,11 +47,11 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     gpus = read("gpus", told.get("gpus", "1"))
     if gpus == 1 and ("gpus" in told or not has_deadline(told)):
         options["zero"] = None  # nobody to share with
-    trained = told.get("trained")
-    options["lora"] = told.get("lora", RANK) if trained in ("lora", *BASES) else None
-    if not options["lora"]:
+    options["base"] = None  # which what is trained tells
+    if told.get("trained") == "all":
+        options["lora"] = None
+    if told.get("trained", "all") == "all" and not options.get("lora"):
         options["lora_on"] = None
-    options["base"] = BASES.get(trained or "")
     language = told.get("tokens_in", "tokens")
     if language != "tokens":
         options |= {"tokens": None, "text": told.get("tokens"), "language": language}
@@ -83,7 +84,7 @@ def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
     unused = {
         "zero": alone and fields.get("zero", "").strip() not in ("", "0"),
         "link": alone and read("gpus", options.get("gpus", "1")) == 1 and "link" in filled,
-        "lora": "lora" in filled and not options["lora"],
+        "lora": "lora" in filled and not options.get("lora"),
         "price": "price" in filled and not any(options.get(name) for name in ("tokens", "text", "days")),
     }
     return [name for name, is_so in unused.items() if is_so]
@@ -92,35 +93,51 @@ def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
 def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same."""
     options = asked(fields)
-    found = plan(**options)
+    found = planned(options)
     numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
-    numbers |= of_gpus(options, found)
+    numbers |= asked_for(found, options)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 
-def of_gpus(options: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """How many GPUs an answer is of, and where there is a deadline how many it takes, also at an MFU to book by."""
-    gpus = read("gpus", settled(options, found).get("gpus", "1"))
-    told: dict[str, Any] = {"gpus": f"{gpus:,}", "gpu": options.get("gpu")}
+def planned(options: dict[str, Any]) -> dict[str, Any]:
+    return in_time(options, lambda each: answered(each, each))
+
+
+def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """What was asked about, and what was assumed for it."""
+    chosen = {name: f"{value:,}" if name == "context" else value for name, value in found["assumed"].items()}
+    if options.get("task") != "serve":
+        usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
+        chosen |= {name: value for name, value in usual.items() if name not in options}
     fleet = found.get("fleet")
-    if fleet:
-        booked = fleet["booked_gpus"]
-        told |= {
-            "needed": f"{fleet['gpus']:,}",
-            "deadline": duration(86_400 * fleet["days"]),
-            "booked": f"{booked:,}" if booked else None,
-            "booked_mfu": f"{100 * fleet['booked_mfu']:.0f}" if booked else None,
-        }
-    return told
+    return {
+        "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",
+        "gpu": options.get("gpu"),
+        "needed": f"{fleet['gpus']:,}" if fleet else None,
+        "run_needed": f"{fleet['run_gpus']:,}" if fleet and fleet["run_gpus"] else None,
+        "deadline": duration(86_400 * fleet["days"]) if fleet else None,
+        "chosen": chosen,
+        "methods": [
+            {"name": row["trained"], "needs": gib(row["needs_bytes"]), "verdict": row["verdict"]}
+            for row in other_methods(found)
+        ],
+    }
+
+
+def other_methods(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What else could be trained, where that is a question: nobody said it, or what was said has no room."""
+    is_so = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
+    return [row for row in found.get("methods", []) if is_so and row["trained"] != found["trained"]]
 
 
 def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
     options = asked(fields)
     if has_deadline(options):
-        options = settled(options, plan(**options))
-    same = {name: value for name, value in options.items() if name not in SPEEDS}
-    without, full = (plan(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
+        options = settled(options, planned(options))
+    left_out = (*SPEEDS, "checkpoint_every")
+    same = {name: value for name, value in completed_question(options, options).items() if name not in left_out}
+    without, full = (plan_exactly(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
     work = full["flops_a_token"][options.get("pairs", "all")]
     return {
         "frees": gib(without["memory_bytes"]["total"] - full["memory_bytes"]["total"]),
@@ -204,6 +221,8 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
         "total": gib(found["memory_bytes"]["total"]),
         "card": gib(found["gpu_bytes"]),
         "headroom": gib(abs(found["headroom_bytes"])),
+        "times": f"{found['room_ratio']:.2f}" if "room_ratio" in found else None,
+        "with_room": gib(found["with_room_bytes"]) if "room_ratio" in found else None,
         "context": f"{found['longest_context']:,}",
         "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
     }
@@ -212,56 +231,69 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
 def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     """The numbers of an answer as text, but for words, which each language has of its own."""
     batch, steps = found["large_batch"], found["published_mfu"]
-    return shown_of_both(found) | {
-        "trained": f"{found['parameters']['trained']:,}",
-        "micro_batch": f"{found['largest_micro_batch']:,}",
-        "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
-        "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
-        "step_tokens": f"{found['step_tokens']:,}",
-        "step": duration(found["step_seconds"]),
-        "accumulation": f"{found['accumulation']:,}" if found["accumulation"] > 1 else None,
-        "usual": f"{batch['usual']:,}" if batch else None,
-        "as_large": ", ".join(batch["as_large"]) or None if batch else None,
-        "beyond": f"{batch['largest']:,}" if batch and not batch["as_large"] else None,
-        "speed": significant(found["tokens_per_second"]),
-        "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
-        "steps": f"{100 * steps['low']:.0f}–{100 * steps['high']:.0f}" if steps else None,
-        "steps_on": steps["cards"] if steps else None,
-        "mfu": f"{100 * found['mfu']:.1f}",
-        "hfu": f"{100 * found['hfu']:.1f}",
-        "beside": gib(found["beside_tensors_bytes"]),
-        "recipe_format": FORMATS[found["recipe_format"]],
-        "format": FORMATS[found["matmul_format"]],
-        "times": f"{found['recipe_hfu']:.2f}",
-        "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
-        "amount": {language: amount(found["tokens"] or 0, scales) for language, scales in COUNTED.items()},
-        "time": duration(86_400 * found["days"]) if found["days"] else None,
-        "gpu_hours": significant(found["gpu_hours"]) if found["gpu_hours"] else None,
-        "money": paid(found, found["money"]),
-        "by_mfu": [
-            {
-                "mfu": f"{100 * row['mfu']:.0f}",
-                "speed": significant(row["tokens_per_second"]),
-                "time": duration(86_400 * row["days"]) if row["days"] else None,
-                "gpu_hours": significant(row["gpu_hours"]) if row["gpu_hours"] else None,
-                "money": paid(found, row["money"]),
-            }
-            for row in found["by_mfu"]
-        ],
-        "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
-        "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
-        "checkpoint": gib(found["checkpoint_bytes"]),
-        "weights": gib(found["checkpoint_weights_bytes"]),
-        "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
-        "link": found["wire"]["link"] if found["wire"] else None,
-        "sent_in": duration(found["wire"]["seconds"]) if found["wire"] else None,
-        "sent_at": significant(found["wire"]["bytes_per_second"] / 1e9) if found["wire"] else None,
-        "waits": duration(found["wire"]["waits_seconds"]) if found["wire"] and found["wire"]["waits_seconds"] else None,
-        "hidden_from": significant(found["wire"]["tokens"]) if found["wire"] else None,
-        "text": decimal(found["text"]["bytes"]) if found["text"] else None,
-        "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
-        "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
-        "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
+    return (
+        shown_of_both(found)
+        | shown_runs(found)
+        | {
+            "trained": f"{found['parameters']['trained']:,}",
+            "micro_batch": f"{found['largest_micro_batch']:,}",
+            "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
+            "host": gib(found["host_bytes"]["total"]) if found["host_bytes"] else None,
+            "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
+            "step_tokens": f"{found['step_tokens']:,}",
+            "step": duration(found["step_seconds"]),
+            "accumulation": f"{found['accumulation']:,}" if found["accumulation"] > 1 else None,
+            "usual": f"{batch['usual']:,}" if batch else None,
+            "as_large": ", ".join(batch["as_large"]) or None if batch else None,
+            "beyond": f"{batch['largest']:,}" if batch and not batch["as_large"] else None,
+            "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
+            "steps": f"{100 * steps['low']:.0f}–{100 * steps['high']:.0f}" if steps else None,
+            "steps_on": steps["cards"] if steps else None,
+            "mfu": f"{100 * found['mfu']:.1f}",
+            "hfu": f"{100 * found['hfu']:.1f}",
+            "recipe_format": FORMATS[found["recipe_format"]],
+            "format": FORMATS[found["matmul_format"]],
+            "of_peak": f"{found['recipe_hfu']:.2f}",
+            "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
+            "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
+            "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
+            "checkpoint": gib(found["checkpoint_bytes"]),
+            "weights": gib(found["checkpoint_weights_bytes"]),
+            "sent": gib(found["wire"]["bytes"]) if found["wire"] else None,
+            "link": found["wire"]["link"] if found["wire"] else None,
+            "sent_in": duration(found["wire"]["seconds"]) if found["wire"] else None,
+            "sent_at": significant(found["wire"]["bytes_per_second"] / 1e9) if found["wire"] else None,
+            "waits": duration(found["wire"]["waits_seconds"])
+            if found["wire"] and found["wire"]["waits_seconds"]
+            else None,
+            "hidden_from": significant(found["wire"]["tokens"]) if found["wire"] else None,
+            "text": decimal(found["text"]["bytes"]) if found["text"] else None,
+            "text_rate": significant(found["text"]["bytes_a_token"]) if found["text"] else None,
+            "text_vocab": f"{found['text']['vocab']:,}" if found["text"] and found["text"]["vocab"] else None,
+            "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
+        }
+    )
+
+
+def shown_runs(found: dict[str, Any]) -> dict[str, Any]:
+    """What a training takes and costs, by the assumed MFU of a good step and of a whole run, or by the speed that was
+    told; of one that does not fit nothing."""
+    whole = found["by_mfu"][-1] if found["by_mfu"] else None
+    numbers = shown_run(found, found)
+    if whole:
+        numbers |= {f"run_{name}": text for name, text in shown_run(found, whole).items()}
+        numbers["run_mfu"] = f"{100 * whole['mfu']:.0f}"
+    return numbers
+
+
+def shown_run(found: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    is_told = found["verdict"] != MISSES and row["days"]
+    return {
+        "speed": significant(row["tokens_per_second"]),
+        "amount": {language: amount(row["tokens"] or 0, scales) for language, scales in COUNTED.items()},
+        "time": duration(86_400 * row["days"]) if is_told else None,
+        "gpu_hours": significant(row["gpu_hours"]) if is_told else None,
+        "money": paid(found, row["money"]) if is_told else None,
     }
 
 
@@ -273,7 +305,7 @@ def rung(step: dict[str, Any], step_seconds: float) -> dict[str, Any]:
         "try": step["try"],
         "frees": gib(frees) if frees >= 0 else f"−{gib(-frees)}",
         "needs": gib(step["needs_bytes"]),
-        "fits": step["fits"],
+        "verdict": step["verdict"],
         "adds": duration(adds) if adds else None,
         "adds_share": f"{100 * adds / step_seconds:.0f}" if adds else None,
         "moves": gib(moves) if moves else None,

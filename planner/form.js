@@ -2,9 +2,10 @@
    worker, which is this script again, so that nobody waits for a key. Of questions that come while it thinks, the last one
    is asked. */
 const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
-const FIRST = { task: "train", recipe: "bf16-master" }; // of what else is chosen from, what is listed first stands
+const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
+const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base)\s/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
@@ -30,16 +31,10 @@ class Planner {
     for (const option of form.elements.model.options) option.value = called(option);
     this.first = this.state();
     form.dataset.started = "";
-    this.given = new Set(); // what somebody has typed
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
-    form.addEventListener("input", ({ target }) => {
-      this.given.add(target.name);
-      if (target.name === "model") this.unlessGiven("context", this.context);
-      this.show(true);
-    });
+    form.addEventListener("input", () => this.show(true));
     this.restore();
-    this.context = form.elements.context.value;
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
     this.show();
@@ -50,9 +45,6 @@ class Planner {
   asked({ name }) { // whether a field is one of the task that is planned
     const task = this.form.querySelector(`[data-name="${name}"]`)?.dataset.task;
     return !task || task === (this.serving ? "serve" : "train");
-  }
-  unlessGiven(name, value) {
-    if (!this.given.has(name)) this.form.elements[name].value = value;
   }
   state() { return Object.fromEntries(this.controls.map((control) => [control.name, control.value])); }
 
@@ -66,7 +58,6 @@ class Planner {
     if (!this.controls.some(({ name }) => query.has(name))) return;
     const asked = completed(new Map(query), new Map(Object.entries(this.first)));
     for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = radio.value === (query.get("task") === "serve" ? "serve" : "train");
-    this.given = new Set(query.keys());
     for (const control of this.controls.filter((each) => each.type !== "radio" && this.asked(each))) {
       const value = (asked.get(control.name) ?? standard(control) ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
       if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
@@ -108,21 +99,14 @@ class Planner {
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again) return this.show();
-    const [, positions] = /^--context: the model has (\d+) positions/.exec(error) ?? [];
-    if (positions && !this.given.has("context")) { // the form's own context is too long for this model
-      this.unlessGiven("context", positions);
-      return this.show();
-    }
     const away = error && this.elsewhere();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else if (!away) text = this.refused(error);
-    if (text == null) return this.show(); // a shape stands for the configuration now
     this.strip.classList.toggle("wrong", !!text);
     if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
-    const { model, shape } = this.form.elements, { estimate } = this;
-    if (model.value === "shape" && shape.value === estimate?.shape) this.strip.append(this.note(estimate.text));
+    if (text) this.strip.append(...this.unread);
     this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
@@ -157,27 +141,28 @@ class Planner {
 
   /* An error says the field by the name that the page gives it, in the page's language. */
   refused(error) {
+    this.unread = [];
     const parts = /^--([\w-]+): ([^]*)$/.exec(error);
     if (!parts) {
       console.error(error);
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [] })).then((told) => {
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {} } })).then((told) => {
         Object.assign(this.words, told);
         this.show();
       });
       return "";
     }
-    const unread = /^([^]*); estimate it by --shape '(.*?)'(?:; left out: (.*?))?(?:; to be added: (.*))?$/.exec(parts[2]);
-    if (unread && this.words.estimate) return this.fallBack(...unread.slice(1));
+    const [why, unread] = parts[2].split(/; not understood: |; a guess, without /);
+    if (unread) this.unread = this.notUnderstood(unread);
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
     if (name === "base" || (name === "lora" && !this.form.elements.lora?.value)) name = "trained";
     const control = this.form.elements[name];
     if (control) this.describe(control, "planner-error");
-    const text = this.translated(parts[2]), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
+    const text = this.translated(why), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
     return this.write(this.words.error, { field: label(name), text: text.replace(/--([\w-]+)/g, (_, option) => `“${label(option)}”`) });
   }
 
@@ -186,18 +171,10 @@ class Planner {
     return known ? text.replace(new RegExp(known[0]), known[1]) : text;
   }
 
-  /* A configuration that is not read becomes a shape of one's own, and what it lacks is said. */
-  fallBack(why, shape, leftOut, lacking) {
-    const { model, config, shape: field } = this.form.elements, { estimate } = this.words;
-    const parts = [this.write(estimate.filled, { why: this.translated(why) })];
-    if (leftOut) parts.push(this.write(estimate.left_out, { keys: leftOut }));
-    if (lacking) parts.push(this.write(estimate.lacking, { fields: lacking }));
-    this.estimate = { shape, text: parts.join("") };
-    const typing = document.activeElement === config;
-    [model.value, config.value, field.value] = ["shape", "", shape];
-    field.parentElement.hidden = false;
-    if (typing) field.focus();
-    return;
+  /* What is not understood of a configuration, by what it is about: there is no answer, and no shape in its place. */
+  notUnderstood(told) {
+    const { no_answer, about, reasons } = this.words.not_understood, groups = told.split(" | ").map((group) => group.split(/: (.*)/s));
+    return [this.note(no_answer), element("ul", { class: "planner-note" }, ...groups.map(([name, keys]) => element("li", {}, this.write(about, { about: reasons[name] ?? name, keys }))))];
   }
 
   write(template, values) {
@@ -213,44 +190,56 @@ class Planner {
     return sum && (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum });
   }
 
-  /* What the verdict costs: time and money, or the speed if nobody says how much is trained. */
+  /* What the verdict costs: time and money, or the speed if nobody says how much is trained; in a good step and in a whole
+     run, where nobody says how fast it is. */
   sentence(found, values) {
-    const { run, gpu, language } = this.words;
-    return this.write(values.needed === values.gpus ? run.fleet : values.time ? run.time : run.speed, {
-      ...values,
-      gpu: values.gpu ?? gpu,
-      mfu: values.assumed ?? values.mfu,
-      amount: values.amount.get(language),
-      assumed: found.get("mfu_is_assumed") ? run.assumed : run.told,
-      booked: values.booked ? this.write(run.booked, values) : "",
-      cost: values.money ? this.write(run.cost, values) : "",
-    });
+    const { run, gpu, language } = this.words, told = { ...values, gpu: values.gpu ?? gpu, mfu: values.assumed ?? values.mfu };
+    for (const of of values.run_mfu ? ["", "run_"] : [""]) {
+      told[`${of}amount`] = values[`${of}amount`].get(language);
+      told[`${of}money`] = this.priced(values[`${of}money`], found.get("currency"));
+      told[`${of}cost`] = told[`${of}money`] ? this.write(run.cost, { money: told[`${of}money`] }) : "";
+    }
+    const kind = values.needed === values.gpus ? "fleet" : !values.time ? "speed" : values.run_mfu && told.amount !== told.run_amount ? "days" : "time";
+    return this.write(run[values.run_mfu ? kind : `${kind}_told`], told);
+  }
+
+  /* What was assumed, in a sentence. */
+  chosen(values) {
+    const { chosen, separator } = this.words;
+    const parts = [...values].map(([name, value]) => (typeof chosen[name] === "string" ? this.write(chosen[name], { value }) : chosen[name][value]));
+    return parts.length ? element("p", { class: "planner-chosen" }, this.write(chosen.all, { list: parts.join(separator) })) : null;
   }
 
   fill(found, shown, command, ignored) {
     const words = this.words, values = Object.fromEntries(shown), fits = found.get("fits"), late = found.get("in_time") === false;
+    const verdict = found.get("verdict"), misses = fits === false;
+    const sentence = this.serving || misses ? null : this.sentence(found, values);
     values.money = this.priced(values.money, found.get("currency"));
+    values.run_money = this.priced(values.run_money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
-    const told = this.serving ? words.serving : found.has("left_bytes") ? words.stack : words;
+    values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
+    const told = this.serving ? words.serving : found.has("methods") ? words : words.stack;
     const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+      !misses && "room",
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
-      found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
+      !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
     ]);
+    const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${fits && !late ? "fits" : fits === null ? "" : "misses"}` }, this.write(fits === false ? words.misses : late ? told.late : found.get("tight") ? told.tight : told.fits, values)),
-      ...(this.serving ? [] : [element("p", { class: "planner-run" }, this.sentence(found, values))]),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
+      ...[this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence)].filter(Boolean),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...[...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.evidence(told.none ?? words.evidence.find(([, , pattern]) => new RegExp(pattern).test(command)), found), this.memory(shown), ...(this.serving ? [] : this.ladder(shown))],
-      time: this.serving ? this.formats(shown) : this.byMfu(values, found.get("currency")),
+      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
+      time: this.serving ? this.formats(shown) : [],
       scale: [],
     };
     this.place.replaceChildren(...Object.entries(groups).map(([group, tables]) => {
@@ -301,23 +290,12 @@ class Planner {
     return rows;
   }
 
-  byMfu({ by_mfu }, currency) {
-    if (!by_mfu?.length) return [];
-    const { title, head, share, speed } = this.words.by_mfu;
-    const rows = by_mfu.map((row) => {
-      const values = Object.fromEntries(row);
-      return [this.write(share, values), values.time ? this.write("{time}", values) : null, values.time ? null : this.write(speed, values), values.gpu_hours, this.priced(values.money, currency)];
-    });
-    const filled = (cells) => cells.filter((_, n) => rows[0][n]);
-    return [this.note(title), this.table(rows.map(filled), filled(head))];
-  }
-
   ladder(shown) {
     const { rungs, rung } = this.words;
     const rows = shown.get("ladder").map((step) => {
       const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "compute-for-memory/#order"];
       const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
-      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, values.needs + (values.fits ? ` ✓ ${this.words.it_fits}` : "")];
+      return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, this.write(this.words.then, { ...values, verdict: this.words.verdict[values.verdict] })];
     });
     return rows.length ? [this.note(this.words.ladder), this.table(rows, [rung.try, rung.frees, rung.cost, rung.needs])] : [];
   }
@@ -334,7 +312,7 @@ class Planner {
   note(...parts) { return element("p", { class: "planner-note" }, ...parts); }
   notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
-    const layouts = !this.serving && laid(command, found.get("fits"), found.get("step_tokens"));
+    const layouts = !this.serving && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
     const copy = (text) => element("button", { class: "md-code__button", type: "button", title: this.words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
     const code = (text) => element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text));
     return element("section", {},

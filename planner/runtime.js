@@ -351,10 +351,11 @@ const $re_compile = (pattern, ascii = false) => { // what means another thing in
   return { whole: new RegExp(`^(?:${pattern})$`, "u"), part: new RegExp(pattern, "u") };
 };
 const $Path = (text) => text; // on a page a file is the text that was pasted
-function $json_loads(text) {
-  const exact = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
+function $json_loads(text) { // with Infinity and NaN, as Python writes and reads them
+  const PART = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, endless = /^-?[IN]/;
+  const exact = text.replace(PART, (part) => (part[0] === '"' ? `"s${part.slice(1)}` : `"n${part}"`));
   try {
-    JSON.parse(text); // refuses what is none
+    JSON.parse(text.replace(PART, (part) => (endless.test(part) ? "null" : part))); // refuses what is none
   } catch (error) {
     throw error instanceof SyntaxError ? new ValueError(error.message) : error;
   }
@@ -374,6 +375,8 @@ const $m_keys = (map) => ($of_map(map), new $View(() => map.keys(), () => map.si
 const $m_values = (map) => ($of_map(map), new $View(() => map.values(), () => map.size));
 const $m_get = (map, key, other = null) => ($of_map(map).has($key(key)) ? map.get($key(key)) : other);
 const $m_index = (list, x) => ((n) => (n < 0 ? $no(`${$repr(x)} is not in it`) : BigInt(n)))(list.findIndex((each) => $eq(each, x)));
+const $reversed = (all) => (Array.isArray(all) ? [...all].reverse() : $unknown("reversed of what is no list or tuple"))[Symbol.iterator]();
+const $m_pop = (list) => ($is_list(list) && list.length ? list.pop() : $raise("pop of what is no list, or empty"));
 const $m_append = (list, x) => (list.push(x), null);
 const $m__asdict = (record) => new Map(Object.entries(record).map(([name, x]) => [name, $read(x)]));
 const $m__replace = (record, named) => $replace(record, named);

@@ -7,62 +7,55 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan.stacks import plan_least
+from flops_bytes.plan.stacks import plan
 from planner.answer import (
-    COUNTED,
-    amount,
     asked,
+    asked_for,
     command,
     duration,
     gib,
     ignored,
-    of_gpus,
-    paid,
     scientific,
     shown,
+    shown_runs,
     shown_serving,
-    significant,
 )
 
 
 def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     """As planner.answer.answer(), for all models that the command line knows."""
     options = asked(fields)
-    found = plan_least(**options)
+    found = plan(**options)
     if options.get("task") == "serve":
         numbers = shown_serving(found)
     else:
-        numbers = (shown_stack if "left_bytes" in found else shown)(found, options.get("pairs", "all"))
-    numbers |= of_gpus(options, found)
+        numbers = (shown if "methods" in found else shown_stack)(found, options.get("pairs", "all"))
+    numbers |= asked_for(found, options)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 
 def shown_stack(found: dict[str, Any], pairs: str) -> dict[str, Any]:
     """The numbers of an answer that says what a training takes at least."""
     count = found["parameters"]
-    return {
+    return shown_runs(found) | {
         "parameters": f"{count['total']:,}",
         "active": f"{count['active']:,}",
         "predicting": f"{count['predicting']:,}" if "predicting" in count else None,
         "lines": {line: gib(size) for line, size in found["memory_bytes"].items() if size and line != "total"},
         "total": gib(found["memory_bytes"]["total"]),
         "card": gib(found["gpu_bytes"]),
-        "headroom": gib(abs(found["left_bytes"])),
+        "headroom": gib(abs(found["headroom_bytes"])),
+        "times": f"{found['room_ratio']:.2f}",
+        "with_room": gib(found["with_room_bytes"]),
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "cache": gib(found["cache_bytes"]),
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),
-        "speed": significant(found["tokens_per_second"]),
         "assumed": f"{100 * found['mfu']:.0f}" if found["mfu_is_assumed"] else None,
         "mfu": f"{100 * found['mfu']:.1f}",
         "hfu": f"{100 * found['hfu']:.1f}",
         "tokens": f"{found['tokens']:,}" if found["tokens"] else None,
-        "amount": {language: amount(found["tokens"] or 0, scales) for language, scales in COUNTED.items()},
-        "time": duration(86_400 * found["days"]) if found["days"] else None,
-        "gpu_hours": significant(found["gpu_hours"]) if found["gpu_hours"] else None,
-        "money": paid(found, found["money"]),
         "flops_token": scientific(found["flops_a_token"][pairs]["model"]),
         "flops": scientific(found["training_flops"]) if found["training_flops"] else None,
         "ladder": [],
-        "by_mfu": [],
     }

@@ -34,6 +34,7 @@ RESERVED = {  # words of JavaScript that may be names, and what runtime.js needs
     "public", "static", "super", "switch", "this", "throw", "true", "typeof", "undefined", "var", "void",
 }  # fmt: skip
 BUILT = {"set", "dict", "list", "tuple"}  # which may say of what: set[str]()
+REMEMBERED = ("cache", "lru_cache")  # decorators that change when a function runs, never what it returns
 CAUGHT = {"ValueError": "ValueError", "TypeError": "TypeError", "RecursionError": "RangeError", "OSError": ""}
 
 
@@ -53,7 +54,8 @@ FUNCTIONS = {
     "isinstance": Takes(2, 2), "len": Takes(1, 1), "list": Takes(0, 1),
     "max": Takes(1, None, ("key",)), "min": Takes(1, None, ("key",)), "next": Takes(1, 2),
     "partial": Takes(1, None, ("*",)), "range": Takes(1, 2),
-    "replace": Takes(1, 1, ("*",)), "repr": Takes(1, 1), "round": Takes(1, 1), "set": Takes(0, 1),
+    "replace": Takes(1, 1, ("*",)), "repr": Takes(1, 1), "reversed": Takes(1, 1), "round": Takes(1, 1),
+    "set": Takes(0, 1),
     "sorted": Takes(1, 1, ("key",)), "str": Takes(1, 1), "sum": Takes(1, 1), "tuple": Takes(0, 1),
     "zip": Takes(0, None, ("strict",)),
 }  # fmt: skip
@@ -70,7 +72,8 @@ METHODS = {
     "format": Takes(0, None), "fullmatch": Takes(1, 1), "get": Takes(1, 2), "index": Takes(1, 1),
     "isascii": Takes(0, 0), "isdigit": Takes(0, 0), "islower": Takes(0, 0), "items": Takes(0, 0),
     "join": Takes(1, 1), "keys": Takes(0, 0),
-    "lower": Takes(0, 0), "partition": Takes(1, 1), "read_text": Takes(0, 0, ("encoding",)), "replace": Takes(2, 2),
+    "lower": Takes(0, 0), "partition": Takes(1, 1),
+    "pop": Takes(0, 0), "read_text": Takes(0, 0, ("encoding",)), "replace": Takes(2, 2),
     "search": Takes(1, 1), "split": Takes(0, 1), "startswith": Takes(1, 1), "strip": Takes(0, 0),
     "translate": Takes(1, 1), "upper": Takes(0, 0), "values": Takes(0, 0),
 }  # fmt: skip
@@ -597,6 +600,13 @@ class Writer:
             for name, method in methods_of(each).items():
                 self.methods.setdefault(name, []).append(method)
         self.fields = {name for each in classes if "__init__" not in methods_of(each) for name in parameters(each)}
+        inits = [init for each in classes if (init := methods_of(each).get("__init__"))]
+        self.attributes = {  # of objects that are no records
+            node.attr
+            for init in inits
+            for node in ast.walk(init)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
         here = {*module.bound, *module.imports}
         self.seen = {name for each in classes if each.name in here for name in methods_of(each)}
         self.whole = whole  # whether another module imports it as one
@@ -657,6 +667,8 @@ class Writer:
                 return f"{text};"
             case ast.AnnAssign(target=ast.Name() as target, value=value):
                 return f"{self.name(target.id)}{f' = {self.alone(value)}' if value else ''};"
+            case ast.AnnAssign(target=ast.Attribute() as target, value=ast.expr() as value):
+                return f"{self.target(target)} = {self.alone(value)};"
             case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
                 name = self.name(target.id)
                 return f"{name} = {self.in_place_of(s, op)}({name},{self.expr(value)});"
@@ -695,6 +707,9 @@ class Writer:
                 return f"try {self.block(s.body)} catch ({error}) {{ {other} {self.block(handler.body)[1:]}"
             case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError"), args=[text], keywords=[])):
                 return f"$no({self.expr(text)});"
+            case ast.Assert(test=test, msg=message):
+                what = self.expr(message) if message else json.dumps(ast.unparse(test))
+                return f"if ({self.test(ast.UnaryOp(ast.Not(), test))}) $raise({what});"
             case ast.Continue() | ast.Break():
                 return f"{type(s).__name__.lower()};"
             case ast.Pass():
@@ -703,9 +718,12 @@ class Writer:
 
     def function(self, s: ast.FunctionDef, is_method: bool = False) -> str:
         a = s.args
-        is_property = is_method and [ast.unparse(each) for each in s.decorator_list] == ["property"]
+        decorators = [
+            text for each in s.decorator_list if (text := ast.unparse(each)).partition("(")[0] not in REMEMBERED
+        ]
+        is_property = is_method and decorators == ["property"]
         starred = a.vararg and not is_method
-        if starred or (a.vararg and a.kwarg) or a.posonlyargs or (s.decorator_list and not is_property):
+        if starred or (a.vararg and a.kwarg) or a.posonlyargs or (decorators and not is_property):
             raise self.refuse(s, "a function with *arguments, / or a decorator")
         if is_method and (a.kwonlyargs or a.kwarg or not a.args):
             raise self.refuse(s, "a method with keywords alone, or of no object")
@@ -812,9 +830,14 @@ class Writer:
             return f"[{','.join(map(self.target, node.elts))}]"
         if isinstance(node, ast.Name):
             return self.local(node.id)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_of_class:
-            return f"{self.local(node.value.id)}.{node.attr}"
+        if isinstance(node, ast.Attribute) and self.may_change(node):
+            return f"{self.expr(node.value)}.{node.attr}"
         raise self.refuse(node)
+
+    def may_change(self, node: ast.Attribute) -> bool:
+        """Whether it belongs to an object of a class with `__init__`; a record stays as it is made."""
+        of_own = isinstance(node.value, ast.Name) and node.value.id == self.self_of_class
+        return of_own or (node.attr in self.attributes and node.attr not in self.fields)
 
     def unpacked(self, target: ast.expr, value: str) -> str:
         """What is assigned, looked at first: as many values as names."""
@@ -1091,7 +1114,7 @@ class Writer:
                 return f"${owner}_{method}({','.join(arguments)})"
             if method in self.methods and (method not in METHODS or method in self.seen):
                 return self.call_of_own(node, method, self.expr(whole), arguments)
-            if method in self.fields and method not in METHODS:
+            if method in self.fields | self.attributes and method not in METHODS:
                 return f"$call({self.expr(node.func)}, [{','.join(arguments)}]{f', {{ {named} }}' if named else ''})"
             if method not in METHODS:
                 raise self.refuse(node, f"the method {method}")

@@ -192,7 +192,7 @@ print(f"measured / predicted with cold products {measured_to_cold_ratio:.3f}")
 
 # --8<-- [start:cost]
 TOKENS = 10e9
-DOLLARS_PER_HOUR = 3.0  # of one H100: an input, put in your own
+DOLLARS_PER_HOUR = 2.5  # of one H100: an input, put in your own
 MFU = 0.4
 PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 token_flops = (sum(forward_flops(GPT2_SMALL, CONTEXT).values()) * 3) / CONTEXT

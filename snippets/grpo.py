@@ -12,7 +12,7 @@ from torch import Tensor
 from flops_bytes import stack as decoders
 from flops_bytes.configs import read_stack
 from flops_bytes.gpus import GPUS, capacity_bytes
-from flops_bytes.plan.stacks import plan
+from flops_bytes.plan.stacks import plan_exactly as plan
 from flops_bytes.presets import PRESETS
 from flops_bytes.stack import Stack
 from flops_bytes.trace import Trace, meta

@@ -8,7 +8,7 @@
 # --8<-- [start:setup]
 from typing import Any, NamedTuple
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]
@@ -37,6 +37,7 @@ from flops_bytes.published.readings import (
     nearest_ratio,
     read_all,
     read_head,
+    room,
     spread,
     today,
 )
@@ -45,7 +46,6 @@ from flops_bytes.published.readings import asked as asked_of
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 NEAR_PERCENT = round(100 * NEAR)  # off by no more counts as near
-COVERED = 0.9  # the share of readings that the room left free is to cover
 # --8<-- [end:setup_published]
 
 
@@ -184,12 +184,6 @@ for name, found in (("first", first), ("today", now)):
 
 
 # --8<-- [start:kinds]
-def room(compared: Iterable[Compared]) -> float:
-    """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
-    over = sorted(1 / today(each) - 1 for each in compared)
-    return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
-
-
 kinds = {}
 for name, of_kind in by_kind(asked).items():
     *_, start, end = spread(of_kind)
@@ -268,10 +262,9 @@ QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8,
 QUESTION |= {"checkpointing": "full", "tokens": "10B"}
 assert plan(**QUESTION)["assumed_mfu"] == ASSUMED_MFU
 days_at, mfu_at_share = (
-    {name: row[key] for name, row in zip(("low", "assumed", "high"), plan(**QUESTION)["by_mfu"], strict=True)}
+    {name: row[key] for name, row in zip(("step", "run"), plan(**QUESTION)["by_mfu"], strict=True)}
     for key in ("days", "mfu")
 )
-steps_like_it = plan(**QUESTION)["published_mfu"]["readings"]
 
 
 def share_of_peak(reading: Reading) -> float | None:

@@ -10,7 +10,7 @@
 from typing import Any
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
-from flops_bytes.plan.stacks import plan
+from flops_bytes.plan import plan
 
 # --8<-- [end:setup]
 # isort: split
@@ -26,14 +26,9 @@ FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 
 
 # --8<-- [start:ask]
-TRAINED: dict[str, dict[str, Any]] = {"lora": {"lora": 16}, "qlora-double": {"lora": 16, "base": "4bit-double"}}
-
-
 def ask(**fields: Any) -> dict[str, Any]:
     """What the planner's form answers: the names are those of its fields."""
-    told = {name: value for name, value in fields.items() if name != "trained"}
-    told["gpu"] = None if told["gpu"] == "other" else told["gpu"]
-    return plan(**told | TRAINED.get(fields.get("trained", ""), {}))
+    return plan(**fields | {"gpu": None if fields["gpu"] == "other" else fields["gpu"]})
 
 
 # --8<-- [end:ask]
@@ -48,9 +43,9 @@ CARDS: dict[int, dict[str, str]] = {  # by the gigabytes on the box
     48: {"gpu": "other", "gpu_memory": "47GiB", "gpu_peak": "165.2T"},  # a 4090 with 48 GB
 }
 METHODS: dict[str, dict[str, str]] = {
-    "full_amp": {"recipe": "autocast"},  # float32 weights, bf16 matmuls
-    "full_bf16": {"recipe": "bf16"},  # weights, gradients and AdamW's moments
-    "full_8bit": {"recipe": "bf16", "optimizer": "adamw-8bit"},
+    "full_amp": {"trained": "all", "recipe": "autocast"},  # float32 weights, bf16 matmuls
+    "full_bf16": {"trained": "all", "recipe": "bf16"},  # weights, gradients and AdamW's moments
+    "full_8bit": {"trained": "all", "recipe": "bf16", "optimizer": "adamw-8bit"},
     "lora": {"trained": "lora"},  # rank 16, beside all matrices of a layer
     "qlora": {"trained": "qlora-double"},  # 4 bits, constants quantized again
 }
@@ -58,17 +53,8 @@ MODELS: tuple[str, ...] = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "
 MODELS += ("qwen3-32b", "llama-3-70b")
 STEP = {"context": CONTEXT, "checkpointing": "full"}  # one sequence at a time
 # Nine of ten published readings were at most so many times their plans.
-ROOM = {"full": 1.29, "lora": 1.60, "qlora": 1.66}
-
-
-METHOD_OF = {"": "full", "lora": "lora", "qlora-double": "qlora"}  # by what is trained
-
-
-def mark(answer: dict[str, Any], trained: str) -> str:
-    """✓ where nine of ten readings would fit, ? where the plan alone does."""
-    if not answer["fits"]:
-        return ""
-    return "✓" if answer["memory_bytes"]["total"] * ROOM[METHOD_OF[trained]] <= answer["gpu_bytes"] else "?"
+ROOM = {kind: float(EVIDENCE[kind][5]) for kind in ("full", "lora", "qlora")}
+MARKS = {"fits with room": "✓", "fits on paper": "?", "does not fit": ""}
 
 
 needs: dict[str, dict[str, Any]] = {}
@@ -78,7 +64,7 @@ for model in MODELS:
         answer = ask(model=model, **CARDS[24], **STEP, **options)
         row[name] = {
             "needs_bytes": answer["memory_bytes"]["total"],
-            "mark": mark(answer, options.get("trained", "")),
+            "mark": MARKS[answer["verdict"]],
         }
     print(f"{model:12}", *(f"{cell['needs_bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
 # of one cell, by line
@@ -158,7 +144,14 @@ for model, cell in SIZES.items():
 
 
 # --8<-- [start:ladder]
-START = {"model": "qwen3-8b", **CARDS[24], "context": 4_096, "micro_batch": 4, "trained": "lora"}
+START = {
+    "model": "qwen3-8b",
+    **CARDS[24],
+    "context": 4_096,
+    "micro_batch": 4,
+    "trained": "lora",
+    "checkpointing": "none",
+}
 CHANGES: dict[str, dict[str, Any]] = {
     "start": {},
     "loss": {"loss": "fused"},
@@ -166,7 +159,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "again": {"checkpointing": "full"},
     "qlora": {"trained": "qlora-double"},
 }
-FULL = {"model": "qwen3-4b", **CARDS[24], **STEP, "recipe": "bf16"}
+FULL = {"model": "qwen3-4b", **CARDS[24], **STEP, "trained": "all", "recipe": "bf16"}
 FULL_CHANGES: dict[str, dict[str, Any]] = {
     "start": {},
     "loss": {"loss": "fused"},
@@ -187,7 +180,7 @@ def descend(question: dict[str, Any], changes: dict[str, dict[str, Any]]) -> dic
         found[name] = {
             "needs_bytes": total,
             "frees_bytes": (before or total) - total,
-            "mark": mark(answer, question.get("trained", "")),
+            "mark": MARKS[answer["verdict"]],
         }
         before = total
         print(f"{name:6} frees {found[name]['frees_bytes'] / 2**30:6.2f} GiB, needs {total / 2**30:6.2f}")
@@ -226,7 +219,7 @@ for name, (source, table, number) in ALIKE.items():
         "low_ratio": low / reading.value,
         "high_ratio": high / reading.value,
     }
-NINE_TENTHS = {kind: dict(zip(("low", "high"), EVIDENCE[kind][3:], strict=True)) for kind in ("full", "lora", "qlora")}
+NINE_TENTHS = {kind: dict(zip(("low", "high"), EVIDENCE[kind][3:5], strict=True)) for kind in ROOM}
 NUM_READINGS = {kind: EVIDENCE[kind][0] for kind in NINE_TENTHS}
 LOWEST = {kind: EVIDENCE[kind][1] for kind in NINE_TENTHS}
 # --8<-- [end:published]

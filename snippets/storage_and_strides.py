@@ -309,7 +309,7 @@ measured_copies = {
     "contiguous": time_call(lambda: target.copy_(source)),
     # reads down columns, writes along rows
     "transposed": time_call(lambda: target.copy_(source.t())),
-    # reads down columns, writes down columns
+    # both in one order: PyTorch reads and writes along rows again
     "both_transposed": time_call(lambda: target.t().copy_(source.t())),
 }
 for name, timing in measured_copies.items():

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from flops_bytes.flops import six_n_d_flops, training_seconds
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import get_memory_usage
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 
 SECONDS_PER_DAY = 24 * 60 * 60
 H100 = GPUS["H100 SXM"]  # a row of the table of peaks

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Response, expect, sync_playwright
 
 from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
@@ -33,6 +33,7 @@ from ledger.site.bundle import bundle
 from ledger.site.check import configured_device
 from ledger.snippet import Snippet
 from ledger.units import is_device_value, is_share_of_peak
+from tests.draw import ALL
 
 ROOT = Path(__file__).parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background it is ignored passes that on
@@ -226,7 +227,7 @@ class Served(NamedTuple):
 
 
 SWITCHED = {"storage-and-strides", "gradients", "measure-your-gpu", "glossary"}  # the last for its terms
-NUM_HEAVIEST = 4
+NUM_HEAVIEST = 4 if ALL else 2
 
 
 def heaviest(site: Path) -> list[str]:
@@ -307,11 +308,12 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--process-per-site"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        expect.set_options(timeout=30_000)  # milliseconds: others may keep all cores busy
+        expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
 
+PATIENCE_MS = 120_000  # others may keep all cores busy
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
 
 
@@ -319,6 +321,7 @@ PERMISSIONS = ["clipboard-read", "clipboard-write"]
 def window(browser: Browser, shared: Shared) -> Iterator[BrowserContext]:
     """Its tabs share one process, which has compiled the scripts already; a tab that stays open keeps it alive."""
     context = browser.new_context(permissions=PERMISSIONS)
+    context.set_default_timeout(PATIENCE_MS)
     context.new_page().goto(shared.address + "nothing-is-here")
     yield context
     context.close()
@@ -340,9 +343,21 @@ def page(request: pytest.FixtureRequest, browser: Browser, window: BrowserContex
     page = context.new_page()
     forget(page, address)
     mistakes = mistakes_of(page, address)
+    if not fresh:
+        page.goto = partial(open_and_wait, page, page.goto)  # type: ignore[method-assign]
     yield page
     (context if fresh else page).close()
     assert mistakes == []
+
+
+LISTENS = "!document.querySelector('[data-md-component]') || 'component$' in window"  # the theme's script is done
+
+
+def open_and_wait(page: Page, goto: Callable[..., Response | None], url: str, **options: Any) -> Response | None:
+    """Opens a page; keys and clicks that come before its scripts listen would be lost."""
+    response = goto(url, **options)
+    page.wait_for_function(LISTENS)
+    return response
 
 
 def mistakes_of(page: Page, address: str) -> list[str]:

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.draw import ALL, SEED, drawn
+
 # Files each of whose tests may run anywhere: they share nothing but the built site
 APART = {"test_records.py", "test_browser.py", "test_planner_page.py", "test_mistakes.py", "test_notebooks.py"}
-# Files that share one costly fixture, or the clock, by group
+# Files that share one costly fixture, what a process makes once, or the clock, by group
 TOGETHER = {
     "devices": {"test_devices.py", "test_weight.py"},
+    "scripts": {"test_planner_script.py", "test_planner_shorten.py", "test_planner_stacks.py"},
     "clock": {"test_commands.py", "test_device.py", "test_hostile.py", "test_run.py", "test_trace.py"},
 }
 # What takes longest begins first, so that no process is left alone with it at the end; seconds, roughly
@@ -26,12 +29,14 @@ LONG = {
     "clock": 45,
     "tests/ledger/test_interrupted.py": 30,
     "tests/flops_bytes/test_sharded_alone.py": 20,
-    "tests/planner/test_planner_script.py": 20,
-    "tests/planner/test_planner_stacks.py": 40,
+    "scripts": 40,
+    "tests/flops_bytes/plan/test_plan_software.py": 25,
+    "tests/flops_bytes/plan/test_plan_check.py": 25,
+    "docs/en/compute-for-memory.md": 22,
     "docs/en/activations.md": 20,
     "tests/planner/test_planner_constructs.py": 10,
     "tests/ledger/site/test_reuse.py": 20,
-    "tests/flops_bytes/test_stack.py": 40,
+    "tests/flops_bytes/test_stack.py": 15,
 }
 NOT_QUICK = {"site", "browser", "many_devices"}  # fixtures
 
@@ -64,11 +69,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
     return Groups(config, log)
 
 
+def pytest_report_header() -> str:
+    return "what takes long: all of it" if ALL else f"what takes long: a part, drawn with SEED={SEED}"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what needs the built site or a browser")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "drawn(number): so many of a test's cases, another part each time")
+
+
+def not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The cases of tests marked `drawn` that are left for another time."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if mark := item.get_closest_marker("drawn"):
+            cases.setdefault(f"{mark.args[0]} {item.nodeid.partition('[')[0]}", []).append(item)
+    chosen = {id(item) for name, of in cases.items() for item in drawn(of, int(name.partition(" ")[0]))}
+    return [item for of in cases.values() for item in of if id(item) not in chosen]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if left := {id(item) for item in not_drawn(items)}:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left])
+        items[:] = [item for item in items if id(item) not in left]
     if config.getoption("--quick"):
         items[:] = [item for item in items if not NOT_QUICK & {*getattr(item, "fixturenames", ())}]
     if hasattr(config, "workerinput"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.check.draw import NOT_COUNTED, NOT_TOGETHER, all_values, draw, unknown_options, values
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import read_options, read_shape
 
 WITHIN, BEYOND, MISTAKE = 0, 1, 2

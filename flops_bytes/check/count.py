@@ -190,9 +190,13 @@ class Adapted(nn.Module):
         return both
 
 
-ADAPTED: dict[str, tuple[str, ...]] = {"query-value": ("q", "v", "q_proj", "v_proj")}
-ADAPTED["attention"] = (*ADAPTED["query-value"], "k", "out", "k_proj", "o_proj")
-ADAPTED["all"] = (*ADAPTED["attention"], "gate", "up", "down", "gate_proj", "up_proj", "down_proj")
+ADAPTED: dict[
+    str, tuple[str, ...]
+] = {  # as flops_bytes.stack_layers has them, by the names of this book and of transformers
+    "query-value": ("q", "v", "q_proj", "v_proj", "qkv_proj", "q_b_proj", "kv_b_proj")
+}
+ADAPTED["attention"] = (*ADAPTED["query-value"], "k", "out", "k_proj", "o_proj", "q_a_proj", "kv_a_proj_with_mqa")
+ADAPTED["all"] = (*ADAPTED["attention"], "gate", "up", "down", "gate_proj", "up_proj", "down_proj", "gate_up_proj")
 
 
 def adapt(model: nn.Module, blocks: Any, asked: dict[str, Any]) -> None:

@@ -2,84 +2,45 @@
 
 import argparse
 import json
+import os
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.plan import parallel, plan, rl
+from flops_bytes.plan.defaults import completed, with_usual
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, read_config, read_options
-from flops_bytes.plan.table import parallel_table, rl_table, serving_table, stack_table, training_table
-from flops_bytes.shapes import SHAPES, model_name, quoted, short
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, read_options, unreadable
+from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, stack_table, training_table
+from flops_bytes.shapes import SHAPES, short
 
 EXAMPLES = """\
-flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --zero 3 --context 8192 --tokens 15T --price '$2.5'
+flops-bytes plan --model qwen3-8b --gpu "RTX 4090"
+flops-bytes plan --model llama-3-8b --gpu "H100 SXM" --gpus 8 --context 8192 --tokens 15T --price '$2.5' --explain
 flops-bytes plan --model llama-3.1-405b --gpu "H100 SXM" --gpus 16384 --context 8192 --global-batch 16M --layouts 10
 flops-bytes plan --task serve --model llama-3-70b --gpu "H100 SXM" --gpus 2 --context 8192 --weights 8bit
 
 A --model is also one of these, and a --config one of their kinds:
 {presets}.
 
-The exit status is 0 if it fits, also if only just, and in serving is in time; 3 if not; 4 if only the least that it
-holds is known here, and that fits; 2 if the question has a mistake."""
+The exit status is 0 if it fits with room or on paper, and in serving is in time; 3 if it does not fit; 4 if only the
+least that it holds is known here, and that fits; 2 if the question has a mistake."""
 FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 
-def answer(asked: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
-    """What was found, and what the planner of layers all alike was asked for it; None if the layers differ.
-
-    What models whose layers differ need is imported when one is asked for, so that all others are answered at once.
-    """
-    is_alike = not asked.get("config") and model_name(asked.get("model", "gpt2")) in SHAPES
-    if rl.is_asked(asked):
-        return rl.plan(**(asked if is_alike else alike(asked))), None
-    if parallel.is_asked(asked):
-        return parallel.plan(**asked) if is_alike else laid_out(asked), None
-    if is_alike:
-        found = plan(**asked)
-        return found, settled(asked, found)
+def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """What published rates of kernels say of a step of layers that are all alike; of others nothing is known."""
+    config = asked.get("config")
+    if not config and str(asked.get("model") or "gpt2").strip().lower() in SHAPES:
+        return rates.told(read_options(completed(asked, asked)))
     from flops_bytes.plan import stacks
 
-    found = stacks.plan(**asked)
-    return found, stacks.asked_alike(settled(asked, found))
-
-
-def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A question about reinforcement learning of a model that has another name, or a configuration."""
-    from flops_bytes.plan import stacks
-
-    ours = {name: asked[name] for name in ("task", *rl.RL) if name in asked}
-    question = stacks.asked_alike({name: value for name, value in asked.items() if name not in ours})
-    if question is None:
-        flag = "config" if asked.get("config") else "model"
-        raise ValueError(
-            f"--{flag}: its layers differ, of which only trainings and serving are planned; leave out --task"
-        )
-    return {**question, **ours}
-
-
-def laid_out(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What is found for a question about a layout of a model that has another name, or a configuration."""
-    from flops_bytes.configs import decoder_of, read_stack
-    from flops_bytes.plan import stacks
-    from flops_bytes.stack_parallel import Split
-    from flops_bytes.stack_step import why_not
-
-    ours = {name: asked[name] for name in parallel.PARALLEL if name in asked}
-    rest = {name: value for name, value in asked.items() if name not in ours}
-    if (question := stacks.asked_alike(rest)) is not None:
-        if "layers" not in asked:
-            question.pop("layers", None)
-        return parallel.plan(**question, **ours)
-    config = stacks.configured(rest) or {}
-    split, question = Split(read_stack(config), str(decoder_of(config)["model_type"])), stacks.without_model(rest)
-    stacks.refuse(question, split.kind)
-    if why := why_not(split.stack, split.kind, str(question.get("recipe", "bf16-master")).replace("-", "_")):
-        raise ValueError(f"--{next(iter(ours))}: no layouts are planned, because {why}; leave it out")
-    return parallel.plan(split, **question, **ours)
+    question = stacks.asked_alike(with_usual(asked))
+    return [] if question is None else rates.told(read_options(completed(question, asked)))
 
 
 def names() -> str:
@@ -89,15 +50,48 @@ def names() -> str:
     return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 
 
-def path_or_held(config: str) -> Any:
-    """A path as it is, or what a config.json holds, if that was written in its place."""
-    if not config.lstrip().startswith("{"):
-        return config
+UNREAD, GUESS = "; not understood: ", "; a guess, "
+
+
+def unread(told: str) -> dict[str, list[str]]:
+    """The keys of a configuration that were not understood, by what they are about."""
+    groups = told.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
+    return {about: keys.split(", ") for about, _, keys in (group.partition(": ") for group in groups)}
+
+
+def in_lines(told: str) -> str:
+    """A message; of a configuration that is not understood, a line for each thing that its keys are about."""
+    if UNREAD not in told:
+        return told
+    why, guess = told.partition(UNREAD)[0], told.partition(GUESS)[2]
+    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(told).items()]
+    shape = [f"A guess, which may be many times off, {guess}"] if guess else []
+    return "\n".join([f"{why}. No answer, for it is not understood:", *lines, *shape])
+
+
+MOST_BYTES = 2**24  # of a config.json
+
+
+def configuration(config: str) -> Mapping[str, Any]:
+    """What a config.json holds, from its path, or from what it holds, if that was written in its place."""
+    return parse_config(config if config.lstrip("\ufeff \n\t").startswith("{") else text_of(config), config)
+
+
+def text_of(path: str) -> str:
+    """What a file or a pipe holds, nothing if nobody writes to it; raises ValueError for a device, and for too much."""
     try:
-        return json.loads(config)
-    except (RecursionError, ValueError) as error:
-        why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
-        raise ValueError(f"--config: {why}; give a config.json, or what it holds") from None
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which waits for no writer
+        with open(number, "rb") as file:
+            mode = os.fstat(number).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+                raise OSError("it is no file")
+            os.set_blocking(number, True)
+            held = file.read(MOST_BYTES + 1)
+        if len(held) > MOST_BYTES:
+            raise OSError(f"it has more than {MOST_BYTES:,} bytes")
+        return held.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(unreadable(path, error)) from None
 
 
 def held(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +99,7 @@ def held(asked: Mapping[str, Any]) -> dict[str, Any]:
     if not asked.get("config"):
         return dict(asked)
     try:
-        return {**asked, "config": read_config(path_or_held(asked["config"]))}
+        return {**asked, "config": configuration(asked["config"])}
     except ValueError:
         from flops_bytes.presets import known
 
@@ -126,6 +120,7 @@ def main(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument("--explain", action="store_true", help="print every line of the answer, not the dozen")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
     for name, option in (OPTIONS | parallel.PARALLEL | rl.RL).items():
         if option.kind == "refused":  # another name of what is planned
@@ -134,32 +129,45 @@ def main(arguments: list[str]) -> int:
         flags += [f"--{parallel.DEGREES[name]}-parallel"] if name in parallel.DEGREES else []
         parser.add_argument(*flags, help=option.meaning.replace("%", "%%"), metavar="…")
     told = vars(parser.parse_args(arguments))
-    as_json, schema = told.pop("json"), told.pop("schema")
+    as_json, explain, schema = (told.pop(name) for name in ("json", "explain", "schema"))
     if schema:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:
         once = held(asked)
-        found, question = answer(once)
+        found = plan(**once)
+        if as_json:
+            print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            for line in answer(found, settled(once, found), explain):
+                print(line)
     except ValueError as error:
-        print(f"flops-bytes plan: {error}", file=sys.stderr)
+        print(f"flops-bytes plan: {in_lines(str(error))}", file=sys.stderr)
+        if as_json and UNREAD in str(error):
+            print(json.dumps({"asked": asked, "not_understood": unread(str(error))}, indent=2, ensure_ascii=False))
         return MISTAKE
-    serves = asked.get("task") == "serve"
-    if as_json:
-        print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print(*(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items()))
-        table = serving_table if serves else training_table if question is not None else stack_table
-        table = parallel_table if "layout" in found else rl_table if "phases" in found else table
-        for what, how_much in table(found, settled(once, found)):
-            print(f"{what:32}{how_much}")
-            timed = what == "a step" and question is not None
-            for line, seconds in rates.told(read_options(question or {})) if timed else ():
-                print(f"{line:32}{seconds}")
     if found["fits"] is None:
         return NOT_KNOWN
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
+
+
+def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> Iterator[str]:
+    """The lines of an answer: a dozen, or all of them."""
+    own = parallel_table if "layout" in found else rl_table if "phases" in found else None
+    if own is None:
+        yield from brief(found, asked)
+        if not explain:
+            yield "--explain prints every line, --json the same for programs."
+            return
+        yield ""
+        own = serving_table if "users" in found else training_table if "methods" in found else stack_table
+    else:
+        yield " ".join(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items())
+    for what, how_much in own(found):
+        yield f"{what:32}{how_much}"
+        for line, seconds in rates_of(asked) if what == "a step" and "methods" in found else ():
+            yield f"{line:32}{seconds}"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flops_bytes.plan.options import read
-from flops_bytes.plan.training import BOOKED_MFU
 
 MOST_GPUS = 2**20
 A_NODE = 8
@@ -31,8 +30,8 @@ def of_gpus(asked: Mapping[str, Any], gpus: Any) -> dict[str, Any]:
 def in_time(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """What `planned` says; if there is a deadline, with the GPUs that it takes, and of so many if none are told.
 
-    They are as many as the FLOPs ask for at the MFU that was told or is assumed, and more where communication makes
-    these wait. `booked_gpus` are those at the MFU to book by, if that is more. Raises ValueError with the mend.
+    They are those that are done in time if all steps are good ones, or at the speed that was told; `run_gpus` are those
+    that are as a whole run (RUN_MFU). Raises ValueError with the mend.
     """
     if not has_deadline(asked):
         return planned(asked)
@@ -42,24 +41,26 @@ def in_time(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dic
             raise ValueError(f"--{speed.replace('_', '-')}: it is of all GPUs; give --gpus, or --mfu instead")
     gpus = read("gpus", told or A_NODE)
     found = planned(of_gpus(asked, gpus))
+    # What the FLOPs alone ask for, if all are the model's: computing again and waiting ask for more.
     at_the_peak = found["tokens_per_second"] / found["mfu"] / gpus  # tokens a second of one
     needed = found["tokens"] / (86_400 * days * at_the_peak)  # GPUs at an MFU of 1
-    number = up(needed / (found.get("assumed_mfu") or found["mfu"]))
-    of_these = found if number == gpus else planned(of_gpus(asked, number))
-    while of_these["days"] > 1.000001 * days:
-        number = max(number + 1, up(number * of_these["days"] / days))
-        if number > MOST_GPUS:
-            raise ValueError(f"--days: that takes more than {MOST_GPUS:,} GPUs; give it more days")
-        of_these = planned(of_gpus(asked, number))
-    booked = up(needed / BOOKED_MFU[0])
-    is_more = found["mfu_is_assumed"] and booked > number  # else communication leaves less than that MFU already
-    fleet = {
-        "days": days,
-        "gpus": number,
-        "booked_mfu": BOOKED_MFU[0] if is_more else None,
-        "booked_gpus": booked if is_more else None,
-    }
-    return (found if told else of_these) | {"fleet": fleet}
+    number, of_these = enough(asked, planned, up(needed / (found["assumed_mfu"] or found["mfu"])), days, 0)
+    is_assumed = bool(found["by_mfu"])
+    run_gpus = enough(asked, planned, number, days, -1)[0] if is_assumed else None
+    return (found if told else of_these) | {"fleet": {"days": days, "gpus": number, "run_gpus": run_gpus}}
+
+
+def enough(
+    asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dict[str, Any]], gpus: int, days: float, row: int
+) -> tuple[int, dict[str, Any]]:
+    """From so many GPUs on, those that are done in so many days, by a row of `by_mfu`, and what is planned of them."""
+    while gpus <= MOST_GPUS:
+        found = planned(of_gpus(asked, gpus))
+        took = found["by_mfu"][row]["days"] if found["by_mfu"] else found["days"]
+        if took <= 1.000001 * days:
+            return gpus, found
+        gpus = max(gpus + 1, up(gpus * took / days))
+    raise ValueError(f"--days: that takes more than {MOST_GPUS:,} GPUs; give it more days")
 
 
 def up(number: float) -> int:

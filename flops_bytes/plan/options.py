@@ -14,6 +14,7 @@ from flops_bytes.gpus import (
     BESIDE_TENSORS_BYTES,
     GPUS,
     LINKS,
+    NODE_GPUS,
     REACHED,
     REPORTED,
     THIRD_PARTY,
@@ -23,7 +24,7 @@ from flops_bytes.gpus import (
 )
 from flops_bytes.memory import RECIPES
 from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
-from flops_bytes.shapes import SHAPES, Decoder, from_config, model_name, quoted, short, window
+from flops_bytes.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short, window
 from flops_bytes.sharding import ring_rate
 from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
 
@@ -55,7 +56,7 @@ OPTIONS = {
     "link": Option(
         tuple(LINKS), None, "of a node's GPUs, or, in Gb/s, of its network cards; the card's own and 400 Gb/s"
     ),
-    "node_gpus": Option("count", 8, "GPUs of a node, which its own links join"),
+    "node_gpus": Option("count", 8, "GPUs of a node, which its own links join; of GB200s 72, if not given"),
     "network_cards": Option("count", None, "of a node; if not given, one for each GPU"),
     "zero": Option(("0", "1", "2", "3"), "0", "ZeRO's stage; 3 is what fully_shard does"),
     "sharding_by": Option(
@@ -105,6 +106,11 @@ OPTIONS = {
         "head and loss in --chunks; fused: as Liger's fused linear cross entropy",
     ),
     "chunks": Option("count", 1, "parts in which head and loss are computed; 8 if --loss is chunked"),
+    "trained": Option(
+        ("all", "lora", "qlora", "qlora-double"),
+        None,
+        "all weights, or adapters beside frozen ones, in QLoRA in 4 bits; if not given, all weights where they fit",
+    ),
     "lora": Option("count", None, "the rank of adapters beside frozen weights"),
     "lora_on": Option(ADAPTED, "all", "the matrices of a layer that get adapters"),
     "lora_inputs": Option(
@@ -241,13 +247,30 @@ def belongs(name: str, task: str) -> bool:
 
 def read_config(config: Any) -> Mapping[str, Any]:
     """What a config.json holds, from its path if it is one."""
-    if not isinstance(config, Mapping):
-        try:
-            text = Path(config).read_text(encoding="utf-8")
-            config = json.loads(text) if text.strip() else {}
-        except (OSError, RecursionError, TypeError, ValueError) as error:
-            why = f"{quoted(config)} cannot be read as JSON ({short(str(error))})"
-            raise ValueError(f"--config: {why}; give a config.json") from None
+    if isinstance(config, Mapping):
+        return filled(config)
+    try:
+        text = Path(config).read_text(encoding="utf-8")
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return parse_config(text, config)
+
+
+def unreadable(config: Any, error: Any) -> str:
+    return f"--config: {quoted(config)} cannot be read as JSON ({short(str(error))}); give a config.json"
+
+
+def parse_config(text: str, config: Any) -> Mapping[str, Any]:
+    """What a text holds, as transformers reads it: with Infinity and NaN, the last of two keys of one name."""
+    text = text[1:] if text.startswith("\ufeff") else text  # with which Windows' editors begin a file
+    try:
+        held = json.loads(text) if text.strip() else {}
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(unreadable(config, error)) from None
+    return filled(held)
+
+
+def filled(config: Any) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
     if not config:
@@ -317,8 +340,10 @@ def currency(price: Any) -> str | None:
     return CURRENCIES.get(sign.upper())
 
 
-EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8_192}
-EXAMPLE |= {"checkpointing": "full", "tokens": "100B", "price": "$2.5"}  # if nothing is asked
+EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "tokens": "100B", "price": "$2.5"}
+RANK = 16  # of adapters, if nobody says
+BASES = {"qlora": "4bit", "qlora-double": "4bit-double"}
+TRAINED = {"as-recipe": "lora", "4bit": "qlora", "4bit-double": "qlora-double"}  # by what the frozen weights are in
 SPEEDS = ("mfu", "tokens_per_second", "step_seconds")  # each tells the others
 LENGTHS = ("tokens", "text", "days")
 
@@ -337,6 +362,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --task {other}; leave it out")
     if a["sharding_by"] == "fsdp2" and a["zero"] != "0" and a["gpus"] == 1:
         raise ValueError("--zero: one GPU has none to share with; give --gpus 2 or more, or --zero 0")
+    read_trained(a)
     if (
         a["sharding_by"] != "fsdp2"
         or a["quantized_by"] != "bitsandbytes"
@@ -363,11 +389,34 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"--{lengths[1]}: --{lengths[0]} tells how long it trains; give one")
     if a["bytes_a_token"] and not a["text"]:
         raise ValueError("--bytes-a-token: there is no text; give --text its bytes")
+    if "node_gpus" not in told and a["gpu"]:
+        a["node_gpus"] = node_of(a["gpu"])
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
         a["accumulation"] = accumulation(a)
     return a
+
+
+def node_of(gpu: str) -> int:
+    """GPUs of a node of such cards, if nobody says."""
+    own = {row.lower().replace(" ", ""): gpus for row, gpus in NODE_GPUS.items()}
+    usual: int = OPTIONS["node_gpus"].default
+    return own.get(gpu.lower().replace(" ", ""), usual)
+
+
+def read_trained(a: dict[str, Any]) -> None:
+    """What is trained by its name, its rank and its base, of which each tells the others. Raises ValueError."""
+    named = a["trained"]
+    if named == "all" and a["lora"]:
+        raise ValueError("--lora: --trained all has no adapters; leave one out")
+    if named and named != "all":
+        base = BASES.get(named, "as-recipe")
+        if a["base"] not in ("as-recipe", base):
+            raise ValueError(f"--base: --trained {named} tells how the weights are frozen; give one")
+        a["lora"] = a["lora"] or RANK
+        a["base"] = base
+    a["trained"] = TRAINED[a["base"]] if a["lora"] else "all"
 
 
 def accumulation(a: Mapping[str, Any]) -> int:
@@ -404,12 +453,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
         raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
     if asked["config"]:
         return from_config(asked["config"], asked["context"])
-    if asked["model"]:
-        name = model_name(asked["model"])
-        if name not in SHAPES:
+    if name := asked["model"]:
+        if name.lower() not in SHAPES:
             mend = f"choose {', '.join(SHAPES)}, or give --config or --shape"
-            raise ValueError(f"--model: {quoted(asked['model'])} is not known; {mend}")
-        return SHAPES[name]
+            raise ValueError(f"--model: {quoted(name)} is not known; {mend}")
+        return SHAPES[name.lower()]
 
     types = {field.name: field.type for field in fields(Decoder)}
     needed = tuple(types)[:7]
@@ -425,8 +473,11 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
             sizes[key] = YES[value.lower()]
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
-        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20]) < 10**9):
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20])):
             raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
+        most = MOST_LAYERS if key == "layers" else 10**9 - 1
+        if int(digits[:20]) > most:
+            raise ValueError(f"--shape: {key}={short(value)} is more than is planned; give {most:,} or fewer")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:
@@ -512,7 +563,7 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     own = LINKS[within].bytes_per_second if within else 1e18
     rate = ring_rate(gpus, own, LINKS[between].bytes_per_second, node_gpus, asked["network_cards"] or node_gpus)
     return {
-        "link": within if rate == own else between,
+        "link": within if within and rate == own else between,
         "nodes": nodes,
         "bytes_per_second": REACHED * rate,
     }

@@ -6,7 +6,7 @@ rates are known, or with `--matmul-share`, its matmuls reach a share of the peak
 middle of what published steps without such parallelism reached.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from flops_bytes.parallel import (
     sent,
     step_seconds,
     totals,
+    unlike,
 )
 from flops_bytes.plan.options import (
     OPTIONS,
@@ -88,10 +89,12 @@ PARALLEL = {
     "attention_share": Option("share", None, "the same of attention; as --matmul-share if not given"),
     "layouts": Option("count", None, "instead of degrees: so many that fit, the fastest layout of each first"),
 }
+MOST_TRIED = 100_000  # a few seconds' worth
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
 WORDS = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
-    "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "zero": "zero",
+    "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "tokens": "context",
+    "zero": "zero",
 }  # fmt: skip
 TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 TAKEN += ("allowance", "price")
@@ -199,7 +202,8 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
     ranks = ours["tp"] * ours["cp"] * ours["pp"]
     data, left = divmod(a["gpus"], ranks)
     if left or not data:
-        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {ranks}, which --tp, --cp and --pp make together")
+        shared = f"what --tp, --cp and --pp make together; give a multiple of {ranks}"
+        raise ValueError(f"--gpus: {a['gpus']} are no multiple of {shared}")
     virtual: int = ours["virtual_stages"] or (2 if ours["schedule"] == "interleaved" else 1)
     micro_batches = ours["micro_batches"] or (a["accumulation"] if "accumulation" in a["given"] else ours["pp"])
     if a["global_batch"] and not a["layouts"]:
@@ -207,7 +211,7 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         micro_batches, left = divmod(a["global_batch"], once)
         if left or not micro_batches:
             raise ValueError(
-                f"--global-batch: {a['global_batch']} tokens are no multiple of {once}, a micro-batch of all"
+                f"--global-batch: {a['global_batch']} tokens are no micro-batches of all; give a multiple of {once}"
             )
     degrees = {name: ours[flag] for flag, name in DEGREES.items()}
     return Layout(
@@ -252,7 +256,7 @@ def check(question: Question, layout: Layout) -> None:
 class Answer(NamedTuple):
     """What one layout holds and takes."""
 
-    held: list[dict[str, int]]  # of each pipeline rank
+    held: list[dict[str, int]]  # of each pipeline rank; of a list's layouts, of each that differs
     seconds: dict[str, float]  # of a step, by line
 
     @property
@@ -271,10 +275,10 @@ class Answer(NamedTuple):
         return line if waits[line] else "matmuls"
 
 
-def holds(question: Question, layout: Layout, checkpointing: str) -> Iterator[dict[str, int]]:
-    """Bytes of each pipeline rank of a layout that can be, by line."""
+def holds(question: Question, layout: Layout, checkpointing: str, ranks: Iterable[int]) -> Iterator[dict[str, int]]:
+    """Bytes of pipeline ranks of a layout that can be, by line."""
     a = question.a
-    for rank in range(layout.pipeline):
+    for rank in ranks:
         lines = rank_bytes(
             question.shape,
             layout,
@@ -292,7 +296,8 @@ def holds(question: Question, layout: Layout, checkpointing: str) -> Iterator[di
 
 def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
     """Of a layout that can be."""
-    return Answer([*holds(question, layout, checkpointing)], step(question, layout, checkpointing))
+    held = [*holds(question, layout, checkpointing, range(layout.pipeline))]
+    return Answer(held, step(question, layout, checkpointing))
 
 
 def step(question: Question, layout: Layout, checkpointing: str, at: int = 1) -> dict[str, float]:
@@ -359,21 +364,30 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
         raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; give a multiple of {size}")
     kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
     schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
-    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"]):
+    said = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
+    experts = [said["expert"]] if "expert" in said else powers(shape.experts)
+    like, tried = {name: getattr(asked, name) for name in LIKE}, 0
+    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"], said):
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
-            for expert in powers(shape.experts if shape.experts > 1 else 1):
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual)
-                layout = layout._replace(**{name: getattr(asked, name) for name in LIKE})
-                said = {name: getattr(asked, name) for flag, name in DEGREES.items() if flag in given}
-                said |= {"zero": asked.zero} if "zero" in given else {}
-                said |= {"schedule": "1f1b"} if layout.pipeline == 1 and "schedule" not in given else {}
-                if any(getattr(layout, name) != size for name, size in said.items()):
-                    continue
+            if plain.pipeline == 1 and "schedule" not in given and schedule != "1f1b":
+                continue
+            for expert in experts:
+                tried += 1
+                bound(tried)
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **like)
                 try:
                     refuse(shape, layout, a["context"])
                 except ValueError:
                     continue
                 yield from ((layout, kind) for kind in kinds)
+
+
+def bound(tried: int) -> None:
+    """Raises ValueError for a list that would take more than a few seconds."""
+    if tried > MOST_TRIED:
+        raise ValueError(
+            f"--layouts: more than {MOST_TRIED:,} layouts and stages to try; give --tp, --cp, --pp, --ep or --schedule"
+        )
 
 
 def virtuals(question: Question, schedule: str, layout: Layout) -> list[int]:
@@ -390,10 +404,16 @@ def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
     holds less.
     """
     found: dict[tuple[int, ...], tuple[Layout, str, Answer]] = {}
+    tried = 0
     for layout, kind in candidates(question):
-        fits = takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, holds(question, layout, kind))
-        if len(held := [*fits]) < layout.pipeline:
+        ranks = unlike(question.shape, layout.pipeline, layout.virtual, layout.ends)
+        each_holds = holds(question, layout, kind, ranks)
+        held = [*takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, each_holds)]
+        tried += len(held) + 1
+        bound(tried)
+        if len(held) < len(ranks):
             continue
+        tried += len(ranks)
         each = layout, kind, Answer(held, step(question, layout, kind))
         degrees = tuple(getattr(layout, name) for name in DEGREES.values())
         found[degrees] = min(found.get(degrees, each), each, key=by_speed)
@@ -417,10 +437,10 @@ def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
         rows = listed(question)
         if not rows:
             raise ValueError("--layouts: none fits; give more --gpus, or a smaller --micro-batch or --context")
-        layout, kind, found = rows[0]
+        layout, kind, _ = rows[0]
     else:
         check(question, layout)
-        found = answer(question, layout, kind)
+    found = answer(question, layout, kind)
     held, rank = found.held, fullest(found.held)
     total, active = totals(question.shape)
     told = speed(question, layout, found)

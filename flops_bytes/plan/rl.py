@@ -95,7 +95,8 @@ def read_question(asked: Mapping[str, Any]) -> Question:
     if a["recipe"] not in ("fp32", "autocast"):
         raise ValueError("--recipe: --task rl is derived for logits in float32; choose fp32 or autocast")
     if ours["answer"] is None or ours["answer"] >= a["context"]:
-        raise ValueError("--answer: give the tokens of an answer, fewer than --context has, which has its prompt too")
+        why = "it is missing" if ours["answer"] is None else f"the context of {a['context']} has its prompt too"
+        raise ValueError(f"--answer: {why}; give the tokens of an answer, fewer than --context has")
     if a["lora"] and ours["reference"] == "yes":
         raise ValueError("--reference: the model without its adapters is the reference; leave it out")
     if ours["engine_asleep"] is not None and ours["engine_share"] is None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from flops_bytes.memory import cache_bytes
-from flops_bytes.plan.options import batched_tokens, capacity_source, read_gpu, read_shape
+from flops_bytes.plan.evidence import verdict
+from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu, read_shape
 from flops_bytes.serving import (
     Server,
     bits_per_weight,
@@ -117,7 +118,6 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
         "memory_bytes": lines | {"total": needs_bytes},
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
-        "fits": needs_bytes <= gpu.memory_bytes,
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "in_time": not seconds or each_seconds <= seconds,
         "latency_seconds": seconds,
@@ -139,7 +139,14 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
         "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, a["context"], seconds, prompt),
         "estimated": [name for name, is_so in estimated.items() if is_so],
-    }
+    } | served(needs_bytes, free, gpu.memory_bytes)
+
+
+def served(needs_bytes: int, free_bytes: float, card_bytes: float) -> dict[str, Any]:
+    """The verdict on an engine, which takes its share of the card at once: its room is what is usually kept free."""
+    usual = card_bytes - int(card_bytes * OPTIONS["gpu_memory_utilization"].default)
+    with_room = needs_bytes + max(0, usual - free_bytes)
+    return {"verdict": verdict(needs_bytes, with_room, card_bytes), "fits": needs_bytes <= card_bytes}
 
 
 # --8<-- [end:serve]

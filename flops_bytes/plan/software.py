@@ -170,8 +170,10 @@ def keep_more(setup: Setup, at: Moments, layer: int, first: int = 0) -> None:
     fewer = 0 if setup.checkpointing == "full" else first
     for moment in ("forward", "loss", "head"):
         at[moment]["activations"] += layer * waits - fewer
-    at["last_layer"]["activations"] += layer * max(waits, 1) - fewer
-    at["first_layer"]["activations"] += layer - first
+    others = max(waits - 1, 0)
+    at["last_layer"]["activations"] += layer * others - (fewer if others else 0)
+    at["last_layer"]["layer"] += layer - (0 if others else fewer)
+    at["first_layer"]["layer"] += layer - first
 
 
 def keep_inputs_of_adapters(setup: Setup, at: Moments) -> None:

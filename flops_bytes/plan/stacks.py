@@ -6,14 +6,17 @@ layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
-from flops_bytes.configs import decoder_of, is_read, left_out, read_stack
+from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
-from flops_bytes.plan import planned as plan_alike
+from flops_bytes.plan.defaults import answered as answered_alike
+from flops_bytes.plan.defaults import assumed, with_usual
+from flops_bytes.plan.defaults import plan_exactly as plan_alike
+from flops_bytes.plan.evidence import judged
 from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import (
     OPTIONS,
@@ -26,9 +29,9 @@ from flops_bytes.plan.options import (
     read_options,
     read_text,
 )
-from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS
-from flops_bytes.plan.training import ASSUMED_MFU, card_format, cost
-from flops_bytes.presets import PRESETS, known
+from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost
+from flops_bytes.presets import PRESETS, known, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
@@ -54,8 +57,6 @@ from flops_bytes.stack_step import DERIVED, sent_bytes, sharded, step_bytes, why
 
 # --8<-- [end:setup]
 
-Holds = Callable[[Mapping[str, Any], Stack, str, float], tuple[str, dict[str, Any]]]
-
 
 # --8<-- [start:way]
 def plan(**asked: Any) -> dict[str, Any]:
@@ -63,50 +64,75 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return in_time(asked, lambda each: answered(each, DERIVED, derived))
+    return in_time(asked, lambda each: answered(with_usual(each), each))
 
 
-def plan_least(**asked: Any) -> dict[str, Any]:
-    """The same, but of a training of layers that differ what it takes at least: so a page has it, without the steps."""
-    return in_time(asked, lambda each: answered(each, (), underived))
+def plan_exactly(**asked: Any) -> dict[str, Any]:
+    """The same as plan(), but nothing is chosen: what is not given has the default of its option."""
+    return answered(asked, None)
 
 
-def answered(asked: Mapping[str, Any], kinds: Collection[str], holds: Holds) -> dict[str, Any]:
-    """What plan() and plan_least() say: of some `kinds` it is known what a step holds."""
-    asked = by_name(asked)
-    config = configured(asked) or {}
-    serves, keys = asked.get("task") == "serve", left_out(config)
-    if serves and asked.get("weights"):  # which say how they are stored
-        keys = [key for key in keys if key != QUANTIZED]
-    beside = [STORED if serves and key == QUANTIZED else f"{key}: left out" for key in keys]
+def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is found about a model. `given` is what somebody said, where the rest is chosen."""
+    config, serves = configured(asked) or {}, asked.get("task") == "serve"
+    beside = [f"{key}: left out" for key in left_out(config)] + as_stored(asked, config)[1]
     if (question := asked_alike(asked)) is not None:
-        found = plan_alike(question)
+        found = plan_alike(**question) if given is None else answered_alike(question, given)
+        found = beyond_window(found, asked)
         is_in_one = asked.get("config") and decoder_of(config).get("model_type") == "phi3"
         return found | {"estimated": [*found["estimated"], *([IN_ONE] if is_in_one else []), *beside]}
-    stack, rest = read_stack(config), without_model(asked)
+    stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
     kind = str(decoder_of(config)["model_type"])
-    refuse(rest, kind, kinds)
+    if given is not None and not serves:  # LoRA and what activations need are not known of all kinds
+        rest = {"checkpointing": "full", "trained": "all"} | {k: v for k, v in rest.items() if v is not None}
+    refuse(rest, kind)
     a = read_options(rest)
-    return serve(a, stack, beside) if a["task"] == "serve" else train(a, stack, kind, beside, holds)
+    found = serve(a, stack, beside) if serves else train(a, stack, kind, beside)
+    return found if given is None else found | {"assumed": assumed(rest, given)}
 
 
-def by_name(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A question with a model's name as it is, which may also stand where a config.json is asked for."""
-    config = asked.get("config")
-    name = known(config) if isinstance(config, str) else None
+def beyond_window(found: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found up to a window, within which layers are all alike, with a longest context that may lie beyond."""
+    reach = reach_of(asked)
+    if not reach or found["longest_context"] < reach:
+        return found
+    same = {"users": found["users"]} if "users" in found else {"accumulation": found["accumulation"]}
+    same = found.get("assumed", {}) | same
+    try:
+        more = answered({**asked, "global_batch": None, **same, "context": reach + 1}, None)
+    except ValueError:  # what was asked beside is not derived there
+        more = {}
+    return found | {"longest_context": max(reach, more.get("longest_context", 0))}
+
+
+def reach_of(asked: Mapping[str, Any]) -> int:
+    """Tokens that a window shows, if all layers of a model have the same one; else 0."""
+    name = preset_of(str(asked.get("model") or ""))
+    config = read_config(asked["config"]) if asked.get("config") else PRESETS[name].config if name in PRESETS else {}
+    if not decoder_of(config).get("sliding_window") or not is_read(config):
+        return 0
+    (layer, _), *others = read_stack(config).layers
+    return layer.mixer.reach if isinstance(layer.mixer, Attention) and not others else 0
+
+
+def by_name(asked: dict[str, Any]) -> dict[str, Any]:
+    """A question in which a model's name may stand where a config.json is asked for."""
+    config = asked["config"]
+    name = known(config)
     if not name:
         return asked
     try:  # a file may have such a name
         return {**asked, "config": read_config(config)}
     except ValueError:
-        return {**asked, "model": name, "config": None}
+        return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the planner of layers all alike is asked for the same model; None if its layers differ."""
-    config, rest = configured(asked), without_model(asked)
+    config = configured(asked)
+    rest = as_stored(without_model(asked), config or {})[0]
     if config is None:
-        return dict(asked)
+        return dict(asked) if not asked.get("model") else {**asked, "model": preset_of(str(asked["model"]))}
     own, of_library = unquantized(decoder_of(config)), bool(asked.get("config"))
     if is_alike(own, asked):  # a configuration is of transformers' modules, a name of this book's
         modules = {} if asked.get("task") == "serve" else {"layers": "composed" if of_library else "fused"}
@@ -144,7 +170,31 @@ def of_known(config: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 LLAMAS = ("granite", "ministral3", "phi3", "smollm3")
 IN_ONE = "activations of matmuls in one"
 QUANTIZED = "quantization_config"
-STORED = f"{QUANTIZED}: left out; --weights says how weights are stored"
+PARTLY = f"{QUANTIZED}: what it leaves in 16 bits is taken to have as few as the rest"
+
+
+def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A question with the bits in which a checkpoint stores its weights, where it says no others, and what is said.
+
+    Served are weights as they are stored. Trained they have the recipe's format, but the frozen ones of LoRA, if these
+    bits can be planned.
+    """
+    told, said = dict(asked), quantization(config)
+    if not said:
+        return told, []
+    bits, serves = bits_of(said), told.get("task") == "serve"
+    if serves and not told.get("weights"):
+        if bits is None:
+            raise ValueError(
+                f"--weights: quantization_config = {quoted(dict(said))} is not understood; say 16bit, 8bit or 4bit"
+            )
+        more = [PARTLY] if is_partly(said) else []
+        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *more]
+    if serves:
+        return told, []
+    if told.get("lora") and not told.get("base") and f"{bits}bit" in OPTIONS["base"].kind:
+        return told | {"base": f"{bits}bit"}, [f"{QUANTIZED}: a frozen base in {bits} bits"]
+    return told, [f"{QUANTIZED}: left out; weights are held as the recipe says"]
 
 
 def as_llama(shape: Decoder) -> dict[str, Any]:
@@ -180,7 +230,7 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         config = read_config(asked["config"])
         is_known = QUANTIZED not in config and is_alike(config, asked)
         return config if is_read(config) and not is_known else None
-    name = known(str(asked.get("model", "")))
+    name = known(str(asked.get("model") or ""))
     if name in PRESETS:
         return PRESETS[name].config
     if asked.get("model") and not name:
@@ -198,6 +248,8 @@ def alike(stack: Stack, context: int) -> Decoder | None:
     if not isinstance(mixer, Attention) or not isinstance(mlp, Dense):
         return None
     if 0 < mixer.reach < context or mixer.gated or mixer.wide_norms or mixer.sinks or mixer.out_bias or mlp.biases:
+        return None
+    if not mlp.gated or mlp.learned:
         return None
     return Decoder(
         layers=layers,
@@ -225,16 +277,28 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-HELD: tuple[str, ...] = ("lora", "lora_on", "base", "quantized_by", "optimizer", "offload", "update", "dropout")
+HELD: tuple[str, ...] = (
+    "trained",
+    "lora",
+    "lora_on",
+    "base",
+    "quantized_by",
+    "optimizer",
+    "offload",
+    "update",
+    "dropout",
+)
 HELD += ("checkpoint_every", "reentrant", "loss", "chunks", "sharding_by", "reduce_bucket", "layers")
 HELD += ("lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
 
-def refuse(told: Mapping[str, Any], kind: str, kinds: Collection[str] = DERIVED) -> None:
+def refuse(told: Mapping[str, Any], kind: str) -> None:
     """Options that say what a training step holds, of which only a part is derived here."""
     for name in HELD:
         if told.get(name) is not None and told[name] != OPTIONS[name].default:
-            if name == "layers" and told[name] == "composed" and kind in kinds:
+            if name == "trained" and told[name] == "all":
+                continue
+            if name == "layers" and told[name] == "composed" and kind in DERIVED:
                 continue  # they are
             why = f"what a training step of a {kind} holds with it is not derived"
             raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
@@ -346,7 +410,6 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "memory_bytes": lines | {"total": needs_bytes},
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
-        "fits": needs_bytes <= gpu.memory_bytes,
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "in_time": not seconds or each_seconds <= seconds,
         "latency_seconds": seconds,
@@ -368,7 +431,7 @@ def serve(a: Mapping[str, Any], stack: Stack, beside: list[str]) -> dict[str, An
         "currency": a["currency"],
         "formats": formats(whole, gpus * room, server, context, seconds, prompt),
         "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
-    }
+    } | served(needs_bytes, free, gpu.memory_bytes)
 
 
 def totals(stack: Stack) -> dict[str, int]:
@@ -481,12 +544,7 @@ def derived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) 
     return "", most_held(a, stack, kind, memory_bytes)
 
 
-def underived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
-    """What a GPU holds at least."""
-    return "on the page", least(a, sum(parameters(stack).values()))
-
-
-def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], holds: Holds) -> dict[str, Any]:
+def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> dict[str, Any]:
     """What training takes, or takes at least, and how long, from options that are read."""
     gpu, gpus, recipe = read_gpu(a), a["gpus"], a["recipe"].replace("-", "_")
     peaks = gpu.peak_flop_per_second
@@ -496,7 +554,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     counts = parameters(stack)
     total = sum(counts.values())
-    why, held = holds(a, stack, kind, gpu.memory_bytes)
+    why, held = derived(a, stack, kind, gpu.memory_bytes)
     needs_bytes = held["memory_bytes"]["total"]
     fused = a["attention"] == "fused"
     flops = {
@@ -507,14 +565,19 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
     step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
     at_the_peak = 1 / training_seconds(own["model"], gpus, peaks[dtype], mfu=1)  # tokens a second
     told = next((name for name in SPEEDS if a[name]), None)
+    kept = (own["device"] - own["again"]) / own["device"]  # an assumed MFU is of steps that compute nothing again
     rates = {"step_seconds": step_tokens / (a["step_seconds"] or 1), "tokens_per_second": a["tokens_per_second"]}
-    tokens_per_second = rates.get(told or "", (a["mfu"] or ASSUMED_MFU) * at_the_peak)
+    rates |= {"mfu": (a["mfu"] or 0) * at_the_peak}
+    tokens_per_second = rates[told] if told else STEP_MFU * kept * at_the_peak
     mfu = tokens_per_second / at_the_peak
     hfu = mfu * own["device"] / own["model"]
     if hfu > 1 and told:
         raise ValueError(f"--{told.replace('_', '-')}: the GPUs would do {hfu:.3g} times their peak; check it")
     text = read_text(a, stack.vocab)
-    costs = cost(dict(a), text["tokens"] if text else a["tokens"], tokens_per_second)
+    to_train_on = text["tokens"] if text else a["tokens"]
+    costs = cost(dict(a), to_train_on, tokens_per_second)
+    speeds = [] if told else [(mfu, mfu * kept * at_the_peak) for mfu in (STEP_MFU, RUN_MFU)]
+    by_mfu = [{"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds]
     holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
     estimated = {
         f"activations: not derived ({why})": bool(why),
@@ -526,10 +589,10 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
         held
         | {
             "parameters": counts | totals(stack) | {"trained": total},
+            "trained": "all",
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
-            "fits": False if needs_bytes > gpu.memory_bytes else None if why else True,
-            "left_bytes": gpu.memory_bytes - needs_bytes,
+            "headroom_bytes": gpu.memory_bytes - needs_bytes,
             "cache_bytes": cache_bytes(stack, a["context"]),
             "flops_a_token": flops,
             "step_tokens": step_tokens,
@@ -537,11 +600,16 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str], hold
             "tokens_per_second": tokens_per_second,
             "mfu": mfu,
             "mfu_is_assumed": not told,
+            "assumed_mfu": None if told else STEP_MFU,
+            "by_mfu": by_mfu,
             "hfu": hfu,
             "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
             "currency": a["currency"],
             "estimated": [name for name, is_so in estimated.items() if is_so] + beside,
         }
+        | judged(a, needs_bytes, gpu.memory_bytes)
+        | {"kind": ""}  # of published readings there are none
+        | ({"fits": None, "verdict": None} if why and needs_bytes <= gpu.memory_bytes else {})
         | costs
     )
 

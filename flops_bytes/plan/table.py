@@ -1,12 +1,12 @@
-"""An answer of the planner as lines of a terminal: what, and how much."""
+"""An answer of the planner as lines of a terminal: the dozen that answer, and, to explain it, what and how much."""
 
 # --8<-- [start:setup]
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flops_bytes.gpus import REACHED
-from flops_bytes.plan.evidence import EVIDENCE, kind_of
-from flops_bytes.plan.options import read_options
+from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
+from flops_bytes.plan.options import read
 from flops_bytes.plan.runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
 from flops_bytes.stack import PARTS
@@ -19,26 +19,26 @@ def gib(size: float) -> str:
 SAID = {"reported": " by CUDA", "label": " by its label; what CUDA reports is not known here", "asked": ""}
 
 
-def room(found: dict[str, Any], asked: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
+def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
     """The bytes of a GPU, line by line, and whether it has as many."""
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
     yield what, gib(found["memory_bytes"]["total"])
-    verdict = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
-    yield (
-        "it has",
-        f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {verdict.format(gib(abs(found['headroom_bytes'])))}",
-    )
-    if found.get("tight"):
-        yield "  but only just", f"beside tensors, a process can hold up to {gib(found['beside_tensors_bytes'])}"
-    yield "  published readings", published(kind_of(read_options(asked)))
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {judgement(found)}"
+    yield "  published readings", published(found.get("kind", ""))
+
+
+def judgement(found: dict[str, Any]) -> str:
+    """The verdict, and what is left or missing."""
+    left = gib(abs(found["headroom_bytes"]))
+    return f"{found['verdict']}, {left} {'are missing' if found['verdict'] == MISSES else 'left'}"
 
 
 def published(kind: str) -> str:
     """How far off the planner was, for runs of a kind that others published."""
     if kind not in EVIDENCE:
         return "none of this kind"
-    readings, low, high, start, end = EVIDENCE[kind]
+    readings, low, high, start, end, _ = EVIDENCE[kind]
     within = f"{low} to {high}, the middle nine of ten {start} to {end}"
     return f"{readings} of this kind ({kind}): planned over published {within}"
 
@@ -58,22 +58,140 @@ def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
 def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The GPUs that a deadline takes."""
     if fleet := found.get("fleet"):
-        mfu = found.get("assumed_mfu") or found["mfu"]
-        booked = f"; {fleet['booked_gpus']:,} at {fleet['booked_mfu']:.0%}" if fleet["booked_gpus"] else ""
-        yield f"in {fleet['days']:.4g} days it takes", f"{fleet['gpus']:,} GPUs at an MFU of {mfu:.0%}{booked}"
+        speeds = [row["mfu"] for row in found["by_mfu"]] or [found["mfu"]]
+        run = f"; {fleet['run_gpus']:,} at {speeds[-1]:.0%}, a whole run" if fleet["run_gpus"] else ""
+        yield f"GPUs for {fleet['days']:.4g} days", f"{fleet['gpus']:,} at an MFU of {speeds[0]:.0%}{run}"
 
 
 # --8<-- [end:setup]
 
 
+# --8<-- [start:brief]
+METHODS = {"all": "all weights", "lora": "LoRA", "qlora": "QLoRA", "qlora-double": "QLoRA"}
+CHECKPOINTING = {"none": "nothing recomputed", "full": "every layer checkpointed"}
+BAR = 32  # characters for a whole card
+SMALL = 0.01  # of the whole; smaller lines are added up
+
+
+def brief(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """The answer: the verdict, what was assumed, the memory, time and cost, and what to change if it has no room."""
+    yield headline(found, asked)
+    if assumed := list(assumptions(found, asked)):
+        yield f"Assumed: {', '.join(assumed)}."
+    if found["fits"] and "room_ratio" in found:
+        times, size = found["room_ratio"], short_gib(found["with_room_bytes"])
+        of = "of this kind" if found["kind"] else "of the nearest kind"
+        yield f"Nine of ten published runs {of} took at most {times:.2f} times their plan, here {size}."
+    yield ""
+    yield from bars(found)
+    yield ""
+    yield from (serving_brief if "users" in found else time_brief)(found)
+    yield from changes(found)
+
+
+def headline(found: dict[str, Any], asked: Mapping[str, Any]) -> str:
+    what = asked.get("model") or "this model"
+    card, gpus = asked.get("gpu") or "such a GPU", read("gpus", asked.get("gpus") or 1)
+    where = f"{gpus} × {card}" if gpus > 1 else card
+    how = f"{found['users']:,} users of " if "users" in found else f"{METHODS[found['trained']]} of "
+    each = "each needs" if gpus > 1 else "needs"
+    size, has = short_gib(found["memory_bytes"]["total"]), short_gib(found["gpu_bytes"])
+    if found["verdict"] is None:
+        return f"At least {size} of {has}: {how}{what} on {where}, without activations, which are not derived here."
+    verdict = found["verdict"].capitalize()
+    return f"{verdict}: {how}{what} on {where}; {each} {size}, and a card has {has}."
+
+
+def assumptions(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """What was chosen, and what stands for what else makes the most of a difference."""
+    chosen = found["assumed"]
+    if "trained" in chosen:
+        yield METHODS[chosen["trained"]]
+    if "users" not in found and asked.get("micro_batch") is None:
+        yield "one sequence at a time"
+    if "context" in chosen:
+        yield f"{chosen['context']:,} tokens each"
+    if "checkpointing" in chosen:
+        yield CHECKPOINTING[chosen["checkpointing"]]
+    if "zero" in chosen:
+        yield f"ZeRO {chosen['zero']}"
+    if found.get("trained") == "all" and asked.get("recipe") is None:
+        yield "bf16 with a float32 master copy"
+
+
+def short_gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+def bars(found: dict[str, Any]) -> Iterator[str]:
+    """The memory of a GPU, largest first; a whole bar is the card, or what is needed if that is more."""
+    lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
+    total = found["memory_bytes"]["total"]
+    whole = max(total, found["gpu_bytes"])
+    large = sorted((line for line in lines if lines[line] >= SMALL * total), key=lambda line: -lines[line])
+    rows = [(line.replace("_", " "), lines[line]) for line in large]
+    if others := [size for line, size in lines.items() if line not in large]:
+        rows.append(("others", sum(others)))
+    for line, size in rows:
+        yield f"  {line:16}{short_gib(size):>11}  {'#' * round(BAR * size / whole)}".rstrip()
+
+
+def time_brief(found: dict[str, Any]) -> Iterator[str]:
+    """Days and money at both speeds, or tokens a second if nobody says how many; nothing of a run that does not fit."""
+    if found["verdict"] == MISSES:
+        return
+    rows = found["by_mfu"] or [found]
+    names = ["a good step", "a whole run"] if found["by_mfu"] else ["a step"]
+    for name, row in zip(names, rows, strict=True):
+        said = f"{row['tokens']:,} tokens in {spent(found, row)}" if row["tokens"] else ""
+        assumed = "an assumed MFU of " if found["by_mfu"] else "an MFU of "
+        rate = f"{row['tokens_per_second']:,.0f} tokens/s"
+        yield f"At {assumed}{row['mfu']:.2g}, {name}: {said or rate}."
+    for what, how_many in in_time(found):
+        yield f"{what}: {how_many}."
+
+
+def serving_brief(found: dict[str, Any]) -> Iterator[str]:
+    """Who is served how fast, at most."""
+    if found["verdict"] == MISSES:
+        return
+    each, rate = found["each_per_second"], found["tokens_per_second"]
+    late = "" if found["in_time"] else f" A token takes {1e3 / each:.4g} ms, too long."
+    yield f"At most {each:,.4g} tokens/s for each, {rate:,.4g} for all.{late}"
+    low, high = found["reached_per_second"]
+    yield f"Engines were published to reach {low:,.4g} to {high:,.4g} for each."
+
+
+def changes(found: dict[str, Any]) -> Iterator[str]:
+    """Other methods, and what frees memory until it fits with room."""
+    asks = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
+    for row in found.get("methods", []):
+        if row["trained"] != found["trained"] and asks:
+            yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
+    if found["verdict"] == WITH_ROOM:
+        return
+    for rung in found.get("ladder", []):
+        yield f"With {rung['try']}: {short_gib(rung['needs_bytes'])}, {rung['verdict']}."
+        if rung["verdict"] == WITH_ROOM:
+            break
+    if found["verdict"] == MISSES and found.get("fewest_gpus"):
+        yield f"Fewest GPUs on which it fits: {found['fewest_gpus']:,}."
+
+
+# --8<-- [end:brief]
+
+
 # --8<-- [start:training]
-def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task train."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
-    yield from room(found, asked, f"a GPU, at {found['peaks_at']}")
+    yield from room(found, f"a GPU, at {found['peaks_at']}")
     if paged := found["paged_bytes"]:
         yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
+    if host := found["host_bytes"]:
+        parts = ", ".join(f"{line} {gib(size)}" for line, size in host.items() if line != "total")
+        yield "memory of a host, at least", f"{gib(host['total'])}: {parts}"
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():
@@ -120,10 +238,14 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
         yield f"at an MFU of {row['mfu']:.0%}", f"{costs} ({runs})"
     alone = gib(found["checkpoint_weights_bytes"])
     yield "checkpoint", f"{gib(found['checkpoint_bytes'])}; weights in 16 bits alone {alone}"
-    for rung in [] if found["fits"] else found["ladder"]:
+    for row in found["methods"]:
+        if row["trained"] != found["trained"]:
+            again = ", every layer checkpointed" if row["checkpointing"] == "full" else ""
+            yield f"{METHODS[row['trained']]} instead", f"{gib(row['needs_bytes'])}{again}: {row['verdict']}"
+    for rung in found["ladder"] if found["verdict"] != WITH_ROOM else []:
         cost = f", costs {rung['adds_seconds_a_step']:.3g} s a step" if rung["adds_seconds_a_step"] else ""
         cost += f", moves {gib(rung['moves_bytes_a_step'])} a step" if rung["moves_bytes_a_step"] else ""
-        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {'fits' if rung['fits'] else 'not yet'}"
+        yield f"try {rung['try']}", f"frees {gib(rung['frees_bytes'])}{cost}: {rung['verdict']}"
     if found["estimated"]:
         yield "estimated, not counted", ", ".join(found["estimated"])
 
@@ -132,11 +254,11 @@ def training_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tup
 
 
 # --8<-- [start:serving]
-def serving_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task serve."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
-    yield from room(found, asked, f"a GPU, {found['users']:,} users")
+    yield from room(found, f"a GPU, {found['users']:,} users")
     yield "keys and values", f"{found['token_bytes']:,} B a token, {gib(found['user_bytes'])} a user"
     yield "users that fit", f"{found['users_that_fit']:,}"
     if found["latency_seconds"]:
@@ -169,7 +291,7 @@ def serving_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tupl
 
 
 # --8<-- [start:stacks]
-def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def stack_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task train for a model whose layers differ: what is known of it."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
@@ -185,8 +307,7 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
         yield f"a GPU, at {found['peaks_at']}", whole
     else:
         yield "a GPU, at least", f"{whole}; activations are not derived for this kind"
-    said = {False: "does not fit, {} are missing", True: "fits, {} left", None: "{} are left for activations"}
-    left = said[found["fits"]].format(gib(abs(found["left_bytes"])))
+    left = f"{gib(found['headroom_bytes'])} are left for activations" if found["fits"] is None else judgement(found)
     yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
     for stage, size in found["zero_bytes"].items():
         yield f"with ZeRO {stage}{'' if 'peaks_at' in found else ', at least'}", gib(size)
@@ -214,19 +335,19 @@ def stack_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[
 
 
 # --8<-- [start:parallel]
-def parallel_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def parallel_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer about a layout."""
     counts, layout = found["parameters"], found["layout"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
     yield "layout", layout_words(layout)
+    if context := found.get("assumed", {}).get("context"):
+        yield "context, assumed", f"{context:,} tokens"
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line}", gib(size)) for line, size in lines.items())
     rank, ranks = found["fullest_rank"], found["ranks"]
     of = f"fullest: rank {rank} of {len(ranks)} in line" if len(ranks) > 1 else "a GPU"
     yield of, gib(found["memory_bytes"]["total"])
-    left = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
-    said = left.format(gib(abs(found["headroom_bytes"])))
-    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {said}"
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {judgement(found)}"
     if len(ranks) > 1:
         holds = f"{ranks[rank]['layers']} layers, {ranks[rank]['parameters']:,} parameters before ZeRO"
         yield "  it computes", f"{holds}; {ranks[rank]['in_flight']} passes wait for their backward ones at most"
@@ -274,7 +395,7 @@ def layout_words(layout: dict[str, Any]) -> str:
 
 
 # --8<-- [start:rl]
-def rl_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rl_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task rl: each phase, then the fullest beside the card."""
     counts, least = found["parameters"], found["least_seconds"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
@@ -289,10 +410,8 @@ def rl_table(found: dict[str, Any], asked: dict[str, Any]) -> Iterator[tuple[str
                 "  takes, at least",
                 f"{least[phase]:,.4g} s, {least[phase] / sum(least.values()):.0%} of a step's bounds",
             )
-    left = "fits, {} left" if found["fits"] else "does not fit, {} are missing"
     yield f"most is held in {found['peaks_in']}", gib(found["memory_bytes"]["total"])
-    said = left.format(gib(abs(found["headroom_bytes"])))
-    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {said}"
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {judgement(found)}"
     yield "left out", "rewards, activations of scoring, the engine's own workspace beyond its share"
 
 

@@ -1,13 +1,13 @@
 """Does a training fit on so many GPUs, how long does it take, what does it cost? Put together from the formulas."""
 
 # --8<-- [start:setup]
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
 from flops_bytes.adapters import CONSTANTS, quantized_bytes, token_flops, trained_parameters
 from flops_bytes.flops import forward_flops, training_seconds
-from flops_bytes.gpus import BESIDE_TENSORS_SHARE
 from flops_bytes.memory import RECIPES
 from flops_bytes.optimizers import (
     TORCHAO,
@@ -20,7 +20,10 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
 )
 from flops_bytes.peak import peak_bytes
+from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.options import (
+    BASES,
+    RANK,
     SPEEDS,
     capacity_source,
     has_dropout,
@@ -39,9 +42,10 @@ from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, wa
 
 # --8<-- [end:setup]
 
-ASSUMED_MFU = 0.4  # with recomputation or without: the median of either among published steps on H100s, less than
-# that on A100s, and about what the hours of whole runs there leave of it
-BOOKED_MFU = (0.3, 0.5)  # of whole runs, and of what no published step is like
+# The one rule for a speed that nobody measured. Both are of steps that compute nothing again: what is computed again is
+# added, at the same rate of the kernels.
+STEP_MFU = 0.4  # a good step: the median of published steps on H100s, less than that on A100s
+RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: what most published hours leave of it
 
 
 # --8<-- [start:memory]
@@ -192,6 +196,32 @@ def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str
     }
 
 
+def host_bytes(setup: Setup, gpus: int) -> dict[str, int]:
+    """What the memory of a host with so many GPUs has to hold of them, by line: nothing without offload.
+
+    The update runs there, so it has moments, what they are added to (master weights, or else a copy of what is
+    trained) and the gradients of these: in float32 if DeepSpeed shards them. Of `offload_all` it has all weights too.
+    Without ZeRO each GPU's process holds all of it. Buffers, and what pinned memory rounds up, come on top.
+    """
+    if not setup.offload:
+        return {}
+    each, trained = RECIPES["fp32" if setup.rank else setup.recipe], setup.trained
+    shards = setup.gpus if setup.zero else 1
+    in_float32 = setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1
+    parts = {
+        "weights": each.weights * trained if not setup.offload_all and not each.master else 0,
+        "master": each.master * trained,
+        "optimizer": moments_bytes(setup),
+        "gradients": (4 if in_float32 else each.gradients) * trained,
+    }
+    if setup.offload_all:
+        held = setup._replace(offload=False, offload_all=False)
+        lines = held_at(held)["update"]
+        parts |= {"weights": shards * (lines["weights"] + lines["adapters"] if setup.rank else lines["weights"])}
+    on_host = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
+    return on_host | {"total": sum(on_host.values())}
+
+
 def width_of_moments(setup: Setup) -> int:
     """Bytes of a number of the recipe's moments."""
     return RECIPES[setup.recipe].optimizer // 2
@@ -213,10 +243,17 @@ def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[s
     elif setup.foreach:
         extra = width * setup.trained
     else:
-        extra = adafactor_temporary_bytes(tensors(setup.shape, setup.composed), width)
+        two = replace(setup.shape, layers=min(setup.shape.layers, 2))  # each layer has one like it before it, or none
+        extra = adafactor_temporary_bytes(tensors(two, setup.composed), width)
     if held + extra > update["gradients"] + update["temporaries"]:
         update = update | {"gradients": held, "temporaries": extra}
     return {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in (at | {"update": update}).items()}
+
+
+def of_tensors(shape: Decoder, counted: Callable[[list[tuple[int, ...]]], int]) -> int:
+    """The sum of what is counted of each tensor; of a layer once, since all are alike."""
+    one = counted(tensors(replace(shape, layers=1)))
+    return one + (shape.layers - 1) * (counted(tensors(replace(shape, layers=2))) - one)
 
 
 def moments_bytes(setup: Setup) -> int:
@@ -229,14 +266,18 @@ def moments_bytes(setup: Setup) -> int:
         width = RECIPES[setup.recipe].optimizer // 2
         if setup.muon:
             return muon_state_bytes(setup.shape, setup.trained, width)
-        return adafactor_state_bytes(tensors(setup.shape), width)
+        return of_tensors(setup.shape, lambda sizes: adafactor_state_bytes(sizes, width))
     if setup.bf16_moments:
         return 4 * setup.trained
     if setup.four_bit_moments or setup.fp8_moments:  # of adapters and experts as of one tensor
         bits, block = TORCHAO["adamw-4bit" if setup.four_bit_moments else "adamw-fp8"]
         alike = setup.rank or setup.shape.experts > 1
-        sizes = [setup.trained // block * block] if alike else [prod(each) for each in tensors(setup.shape)]
-        return low_bit_state_bytes(sizes, bits, block, RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights)
+        width = RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights
+        if alike:
+            return low_bit_state_bytes([setup.trained // block * block], bits, block, width)
+        return of_tensors(
+            setup.shape, lambda sizes: low_bit_state_bytes([prod(each) for each in sizes], bits, block, width)
+        )
     if not setup.eight_bit:
         each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
         return each.optimizer * setup.trained
@@ -302,6 +343,7 @@ class Timing(NamedTuple):
     setup: Setup
     backward: float  # the share of these in the backward pass
     at_the_peak: float  # tokens a second at an MFU of 1
+    again: float  # how many times the FLOPs of a step that computes nothing again
     updating: float  # seconds of Muon's matmuls at an MFU of 1, which no token shares
     network: dict[str, Any] | None
     step_tokens: int
@@ -317,13 +359,12 @@ def communication(timing: Timing, matmuls: float) -> Overlap:
 
 
 def matmul_seconds(timing: Timing, mfu: float) -> float:
-    """Of a step's matmuls, those that are computed again among them.
+    """Of a step's matmuls, those that are computed again among them: `mfu` is what a step without these would reach.
 
-    Published steps that compute again reach about as high an MFU as the others, and are of larger models: 13 billion
-    parameters at the median, against 0.8 on A100s and 1.3 on H100s. Of one model on as many A100s, with 40 or 80 GB,
-    they reach 0.74 to 0.89 of the other's, in six pairs: what that costs, a ladder's row and the FLOPs say.
+    Of one model on as many A100s, with 40 or 80 GB, published steps that compute again reach 0.74 to 0.89 of the MFU of
+    those that do not, in six pairs: about what the FLOPs say.
     """
-    return timing.step_tokens / (mfu * timing.at_the_peak)
+    return timing.again * timing.step_tokens / (mfu * timing.at_the_peak)
 
 
 def assumed_seconds(timing: Timing, mfu: float) -> float:
@@ -347,7 +388,7 @@ def wire(timing: Timing, step_seconds: float, matmuls: float) -> dict[str, Any] 
         "seconds": seconds,
         "hidden": step_seconds == matmuls and seconds <= step_seconds,
         "waits_seconds": step_seconds - matmuls,
-        "tokens": setup.micro_batch * setup.context * max([sent / beside for sent, beside in pairs]),
+        "tokens": setup.micro_batch * setup.context * max([sent / beside if beside else 0 for sent, beside in pairs]),
     }
 
 
@@ -375,12 +416,8 @@ def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
-    """What a training takes at a low, the assumed and a high MFU: the low one of whole runs, or of steps of its kind
-    if that is lower, and the high one of such steps."""
-    low, high = BOOKED_MFU
-    if steps := published_mfu(a):
-        low, high = min(low, steps["low"]), steps["high"]
-    speeds = [(mfu, timing.step_tokens / assumed_seconds(timing, mfu)) for mfu in (low, ASSUMED_MFU, high)]
+    """What a training takes at the MFU of a good step, and at that of a whole run."""
+    speeds = [(mfu, timing.step_tokens / assumed_seconds(timing, mfu)) for mfu in (STEP_MFU, RUN_MFU)]
     return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds]
 
 
@@ -397,8 +434,11 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
 
 
 # --8<-- [start:ladder]
-def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> Iterator[dict[str, Any]]:
-    """What to try in order of cost, each beside those before: the bytes it frees, and what it costs."""
+def ladder(setup: Setup, memory_bytes: float, room: float, causal: bool, matmuls: float) -> Iterator[dict[str, Any]]:
+    """What to try in order of cost, each beside those before: the bytes it frees, and what it costs.
+
+    What frees nothing is left out, until something else has moved the peak to where it does.
+    """
     done = work(setup, causal, setup.checkpointing)
     again, a_flop = done["again"], matmuls / done["device"]
     width = 4 if setup.recipe == "fp32" else 2
@@ -422,23 +462,64 @@ def ladder(setup: Setup, memory_bytes: float, causal: bool, matmuls: float) -> I
         rungs.append(("state in the host's memory", {"offload": True}, 0))
     swapped = 2 * width * setup.trained / setup.gpus
     now = needed_bytes(setup)
-    for name, changed, seconds in rungs:
+    while rungs:
+        tries = [(rung, needed_bytes(setup._replace(**rung[1]))) for rung in rungs]
+        found = next(((rung, needs) for rung, needs in tries if needs < now), None)
+        if not found:
+            break
+        (name, changed, seconds), needs = found
+        rungs = [rung for rung in rungs if rung[0] != name]
         tried = setup._replace(**changed)
-        if tried == setup:
-            continue
         moved = max(0, sent_bytes(tried) - sent_bytes(setup)) + (swapped if tried.offload else 0)
-        setup, before, now = tried, now, needed_bytes(tried)
         yield {
             "try": name,
-            "frees_bytes": before - now,
-            "needs_bytes": now,
-            "fits": now <= memory_bytes,
+            "frees_bytes": now - needs,
+            "needs_bytes": needs,
+            "verdict": verdict(needs, room * needs, memory_bytes),
             "adds_seconds_a_step": seconds,
             "moves_bytes_a_step": moved,
         }
+        setup, now = tried, needs
 
 
 # --8<-- [end:ladder]
+
+
+# --8<-- [start:methods]
+def way(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> dict[str, Any]:
+    """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
+    needs = needed_bytes(read_setup(a, shape, peaks))
+    found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
+    found |= judged(a, needs, memory_bytes)
+    if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
+        return found
+    return way(a | {"checkpointing": "full"}, shape, peaks, memory_bytes)
+
+
+def methods(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
+    """All weights, LoRA and QLoRA, each as far as it needs checkpointing.
+
+    Where something is asked of one of them alone, such as Muon, or of the software that one of them is run with, the
+    others are left out.
+    """
+    asked = [a]
+    if (
+        (a["sharding_by"] == "fsdp2" and a["quantized_by"] == "bitsandbytes" and a["qkv_made"] == "apart")
+        and (a["lora_inputs"] != "float32" and a["lora_dropout"] == "no")
+        and (a["matmuls"] == "as-recipe" and a["update"] != "in-backward")
+        and not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor")
+    ):
+        four_bits = a["trained"] if a["trained"] in BASES else "qlora-double"
+        adapted = a | {"lora": a["lora"] or RANK}
+        asked = [
+            a | {"trained": "all", "lora": None, "base": "as-recipe"},
+            adapted | {"trained": "lora", "base": "as-recipe"},
+            adapted | {"trained": four_bits, "base": BASES[four_bits]},
+        ]
+    return [way(each, shape, peaks, memory_bytes) for each in asked]
+
+
+# --8<-- [end:methods]
 
 
 # --8<-- [start:formats]
@@ -610,6 +691,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         setup=setup,
         backward=1 - forward / flops["device"],
         at_the_peak=1 / training_seconds(flops["model"], setup.gpus, rate, mfu=1),
+        again=flops["device"] / (flops["device"] - flops["again"]),
         network=read_network(a),
         step_tokens=step_tokens,
         # each matrix on one of the GPUs, where state is shared
@@ -623,7 +705,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         )
         matmuls = step_seconds
     else:
-        step_seconds, matmuls = assumed_seconds(timing, ASSUMED_MFU), matmul_seconds(timing, ASSUMED_MFU)
+        step_seconds, matmuls = assumed_seconds(timing, STEP_MFU), matmul_seconds(timing, STEP_MFU)
     tokens_per_second = step_tokens / step_seconds
     mfu = tokens_per_second / timing.at_the_peak
     of_peak = mfu * flops["device"] / flops["model"]  # of that of the recipe's format
@@ -640,7 +722,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     costs = cost(a, to_train_on, tokens_per_second)
     tokens = costs["tokens"]
 
-    beside_bytes = max(a["allowance"], int(BESIDE_TENSORS_SHARE * gpu.memory_bytes))
+    said = judged(a, needs_bytes, gpu.memory_bytes)
     active, total = parameters(shape, active=True), sum(counts.values())
     each = RECIPES["fp32" if setup.rank else recipe]
     optimizer_bytes = moments_bytes(setup)
@@ -658,45 +740,49 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         of_format: dict[str, Any] = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8"}
         of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
         costs |= {"fp8": of_format}
-    return {
-        "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
-        "memory_bytes": lines | {"total": needs_bytes},
-        "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
-        "peaks_at": moment,
-        "gpu_bytes": gpu.memory_bytes,
-        "gpu_bytes_are": capacity_source(a),
-        "beside_tensors_bytes": beside_bytes,
-        "fits": needs_bytes <= gpu.memory_bytes,
-        "tight": 0 <= gpu.memory_bytes - needs_bytes < beside_bytes - a["allowance"],
-        "headroom_bytes": gpu.memory_bytes - needs_bytes,
-        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
-        "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
-        "zero_bytes": every_stage,
-        "flops_a_token": pairs,
-        "step_tokens": step_tokens,
-        "accumulation": setup.accumulation,
-        "large_batch": large_batch(step_tokens),
-        "step_seconds": step_seconds,
-        "tokens_per_second": tokens_per_second,
-        "mfu": mfu,
-        "mfu_is_assumed": not told,
-        "assumed_mfu": None if told else ASSUMED_MFU,
-        "hfu": hfu,
-        "recipe_format": recipe_format(recipe),
-        "matmul_format": multiplied_in,
-        "recipe_hfu": of_peak,
-        "published_mfu": published_mfu(a),
-        "by_mfu": [] if told else booked(a, timing, to_train_on),
-        "wire": wire(timing, step_seconds - (0 if told else timing.updating / ASSUMED_MFU), matmuls),
-        "text": text,
-        "training_flops": flops["model"] * tokens if tokens else None,
-        "currency": a["currency"],
-        "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
-        "checkpoint_weights_bytes": 2 * total,
-        "ladder": list(ladder(setup, gpu.memory_bytes, a["pairs"] == "causal", matmuls)),
-        "estimated": [name for name, is_so in estimated.items() if is_so],
-    } | costs
+    return (
+        {
+            "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
+            "trained": a["trained"],
+            "memory_bytes": lines | {"total": needs_bytes},
+            "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
+            "host_bytes": host_bytes(setup, min(setup.gpus, a["node_gpus"])),
+            "peaks_at": moment,
+            "gpu_bytes": gpu.memory_bytes,
+            "gpu_bytes_are": capacity_source(a),
+            "headroom_bytes": gpu.memory_bytes - needs_bytes,
+            "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
+            "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
+            "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
+            "zero_bytes": every_stage,
+            "flops_a_token": pairs,
+            "step_tokens": step_tokens,
+            "accumulation": setup.accumulation,
+            "large_batch": large_batch(step_tokens),
+            "step_seconds": step_seconds,
+            "tokens_per_second": tokens_per_second,
+            "mfu": mfu,
+            "mfu_is_assumed": not told,
+            "assumed_mfu": None if told else STEP_MFU,
+            "hfu": hfu,
+            "recipe_format": recipe_format(recipe),
+            "matmul_format": multiplied_in,
+            "recipe_hfu": of_peak,
+            "published_mfu": published_mfu(a),
+            "by_mfu": [] if told else booked(a, timing, to_train_on),
+            "wire": wire(timing, step_seconds - (0 if told else timing.updating / STEP_MFU), matmuls),
+            "text": text,
+            "training_flops": flops["model"] * tokens if tokens else None,
+            "currency": a["currency"],
+            "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
+            "checkpoint_weights_bytes": 2 * total,
+            "ladder": list(ladder(setup, gpu.memory_bytes, said["room_ratio"], a["pairs"] == "causal", matmuls)),
+            "methods": methods(a, shape, peaks, gpu.memory_bytes),
+            "estimated": [name for name, is_so in estimated.items() if is_so],
+        }
+        | said
+        | costs
+    )
 
 
 # --8<-- [end:plan]

@@ -27,7 +27,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly
 from flops_bytes.plan.evidence import kind_of
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 
@@ -63,6 +63,7 @@ ABOUT = ("label", "missing", "memory_missing", "seen", "summed_gpus", "run_token
 NEEDED = {"repository": ("repository", "commit", "licence", "tables"), "thread": ("thread", "when", "tables")}
 MOST = 256  # settings of one row, where some are not known
 NEAR = 0.15  # off by no more counts as near
+COVERED = 0.9  # the share of readings that the room left free is to cover
 WHY = (
     "lacking",
     "meter",
@@ -357,7 +358,7 @@ def predict(reading: Reading) -> tuple[float, float]:
 
 @cache  # a row has more than one reading
 def _planned(question_json: str) -> dict[str, Any]:
-    return plan(**json.loads(question_json))
+    return plan_exactly(**json.loads(question_json))
 
 
 def _said(reading: Reading, found: Mapping[str, Any], question: Mapping[str, Any]) -> tuple[float, ...]:
@@ -500,12 +501,19 @@ def spread(compared: Iterable[Compared]) -> tuple[float, float, float, float]:
     return ratios[0], ratios[-1], ratios[out], ratios[-1 - out]
 
 
-def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str]]:
-    """What the planner's answer says of itself: of each kind of run how many readings, and planned over published."""
+def room(compared: Iterable[Compared]) -> float:
+    """The share of the plan that has to be left free beside it, for nine of ten of the readings to fit."""
+    over = sorted(1 / today(each) - 1 for each in compared)
+    return max(over[min(int(COVERED * len(over)), len(over) - 1)], 0)
+
+
+def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str, str, str]]:
+    """What the planner's answer says of itself: of each kind of run how many readings, planned over published, and how
+    many times the plan nine of ten took at most."""
     found = {}
     for kind, each in by_kind(compared).items():
         low, high, start, end = (f"{ratio:.2f}" for ratio in spread(each))
-        found[kind] = (len(each), low, high, start, end)
+        found[kind] = (len(each), low, high, start, end, f"{1 + room(each):.2f}")
     return found
 
 

@@ -15,7 +15,7 @@ from ledger.site.device_files import move
 from ledger.site.files import copy
 from ledger.site.includes import embedded_in
 from ledger.site.llms import CONFIGS, llms
-from ledger.site.notebook import notebook
+from ledger.site.notebook import at_home, notebook
 from ledger.site.plain import address_of, front_matter, markdown, parts
 from ledger.site.quote import Source, open_source
 from ledger.site.tight import tighten
@@ -34,9 +34,10 @@ def bundle(
     """Adds to a built site what can be taken along of these languages; `address` is where it will stand.
 
     The book's files that pages link to lie where they lie in the checkout, below the language's front page.
-    What other devices gave moves out of each page. Beside it lies its text, index.md, and llms.txt lists them. In
-    downloads/ are <page>.<language>.ipynb for every page with Python and, with English, what has no language: the
-    library's wheel, measurements.zip, and <page>.zip for every page that shows or quotes a snippet.
+    What other devices gave moves out of each page. A lab's notebook leads back to the chapters. Beside a page lies
+    its text, index.md, and llms.txt lists them. In downloads/ are <page>.<language>.ipynb for every page with Python
+    and, with English, what has no language: the library's wheel, measurements.zip, and <page>.zip for every page that
+    shows or quotes a snippet.
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
@@ -51,6 +52,8 @@ def bundle(
             copy(book, site / folder)
         if (site / folder / "assets" / "book.js").is_file():
             tighten(site / folder)
+        for lab in (site / folder / "labs").glob("*/*.ipynb"):
+            lab.write_text(at_home(lab.read_text(encoding="utf-8"), address + folder), encoding="utf-8")
         for source in sorted((book.docs / language).glob("*.md")):
             place = site / folder / ("" if source.stem == "index" else source.stem)
             if not place.is_dir():

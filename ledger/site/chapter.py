@@ -22,7 +22,7 @@ HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
 FILLED = ("output", "figure", "table", "data", "device")  # blocks that stand for what is filled in
 KINDS = {  # of blocks, as mkdocs.yml's extensions know them
-    *(*FILLED, "recorded", "details", "tab", "admonition"),
+    *(*FILLED, "recorded", "only", "details", "tab", "admonition"),
     *("note", "attention", "caution", "danger", "error", "tip", "hint", "warning", "important"),
 }
 BLOCK_END = re.compile(r"^/{3,}\s*$")
@@ -290,7 +290,7 @@ class Chapter:
             return start + len(options)
         last, argument = start + len(options), block["argument"] or ""
         self.blocks.append(Block(start, block["kind"], argument, parsed or {}, last))
-        if argument and block["kind"] not in FILLED:
+        if argument and block["kind"] not in (*FILLED, "only"):  # whose arguments are names, and no text
             self.paragraphs.append(Paragraph(start, argument))
         return last
 

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import yaml
+
 from ledger.book import Book, LedgerError, Problem
 from ledger.site import files
 from ledger.site.chapter import Chapter, Waiting
 from ledger.site.elements import Elements
 from ledger.site.fill import Filled, fill
+from ledger.site.llms import CONFIGS, navigation
+from ledger.site.plain import front_matter
 from ledger.site.quote import QuoteError, Source, open_source
 from ledger.snippet import Snippet
 
@@ -38,6 +42,8 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         except LedgerError as error:
             problems += error.problems
             continue
+        problems += _listed(book, path)
+        problems += _devices(page, source)
         pages.append(fill(page, source, Elements(source, path.relative_to(book.docs).parts[0]), whole=True))
     unseen = {
         (filled.page.path, heading.id): part
@@ -50,6 +56,32 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         found = [*filled.problems, *_dashes(filled, source), *_links(filled, unseen), *_files(filled, book)]
         problems += [problem for problem in sorted(found, key=lambda each: each.line) if problem not in problems]
     return problems
+
+
+def _listed(book: Book, path: Path) -> Iterator[Problem]:
+    """What the list of pages says of each, which stands above its first line, and whether it is in that list."""
+    language, *_ = path.relative_to(book.docs).parts
+    nav = navigation(book, language) if language in CONFIGS else []
+    if not nav:
+        return
+    try:
+        said = front_matter(path)
+    except yaml.YAMLError as error:
+        yield Problem(path, 1, f"what stands between --- and --- is not YAML: {getattr(error, 'problem', error)}")
+        return
+    missing = [name for name in ("title", "description") if not said.get(name)]
+    if missing:
+        yield Problem(path, 1, f"no {' and no '.join(missing)}; write it above the first line, between --- and ---")
+    if path.name not in (page for _, pages in nav for page in pages):
+        yield Problem(path, 1, f"not in nav of {CONFIGS[language]}")
+
+
+def _devices(page: Chapter, source: Source) -> Iterator[Problem]:
+    """Parts for one device that nobody has recorded."""
+    for block in page.blocks:
+        if block.kind == "only" and block.argument not in source.devices:
+            known = ", ".join(source.devices)
+            yield Problem(page.path, block.line, f"there is no device {block.argument!r}; there are {known}")
 
 
 def configured_device(book: Book) -> str:

@@ -94,7 +94,8 @@ class Elements:
         for index, (devices, output) in enumerate(variants):
             element = _variant(block, devices, index, "output-variant")
             where = printed_on(self.source, self.language, devices, output.is_stale)
-            SubElement(element, "p", {"class": "output-where"}).text = AtomicString(where)
+            if where:
+                SubElement(element, "p", {"class": "output-where"}).text = AtomicString(where)
             markup = f'<pre tabindex="0"><code>{html.escape(output.text, quote=False)}</code></pre>'
             SubElement(element, "div").text = self.stash(markup)
         if not variants:

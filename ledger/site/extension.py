@@ -65,6 +65,7 @@ class FillExtension(BlocksExtension):  # type: ignore[misc]
     def extendMarkdownBlocks(self, md: Markdown, block_mgr: Any) -> None:
         for kind in FILLED:
             block_mgr.register(type(kind, (FilledBlock,), {"NAME": kind}), {"page": self.page})
+        block_mgr.register(OnlyBlock, {"page": self.page})
 
     def reset(self) -> None:
         if self.invalid:
@@ -134,6 +135,18 @@ class FilledBlock(Block):  # type: ignore[misc]
         return block[-1] if block.tag == "figure" else block
 
 
+class OnlyBlock(Block):  # type: ignore[misc]
+    """What is true of one device alone, `/// only | nvidia-h200`: hidden where another one's numbers stand."""
+
+    NAME = "only"
+    ARGUMENT = True
+
+    def on_create(self, parent: ElementTree.Element) -> ElementTree.Element:
+        page: PageFiller = self.config["page"]
+        shown = {"hidden": "hidden"} if page.source.shown_device != self.argument else {}
+        return SubElement(parent, "div", {"data-only": self.argument} | shown)
+
+
 class PageFrame(Treeprocessor):
     """Adds to a page that quotes numbers: the device, below its title or where `/// device` stands, unless all numbers
     are the same on each; at its end, where they come from."""
@@ -159,7 +172,8 @@ class PageFrame(Treeprocessor):
 
 
 class TextWriter(Postprocessor):
-    """Writes the texts of records that stand in tables, whose signs were hidden from Markdown."""
+    """Writes the texts of records that stand in tables, whose signs were hidden from Markdown, and a comma between
+    footnotes that follow each other: ²³ would be another number."""
 
     def run(self, text: str) -> str:
-        return as_html(text)
+        return as_html(text).replace('</sup><sup id="fnref', '</sup><sup>, </sup><sup id="fnref')

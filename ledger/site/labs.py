@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import html
 import json
-import re
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +26,13 @@ from markdown.extensions import Extension
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-CHAPTER_LINK = re.compile(r"\]\(\.\./([\w-]+)\.md(#[\w-]+)?\)")
+from ledger.site.notebook import at_home
+
 SECONDS = 120  # for one cell
 
 
 class LabExtension(Extension):
-    """Options: root, language ("en", "zh"), address (of the site in that language), outputs.
+    """Options: root, language ("en", "zh"), outputs.
 
     Both languages have the same cells: builds that share a folder for outputs run each lab once. What lies there is
     as old as the folder, which should be no older than the libraries that the labs import.
@@ -41,20 +42,19 @@ class LabExtension(Extension):
         self.config = {
             "root": [".", "the book's root"],
             "language": ["en", "en or zh"],
-            "address": ["", "the site's URL: a notebook that was taken along leads back to it"],
             "outputs": ["", "a folder for what the cells print, of the builds that run them together"],
         }
         super().__init__(**options)
 
     def extendMarkdown(self, md: Markdown) -> None:
-        docs, language, address = Path(self.getConfig("root")) / "docs", *map(self.getConfig, ("language", "address"))
+        docs, language = Path(self.getConfig("root")) / "docs", self.getConfig("language")
         for source in sorted((docs / "labs").glob(f"*.{language}.py")):
             name = source.name.removesuffix(f".{language}.py").replace("_", "-")
-            write_notebook(source, docs / language / "labs" / f"{name}.ipynb", address)
+            write_notebook(source, docs / language / "labs" / f"{name}.ipynb")
         plugin: Any = mkdocs_jupyter.plugin
         if plugin.convert.nb2html.__module__ == "mkdocs_jupyter.nbconvert2":
             # The first to come is what MkDocs tries its configuration on: complete, and no page's own.
-            plugin.convert.nb2html = render = Renderer(md, address, self.getConfig("outputs"))
+            plugin.convert.nb2html = render = Renderer(md, self.getConfig("outputs"))
             plugin._get_nb_toc_tokens = render.contents
 
 
@@ -62,21 +62,25 @@ def makeExtension(**options: Any) -> LabExtension:
     return LabExtension(**options)
 
 
-def write_notebook(source: Path, target: Path, address: str) -> None:
-    """A lab as a notebook without outputs; left alone if it has not changed, so that a live preview rests."""
-    text = as_notebook(source.read_text(encoding="utf-8"), address)
+def write_notebook(source: Path, target: Path) -> None:
+    """A lab as a notebook without outputs; left alone if it has not changed, so that a live preview rests.
+
+    It is the same for every site, and other builds of this checkout may be reading it.
+    """
+    text = as_notebook(source.read_text(encoding="utf-8"))
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        written = target.with_name(f".{target.name}.{os.getpid()}")
+        written.write_text(text, encoding="utf-8")
+        written.replace(target)
 
 
 @cache
-def as_notebook(source: str, address: str) -> str:
+def as_notebook(source: str) -> str:
     """MkDocs asks for each page, since each is converted by extensions of its own."""
     notebook = jupytext.reads(source, fmt="py")
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # jupytext draws new ones each time
-        cell["source"] = CHAPTER_LINK.sub(rf"]({address}\1/\2)", cell["source"])
     notebook.metadata.pop("jupytext", None)
     return str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]
 
@@ -84,8 +88,8 @@ def as_notebook(source: str, address: str) -> str:
 class Renderer:
     """What mkdocs-jupyter calls to make a page of a notebook."""
 
-    def __init__(self, md: Markdown, address: str, outputs: str = "") -> None:
-        self.md, self.address, self.outputs = md, address, outputs
+    def __init__(self, md: Markdown, outputs: str = "") -> None:
+        self.md, self.outputs = md, outputs
 
     def __call__(
         self, path: str, execute: bool = False, kernel_name: str = "", allow_errors: bool = False, **_: object
@@ -103,7 +107,7 @@ class Renderer:
                     private = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
                     NotebookClient(notebook, config=private, **options).execute()
         text = "\n\n".join(part for cell in notebook.cells for part in parts(cell))
-        page = self.md.reset().convert(text).replace(f'href="{self.address}', 'href="../../')
+        page = self.md.reset().convert(at_home(text, "../../"))
         return page.replace('href="glossary.md', 'href="../../glossary/')  # where ledger.site.terms leads
 
     def contents(self, path: str, depth: int) -> tuple[list[dict[str, Any]], str | None]:

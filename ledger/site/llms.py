@@ -32,19 +32,27 @@ Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 def llms(book: Book, language: str, site: str, other: str, device: str) -> str:
     """The file for one language; `site` is its address, `other` that of the other language."""
-    config: dict[str, Any] = yaml.load((book.root / CONFIGS[language]).read_text(encoding="utf-8"), Loader)
+    config = _config(book, language)
     words = WORDS[language]
     head = [f"# {config['site_name']}", f"> {config['site_description']}"]
     head.append(words["about"].format(device=device, other=f"{other}llms.txt"))
     sections = []
-    for entry in config.get("nav", []):
-        ((title, pages),) = entry.items()
+    for title, pages in navigation(book, language):
         lines = [f"## {title}", ""]
-        for path in [pages] if isinstance(pages, str) else pages:
-            if path.endswith(".md"):
-                lines.append(_line(book.docs / language / path, site))
+        lines += [_line(book.docs / language / path, site) for path in pages if path.endswith(".md")]
         sections.append("\n".join(lines))
     return "\n\n".join([*head, *sections]) + "\n"
+
+
+def navigation(book: Book, language: str) -> list[tuple[str, list[str]]]:
+    """The titles of the list of pages, each with its files; empty where a book has no list."""
+    entries = [item for entry in _config(book, language).get("nav") or [] for item in entry.items()]
+    return [(title, [pages] if isinstance(pages, str) else pages) for title, pages in entries]
+
+
+def _config(book: Book, language: str) -> dict[str, Any]:
+    path = book.root / CONFIGS[language]
+    return yaml.load(path.read_text(encoding="utf-8"), Loader) or {} if path.is_file() else {}
 
 
 def _line(path: Path, site: str) -> str:

@@ -12,6 +12,7 @@ from ledger.book import Book
 from ledger.site.plain import Part
 from ledger.snippet import Snippet
 
+CHAPTER_LINK = re.compile(r"\]\(\.\./([\w-]+)\.md(#[\w-]+)?\)")  # of a lab
 FOOTNOTE = re.compile(r"\[\^([\w-]+)\](:)?")
 Cell = dict[str, Any]
 INSTALLED = {"torch"}  # wherever this book's code runs; a platform's own build should stay
@@ -28,6 +29,11 @@ WORDS = {
         "set_up": "*先安装下面的代码要用的包。本书自己的库从本页所在的网站安装。*",
     },
 }
+
+
+def at_home(text: str, address: str) -> str:
+    """A lab's text, with its links to chapters led to the site in its language, at that address."""
+    return CHAPTER_LINK.sub(rf"]({address}\1/\2)", text)
 
 
 def notebook(

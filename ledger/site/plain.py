@@ -105,7 +105,7 @@ class PlainMarkdown:
     def output(self, variants: list[tuple[list[str], Output]]) -> str:
         for devices, output in variants:
             where = printed_on(self.source, self.language, devices, output.is_stale)
-            return f"{inert(where)}\n\n{_fenced(output.text)}"
+            return "\n\n".join(filter(None, (inert(where), _fenced(output.text))))
         return ""
 
     def figure(self, alt: str, draw: Callable[[], object]) -> str:

@@ -31,8 +31,13 @@ class Provenance:
         }
 
     def varies(self) -> bool:
-        """Whether another device would show another number or output."""
-        return bool(self.filled.printed) or any(quote.is_device_value for quote in self.quoted.values())
+        """Whether another device would show another number."""
+        return any(len(self._texts(quote)) > 1 for quote in self.quoted.values() if quote.is_device_value)
+
+    def _texts(self, quote: Quote) -> set[str]:
+        """What devices say of a value, of those that have a record of it."""
+        found = [self.source.find(quote, device) for device in self.source.devices]
+        return {quote.format(each.value, self.language) for each in found if each.record}
 
     def device_line(self) -> Element:
         """The line below a title: whose numbers these are, if others complete them, and a choice where there is one."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from flops_bytes.adapters import ADAPTED
 from flops_bytes.models import again, build, flash, loss
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import SHAPES
 from flops_bytes.trace import Trace
 

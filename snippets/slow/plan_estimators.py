@@ -16,7 +16,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from flops_bytes.counter import counted_peak, prepare, update_fused
 from flops_bytes.models import build, loss
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]

@@ -38,6 +38,7 @@ BANDWIDTH, PEAK = 3.35e12, 989.4e12  # of an H100, and any other would do
 H100 = Server(BANDWIDTH, PEAK)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("shape", [SMALL_GPT2, SMALL_LLAMA], ids=["gpt2", "llama"])
 @pytest.mark.parametrize("prompt_len", [1, 17])
 def test_the_tokens_are_those_of_transformers(shape: Decoder, prompt_len: int) -> None:

@@ -118,6 +118,7 @@ def test_it_has_as_many_parameters(shape: Decoder, published: int) -> None:
     assert ours == theirs == published == sum(parameters(shape).values())
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("shape", [GPT2_SMALL, SMALL_LLAMA], ids=["gpt2", "llama"])
 def test_with_the_same_weights_it_gives_the_same_logits(shape: Decoder) -> None:
     torch.manual_seed(0)

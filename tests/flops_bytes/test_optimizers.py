@@ -24,10 +24,10 @@ from flops_bytes.optimizers import (
     newton_schulz_flops,
 )
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.plan.stacks import asked_alike
-from flops_bytes.plan.stacks import plan as plan_any
+from flops_bytes.plan.stacks import plan_exactly as plan_any
 from flops_bytes.plan.training import Setup, held_at, read_setup
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
@@ -90,6 +90,7 @@ def test_adafactor() -> None:
     assert held(adafactor) == adafactor_state_bytes(sizes)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_update_of_adafactor(name: str, dtype: torch.dtype) -> None:

@@ -256,6 +256,7 @@ SMALL: dict[str, Any] = {"d_model": 256, "heads": 16, "kv_heads": 8, "head_dim":
 MANY: dict[str, Any] = {"d_model": 1024, "heads": 512, "kv_heads": 512, "head_dim": 2, "d_ff": 2048}
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize(("ranks", "sequence"), [(2, True), (8, True), (8, False), (64, True), (512, True)])
 def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, sequence: bool) -> None:
     batch, tokens, sizes = 2, max(128, ranks), SMALL if ranks <= 8 else MANY
@@ -328,8 +329,12 @@ def test_experts_are_sharded_over_fewer_ranks_than_all_else() -> None:
         (LLAMA_3_8B, Layout(schedule="dual"), "schedule: dual is none of gpipe, 1f1b, interleaved, zero-bubble"),
         (LLAMA_3_8B, Layout(virtual=2), "virtual: 1f1b gives a rank one stage"),
         (LLAMA_3_8B, Layout(pipeline=40), "pipeline: 32 layers do not fill 40 stages"),
-        (LLAMA_3_8B, Layout(context=3), "context: 8192 tokens cannot be cut into 6 equal parts"),
-        (LLAMA_3_8B, Layout(pipeline=4, schedule="interleaved", micro_batches=6), "a multiple of the 4 pipeline ranks"),
+        (LLAMA_3_8B, Layout(context=3), "tokens: 8192 cannot be cut into 6 equal parts"),
+        (
+            LLAMA_3_8B,
+            Layout(pipeline=4, schedule="interleaved", micro_batches=6),
+            "turns of the pipeline ranks; give a multiple of 4",
+        ),
         (MIXTRAL_8X7B, Layout(data=4, expert=8), "expert: 8 ranks cannot share 8 experts within 4 ranks of the data"),
     ],
 )

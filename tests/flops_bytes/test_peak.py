@@ -25,6 +25,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("recipe", ["fp32", "bf16", "bf16_master"])
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
@@ -35,6 +36,7 @@ def test_the_peak_is_the_predicted_one(shape: Decoder, recipe: str, choice: dict
     assert predicted == pytest.approx(counted_peak(shape, 1024, batch, recipe, **choice), rel=0.01)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("shape", [SHAPES["gpt2"], SHAPES["llama"], replace(SHAPES["llama"], tied=True)])
 @pytest.mark.parametrize("recipe", ["fp32", "bf16", "bf16_master"])
 @pytest.mark.parametrize("accumulated", [False, True])

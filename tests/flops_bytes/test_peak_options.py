@@ -27,7 +27,7 @@ from flops_bytes.counter import prepare, update_fused
 from flops_bytes.memory import layer_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
 from flops_bytes.peak import liger_chunk, peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.trace import Trace
 from tests.flops_bytes import test_peak_lines as peak_lines
@@ -146,6 +146,7 @@ def planned_peak(shape: Decoder, recipe: str, batch: int = BATCH, **asked: Any) 
     return max(sum(lines.values()) for lines in peak_bytes(shape, T, batch, recipe, **asked).values())
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("shape", "recipe"), [("gpt2", "fp32"), ("gpt2", "bf16"), ("llama", "bf16")])
 @pytest.mark.parametrize("asked", [{}, {"fused": False}, {"checkpointing": "full"}, {"checkpointing": "per-op"}])
 def test_dropout_keeps_masks_where_a_model_has_it(
@@ -162,6 +163,7 @@ def test_dropout_keeps_masks_where_a_model_has_it(
     assert (planned > without) == (shape == "gpt2" or asked == {"fused": False})
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("shape", peak_lines.SHAPES)
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 @pytest.mark.parametrize("accumulated", [False, True])
@@ -176,6 +178,7 @@ def test_a_fused_loss_under_autocast_casts_the_head_twice(
     assert max(sum(lines.values()) for lines in planned.values()) == pytest.approx(counted, rel=0.008)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("loss", ["logits-held", "compiled", "fused"])
 @pytest.mark.parametrize(("shape", "recipe"), [("gpt2", "bf16"), ("llama", "fp32"), ("llama, tied", "bf16_master")])
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
@@ -193,6 +196,7 @@ CHECKPOINTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(("shape", "recipe"), [("gpt2", "fp32"), ("llama", "bf16"), ("qwen2", "bf16")])
 @pytest.mark.parametrize("asked", CHECKPOINTS.values(), ids=CHECKPOINTS)
 def test_checkpoints_peak_where_they_are_planned(
@@ -217,6 +221,7 @@ def test_a_mask_behind_the_last_matmul_has_that_made_again(monkeypatch: pytest.M
     assert int(counter.get_total_flops()) == seq_len * found["device"]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("checkpointing", ["selective", "per-op", "full"])
 @pytest.mark.parametrize("attention", ["fused", "eager"])

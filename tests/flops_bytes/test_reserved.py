@@ -45,6 +45,7 @@ def recorded(seq_len: int, whole: bool) -> Replayed:
     return one_ahead(read_histories(FILE)[SNAPSHOTS[seq_len, whole]])
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("seq_len", "whole"), SNAPSHOTS)
 def test_a_step_that_is_counted_reserves_as_much_as_on_the_card(seq_len: int, whole: bool) -> None:
     """Not counted: what reductions take for a moment, and when a freed block's rest had been split off before."""
@@ -81,6 +82,7 @@ def test_these_parts_are_the_lines_that_the_plan_of_a_forward_pass_lacked(seq_le
     assert 0.99 < (planned + named) / theirs < 1
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("case", ["quarter", "bf16"])
 def test_the_trainers_step_reserves_what_pytorchs_own_allocator_did(case: str) -> None:
     """One of few gaps between segments, and one of many."""

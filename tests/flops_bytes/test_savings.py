@@ -23,7 +23,7 @@ from flops_bytes.flops import forward_flops
 from flops_bytes.memory import activation_bytes
 from flops_bytes.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import LLAMA_3_8B, Decoder, parameters
 from flops_bytes.trace import count_flops, saved_bytes
 from tests.flops_bytes.test_peak_lines import GPT2, LLAMA, TOKENS, count_step
@@ -182,6 +182,38 @@ def test_paged_state_is_on_the_card_only_where_it_has_room(paged: str, resident:
     assert "offload" in without["estimated"] and "8-bit AdamW" not in [rung["try"] for rung in without["ladder"]]
     split = plan(**asked, gpus=8, zero=1, optimizer=paged)
     assert split["paged_bytes"] == -(-state // 8)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("library", ["fsdp2", "deepspeed"])
+def test_with_offload_the_host_holds_the_state_of_its_gpus(library: str, zero: int) -> None:
+    """Of 16 GPUs in two nodes: whole copies without ZeRO, else half of one; gradients of DeepSpeed's in float32."""
+    if library == "deepspeed" and not zero:
+        return
+    asked: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 16, "zero": zero}
+    assert plan(**asked)["host_bytes"] == {}
+    found = plan(**asked, offload="yes", sharding_by=library)["host_bytes"]
+    number, times = sum(parameters(LLAMA_3_8B).values()), 8 if zero == 0 else 1 / 2
+    of_gradients = 4 if library == "deepspeed" and zero > 1 else 2
+    assert found["master"] == 4 * number * times and found["optimizer"] == 8 * number * times
+    assert found["gradients"] == of_gradients * number * times and "weights" not in found
+    assert found["total"] == sum(found.values()) / 2
+
+
+def test_what_has_no_master_weights_has_a_copy_of_the_weights_in_the_host() -> None:
+    asked: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "offload": "yes"}
+    number = sum(parameters(LLAMA_3_8B).values())
+    assert plan(**asked, recipe="bf16")["host_bytes"] == {
+        "weights": 2 * number,
+        "optimizer": 4 * number,
+        "gradients": 2 * number,
+        "total": 8 * number,
+    }
+    found = plan(**asked, lora=8)
+    trained = found["parameters"]["trained"]
+    assert found["host_bytes"]["total"] == (4 + 8 + 4) * trained
+    whole = plan(**asked | {"offload": "all"}, gpus=8, zero=3, recipe="bf16-master")["host_bytes"]
+    assert whole["weights"] == 2 * number and whole["total"] == (2 + 4 + 8 + 2) * number
 
 
 @pytest.mark.parametrize("recipe", ["fp32", "bf16"])

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from flops_bytes.models import build, loss
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.ranks import ddp, ddp_views, join, leave
 from flops_bytes.trace import Trace

@@ -21,7 +21,7 @@ from flops_bytes.memory import RECIPES
 from flops_bytes.models import GPT2 as GPT2Model
 from flops_bytes.models import Llama, build, loss
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.ranks import Collectives
 from flops_bytes.shapes import SHAPES as NAMED
 from flops_bytes.shapes import Decoder

@@ -19,7 +19,7 @@ from flops_bytes.parallel import (
     refuse,
     sent,
 )
-from flops_bytes.plan.stacks import plan as plan_stack
+from flops_bytes.plan.stacks import plan_exactly as plan_stack
 from flops_bytes.presets import PRESETS
 from flops_bytes.shapes import LLAMA_3_8B, Decoder
 from flops_bytes.stack import Attention, Dense, Experts, Latent, Layer, Stack, backward_flops, forward_flops, parameters

@@ -15,7 +15,7 @@ from torch import nn
 
 from flops_bytes.count import StepTrace, count
 from flops_bytes.gpus import GPUS
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.published import readings as published
 from flops_bytes.published.readings import read_source
 from flops_bytes.watch import Measured, mfu, reading, watch

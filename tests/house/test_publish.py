@@ -128,3 +128,23 @@ def test_a_snippet_that_fails_costs_no_other_one_its_record() -> None:
     conditions = [re.sub(r"[${}]", "", jobs[job]["if"]).split("&&") for job in ("measure", "propose")]
     on_main = "github.ref == 'refs/heads/main'"
     assert [[part.strip() for part in each] for each in conditions] == [[on_main], ["!cancelled()", on_main]]
+
+
+WORKFLOWS = sorted(path.name for path in (ROOT / ".github/workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_runs_actions_by_their_hash_and_nothing_of_a_stranger_with_a_token(name: str) -> None:
+    of = workflow(name)
+    assert "pull_request_target" not in of["on"], "it runs a stranger's code with the repository's token"
+    for job in of["jobs"].values():
+        steps = job.get("steps", [])
+        for action in [step["uses"] for step in steps if "uses" in step]:
+            assert action.startswith("./") or re.search(r"@[0-9a-f]{40}$", action), action
+        if job["permissions"].get("attestations") == "write":
+            assert not any("run" in step for step in steps), "what attests runs nothing that could be changed"
+
+
+def test_what_builds_the_release_is_pinned() -> None:
+    (step,) = [step for step in workflow("release.yml")["jobs"]["build"]["steps"] if "run" in step]
+    assert "--constraint .github/constraints.txt" in step["run"] and "--no-build-isolation" in step["run"]

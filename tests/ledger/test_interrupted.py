@@ -96,7 +96,7 @@ def test_kill_at_random_moments(tmp_path: Path, with_torch: bool, kills: int, se
     for _ in range(3 * kills + 2):  # some end before they are killed
         there = files(book)
         recording = start_recording(book, with_torch)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while files(book) == there and recording.poll() is None and time.monotonic() < until:
             time.sleep(0.001)  # from the first file on, any moment is interesting
         time.sleep(rng.uniform(0, seconds))

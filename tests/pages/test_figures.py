@@ -39,7 +39,7 @@ from figures import (
     two_questions,
 )
 from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from ledger.book import Book
 from ledger.site import quote, variants
 from ledger.site.chapter import Chapter

@@ -89,22 +89,24 @@ def test_what_it_says_of_its_form_is_what_its_form_answers() -> None:
     found, told = answer(planner.FIRST)["found"], values()
     without = answer(planner.FIRST | {"checkpointing": "none"})["found"]
     assert told["plan.eight_has_bytes"] == found["gpu_bytes"]
-    assert told["plan.days_for_tokens"] == pytest.approx(without["days"])
-    assert told["plan.money_for_tokens"] == pytest.approx(without["money"])
-    assert told["plan.form_days"] == pytest.approx(found["days"])
-    assert told["plan.form_money_about"] == pytest.approx(found["money"], rel=0.005)
-    assert found["days"] == pytest.approx(without["days"])  # at the same assumed MFU
+    step, run = found["by_mfu"]
+    assert (told["plan.days_for_tokens"], told["plan.days_for_run"]) == pytest.approx((step["days"], run["days"]))
+    for name, row in (("tokens", step), ("run", run)):
+        assert told[f"plan.money_for_{name}"] == pytest.approx(row["money"], rel=0.005)
+    assert told["plan.kept_days"] == pytest.approx(without["days"]) and found["days"] > without["days"]
+    assert (found["verdict"], without["verdict"]) == ("fits with room", "fits on paper")
     work = found["flops_a_token"]["all"]
     assert work["again"] / (work["device"] - work["again"]) == pytest.approx(told["plan.recomputing_costs_share"])
     for kind, plan in (("full", found), ("none", without)):
         assert told[f"plan.eight_needs_bytes.{kind}"] == plan["memory_bytes"]["total"]
         assert told[f"plan.eight_micro_batch.{kind}"] == plan["largest_micro_batch"]
     assert told["plan.TOKENS"] == found["tokens"]
-    assert told["plan.LLAMA.context"] == int(planner.FIRST["context"])
+    assert found["assumed"]["context"] == told["plan.LLAMA.context"]
     assert planner.FIRST["price"] == f"${told['plan.PRICE']}"
     assert (planner.FIRST["model"], planner.FIRST["gpu"], planner.FIRST["gpus"]) == ("llama-3-8b", "H100 SXM", "8")
-    assert (planner.FIRST["checkpointing"], planner.FIRST["zero"], planner.FIRST["micro_batch"]) == ("full", "3", "1")
-    assert found["assumed_mfu"] == told["plan.MFU"] == told["how_far_off.ASSUMED_MFU"]
+    assert (found["assumed"]["checkpointing"], found["assumed"]["zero"]) == ("full", "3")
+    assert found["assumed_mfu"] == told["plan.STEP_MFU"] == told["how_far_off.ASSUMED_MFU"]
+    assert run["mfu"] == told["plan.RUN_MFU"] == told["two_questions.MFU"]
     assert found["mfu"] == pytest.approx(told["plan.checkpointed_share"])
 
 

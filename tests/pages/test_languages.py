@@ -222,13 +222,14 @@ def test_how_often_and_where_a_page_quotes_and_links_is_its_own(small_book: Book
 def test_what_the_ledger_writes_in_chinese_has_chinese_punctuation(small_book: Book) -> None:
     (path,) = small_book.measurements.glob("*/good.json")
     record = Record.read(path)
-    other = dataclasses.replace(record, device={**record.device, "id": "other", "name": "Other"})
+    other = dataclasses.replace(record, device={**record.device, "id": "other", "name": "Other, 2 cores"})
     other.write(small_book.measurements / "other" / path.name)
     snippet = small_book.snippets / "good.py"
     snippet.write_text(snippet.read_text() + "more_bytes = 1\n")
     page = (small_book.docs / "zh" / "page.md").read_text()
     html = Markdown(extensions=[makeExtension(root=str(small_book.root), local=False, language="zh")]).convert(page)
-    names = f"{record.device['name']}、Other" if path.parent.name < "other" else f"Other、{record.device['name']}"
+    name = record.device["name"].split(",")[0]
+    names = f"{name}、Other" if path.parent.name < "other" else f"Other、{name}"
     assert f"{names} 上的输出（此后代码有改动）" in html
     assert "snippets/good.py，第 2 行" in html
     assert f"{record.measured_at[:10]}（此后代码有改动）" in html

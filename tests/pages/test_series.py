@@ -42,6 +42,7 @@ MEANS: dict[str, dict[str, str]] = {
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
+    "inference#launches": {"Predicted": "bound", "over the prediction": "ratio"},
     "inference#kinds": {
         "A token adds": "grows", "Fixed": "fixed", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
     },

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from math import floor, gcd
 from typing import NamedTuple
 
@@ -93,6 +93,11 @@ class Made(NamedTuple):
     by: object = replace
 
 
+@lru_cache(maxsize=8)
+def remembered(n):
+    return [n]
+
+
 def count(low, high=3):
     for n in range(low, high):
         yield n
@@ -158,6 +163,11 @@ g = (x for x in [1, 2]); return [list(g), list(g)]
 z = zip([1], [2]); return [list(z), list(z)]
 g = count(0); first = next(g); return [first, list(g), list(count(1, high=2))]
 d = {"a": 1}; view = d.values(); d["b"] = 2; return list(view)
+assert 1; return 1
+[list(reversed([1, 2, 3])), list(reversed((1, 2))), [n for n in reversed([1, 2])]]
+a = [1, 2]⏎b = a.pop()⏎return [a, b]
+a = Asked({})⏎a.more = 7⏎a.more += 1⏎return a.get()
+[remembered(2), remembered(2)]
 try:⏎    return float("abc")⏎except ValueError:⏎    return "caught"
 try:⏎    return int("")⏎except (OSError, ValueError):⏎    return "caught"
 try:⏎    return int("0x10")⏎except ValueError:⏎    return "caught"
@@ -186,6 +196,9 @@ n = 0⏎while True:⏎    n += 1⏎    if n > 3:⏎        break⏎return n
 
 # What Python raises is raised there, and no except for another error catches it.
 RAISES = r"""
+assert 0, f"{1}"
+assert [] and 1
+[].pop()
 [1, 2][5]
 "ab"[7]
 {"a": 1}["b"]
@@ -234,6 +247,7 @@ try:⏎    return 1 / 0⏎except ValueError:⏎    return "caught"
 
 # Refused by file and line.
 REFUSED = r"""
+a = Point(1); a.x = 2; return a
 round(2.345, 2)
 sorted([1, 2], reverse=True)
 sum([1], 10)
@@ -288,7 +302,6 @@ json.dumps({})
 [a, b] = [1, 2]; return a
 a = [1, 2]; a[0:1] = [3]; return a
 a = {"x": 1}; del a["x"]; return a
-assert 1; return 1
 try:⏎    return 1⏎except:⏎    return 2
 try:⏎    return 1⏎except Exception:⏎    return 2
 try:⏎    return 1⏎except KeyError:⏎    return 2

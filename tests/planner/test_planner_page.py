@@ -50,17 +50,20 @@ MEMORY, TIME, SCALE = (f".planner-answer [data-group={group}]" for group in ("me
 QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is filled in, and what stands where then
     "does Llama 3 8B train on one H200?": (
         {"gpu": "H200 SXM", "gpus": "1"},
-        {".planner-verdict": f"only just: {gib(EXAMPLES['h200_needs_bytes'])} of", f"{MEMORY} tr": "8-bit AdamW"},
+        {
+            ".planner-verdict": f"Fits on paper: needs {gib(EXAMPLES['h200_needs_bytes'])}",
+            f"{MEMORY} tr": "8-bit AdamW",
+        },
     ),
     "with which micro-batch on eight 80 GB cards at 8k?": (
         {"gpu": "H100 SXM", "gpus": "8", "context": "8192", "zero": "3", "checkpointing": "none"},
         {".planner-facts": f"micro-batch up to {EXAMPLES['eight_micro_batch']['none']}"},
     ),
     "how many days for 100B tokens, how much money?": (
-        {"tokens": "100B", "price": "$2.5", "checkpointing": "none"},
+        {"tokens": "100B", "price": "$2.5"},
         {
-            ".planner-run": f"100B tokens take {EXAMPLES['days_for_tokens']:.1f} days on 8 × H100 SXM"
-            f" at 40 % MFU (assumed) and cost ${EXAMPLES['money_for_tokens']:,.0f}."
+            ".planner-run": f"100B tokens on 8 × H100 SXM take {EXAMPLES['days_for_tokens']:.1f} days, $12,615 if all"
+            f" steps are good ones (assumed MFU 40 %), and {EXAMPLES['days_for_run']:.0f} days"
         },
     ),
     "what does full checkpointing free and cost?": (
@@ -75,7 +78,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {".planner-run": f"at {100 * EXAMPLES['implied_share']:.1f} % MFU"},
     ),
     "how long for a terabyte of Chinese text?": (
-        {"tokens": "1TB", "tokens_in": "zh", "price": "", "checkpointing": "none"},
+        {"tokens": "1TB", "tokens_in": "zh", "price": ""},
         {
             ".planner-run": f"{EXAMPLES['text_days']:.1f} days",
             SCALE: f"1 TB at {EXAMPLES['text_rate']} bytes a token",
@@ -88,7 +91,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     "how many users does a 70B in 8 bits serve on two H100s at 8k, how fast?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
         {
-            ".planner-verdict": f"Fits: {EXAMPLES['served_users']} users at once",
+            ".planner-verdict": f"Fits with room: {EXAMPLES['served_users']} users at once",
             ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.3g} tokens/s for each"
             f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
             TIME: "What fewer bits bring",
@@ -96,7 +99,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and if a token may take 15 ms?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
-        {".planner-verdict": "Fits: 11 users at once", TIME: "Users served in time"},
+        {".planner-verdict": "Fits with room: 11 users at once", TIME: "Users served in time"},
     ),
     "does a 70B serve on one H100?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "1"},
@@ -108,11 +111,12 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and with double quantization?": (
         {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora-double"},
-        {".planner-verdict": f"only just: {gib(EXAMPLES['qlora_double_bytes'])} of"},
+        {".planner-verdict": f"Fits on paper: needs {gib(EXAMPLES['qlora_double_bytes'])}"},
     ),
 }
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("fields", "answers"), QUESTIONS.values(), ids=QUESTIONS)
 def test_what_people_ask_first_is_answered_on_a_phone(
     phone: Page, address: str, fields: dict[str, str], answers: dict[str, str]
@@ -208,7 +212,7 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
 
 def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, address: str) -> None:
     page.goto(address + "plan/?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=1&context=8192&weights=4bit&users=7")
-    expect(page.locator(".planner-verdict")).to_contain_text("Fits: 7 users")
+    expect(page.locator(".planner-verdict")).to_contain_text("Fits with room: 7 users")
     expect(page.locator("#planner-zero")).to_be_hidden()
     put(page, latency="1")
     expect(page.locator(".planner-verdict")).to_contain_text("Too slow: ")
@@ -334,6 +338,7 @@ def test_every_error_of_the_planner_has_its_chinese() -> None:
             "dropout",
             "checkpoint-every",
         )
+        text = text.partition("; not understood: ")[0]  # what follows is listed
         known = [pattern for pattern, _ in told["errors"] if re.search(pattern.replace("[^]", r"[\s\S]"), text)]
         assert known, sentence
 

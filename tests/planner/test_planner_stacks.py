@@ -22,7 +22,9 @@ from flops_bytes.shapes import SHAPES
 from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
 from planner.stacks import answer_any
+from tests.draw import drawn as part_of
 from tests.flops_bytes.stack_cases import CASES, FOUND
+from tests.planner.test_planner_doors import ALL
 from tests.planner.test_planner_page import SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
 from tests.planner.test_planner_shorten import pairs
@@ -59,13 +61,26 @@ def configs() -> list[dict[str, Any]]:
     return small + [config for *_, config in FOUND.values()]
 
 
+def as_python_writes() -> list[str]:
+    """With Infinity, and the mark that Windows' editors begin a file with; and what Python refuses as well."""
+    endless = [0.0, float("inf"), float("-inf"), float("nan")]
+    text = json.dumps({"model_type": "olmo2"} | CASES["olmo2"][1] | {"time_step_limit": endless})
+    assert "[0.0, Infinity, -Infinity, NaN]" in text
+    others = [text.replace("-Infinity", wrong) for wrong in ("-NaN", "1NaN", "Infinityx", "infinity")]
+    sizes = text.replace('"hidden_size": 64', '"hidden_size": Infinity')
+    unknown = text.replace("olmo2", "olmo9").replace("{", '{"moe_topk": [8], "kind | of\\n": 2, ', 1)
+    return [text, "\ufeff" + text, sizes, unknown, *others]
+
+
 def forms() -> list[dict[str, str]]:
     """Each preset and each kind, to be trained and served; and models of all kinds, with fields as people fill them."""
     drawn = random.Random(26)
     models = [{"model": name} for name in PRESETS]
     models += [{"model": "config", "config": json.dumps(config)} for config in configs()]
-    made = []
-    for model in models:
+    others = [{"model": "config", "config": text} for text in as_python_writes()]
+    others += [{"model": name} for name in ("meta-llama/Llama-2-7b-hf", "DeepSeek-R1", "somebody/anything")]
+    made = [{**asked} for asked in ALL]  # nothing but a model and cards
+    for model in models + others:
         made.append(model | {"gpu": "H200 SXM", "gpus": "8", "zero": "3", "context": "4096", "tokens": "15T"})
         made.append(model | {"gpu": "H100 SXM", "gpus": "4", "task": "serve", "context": "8192", "prompt": "1000"})
     for _ in range(300):
@@ -110,7 +125,7 @@ def told() -> Iterator[list[tuple[dict[str, str], dict[str, Any] | str]]]:
     """What Python says to each form, where a file is the text that was pasted."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(plan_options, "Path", Pasted)
-        yield [(fields, answered(fields)) for fields in forms()]
+        yield [(fields, answered(fields)) for fields in part_of(forms(), 150)]
 
 
 Told = list[tuple[dict[str, str], dict[str, Any] | str]]
@@ -124,10 +139,10 @@ def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told)
     ours = [found if isinstance(found, str) else tell(found) for _, found in told]
     different = [(f, a, b) for (f, _), a, b in zip(told, ours, theirs, strict=True) if not same(a, b)]
     assert not different, different[:2]
-    found = [found["found"] for _, found in told if isinstance(found, dict)]
-    assert sum(each.get("fits") is None for each in found) > 60  # at least so much, and activations
-    assert sum("users" in each for each in found) > 120
-    assert sum(isinstance(said, str) for said in ours) > 20
+    found, share = [found["found"] for _, found in told if isinstance(found, dict)], 0.6 * len(told) / len(forms())
+    assert sum(each.get("fits") is None for each in found) > share * 60  # at least so much, and activations
+    assert sum("users" in each for each in found) > share * 120
+    assert sum(isinstance(said, str) for said in ours) > share * 20
 
 
 def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
@@ -138,7 +153,8 @@ def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
     known = [(fields, found) for fields, found in told if isinstance(found, dict)]
     theirs = json.loads(str(context.call("asked", json.dumps([fields for fields, _ in known]))))
     context.close()
-    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known])) and len(known) > 250
+    assert theirs == json.loads(json.dumps([pairs(found["shown"]) for _, found in known]))
+    assert len(known) > len(told) / 2
 
 
 # What stands where an error fills something in that no text of its function says
@@ -266,7 +282,7 @@ def lists_of(form: str) -> dict[str, list[str]]:
 
 def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:
     """What a configuration lacks is said by the second."""
-    only = "hybrid_override_pattern"  # which neither of them reads
+    only = "layers with a state or a convolution"
     assert only not in planner.script("planner.js", 0) and only in planner.script("planner-stacks.js", 0)
 
 
@@ -284,7 +300,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     assert not [url for url in fetched if "planner-stacks" in url]
     verdict = page.locator(".planner-verdict")
     put(page, model="qwen3-30b-a3b", gpu="H200 SXM")
-    least = told["stack"]["fits"].partition("{")[0]
+    least = told["stack"]["least"].partition("{")[0]
     expect(verdict).to_contain_text(least)
     expect(verdict).to_contain_text("139.8 GiB")  # an H200's: the second field is answered too
     assert [url for url in fetched if "planner-stacks" in url]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,6 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Request, ViewportSize, expect
 
 from tests.conftest import ROOT, forget, mistakes_of
+from tests.draw import drawn
 
 Scheme = Literal["light", "dark"]
 DESK: ViewportSize = {"width": 1280, "height": 720}
@@ -43,7 +45,7 @@ def test_search_finds_a_word_of_its_language(page: Page, address: str, path: str
     page.locator(".md-search__input").click()
     page.locator(".md-search__input").press_sequentially(word, delay=20)
     result = page.locator(".md-search-result__item").first
-    expect(result).to_contain_text(expected, ignore_case=True, timeout=30_000)
+    expect(result).to_contain_text(expected, ignore_case=True)
 
 
 @pytest.mark.fresh
@@ -62,7 +64,7 @@ def test_who_does_not_search_does_not_load_the_index(page: Page, address: str) -
 
 def test_a_link_to_a_search_searches(page: Page, address: str) -> None:
     page.goto(address + "?q=stride")
-    expect(page.locator(".md-search-result__item").first).to_contain_text("strides", timeout=30_000)
+    expect(page.locator(".md-search-result__item").first).to_contain_text("strides")
 
 
 @pytest.mark.parametrize("path", WITH_FORMULAS)
@@ -232,6 +234,8 @@ LOOKS_ALIKE = """(passed) => {
   }
   return found;
 }"""
+OPENED = drawn(SCHEMES, 1)
+ELEMENT = re.compile(r"""<(\w+)(?=[\s>])(?:[^>]*?\sclass=["']?([^"'>]*))?""")
 PASSED: set[int] = set()  # looks that axe has found to be readable
 
 
@@ -251,6 +255,42 @@ def violations(page: Page, passed: set[int]) -> list[str]:
     return [f"{v['id']}: {v['help']}: {[node['html'][:150] for node in v['nodes'][:3]]}" for v in found]
 
 
+def kinds(page: Path) -> set[tuple[str, str]]:
+    """Of a page's elements: their names with their classes, which is what templates and scripts tell them by."""
+    return {*ELEMENT.findall(page.read_text(encoding="utf-8"))}
+
+
+def of_every_kind(pages: Mapping[str, set[tuple[str, str]]]) -> list[str]:
+    """Few of the pages that together have every kind of element that any page has."""
+    chosen: list[str] = []
+    missing = set().union(*pages.values())
+    while missing:
+        chosen.append(max(pages, key=lambda page: len(pages[page] & missing)))
+        missing -= pages[chosen[-1]]
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def judged(site: Path) -> set[str]:
+    """The pages that axe judges: in each language those that show every kind of element, and a tenth of the rest."""
+    found: set[str] = set()
+    for language in SCHEMES:
+        chosen = of_every_kind({language + path: kinds(site / language / path / "index.html") for path in PAGES})
+        rest = [language + path for path in PAGES if language + path not in chosen]
+        found |= {*chosen, *drawn(rest, math.ceil(len(rest) / 10))}
+    return found
+
+
+def test_every_kind_of_element_is_judged(tmp_path: Path) -> None:
+    texts = {"a": '<p class="x"><p>', "b": "<p><b>", "c": '<b><p data-p="1" class="x"><p><i class="y z">'}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    pages = {name: kinds(tmp_path / name) for name in texts}
+    assert pages["a"] == {("p", "x"), ("p", "")} and ("i", "y z") in pages["c"]
+    assert of_every_kind(pages) == ["c"]
+    assert of_every_kind(pages | {"d": {("u", "")}}) == ["c", "d"]
+
+
 @pytest.mark.parametrize("place", ["article h2", "article td", ".md-footer__title"])
 def test_a_text_that_is_hard_to_read_is_found(page: Page, address: str, place: str) -> None:
     page.goto(address + "two-questions/")
@@ -261,8 +301,13 @@ def test_a_text_that_is_hard_to_read_is_found(page: Page, address: str, place: s
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("language", SCHEMES)
-def test_a_page_is_whole(visit: Visit, address: str, path: str, language: str) -> None:
-    """On a desk it has no accessibility violation, on a phone nothing is scrolled sideways; the console stays empty."""
+def test_a_page_is_whole(visit: Visit, address: str, judged: set[str], path: str, language: str) -> None:
+    """On a desk it has no accessibility violation, on a phone nothing is scrolled sideways; the console stays empty.
+
+    A page that axe does not judge is opened in one language: its code, tables and formulas are the other's.
+    """
+    if language + path not in judged and language not in OPENED:
+        pytest.skip("opened in the other language this time: make test SLOW=1")
     page, mistakes = visit
     mistakes.clear()
     forget(page, address)
@@ -270,7 +315,8 @@ def test_a_page_is_whole(visit: Visit, address: str, path: str, language: str) -
     page.set_viewport_size(DESK)
     page.goto(address + language + path)
     page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
-    assert violations(page, PASSED) == []
+    if language + path in judged:
+        assert violations(page, PASSED) == []
     page.set_viewport_size(PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert mistakes == []

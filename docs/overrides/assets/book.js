@@ -44,6 +44,7 @@
       const chosen = variants.find(isOfDevice) ?? variants[0];
       for (const variant of variants) variant.hidden = variant !== chosen;
     }
+    for (const part of document.querySelectorAll("[data-only]")) part.hidden = part.dataset.only !== device;
     document.getElementById("device-choice").dataset.shown = device;
     for (const note of document.querySelectorAll(".device-note")) note.hidden = note.dataset.default === device;
     for (const note of document.querySelectorAll(".elsewhere-note")) note.hidden = !document.querySelector("data.elsewhere");
@@ -131,8 +132,13 @@
     let name = location.hash.slice(1);
     try { name = decodeURIComponent(name) } catch { /* an address may hold anything */ }
     const target = name && document.getElementById(name);
-    for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-    if (target) target.scrollIntoView({ block: "center" });
+    if (!target) return;
+    const folds = [];
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) folds.push(fold);
+    const wasHidden = folds.some((fold) => !fold.open);
+    for (const fold of folds) fold.open = true;
+    if (!/^H[1-6]$/.test(target.tagName)) target.scrollIntoView({ block: "center" }); // a line of code; a heading stands at the top
+    else if (wasHidden) target.scrollIntoView();
   }
 
   function start() {

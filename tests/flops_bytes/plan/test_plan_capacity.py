@@ -23,7 +23,8 @@ from flops_bytes.gpus import (
 )
 from flops_bytes.memory import RECIPES
 from flops_bytes.peak import peak_bytes
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.plan.evidence import EVIDENCE
 from flops_bytes.trace import Trace
 from tests.conftest import ROOT
 from tests.flops_bytes import test_peak_lines as lines
@@ -85,32 +86,54 @@ def test_what_lies_beside_tensors_is_what_messages_of_full_cards_show() -> None:
     assert 0.005 < min(shares) < 0.01 and 0.9 * BESIDE_TENSORS_SHARE < max(shares) <= BESIDE_TENSORS_SHARE
 
 
-@pytest.mark.parametrize("share", [0.89, 0.91, 0.995, 1.02])
-def test_a_plan_fits_or_fits_only_just_or_does_not(share: float) -> None:
-    needs = plan(**EIGHT, checkpointing="full")["memory_bytes"]["total"]
-    own: dict[str, Any] = EIGHT | {"gpu": None, "gpu_peak": "989T", "checkpointing": "full"}
-    found = plan(**own, gpu_memory=int((needs - 10**9) / share) + (10**9 if share > 0.99 else 0))
-    tensors, card = needs - 10**9, found["gpu_bytes"]
-    assert found["fits"] == (needs <= card)
-    assert found["tight"] == (needs <= card < tensors + card // 10) == (share in (0.91, 0.995))
-    assert found["beside_tensors_bytes"] == int(0.1 * card)
+ROOM_ASKED: dict[str, dict[str, Any]] = {
+    "full": {"trained": "all"},
+    "full-sharded": {"trained": "all", "gpus": 8, "zero": 3},
+    "lora": {"trained": "lora"},
+    "lora-sharded": {"trained": "lora", "gpus": 8, "zero": 3},
+    "qlora": {"trained": "qlora-double"},
+    "qlora-sharded": {"trained": "qlora", "gpus": 8, "zero": 3},
+}
 
 
-def test_an_allowance_that_is_typed_is_not_called_too_little() -> None:
-    assert plan(**ON_H200)["tight"]
-    found = plan(**ON_H200, recipe="autocast", allowance="16GB")
-    assert found["beside_tensors_bytes"] == 16 * 10**9 and not found["tight"]
+@pytest.mark.parametrize("kind", ROOM_ASKED)
+def test_a_plan_fits_with_the_room_of_its_kind_or_on_paper_or_not(kind: str) -> None:
+    asked = {"model": "llama-3-8b", "gpu_peak": "989T", "context": 8192, "checkpointing": "full"} | ROOM_ASKED[kind]
+    needs = plan(**asked, gpu_memory="80GB")["memory_bytes"]["total"]
+    room = float(EVIDENCE[kind][5])
+    said = {}
+    for card in (needs - 1, needs, int(needs * room), int(needs * room) - 1):
+        found = plan(**asked, gpu_memory=card)
+        assert (found["kind"], found["room_ratio"], found["with_room_bytes"]) == (kind, room, int(needs * room))
+        assert found["fits"] == (found["verdict"] != "does not fit")
+        said[card] = found["verdict"]
+    assert list(said.values()) == ["does not fit", "fits on paper", "fits with room", "fits on paper"]
 
 
-def test_the_exit_status_of_what_fits_only_just_is_that_of_what_fits() -> None:
+def test_what_few_publish_is_judged_as_what_it_is_nearest_to() -> None:
+    found = plan(**ON_H200, optimizer="adamw-8bit")
+    assert (found["kind"], found["room_ratio"]) == ("", float(EVIDENCE["full"][5]))
+
+
+def test_an_engine_has_room_where_it_leaves_what_it_usually_leaves() -> None:
+    asked: dict[str, Any] = {"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM", "context": 8192}
+    told = {share: plan(**asked, gpu_memory_utilization=share)["verdict"] for share in (0.5, 0.9, 0.95, 1.0)}
+    assert told == {0.5: "fits with room", 0.9: "fits with room", 0.95: "fits on paper", 1.0: "fits on paper"}
+    assert plan(**asked, users=10**6)["verdict"] == "does not fit"
+
+
+def test_the_exit_status_of_what_fits_on_paper_is_that_of_what_fits() -> None:
     asked = [part for name, value in ON_H200.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     for as_json in (["--json"], []):
         command = [sys.executable, "-m", "flops_bytes", "plan", *as_json, *asked]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["found"]["tight"] if as_json else "but only just" in done.stdout
+        if as_json:
+            assert json.loads(done.stdout)["found"]["verdict"] == "fits on paper"
+        else:
+            assert done.stdout.startswith("Fits on paper: all weights of llama-3-8b on H200 SXM")
     told = subprocess.run([*command[:4], "--help"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert "also if only just" in told
+    assert "0 if it fits with room or on paper" in told
 
 
 # float16 with loss scaling

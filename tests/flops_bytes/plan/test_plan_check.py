@@ -41,6 +41,7 @@ STEPS: dict[str, dict[str, Any]] = {  # each was more than 1 % off, by what its 
 }
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("asked", STEPS.values(), ids=STEPS)
 def test_a_step_is_planned_as_it_is_counted(asked: dict[str, Any]) -> None:
     found = check(asked, tracker=True)
@@ -77,6 +78,7 @@ COPIES |= {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("asked", "off"), COPIES.values(), ids=COPIES)
 def test_fp8_copies_are_planned_about_as_they_are_counted(asked: dict[str, Any], off: float) -> None:
     found = check(IN_FP8 | asked)
@@ -409,6 +411,7 @@ INSIDE |= {
 }
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("asked", INSIDE.values(), ids=INSIDE)
 def test_what_a_layer_or_a_loss_names_is_planned(asked: dict[str, Any]) -> None:
     found = check(asked)

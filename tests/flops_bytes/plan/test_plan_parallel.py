@@ -21,8 +21,11 @@ from flops_bytes.parallel import (
     rates,
     sent,
     step_seconds,
+    unlike,
 )
-from flops_bytes.plan import plan as plan_alike
+from flops_bytes.plan import parallel
+from flops_bytes.plan import plan as plan_any
+from flops_bytes.plan import plan_exactly as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from tests.conftest import ROOT
@@ -41,7 +44,7 @@ def command(asked: dict[str, Any], *more: str) -> subprocess.CompletedProcess[st
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads": ({"tp": 48, "gpus": 480}, "--tp: 48 ranks cannot share 64 heads and 28672 features"),
     "stages": ({"pp": 128}, "--pp: 80 layers do not fill 128 stages"),
-    "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of 24, which --tp, --cp and --pp make together"),
+    "gpus": ({"tp": 8, "pp": 3}, "--gpus: 256 are no multiple of what --tp, --cp and --pp make together; give"),
     "experts": ({"ep": 2}, "--ep: 2 ranks cannot share 1 experts within 256 ranks of the data"),
     "schedule": (
         {"pp": 4, "schedule": "dual"},
@@ -50,10 +53,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "virtual": ({"pp": 4, "virtual_stages": 2}, "--virtual-stages: 1f1b gives a rank one stage"),
     "turns": (
         {"pp": 4, "schedule": "interleaved", "micro_batches": 6},
-        "--micro-batches: interleaved takes a multiple",
+        "--micro-batches: interleaved goes in turns of the pipeline ranks; give a multiple of 4",
     ),
-    "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--cp: 100 tokens cannot be cut into 128 equal parts"),
-    "batch": ({"tp": 8, "global_batch": 100_000}, "--global-batch: 100000 tokens are no multiple of 262144"),
+    "tokens": ({"cp": 64, "context": 100, "gpus": 64}, "--context: 100 cannot be cut into 128 equal parts"),
+    "batch": (
+        {"tp": 8, "global_batch": 100_000},
+        "--global-batch: 100000 tokens are no micro-batches of all; give a multiple of 262144",
+    ),
     "two batches": ({"tp": 8, "global_batch": "4M", "micro_batches": 4}, "--global-batch: --micro-batches or"),
     "adapters": ({"tp": 8, "lora": 8}, "--lora: it is not derived for tensor, context, pipeline or expert parallelism"),
     "serving": ({"tp": 8, "task": "serve"}, "--task: it is not derived"),
@@ -171,6 +177,28 @@ def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> Non
         assert found.step_seconds == min(alike)
 
 
+def test_a_list_that_would_take_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ASKED | {"gpus": 64, "global_batch": "4M", "layouts": 3}
+    assert plan(**asked)["layouts_that_fit"] > 0
+    monkeypatch.setattr(parallel, "MOST_TRIED", 100)
+    with pytest.raises(ValueError, match=r"^--layouts: more than 100 layouts and stages to try; give --tp, "):
+        plan(**asked)
+    assert plan(**asked, tp=8, pp=8, schedule="1f1b")["layouts_that_fit"] > 0
+
+
+def test_a_degree_that_is_told_need_be_no_power_of_two() -> None:
+    asked = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 30, "context": 1024, "global_batch": 1024 * 30, "zero": 0}
+    rows = plan(**asked, layouts=9, pp=3)["layouts"]
+    assert rows and {(row["pp"], row["zero"]) for row in rows} == {(3, 0)}
+
+
+@pytest.mark.parametrize("layout", [Layout(pipeline=6, virtual=2, schedule="interleaved", micro_batches=6)])
+def test_of_pipeline_ranks_that_are_alike_the_first_holds_most(layout: Layout) -> None:
+    few = unlike(LLAMA_3_70B, layout.pipeline, layout.virtual, layout.ends)
+    held = [sum(rank_bytes(LLAMA_3_70B, layout, rank, 8192).values()) for rank in range(layout.pipeline)]
+    assert 0 in few and len(few) < layout.pipeline and max(held) == max(held[rank] for rank in few)
+
+
 def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:
     rows = plan(**ASKED, global_batch="4M", layouts=50, tp=4, checkpointing="full")["layouts"]
     assert rows and {(row["tp"], row["zero"], row["checkpointing"]) for row in rows} == {(4, 1, "full")}
@@ -185,7 +213,7 @@ def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> 
         answer = json.loads(done.stdout)
         check.validate(answer)
         assert done.returncode == (0 if answer["found"]["fits"] else 3)
-        assert answer["found"] == json.loads(json.dumps(plan(**asked)))
+        assert answer["found"] == json.loads(json.dumps(plan_any(**asked)))
         for name in answer["found"]:
             lacking = {key: value for key, value in answer["found"].items() if key != name}
             assert not check.is_valid({"asked": {}, "found": lacking}), name
@@ -232,7 +260,7 @@ def test_known_names_of_degrees_are_taken() -> None:
     for name in words | set(PARALLEL):
         assert f"--{name.replace('_', '-')}" in help_text
     long = ASKED | {"tensor_parallel": 8, "pipeline_parallel": 4, "global_batch": "4M"}
-    assert json.loads(command(long, "--json").stdout)["found"] == json.loads(json.dumps(plan(**SPLIT)))
+    assert json.loads(command(long, "--json").stdout)["found"] == json.loads(json.dumps(plan_any(**SPLIT)))
     assert all(len(option.meaning) <= 110 for option in PARALLEL.values())
 
 

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from flops_bytes.check.count import count
 from flops_bytes.models import LLAMA_3_8B, build, loss
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.ranks import join, leave
 from flops_bytes.trace import Trace

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from flops_bytes.check import count as counting
-from flops_bytes.plan import plan as plan_training
+from flops_bytes.plan import plan_exactly as plan_training
 from flops_bytes.plan import rl
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.serving import Server, decode_seconds, prefill_flops
@@ -143,8 +143,8 @@ def test_least_seconds() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no answer": ({"answer": None}, "--answer: give the tokens of an answer"),
-    "no prompt": ({"answer": 3_072}, "--answer: give the tokens of an answer"),
+    "no answer": ({"answer": None}, "--answer: it is missing; give the tokens of an answer"),
+    "no prompt": ({"answer": 3_072}, "--answer: the context of 3072 has its prompt too; give"),
     "16 bits": ({"recipe": "bf16"}, "--recipe: --task rl is derived for logits in float32"),
     "another loss": ({"loss": "fused"}, "--loss: it is not derived for --task rl; leave it out"),
     "shards": ({"zero": 3, "gpus": 8}, "--zero: it is not derived for --task rl"),

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from flops_bytes.gpus import GPUS
 from flops_bytes.models import build
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.serving import ENGINES_REACH
 from flops_bytes.serving import (
     Server,

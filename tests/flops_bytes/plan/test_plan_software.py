@@ -17,7 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
 from flops_bytes.models import LlamaBlock, build, flash, loss, rotary
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape
 from flops_bytes.trace import Trace
 
@@ -126,6 +126,7 @@ def test_fsdp1_has_nothing_more_where_no_hook_holds_a_leaf(change: dict[str, Any
     assert lines(**asked) == lines(**SHARDED | change)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("micro_batches", [1, 3])
 def test_one_parameter_a_layer_has_the_gradients_of_frozen_weights(group: None, micro_batches: int) -> None:
     counted = fsdp1(flat=True, reentrant=False, micro_batches=micro_batches)
@@ -169,6 +170,7 @@ MATRICES = {"query-value": ("q", "v"), "attention": ("q", "k", "v", "out")}
 MATRICES["all"] = (*MATRICES["attention"], "gate", "up", "down")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("lora_on", MATRICES)
 def test_bitsandbytes_kept_the_inputs_of_its_matmuls(monkeypatch: pytest.MonkeyPatch, way: str, lora_on: str) -> None:
@@ -360,6 +362,7 @@ PEFT = {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("lora_on", MATRICES)
 @pytest.mark.parametrize("named", PEFT)
 def test_an_adapter_of_peft_keeps_an_input_of_its_own(named: str, lora_on: str) -> None:

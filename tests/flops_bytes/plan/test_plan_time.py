@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from flops_bytes.gpus import COLLECTIVES, GPUS, LINKS, REACHED
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, runs_nearest
 from flops_bytes.plan.table import training_table
-from flops_bytes.plan.training import ASSUMED_MFU
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.published.readings import read_all
 from flops_bytes.shapes import parameters
 from flops_bytes.sharding import overlap, ring_rate, waiting_seconds
@@ -29,15 +29,16 @@ KINDS = ("none", "selective", "full")
 
 
 @pytest.mark.parametrize("pairs", ["all", "causal"])
-def test_an_assumed_mfu_is_that_of_steps_with_recomputation_too(pairs: str) -> None:
+def test_an_assumed_mfu_is_of_steps_that_compute_nothing_again(pairs: str) -> None:
     found = [plan(**EIGHT, tokens="15T", price=2, pairs=pairs, checkpointing=kind) for kind in KINDS]
     flops = [each["flops_a_token"][pairs] for each in found]
-    for name in ("step_seconds", "days", "gpu_hours", "money", "mfu", "assumed_mfu"):
-        assert [each[name] for each in found] == pytest.approx([found[0][name]] * 3)
-    assert found[0]["mfu"] == pytest.approx(0.4)
     again = [each["device"] / (each["device"] - each["again"]) for each in flops]
     assert 1 == again[0] < again[1] < again[2] < 4 / 3
-    assert [each["hfu"] / found[0]["hfu"] for each in found] == pytest.approx(again)  # the kernels have to be faster
+    for name in ("step_seconds", "days", "gpu_hours", "money"):
+        assert [each[name] / found[0][name] for each in found] == pytest.approx(again), name
+    assert [each["mfu"] * times for each, times in zip(found, again, strict=True)] == pytest.approx([STEP_MFU] * 3)
+    assert [each["hfu"] for each in found] == pytest.approx([found[0]["hfu"]] * 3)  # as fast kernels
+    assert {each["assumed_mfu"] for each in found} == {STEP_MFU}
 
 
 def test_with_the_same_micro_batch_it_takes_longer_to_compute_again() -> None:
@@ -67,7 +68,7 @@ def test_days_are_those_of_the_communication_where_it_takes_longer() -> None:
     assert found["days"] == pytest.approx(1e10 / found["step_tokens"] * wire["seconds"] / 86_400)
     assert found["days"] > 35.6  # at PCIe's nominal rate
     assert found["money"] == found["gpu_hours"] == pytest.approx(8 * 24 * found["days"])
-    assert [row["days"] for row in found["by_mfu"]] == pytest.approx([found["days"]] * 3), "matmuls are not the limit"
+    assert [row["days"] for row in found["by_mfu"]] == pytest.approx([found["days"]] * 2), "matmuls are not the limit"
     measured = plan(**SLOW, step_seconds=1)
     assert not measured["wire"]["hidden"] and measured["step_seconds"] == 1
     roomy = plan(**(EIGHT | {"tokens": "10B"}))
@@ -183,6 +184,8 @@ NETWORKS: dict[str, tuple[dict[str, Any], tuple[str, int, float]]] = {
     "one network card a node": ({"gpus": 64, "network_cards": 1}, ("400 Gb/s", 8, 50e9)),
     "one GPU a node": ({"gpus": 8, "node_gpus": 1}, ("400 Gb/s", 8, 50e9)),
     "one GPU a node, told by the link": ({"gpus": 8, "link": "100 Gb/s"}, ("100 Gb/s", 1, 12.5e9)),
+    "a rack of GB200": ({"gpu": "gb200", "gpus": 72}, ("NVLink 5", 1, 900e9)),
+    "servers of eight cards": ({"gpu": "B200", "gpus": 72}, ("400 Gb/s", 9, 400e9)),
     "nodes of 72": ({"gpu": "GB200", "gpus": 72, "node_gpus": 72}, ("NVLink 5", 1, 900e9)),
     "a part of a node": ({"gpus": 12}, ("400 Gb/s", 2, 200e9)),
     "nodes of cards on PCIe": ({"gpu": "L40S", "gpus": 16}, ("PCIe 4", 2, 32e9)),
@@ -198,26 +201,27 @@ def test_the_slower_level_sets_the_pace(asked: dict[str, Any], expected: tuple[s
     assert wire["seconds"] == pytest.approx(wire["bytes"] / wire["bytes_per_second"])
 
 
-def test_three_mfus_stand_side_by_side_with_runs_that_had_them() -> None:
+def test_a_good_step_and_a_whole_run_stand_side_by_side_with_runs_that_had_their_mfu() -> None:
     asked = EIGHT | {"tokens": "15T", "price": 2}
     found = plan(**asked)
-    shares = (0.3, 0.4, 0.44)
+    shares = (STEP_MFU, RUN_MFU)
+    assert shares == (0.4, 0.3)
     assert tuple(row["mfu"] for row in found["by_mfu"]) == shares
     for row in found["by_mfu"]:
         told = plan(**asked, mfu=row["mfu"])
         for name in ("days", "gpu_hours", "money", "tokens_per_second", "tokens"):
             assert row[name] == pytest.approx(told[name])
-    lines = dict(training_table(found, asked))
+    lines = dict(training_table(found))
     for mfu in shares:
         runs = "; ".join(f"{run.name}: {run.percent} %" for run in runs_nearest(mfu, shares))
         assert runs and lines[f"at an MFU of {mfu:.0%}"].endswith(f" ({runs})")
     assert sum(len(runs_nearest(mfu, shares)) for mfu in shares) == len(RUNS)
-    middle = found["by_mfu"][1]
-    assert (found["days"], found["money"]) == (middle["days"], middle["money"])
+    step = found["by_mfu"][0]
+    assert (found["days"], found["money"]) == (step["days"], step["money"])
     in_a_fortnight = plan(**EIGHT, days=14)["by_mfu"]
-    assert [row["days"] for row in in_a_fortnight] == pytest.approx([14] * 3)
-    assert [row["tokens"] for row in in_a_fortnight] == sorted({row["tokens"] for row in in_a_fortnight})
-    assert [row["days"] for row in plan(**EIGHT)["by_mfu"]] == [None] * 3
+    assert [row["days"] for row in in_a_fortnight] == pytest.approx([14] * 2)
+    assert in_a_fortnight[0]["tokens"] > in_a_fortnight[1]["tokens"]
+    assert [row["days"] for row in plan(**EIGHT)["by_mfu"]] == [None] * 2
 
 
 def test_the_mfu_of_a_published_run_is_as_its_source_says_it() -> None:
@@ -255,7 +259,7 @@ def test_published_steps_reach_no_less_where_products_are_computed_again_than_is
         for card in ("A100", "H100")
         for again in (False, True)
     }
-    assert all(round(median, 2) >= ASSUMED_MFU for median in medians.values())
+    assert all(round(median, 2) >= STEP_MFU for median in medians.values())
     assert [round(medians["H100", again], 2) for again in (False, True)] == [0.40, 0.40]
     for card, apart in (("A100", 0.06), ("H100", 0.05)):  # as the comment beside STEPS says
         of_size = {
@@ -300,13 +304,8 @@ KINDS_OF_STEPS: dict[str, tuple[dict[str, Any], tuple[str, str] | None]] = {
 @pytest.mark.parametrize(("asked", "kind"), KINDS_OF_STEPS.values(), ids=KINDS_OF_STEPS)
 def test_an_answer_tells_what_steps_of_its_kind_reached(asked: dict[str, Any], kind: tuple[str, str] | None) -> None:
     found = plan(**EIGHT | asked)
-    shares = [row["mfu"] for row in found["by_mfu"]]
-    if kind is None:
-        assert found["published_mfu"] is None and shares == [0.3, 0.4, 0.5]
-        return
-    steps = STEPS[kind[0]][kind[1]]
-    assert found["published_mfu"] == {"cards": kind[0], **steps._asdict()}
-    assert shares == [min(0.3, steps.low), 0.4, steps.high]
+    steps = kind and {"cards": kind[0], **STEPS[kind[0]][kind[1]]._asdict()}
+    assert found["published_mfu"] == steps
 
 
 WIDE = "heads=64 kv_heads=64 head_dim=128 d_ff=32768 vocab=50368 tied=yes gated=no"

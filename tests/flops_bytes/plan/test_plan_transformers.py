@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 from transformers.activations import NewGELUActivation
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from tests.flops_bytes.test_peak_lines import BYTE_16, Moments, one_kernel, update
 
 LLAMA: dict[str, Any] = {
@@ -140,6 +140,7 @@ STEPS["gpt2, logits held"] = ("gpt2", {}, {"recipe": "bf16", "loss": "logits-hel
 STEPS["llama, logits held"] = ("llama", {}, {"recipe": "fp32", "loss": "logits-held"})
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("kind", "change", "asked"), STEPS.values(), ids=STEPS)
 def test_a_step_of_theirs_holds_what_is_planned(kind: str, change: dict[str, Any], asked: dict[str, Any]) -> None:
     config = CONFIG_MAPPING[kind](**(SIZES[kind] | change))

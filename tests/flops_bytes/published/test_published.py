@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.plan import plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.published import readings as published
 from flops_bytes.published.readings import (
     Compared,

@@ -1,0 +1,96 @@
+"""What stands where nobody says, chosen for the model and the cards: the one answer of every door to the planner.
+
+The form, an address, the command line and Python's plan() ask here. Records of what others measured do not: of these,
+what was not said has the default of its option.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flops_bytes.gpus import Gpu
+from flops_bytes.plan.evidence import WITH_ROOM
+from flops_bytes.plan.options import named_shape, read, read_gpu, read_options, read_shape
+from flops_bytes.plan.serving import serve
+from flops_bytes.plan.training import methods, read_format, train
+
+CHOSEN = ("trained", "context", "checkpointing", "zero")  # options that are chosen if they are not given
+LARGE_BYTES = 70 * 2**30  # of a card's memory
+LONG, SHORT = 8_192, 2_048  # tokens: what people pretrain with on large cards, and finetune with on others
+
+
+def usual_context(told: Mapping[str, Any], gpu: Gpu) -> int:
+    """Tokens of a sequence: of users who are served, or on a large card, more than people finetune with on others."""
+    return LONG if told.get("task") == "serve" or gpu.memory_bytes >= LARGE_BYTES else SHORT
+
+
+def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked, with a context, and ZeRO 3 for several cards, if none is given."""
+    told = {name: value for name, value in asked.items() if value is not None}
+    if told.get("task") != "serve":
+        a = {"optimizer": told.get("optimizer")}
+        if not ("zero" in told or a["optimizer"] == "adafactor") and read("gpus", told.get("gpus", 1)) > 1:
+            told["zero"] = "3"
+    if "context" not in told:
+        told["context"] = usual_context(told, read_gpu(read_options(told)))
+    return told
+
+
+def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole question, of which `given` is what somebody said.
+
+    All weights are trained if the plan fits, else the first of LoRA and QLoRA that fits with room, or on paper; every
+    layer is checkpointed where the run would have no room otherwise.
+
+    Raises ValueError with a sentence that names the option and the mend.
+    """
+    told = with_usual(asked)
+    a = read_options(told)
+    positions = named_shape(a).positions
+    if given.get("context") is None and 0 < positions < a["context"]:
+        told["context"] = positions
+        a["context"] = positions
+    if a["task"] == "serve":
+        return told
+    shape, gpu = read_shape(a), read_gpu(a)
+    peaks = gpu.peak_flop_per_second
+    read_format(a, peaks)  # or says what else to take
+    rows = methods(a, shape, peaks, gpu.memory_bytes)
+    is_told = "trained" in told or "lora" in told
+    row = next(each for each in rows if each["trained"] == a["trained"]) if is_told else best(rows)
+    told["trained"] = row["trained"]
+    if "checkpointing" not in told:
+        told["checkpointing"] = row["checkpointing"]
+    return told
+
+
+def best(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """All weights if they fit; else of LoRA and QLoRA the first that fits with room, or on paper, or the smallest."""
+    fit = [row for row in rows if row["fits"]]
+    if not fit:
+        return rows[-1]
+    roomy = [row for row in fit if row["verdict"] == WITH_ROOM]
+    return fit[0] if fit[0]["trained"] == "all" or not roomy else roomy[0]
+
+
+def answered(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found about a model whose layers are all alike, and what was assumed for it, by option."""
+    question = completed(asked, given)
+    return plan_exactly(**question) | {"assumed": assumed(question, given)}
+
+
+def assumed(question: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was chosen for a question, by option."""
+    said = {name: value for name, value in given.items() if value is not None}
+    if "lora" in said:
+        said["trained"] = ""  # which its rank tells
+    return {name: question[name] for name in CHOSEN if name in question and name not in said}
+
+
+def plan_exactly(**asked: Any) -> dict[str, Any]:
+    """What training or serving takes of a model whose layers are all alike: what is not given has the default of its
+    option (OPTIONS), and nothing is chosen.
+
+    Raises ValueError with a sentence that names the option and the mend.
+    """
+    a = read_options(asked)
+    return serve(a) if a["task"] == "serve" else train(a)

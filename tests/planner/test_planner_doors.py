@@ -1,0 +1,91 @@
+"""One question has one answer, by whichever door it comes: Python, the command line, the form, and its script."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from flops_bytes.plan import plan
+from flops_bytes.plan.__main__ import main
+from flops_bytes.plan.options import EXAMPLE
+from planner import FIRST
+from planner.answer import completed
+from planner.stacks import answer_any
+from tests.conftest import ROOT
+
+MODELS: tuple[str, ...] = ("gpt2", "llama-3.2-1b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b")  # layers all alike
+MODELS += ("qwen3-0.6b", "qwen3-8b", "qwen3-32b", "gpt-oss-20b", "deepseek-v3")  # of which the last two differ
+CARDS: tuple[dict[str, str], ...] = ({"gpu": "RTX 4090"}, {"gpu": "H200 SXM"}, {"gpu": "H100 SXM", "gpus": "8"})
+CARDS += ({"gpu": "RTX 3090", "gpus": "2"},)
+ALL = [{"model": model, **card} for model in MODELS for card in CARDS]
+
+
+def said(found: dict[str, Any]) -> list[Any]:
+    """A word, a number, and what both rest on."""
+    assumed = {name: str(value) for name, value in found["assumed"].items()}
+    return [found["verdict"], str(found["memory_bytes"]["total"]), assumed]
+
+
+@pytest.fixture(scope="module")
+def by_python() -> list[dict[str, Any]]:
+    return [plan(**asked) for asked in ALL]
+
+
+def test_the_command_line_says_what_python_says(
+    by_python: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for asked, found in zip(ALL, by_python, strict=True):
+        told = [word for name, value in asked.items() for word in (f"--{name}", value)]
+        status = main([*told, "--json"])
+        assert said(json.loads(capsys.readouterr().out)["found"]) == said(found), asked
+        assert status == {None: 4, "does not fit": 3}.get(found["verdict"], 0)
+
+
+def test_the_form_says_what_python_says(by_python: list[dict[str, Any]]) -> None:
+    """But of layers that differ, of which the page knows the least alone. Its script answers ALL as Python does, to the
+    last digit, as test_planner_stacks.py holds."""
+    for asked, found in zip(ALL, by_python, strict=True):
+        of_form = answer_any(asked)["found"]
+        if "methods" in found:
+            assert said(of_form) == said(found), asked
+        else:
+            assert of_form["assumed"] == found["assumed"] and of_form["verdict"] in (None, "does not fit")
+
+
+def test_an_address_and_no_question_at_all_ask_the_same(by_python: list[dict[str, Any]]) -> None:
+    assert said(answer_any(completed({}, FIRST))["found"]) == said(plan(**EXAMPLE))
+    for asked, found in zip(ALL, by_python, strict=True):
+        if "methods" in found:
+            assert said(answer_any(completed(asked, FIRST))["found"]) == said(found), asked
+
+
+def test_what_is_given_is_obeyed() -> None:
+    given = {"trained": "lora", "context": "512", "checkpointing": "none", "zero": "2"}
+    found = plan(model="llama-3-8b", gpu="H100 SXM", gpus=2, **given)
+    assert found["assumed"] == {} and found["trained"] == "lora"
+    assert found["memory_bytes"] == plan(model="llama-3-8b", gpu="H100 SXM", gpus=2, lora=16, **given)["memory_bytes"]
+
+
+def test_a_card_too_small_for_all_weights_gets_the_best_method_that_fits(by_python: list[dict[str, Any]]) -> None:
+    chosen = {(each["model"], each["gpu"]): found for each, found in zip(ALL, by_python, strict=True)}
+    qwen = chosen["qwen3-8b", "RTX 4090"]
+    assert (qwen["trained"], qwen["verdict"]) == ("qlora-double", "fits with room")
+    assert {row["trained"]: row["verdict"] for row in qwen["methods"]} == {
+        "all": "does not fit",
+        "lora": "fits on paper",
+        "qlora-double": "fits with room",
+    }
+    assert chosen["llama-3-8b", "H200 SXM"]["trained"] == "all"  # on paper
+    assert chosen["gpt2", "RTX 4090"]["assumed"] == {"trained": "all", "context": 1_024, "checkpointing": "none"}
+    large = chosen["llama-3-70b", "RTX 4090"]
+    assert (large["trained"], large["verdict"]) == ("qlora-double", "does not fit")
+
+
+def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    command, _, printed = text.partition("```console\n$ ")[2].partition("```")[0].partition("\n")
+    assert main(shlex.split(command)[2:]) == 0
+    assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
