@@ -120,14 +120,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "adapters on nothing": ({"lora_on": "attention"}, "--lora-on: there are no adapters; give --lora a rank"),
     "4 bits that are trained": ({"base": "4bit"}, "--base: what is trained cannot be frozen in 4 bits; give --lora"),
     "two speeds": ({"mfu": 0.4, "step_seconds": 1}, "--step-seconds: --mfu tells the speed; give one"),
-    "a deadline at a speed of all GPUs": (
-        {"days": 1, "tokens": "1B", "step_seconds": 2},
-        "--step-seconds: it is of all GPUs; give --gpus, or --mfu instead",
-    ),
-    "a deadline that no number meets": (
-        {"days": "1e-6", "tokens": "1e18"},
-        "--days: that takes more than 1,048,576 GPUs; give it more days",
-    ),
+    "two lengths": ({"days": 1, "tokens": "1B"}, "--days: --tokens tells how long it trains; give one"),
     "two lengths, one of text": ({"text": "1TB", "tokens": "1B"}, "--text: --tokens tells how long it trains; give"),
     "text without a unit": ({"text": "60T"}, "--text: the unit of '60T' is missing"),
     "a rate of no text": ({"bytes_a_token": 4}, "--bytes-a-token: there is no text; give --text its bytes"),

@@ -11,7 +11,6 @@ from flops_bytes.plan import plan, stacks
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import EXAMPLES, NOUNS, OPTIONS, currency, read
 from flops_bytes.presets import PRESETS, known
-from flops_bytes.shapes import SHAPES
 
 WRITTEN: list[tuple[str, Any, float]] = [
     ("tokens", "15 trillion", 15e12),
@@ -90,15 +89,13 @@ def test_a_model_is_known_by_its_names_elsewhere(written: str) -> None:
     name = NAMES[written]
     assert known(written) == name
     asked = {"gpu": "H100 SXM", "context": 512}
-    found = stacks.plan(model=name, **asked)
-    assert stacks.plan(model=written, **asked) == stacks.plan(config=written, **asked) == found
-    if name in SHAPES:
-        assert plan(model=written, **asked) == found
+    found = plan(model=name, **asked)
+    assert plan(model=written, **asked) == plan(config=written, **asked) == stacks.plan(model=written, **asked) == found
 
 
 def test_a_preset_is_known_by_its_repository_and_others_are_not() -> None:
     assert {known(preset.repository) for preset in PRESETS.values()} == {*PRESETS}
-    assert [known(text) for text in ("", "gpt-5", "mistralai/Mistral-7B-v0.3", "Qwen/", "./config.json")] == [None] * 5
+    assert [known(text) for text in ("", "gpt-5", "Qwen/Qwen3-8B-FP8", "Qwen/", "./config.json")] == [None] * 5
 
 
 def test_a_file_of_such_a_name_is_read(
@@ -106,9 +103,9 @@ def test_a_file_of_such_a_name_is_read(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["--gpu", "H100 SXM", "--config", "gpt2"]
-    assert main(asked) == 0 and "124,439,808" in capsys.readouterr().out
+    assert main([*asked, "--explain"]) == 0 and "124,439,808" in capsys.readouterr().out
     small = '{"model_type": "gpt2", "n_layer": 1, "n_embd": 64, "n_head": 2, "n_positions": 1024, "vocab_size": 100}'
     (tmp_path / "gpt2").write_text(small)
-    assert main(asked) == 0 and "124,439,808" not in capsys.readouterr().out
-    assert stacks.plan(config="gpt2", gpu="H100 SXM")["parameters"]["total"] < 10**6
+    assert main([*asked, "--explain"]) == 0 and "124,439,808" not in capsys.readouterr().out
+    assert plan(config="gpt2", gpu="H100 SXM")["parameters"]["total"] < 10**6
     assert main(["--gpu", "H100 SXM", "--config", "nowhere"]) == 2 and "cannot be read" in capsys.readouterr().err
