@@ -337,6 +337,7 @@ SAME = {
     "deepseek-r1-distill-llama-70b": "llama-3-70b",
     "deepseek-v2-lite-chat": "deepseek-v2-lite",
     "phi-3-mini-4k": "phi-3-mini",
+    "mistral-7b-v0.2": "mistral-7b",
     "mistral-7b-instruct-v0.2": "mistral-7b",
     "mistral-7b-instruct-v0.3": "mistral-7b-v0.3",
     "mistral-nemo": "mistral-nemo-12b",
@@ -351,15 +352,16 @@ TUNED = ("-hf", "-base", "-instruct", "-chat", "-it", "-pt", "-thinking", "-2507
 def preset_of(name: str) -> str:
     """The name here of a model that somebody calls by its repository, or of another one of the same shape.
 
-    "meta-llama/Llama-2-7b-hf" is "llama-2-7b": what was tuned has the sizes of its base. A name that is not known is
-    given back as it is, in small letters; one that says other bits (-FP8, -AWQ) is not known.
+    "meta-llama/Llama-2-7b-hf" is "llama-2-7b": what was tuned has the sizes of its base. The address of a repository,
+    or of a file in it, stands for it. A name that is not known is given back as it is, in small letters; one that says
+    other bits (-FP8, -AWQ) is not known.
     """
-    whole = name.strip().lower()
+    whole = "/".join(name.strip().lower().split("huggingface.co/")[-1].split("/")[:2])
     repositories = {preset.repository.lower(): own for own, preset in PRESETS.items()}
     if whole in repositories:
         return repositories[whole]
     short = whole.partition("/")[2] or whole
-    short = short.replace(" ", "-").replace("_", "-").replace("meta-llama-", "llama-")
+    short = short.replace(" ", "-").replace("_", "-").replace("meta-llama-", "llama-").replace("gpt-2", "gpt2")
     for _ in TUNED:
         if short in PRESETS or short in SAME:
             break
@@ -367,6 +369,12 @@ def preset_of(name: str) -> str:
             short = short[: -len(ending)] if short.endswith(ending) else short
     found = SAME.get(short, short)
     return found if found in PRESETS or found in SHAPES else whole
+
+
+def known(name: str) -> str | None:
+    """As preset_of(), but None for a model that is known neither here nor in shapes.py."""
+    found = preset_of(name)
+    return found if found in PRESETS or found in SHAPES else None
 
 
 # --8<-- [end:names]

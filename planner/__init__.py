@@ -21,13 +21,12 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 
-from flops_bytes import shapes
-from flops_bytes.gpus import LINKS
+from flops_bytes.gpus import LINKS, capacity_bytes
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
 from ledger.site import tight as tight_module
 from ledger.site.tight import tight
-from planner.answer import answer
+from planner.answer import answer, gib
 from planner.shorten import plainer, shortened
 from planner.translate import RUNTIME, translate
 
@@ -41,8 +40,8 @@ PLACE = re.compile(r'<div data-planner="(full|short|memory)"></div>')
 FIRST = {name: str(value) for name, value in plan_options.EXAMPLE.items()}
 SHOWN: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpu_bandwidth", "gpus")
 SHOWN += ("context", "micro_batch", "trained", "recipe", "checkpointing", "loss", "zero", "price", "tokens")
-SHOWN += ("tokens_in", "speed", "speed_in", "weights", "users", "latency")
-FOLDED: tuple[str, ...] = ("days", "global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
+SHOWN += ("tokens_in", "days", "speed", "speed_in", "weights", "users", "latency")
+FOLDED: tuple[str, ...] = ("global_batch", "accumulation", "chunks", "optimizer", "lora", "lora_on")
 FOLDED += ("attention", "layers")
 FOLDED += ("link", "node_gpus", "network_cards", "offload", "bytes_a_token", "pairs", "cache", "prompt")
 FOLDED += ("gpu_memory_utilization", "allowance")
@@ -72,7 +71,7 @@ UNASKED_VALUES = {  # of options that it has a field for
     "update": ("in-backward",),
     "offload": ("all",),
 }
-WANTED = {"planner.answer": ["answer", "completed", "recomputing", "replaced"]}
+WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
@@ -82,25 +81,29 @@ SCRIPTS = {  # each with what it asks of Python; the second waits until somebody
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
 ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they say of a model, the third says
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
-PRESETS: dict[str, tuple[str, ...]] = {  # models whose layers differ, or that were not there, as people call them
+PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),
-    "DeepSeek": ("DeepSeek-V3", "DeepSeek-V3.2", "DeepSeek-V2", "DeepSeek-V2 Lite", "DeepSeek-R1 Distill Qwen 1.5B"),
-    "Kimi": ("Kimi K2", "Kimi Linear 48B-A3B"),
-    "GLM": ("GLM-4.5", "GLM-4.5-Air", "GLM-4.6", "GLM-5.2"),
+    "Llama": ("Llama 3.2 1B", "Llama 3.2 3B", "Llama 3 8B", "Llama 3.1 8B", "Llama 3 70B", "Llama 3.3 70B"),
+    "DeepSeek": ("DeepSeek-V2-Lite", "DeepSeek-V2", "DeepSeek-V3", "DeepSeek-R1", "DeepSeek-V3.2"),
+    "Gemma": ("Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B", "Gemma 4 26B-A4B", "Gemma 4 31B"),
     "OpenAI": ("gpt-oss-20b", "gpt-oss-120b"),
-    "Gemma": ("Gemma 2 2B", "Gemma 2 9B", "Gemma 2 27B", "Gemma 3 1B", "Gemma 3 4B", "Gemma 3 12B", "Gemma 3 27B"),
-    "Llama": ("Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Llama 3.2 3B", "Llama 4 Scout", "Llama 4 Maverick"),
-    "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
+    "GLM": ("GLM-4.5-Air", "GLM-4.5", "GLM-4.6", "GLM-5.2"),
+    "Kimi": ("Kimi Linear 48B-A3B", "Kimi K2"),
+    "Mistral": ("Mistral 7B", "Mistral 7B v0.3", "Mistral Nemo 12B", "Mistral Small 24B", "Mixtral 8x7B"),
     "Phi": ("Phi-3 mini", "Phi-3.5 mini", "Phi-4"),
     "SmolLM": ("SmolLM2 135M", "SmolLM2 360M", "SmolLM2 1.7B", "SmolLM3 3B"),
-    "Mistral": ("Mistral 7B v0.3", "Mistral Nemo 12B", "Mistral Small 24B", "Mixtral 8x22B"),
+    "OLMo": ("OLMo 2 7B", "OLMo 2 13B", "OLMo 2 32B"),
     "Yi": ("Yi 6B", "Yi 9B", "Yi 34B"),
     "TinyLlama": ("TinyLlama 1.1B",),
+    "GPT-2": ("GPT-2", "GPT-2 medium", "GPT-2 large", "GPT-2 XL"),
 }
-PRESETS["Gemma"] += ("Gemma 4 26B-A4B", "Gemma 4 31B")
-PRESETS["Qwen"] += ("Qwen2.5 0.5B", "Qwen2.5 1.5B", "Qwen2.5 3B", "Qwen2.5 7B", "Qwen2.5 14B", "Qwen2.5 32B")
-PRESETS["Qwen"] += ("Qwen2.5 72B",)
 PRESETS["Qwen"] += ("Qwen3 235B-A22B", "Qwen3 Coder 480B-A35B", "Qwen3 Next 80B-A3B")
+PRESETS["Qwen"] += tuple(f"Qwen2.5 {size}" for size in ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "72B"))
+PRESETS["Llama"] += ("Llama 3.1 405B", "Llama 4 Scout", "Llama 4 Maverick", "Llama 2 7B", "Llama 2 13B", "Llama 2 70B")
+PRESETS["DeepSeek"] += ("DeepSeek-R1 Distill Qwen 1.5B",)
+PRESETS["Gemma"] += ("Gemma 2 2B", "Gemma 2 9B", "Gemma 2 27B")
+PRESETS["Mistral"] += ("Mixtral 8x22B",)
+CARDS = ("RTX", "H", "B", "GB", "A", "L", "T4", "V", "MI", "TPU")  # how names of GPUs begin, in the list's order
 SHORT = ("model", "gpu", "gpus", "context", "tokens", "price")
 # For which a phone needs digits alone, or these and a point; a context may be 128k, a price $2.5:
 DIGITS: tuple[str, ...] = (
@@ -201,21 +204,17 @@ def write_scripts() -> None:
 
 @cache
 def words(language: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((PLANNER / f"{language}.yml").read_text(encoding="utf-8"))
+    """What the page says in a language; a number and its % stay on one line."""
+    text = (PLANNER / f"{language}.yml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(re.sub(r"(?<=[\d}]) %", "\N{NO-BREAK SPACE}%", text))
     return found
 
 
 def form(kind: str, language: str) -> str:
-    """The form as it stands before the script fills in the answer; without scripts it is hidden."""
+    """The form with the answer to what it asks as it stands; without scripts its fields are hidden."""
     told = words(language)
     if kind == "memory":
-        label, placeholder = told["memory"]["label"], told["memory"]["placeholder"]
-        return (
-            f'<form class="planner-memory" aria-label="{label}">'
-            f'<label for="planner-message">{label} <textarea id="planner-message" rows="4" spellcheck="false" '
-            f'placeholder="{placeholder}"></textarea></label>'
-            '<div class="planner-answer" role="status"></div></form>'
-        )
+        return form_of_messages(told["memory"])
     fields = SHORT if kind == "short" else SHOWN
     asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     inner = "".join(field(name, told) for name in fields)
@@ -231,18 +230,50 @@ def form(kind: str, language: str) -> str:
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
     strip, memory = opening(told)
     return (
-        f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}" hidden>'
+        f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}">'
         f'<div class="planner-strip" role="status">{strip}</div><div class="planner-fields">{inner}</div></form>'
         + (f'<div class="planner-answer">{memory}</div>' if kind == "full" else "")
         + f"<noscript><p>{told['without_scripts']}</p></noscript>"
     )
 
 
-def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Of each kind of run, how far off the planner was for those that others published, and where that stands."""
+def form_of_messages(told: dict[str, Any]) -> str:
+    """The form for an out-of-memory message, and for the model and the card that it came from, who wants to say."""
+    cards = "".join(
+        f'<option data-gib="{capacity_bytes(name, plan_options.ROWS[name]) / 2**30:.2f}">{name}</option>'
+        for name in by_kind()
+    )
+    lists = {"model": "".join(family(name, "") for name in PRESETS), "gpu": cards}
+    asked = "".join(
+        f'<div class="planner-field"><label for="planner-memory-{name}">{told[name]}</label>'
+        f'<select name="{name}" id="planner-memory-{name}"><option value="">{told["unsaid"]}</option>{options}</select>'
+        "</div>"
+        for name, options in lists.items()
+    )
+    return (
+        f'<form class="planner-memory" aria-label="{told["label"]}">'
+        f'<label for="planner-message">{told["label"]} <textarea id="planner-message" rows="4" spellcheck="false" '
+        f'placeholder="{told["placeholder"]}"></textarea></label><div class="planner-about">{asked}</div>'
+        '<div class="planner-answer" role="status"></div></form>'
+    )
+
+
+def by_kind() -> list[str]:
+    """The cards of the table of peaks, in the order of the list."""
+    return sorted(plan_options.ROWS, key=lambda card: next(n for n, each in enumerate(CARDS) if card.startswith(each)))
+
+
+def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str, float | None]]:
+    """Of each kind of run, how many times the plan those took that others published; where that stands; and how many
+    times the plan the worst took."""
     words = told["evidence"]
-    some = {kind: words["some"].format(*EVIDENCE[kind], kind=words["kinds"][kind]) for kind in EVIDENCE}
-    return {kind: (text, words["chapter"]) for kind, text in ({"": words["none"]} | some).items()}
+    found: dict[str, tuple[str, str, float | None]] = {"": (words["none"], words["chapter"], None)}
+    for kind, (readings, least, *_, room) in EVIDENCE.items():
+        most = 1 / float(least)
+        text = words["some"].replace("{readings}", str(readings)).replace("{kind}", words["kinds"][kind])
+        text = text.replace("{most}", f"{most:.2f}").replace("{room}", room)
+        found[kind] = (text, words["chapter"], round(most, 4))
+    return found
 
 
 def opening(told: dict[str, Any]) -> tuple[str, str]:
@@ -267,8 +298,10 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     ]
     rows = "".join(f'<tr><th scope="row">{line}</th><td>{size}</td></tr>' for line, size in lines)
     title = told["memory_title"].format(moment=told["moments"][found["peaks_at"]])
-    text, chapter = evidence(told)[found["kind"]]
-    note = f'<p class="planner-note"><a href="../{chapter}">{text}</a></p>'
+    text, chapter, most = evidence(told)[found["kind"]]
+    text = text.replace("{needs}", gib(found["memory_bytes"]["total"] * (most or 1)))
+    linked = re.sub(r"\[(.*)\]", rf'<a href="../{chapter}">\1</a>', text)
+    note = f'<p class="planner-note">{linked}</p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
 
 
@@ -307,25 +340,30 @@ def option(value: str, text: str, is_chosen: bool) -> str:
     return f"<option{own}{' selected' if is_chosen else ''}>{text}</option>"
 
 
-def family(name: str) -> str:
+def family(name: str, chosen: str = FIRST["model"]) -> str:
     """Models of one family, as a group of a list; what the library calls them, the script makes of their names."""
-    options = "".join(f"<option>{model}</option>" for model in PRESETS[name])
+    options = "".join(
+        f"<option{' selected' if called(model) == chosen else ''}>{model}</option>" for model in PRESETS[name]
+    )
     return f"<optgroup label={name}>{options}</optgroup>"
+
+
+def called(model: str) -> str:
+    """What the library calls a model of the list."""
+    return model.lower().replace(" ", "-").replace("gpt-2", "gpt2")
 
 
 def field(name: str, told: dict[str, Any]) -> str:
     label, value = told["fields"][name], FIRST.get(name, "")
     start = f'name="{name}" id="planner-{name}" aria-describedby="planner-{name}-help"'
     choices = dict(told["choices"].get(name, {}))
-    if name == "model":
-        choices = {each: each for each in shapes.SHAPES} | choices
     if name == "gpu":
-        choices = {each: each for each in plan_options.ROWS} | choices
+        choices = {each: each for each in by_kind()} | choices
     if name == "link":
         choices = {each: choices.get(each, each) for each in ("", *LINKS)}
     if choices:
         options = "".join(option(key, text, key == value) for key, text in choices.items())
-        options += "".join(map(family, PRESETS)) if name == "model" else ""
+        options = "".join(map(family, PRESETS)) + options if name == "model" else options
         control = f"<select {start}>{options}</select>"
     elif name == "config":
         control = f"<textarea {start} rows=4 spellcheck=false placeholder='{told['placeholders'][name]}'></textarea>"

@@ -5,19 +5,21 @@ Translated to JavaScript with it, so that a test can hold the page's numbers aga
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from flops_bytes.plan.defaults import CHOSEN, answered, plan_exactly
 from flops_bytes.plan.defaults import completed as completed_question
 from flops_bytes.plan.evidence import MISSES, WITH_ROOM
+from flops_bytes.plan.fleet import has_deadline, in_time, settled
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
 
-INSTEAD = {"tokens": "days", "days": "tokens"}  # of two fields that say the same, what is typed last stands
+NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
 COUNTED = {  # tokens, as each language counts them
     "en": {"T": 10**12, "B": 10**9, "M": 10**6, "k": 1000},
-    "zh": {" 万亿": 10**12, " 亿": 10**8, " 万": 10**4},
+    "zh": {" 万亿": 10**12, " 亿": 10**8, " 万": 10**4, " ": 1},
 }
 RAISED = {48 + n: digit for n, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 
@@ -32,6 +34,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
+            if own == "config" and NAME.fullmatch(options[own]):
+                options |= {"model": options[own], "config": None}
         else:
             options[own] = None
     if told.get("gpu") == "other":
@@ -41,7 +45,7 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     if serving:
         return options
     gpus = read("gpus", told.get("gpus", "1"))
-    if gpus == 1:
+    if gpus == 1 and ("gpus" in told or not has_deadline(told)):
         options["zero"] = None  # nobody to share with
     options["base"] = None  # which what is trained tells
     if told.get("trained") == "all":
@@ -54,10 +58,10 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     speed = told.get("speed")
     if speed:
         kind = told.get("speed_in", "mfu")
-        if kind == "each":
+        if kind == "each" and "gpus" in told:
             options["tokens_per_second"] = read("tokens_per_second", speed) * gpus
         else:
-            options[kind] = speed
+            options["tokens_per_second" if kind == "each" else kind] = speed
     return options
 
 
@@ -68,14 +72,7 @@ def completed(told: dict[str, str], first: dict[str, str]) -> dict[str, str]:
         told = {"model": own} | told
     if "model" in told:
         return {"gpu": first["gpu"]} | told
-    instead = [INSTEAD[name] for name in told if name in INSTEAD]
-    return {name: text for name, text in first.items() if name not in instead} | told
-
-
-def replaced(fields: dict[str, str], typed: str) -> str | None:
-    """The field that is emptied since another has just been filled in."""
-    other = INSTEAD.get(typed)
-    return other if other and fields.get(typed, "").strip() and fields.get(other, "").strip() else None
+    return {name: text for name, text in first.items() if name != "tokens" or "days" not in told} | told
 
 
 def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
@@ -96,10 +93,14 @@ def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
 def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same."""
     options = asked(fields)
-    found = answered(options, options)
+    found = planned(options)
     numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
     numbers |= asked_for(found, options)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
+
+
+def planned(options: dict[str, Any]) -> dict[str, Any]:
+    return in_time(options, lambda each: answered(each, each))
 
 
 def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +109,13 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     if options.get("task") != "serve":
         usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
         chosen |= {name: value for name, value in usual.items() if name not in options}
+    fleet = found.get("fleet")
     return {
-        "gpus": f"{read('gpus', options.get('gpus', '1')):,}",
+        "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",
         "gpu": options.get("gpu"),
+        "needed": f"{fleet['gpus']:,}" if fleet else None,
+        "run_needed": f"{fleet['run_gpus']:,}" if fleet and fleet["run_gpus"] else None,
+        "deadline": duration(86_400 * fleet["days"]) if fleet else None,
         "chosen": chosen,
         "methods": [
             {"name": row["trained"], "needs": gib(row["needs_bytes"]), "verdict": row["verdict"]}
@@ -128,6 +133,8 @@ def other_methods(found: dict[str, Any]) -> list[dict[str, Any]]:
 def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
     options = asked(fields)
+    if has_deadline(options):
+        options = settled(options, planned(options))
     left_out = (*SPEEDS, "checkpoint_every")
     same = {name: value for name, value in completed_question(options, options).items() if name not in left_out}
     without, full = (plan_exactly(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
@@ -158,7 +165,9 @@ def gib(size: float) -> str:
 
 
 def significant(number: float) -> str:
-    """Three digits at least; no digit before the point is dropped."""
+    """Three digits at least; no digit before the point is dropped, and what is next to nothing is said to be."""
+    if 0 < number < 0.001:
+        return "< 0.001"
     if number >= 100:
         return f"{number:,.0f}"
     return f"{number:.3g}"
@@ -179,8 +188,11 @@ def amount(number: float, scales: dict[str, int]) -> str:
 
 
 def paid(found: dict[str, Any], money: float | None) -> str | None:
-    """Money, with the sign of its currency if the price has one."""
-    return f"{found['currency'] or ''}{significant(money)}" if money else None
+    """Money, with the sign of its currency if the price has one; to a cent."""
+    if not money:
+        return None
+    less, sum_of_money = ("< ", "0.01") if money < 0.01 else ("", significant(money))
+    return f"{less}{found['currency'] or ''}{sum_of_money}"
 
 
 def decimal(size: float) -> str:

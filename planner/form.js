@@ -5,7 +5,7 @@ const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, o
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
@@ -28,17 +28,12 @@ class Planner {
     this.words = JSON.parse(form.dataset.words);
     this.strip = form.querySelector(".planner-strip");
     this.place = document.querySelector("form.planner + .planner-answer");
-    for (const option of form.elements.model.options) if (!option.hasAttribute("value")) option.value = option.text.toLowerCase().replaceAll(" ", "-");
+    for (const option of form.elements.model.options) option.value = called(option);
     this.first = this.state();
     form.dataset.started = "";
-    form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
-    form.addEventListener("input", ({ target }) => {
-      const other = form.elements[replaced(new Map(Object.entries(this.state())), target.name)];
-      if (other) other.value = "";
-      this.show(true);
-    });
+    form.addEventListener("input", () => this.show(true));
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
@@ -104,12 +99,13 @@ class Planner {
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
     if (this.again) return this.show();
+    const away = error && this.elsewhere();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
-    else text = this.refused(error);
+    else if (!away) text = this.refused(error);
     this.strip.classList.toggle("wrong", !!text);
-    if (text) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, text));
+    if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
     if (text) this.strip.append(...this.unread);
     this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
@@ -118,6 +114,16 @@ class Planner {
       if (this.typed) this.remember();
       this.link();
     }, 200);
+  }
+
+  /* What the few fields of the front page have no room for is entered in the whole form, which takes along the rest. */
+  elsewhere() {
+    const { model, gpu } = this.form.elements, all = this.form.querySelector(".planner-all");
+    const name = ["config", "shape"].includes(model.value) ? model.value : gpu.value === "other" && "gpu_memory";
+    if (!all || !name) return;
+    const to = new URL(all.href);
+    [to.search, to.hash] = [this.query(), `planner-${name}`];
+    return element("a", { href: to.href }, this.words.elsewhere);
   }
 
   /* An error is read out before what a field is. */
@@ -153,6 +159,7 @@ class Planner {
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
+    if (name === "base" || (name === "lora" && !this.form.elements.lora?.value)) name = "trained";
     const control = this.form.elements[name];
     if (control) this.describe(control, "planner-error");
     const text = this.translated(why), label = (option) => this.words.fields[option.replaceAll("-", "_")] ?? option;
@@ -179,7 +186,8 @@ class Planner {
 
   /* Money with its currency, as the language writes it. */
   priced(money, currency) {
-    return money && this.write(this.words.currencies[currency ?? "none"], { sum: money.replace(currency ?? "", "") });
+    const [, less, sum] = /^(< )?(.*)$/.exec(money?.replace(currency ?? "", "") ?? "");
+    return sum && (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum });
   }
 
   /* What the verdict costs: time and money, or the speed if nobody says how much is trained; in a good step and in a whole
@@ -191,7 +199,7 @@ class Planner {
       told[`${of}money`] = this.priced(values[`${of}money`], found.get("currency"));
       told[`${of}cost`] = told[`${of}money`] ? this.write(run.cost, { money: told[`${of}money`] }) : "";
     }
-    const kind = !values.time ? "speed" : values.run_mfu && told.amount !== told.run_amount ? "days" : "time";
+    const kind = values.needed === values.gpus ? "fleet" : !values.time ? "speed" : values.run_mfu && told.amount !== told.run_amount ? "days" : "time";
     return this.write(run[values.run_mfu ? kind : `${kind}_told`], told);
   }
 
@@ -217,6 +225,7 @@ class Planner {
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
+      values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
     ]);
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
@@ -224,12 +233,12 @@ class Planner {
       element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
       ...[this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence)].filter(Boolean),
       this.bar(found, values),
-      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
-      memory: [this.note(this.to(...words.evidence[found.get("kind") ?? ""])), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
+      memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : [],
       scale: [],
     };
@@ -255,9 +264,15 @@ class Planner {
     return element("div", { class: "table-frame" }, element("table", {}, heads, element("tbody", {}, ...rows.map((cells) => this.row(cells)))));
   }
 
+  /* How far off the planner was for runs of this kind, and what this one would need then. */
+  evidence([text, chapter, , most], found) {
+    const [before, link, after] = this.write(text, { needs: most && gib(Number(found.get("memory_bytes").get("total")) * most) }).split(/[[\]]/);
+    return this.note(before, link && this.to(link, chapter), after);
+  }
+
   memory(shown) {
     const rows = [...shown.get("lines")].map(([line, size]) => {
-      const [text, chapter] = this.words.lines[line] ?? [line, "formulas/"];
+      const [text, chapter] = this.words.lines[line] ?? [line, "formulas/#bytes"];
       return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
     });
     return this.table([...rows, [element("b", {}, this.words.total), shown.get("total")]]);
@@ -278,7 +293,7 @@ class Planner {
   ladder(shown) {
     const { rungs, rung } = this.words;
     const rows = shown.get("ladder").map((step) => {
-      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "full-ledger/"];
+      const values = Object.fromEntries(step), [text, chapter] = rungs[values.try] ?? [values.try, "compute-for-memory/#order"];
       const costs = [values.adds && this.write(this.words.adds, values), values.moves && this.write(this.words.moves, values)].filter(Boolean);
       return [this.to(text, chapter), values.frees, costs.join(this.words.separator) || this.words.free, this.write(this.words.then, { ...values, verdict: this.words.verdict[values.verdict] })];
     });
@@ -294,11 +309,12 @@ class Planner {
     return [this.note(formats), this.table(rows, format), this.note(this.to(...note))];
   }
 
-  note(text) { return element("p", { class: "planner-note" }, text); }
+  note(...parts) { return element("p", { class: "planner-note" }, ...parts); }
   notes(told, found, command) {
     const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
     const layouts = !this.serving && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
-    const code = (text) => element("pre", {}, element("code", { tabindex: "0" }, text));
+    const copy = (text) => element("button", { class: "md-code__button", type: "button", title: this.words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
+    const code = (text) => element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text));
     return element("section", {},
       names ? this.note(this.write(told.estimated, { names })) : null,
       element("p", { class: "planner-title" }, this.words.command), code(command),
@@ -309,7 +325,7 @@ class Planner {
 /* The theme would fetch the page anew for a link within it, and forget what the address holds. */
 worker && document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link?.hash || !location.search || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (!link?.hash || !location.search || (link.search && link.search !== location.search) || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (!document.querySelector("form.planner")) return;
   event.preventDefault();
   event.stopPropagation();

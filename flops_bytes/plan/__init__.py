@@ -5,6 +5,7 @@ from typing import Any
 
 from flops_bytes.plan.defaults import answered, plan_exactly, usual_context
 from flops_bytes.plan.evidence import judged
+from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import OPTIONS, named_shape, read_gpu, read_options
 from flops_bytes.shapes import SHAPES
 
@@ -20,6 +21,10 @@ def plan(**asked: Any) -> dict[str, Any]:
     from flops_bytes.plan import parallel, rl  # which are asked for by few, as are models whose layers differ
 
     told = {name: value for name, value in asked.items() if value is not None}
+    if isinstance(told.get("config"), str):
+        from flops_bytes.plan.stacks import by_name
+
+        told = by_name(told)
     is_rl = rl.is_asked(told)
     for name in parallel.PARALLEL if is_rl else rl.RL:
         if name in told:
@@ -33,7 +38,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         told = chosen | told
         return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told) | {"assumed": chosen}
     if is_alike:
-        return answered(told, told)
+        return in_time(told, lambda each: answered(each, each))
     from flops_bytes.plan import stacks
 
     return stacks.plan(**told)

@@ -13,6 +13,7 @@ from typing import Any
 from flops_bytes import rates
 from flops_bytes.plan import parallel, plan, rl
 from flops_bytes.plan.defaults import completed, with_usual
+from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, read_options, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, stack_table, training_table
 from flops_bytes.shapes import SHAPES, short
@@ -93,6 +94,21 @@ def text_of(path: str) -> str:
         raise ValueError(unreadable(path, error)) from None
 
 
+def held(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A question with what its config.json holds, since a pipe can be read once; a model's name may stand there too."""
+    if not asked.get("config"):
+        return dict(asked)
+    try:
+        return {**asked, "config": configuration(asked["config"])}
+    except ValueError:
+        from flops_bytes.presets import known
+
+        name = known(asked["config"])
+        if not name:
+            raise
+        return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
+
+
 def main(arguments: list[str]) -> int:
     """Prints the answer as a table, or as JSON; returns the exit status."""
     description = "Does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"
@@ -118,13 +134,13 @@ def main(arguments: list[str]) -> int:
         print(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"), end="")
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
-    try:  # a pipe can be read once
-        once = {**asked, "config": configuration(asked["config"])} if asked.get("config") else asked
+    try:
+        once = held(asked)
         found = plan(**once)
         if as_json:
             print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
         else:
-            for line in answer(found, once, explain):
+            for line in answer(found, settled(once, found), explain):
                 print(line)
     except ValueError as error:
         print(f"flops-bytes plan: {in_lines(str(error))}", file=sys.stderr)

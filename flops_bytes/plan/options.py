@@ -171,7 +171,7 @@ OPTIONS = {
     "text": Option("bytes", None, "instead: bytes of text to train on, such as 60TB"),
     "language": Option(tuple(BYTES_A_TOKEN[256]), "en", "of the text"),
     "bytes_a_token": Option("number", None, "of the text, by your tokenizer; if not given, as this book measured"),
-    "days": Option("number", None, "instead: how long it trains"),
+    "days": Option("number", None, "instead: how long it trains; beside them: in what time, which tells --gpus"),
     "mfu": Option("share", None, "share of the peak, 40% or 0.4; which is assumed if nothing says it"),
     "tokens_per_second": Option("number", None, "instead of --mfu: of all GPUs together"),
     "step_seconds": Option("number", None, "instead of --mfu: of a step of all GPUs"),
@@ -198,20 +198,44 @@ SERVED: tuple[str, ...] = ("gpu_bandwidth", "weights", "cache", "users", "latenc
 SERVED += ("gpu_memory_utilization", "max_num_batched_tokens")
 HANZI = {"千": 10**3, "万": 10**4, "百万": 10**6, "千万": 10**7, "亿": 10**8, "十亿": 10**9, "百亿": 10**10}
 HANZI |= {"千亿": 10**11, "万亿": 10**12}
-SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15} | HANZI
-WINDOWS = {"": 1, "k": 2**10, "m": 2**20} | HANZI  # of a context
+SPELLED = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "bn": 10**9}
+SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15} | HANZI | SPELLED
+WINDOWS = {"": 1, "k": 2**10, "m": 2**20} | HANZI | SPELLED  # of a context
 BYTES = {"": 1, "B": 1, "kB": 10**3} | {f"{p}B": 10 ** (3 * n) for n, p in enumerate("KMGTP", 1)}
 BYTES |= {f"{p}iB": 2 ** (10 * n) for n, p in enumerate("KMGTP", 1)}
 CURRENCIES = {"$": "$", "US$": "$", "USD": "$", "美元": "$", "¥": "¥", "CNY": "¥", "RMB": "¥", "元": "¥"}
+CURRENCIES |= {"DOLLARS": "$", "YUAN": "¥", "人民币": "¥"}
 CURRENCIES |= {"€": "€", "EUR": "€", "欧元": "€", "£": "£", "GBP": "£"}
+# What a number is of, in words that people write behind it, by the option or its kind: the longer ones first.
+TOKENS = ("tokens", "token", "个词元", "词元", "个")
+CARDS = ("gpus", "gpu", "cards", "张卡", "张", "卡", "块", "x", "×")
+NOUNS: dict[str, tuple[str, ...]] = {
+    "gpus": CARDS,
+    "node_gpus": CARDS,
+    "network_cards": CARDS,
+    "tokens": TOKENS,
+    "length": TOKENS,
+    "micro_batch": ("sequences", "条"),
+    "users": ("users", "人", "个"),
+    "days": ("days", "day", "d", "天"),
+    "latency": ("ms", "毫秒"),
+    "step_seconds": ("seconds", "s", "秒"),
+    "tokens_per_second": ("tokens/s", "tok/s", "词元/秒", "/s"),
+    "bytes_a_token": ("bytes", "字节"),
+    "gpu_peak": ("flop/s", "flops/s", "flops"),
+    "gpu_bandwidth": ("/s",),
+    "share": ("per cent", "percent", "%"),
+    "money": ("per gpu-hour", "per hour", "an hour", "/gpu-hour", "/gpu/hour", "/gpu/h", "/hour", "/hr", "/h"),
+}
+NOUNS["money"] += ("每卡时", "每小时", "/卡时", "/小时", "/时")
 THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
 NUMBER = re.compile(  # what stands before it, its digits, its power of ten, its unit
     r"([^\d\.,+-]*)((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?([^\d\.,]*)", re.ASCII
 )
 FULL_WIDTH = {0xFF01 + n: 0x21 + n for n in range(94)}  # as Chinese keyboards write ASCII
 FULL_WIDTH |= {0x3000: 0x20, 0xFFE5: 0xA5, 0xFFE1: 0xA3}
-EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8, 70B, 15T", "length": "8192, 128k", "share": "40%, 0.4"}
-EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T"}
+EXAMPLES = {"bytes": "80GB, 80GiB", "count": "8", "length": "8192, 128k", "share": "40%, 0.4", "days": "14"}
+EXAMPLES |= {"money": "2.5, $2.5, ¥18", "gpu_peak": "989T", "tokens": "100B, 15T"}
 YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 SMALLEST, LARGEST = "0.000001", "1e18"  # what lies beyond is a slip of the keyboard
 
@@ -275,15 +299,12 @@ def read(name: str, value: Any) -> Any:
         raise ValueError(f"{flag}: {comma}; write 1.5 or 1,500")
     if not match or isinstance(value, bool):
         raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
-    before, unit, power = match[1].strip(), match[4].strip(), int(match[3] or "0")
-    if name in ("gpu_peak", "gpu_bandwidth"):  # as datasheets have them
-        unit = unit.lower().replace("/s", "").replace("flops", "").replace("flop", "")
+    before, power = match[1].strip(), int(match[3] or "0")
+    unit = without_noun(match[4].strip(), NOUNS.get(name, NOUNS.get(kind, ())))
     if kind == "money" and currency(text):
         before, unit = "", unit if before else ""
     if before:
         raise ValueError(f"{flag}: {quoted(text)} is not a number above 0; {mend}")
-    if kind == "share" and unit == "%":
-        unit, power = "", power - 2
     if kind == "bytes":
         unit = unit.upper().replace("IB", "iB") if unit.islower() else unit
         scale = BYTES.get(unit) if unit or not isinstance(value, str) else None
@@ -291,11 +312,14 @@ def read(name: str, value: Any) -> Any:
         scale = {"length": WINDOWS, "share": {"": 1}}.get(kind, SCALES).get(unit.lower())
     if scale is None:
         raise ValueError(f"{flag}: the unit of {quoted(text)} is missing or not known; {mend}")
-    number = Decimal(f"{match[2].replace(',', '')}e{power}") * scale
+    digits = match[2].replace(",", "")
+    number = Decimal(f"{digits}e{power}") * scale
+    if kind == "share" and (unit != match[4].strip() or number > 1):  # of a hundred, with its sign or without
+        number = Decimal(f"{digits}e{power - 2}")
     if kind == "share" and number > 1:
         raise ValueError(f"{flag}: {quoted(text)} is more than the whole; a share lies between 0 and 1, {mend}")
     whole = kind in ("count", "length", "bytes")
-    low = "0" if name == "dropout" else "1" if whole else "1e9" if name == "gpu_peak" else SMALLEST
+    low = "0" if name in ("dropout", "price") else "1" if whole else "1e9" if name == "gpu_peak" else SMALLEST
     if not Decimal(low) <= number <= Decimal(LARGEST):
         raise ValueError(f"{flag}: {quoted(text)} does not lie between {low} and {LARGEST}; {mend}")
     if kind in ("count", "length") and number % 1:
@@ -303,10 +327,17 @@ def read(name: str, value: Any) -> Any:
     return int(number) if whole else float(number)
 
 
+def without_noun(unit: str, nouns: tuple[str, ...]) -> str:
+    """What stands behind a number, without the word that says of what it is."""
+    noun = next((noun for noun in nouns if unit.lower().endswith(noun)), "")
+    return unit[: len(unit) - len(noun)].strip()
+
+
 def currency(price: Any) -> str | None:
     """The sign of the currency that a price is written in; None if it has none."""
     match = NUMBER.fullmatch(str(price).translate(FULL_WIDTH).strip())
-    return CURRENCIES.get((match[1].strip() or match[4].strip()).upper()) if match else None
+    sign = (match[1].strip() or without_noun(match[4].strip(), NOUNS["money"])) if match else ""
+    return CURRENCIES.get(sign.upper())
 
 
 EXAMPLE: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "tokens": "100B", "price": "$2.5"}

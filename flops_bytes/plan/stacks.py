@@ -18,6 +18,7 @@ from flops_bytes.plan.defaults import answered as answered_alike
 from flops_bytes.plan.defaults import assumed, best, with_usual
 from flops_bytes.plan.defaults import plan_exactly as plan_alike
 from flops_bytes.plan.evidence import WITH_ROOM, judged
+from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import (
     OPTIONS,
     SPEEDS,
@@ -31,7 +32,7 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost, ways
-from flops_bytes.presets import PRESETS, preset_of
+from flops_bytes.presets import PRESETS, known, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
 from flops_bytes.stack import (
@@ -65,7 +66,7 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return answered(with_usual(asked), asked)
+    return in_time(asked, lambda each: answered(with_usual(each), each))
 
 
 def plan_exactly(**asked: Any) -> dict[str, Any]:
@@ -127,6 +128,18 @@ def reach_of(asked: Mapping[str, Any]) -> int:
         return 0
     (layer, _), *others = read_stack(config).layers
     return layer.mixer.reach if isinstance(layer.mixer, Attention) and not others else 0
+
+
+def by_name(asked: dict[str, Any]) -> dict[str, Any]:
+    """A question in which a model's name may stand where a config.json is asked for."""
+    config = asked["config"]
+    name = known(config)
+    if not name:
+        return asked
+    try:  # a file may have such a name
+        return {**asked, "config": read_config(config)}
+    except ValueError:
+        return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
 
 
 def asked_alike(asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -232,10 +245,10 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
         config = read_config(asked["config"])
         is_known = QUANTIZED not in config and is_alike(config, asked)
         return config if is_read(config) and not is_known else None
-    name = preset_of(str(asked.get("model") or ""))
+    name = known(str(asked.get("model") or ""))
     if name in PRESETS:
         return PRESETS[name].config
-    if asked.get("model") and name not in SHAPES:
+    if asked.get("model") and not name:
         mend = f"choose {', '.join([*SHAPES, *PRESETS])}, or give --config or --shape"
         raise ValueError(f"--model: {quoted(asked['model'])} is not known; {mend}")
     return None

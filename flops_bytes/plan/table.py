@@ -55,6 +55,14 @@ def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
     return f"{costs['days']:,.4g} days, {costs['gpu_hours']:,.4g} GPU-hours{price}"
 
 
+def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The GPUs that a deadline takes."""
+    if fleet := found.get("fleet"):
+        speeds = [row["mfu"] for row in found["by_mfu"]] or [found["mfu"]]
+        run = f"; {fleet['run_gpus']:,} at {speeds[-1]:.0%}, a whole run" if fleet["run_gpus"] else ""
+        yield f"GPUs for {fleet['days']:.4g} days", f"{fleet['gpus']:,} at an MFU of {speeds[0]:.0%}{run}"
+
+
 # --8<-- [end:setup]
 
 
@@ -139,6 +147,8 @@ def time_brief(found: dict[str, Any]) -> Iterator[str]:
         assumed = "an assumed MFU of " if found["by_mfu"] else "an MFU of "
         rate = f"{row['tokens_per_second']:,.0f} tokens/s"
         yield f"At {assumed}{row['mfu']:.2g}, {name}: {said or rate}."
+    for what, how_many in in_time(found):
+        yield f"{what}: {how_many}."
 
 
 def serving_brief(found: dict[str, Any]) -> Iterator[str]:
@@ -215,6 +225,7 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "text", f"{text['bytes']:,} B at {text['bytes_a_token']:.4g} bytes a token ({measured})"
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+        yield from in_time(found)
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     if steps := found["published_mfu"]:
         reached = f"{steps['low']:.0%} to {steps['high']:.0%}, eight of ten of {steps['readings']} on {steps['cards']}"
@@ -315,6 +326,7 @@ def stack_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
     if found["tokens"]:
         yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
+        yield from in_time(found)
         yield "FLOPs of the training", f"{found['training_flops']:.4g}"
     yield "estimated, or left out", ", ".join(found["estimated"])
 

@@ -136,7 +136,7 @@ def test_tokens_are_counted_as_each_language_counts() -> None:
         100 * 10**9: ("100B", "1,000 亿"),
         2_050_000_000: ("2.05B", "20.5 亿"),
         40_000_000: ("40M", "4,000 万"),
-        900: ("900", "900"),
+        900: ("900", "900 "),  # a unit follows
     }
     assert {n: (amount(n, COUNTED["en"]), amount(n, COUNTED["zh"])) for n in cases} == cases
 

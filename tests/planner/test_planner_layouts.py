@@ -44,6 +44,7 @@ def named(script: MiniRacer, fields: dict[str, str]) -> str | None:
         {"global_batch": "4M", "link": "400 Gb/s", "node_gpus": "4", "speed": "40%"},
         {"gpu": "other", "gpu_memory": "80GB", "gpu_peak": "989T", "link": "NVLink 4"},
         {"gpus": "2", "model": "llama-3-70b"},
+        {"days": "14 days"},
         {"model": "shape", "shape": "layers=32 d_model=4096 heads=32 kv_heads=8 head_dim=128 d_ff=14336 vocab=128256"},
     ],
 )
@@ -53,6 +54,7 @@ def test_the_command_that_is_named_lists_layouts(script: MiniRacer, change: dict
     assert words[:2] == ["flops-bytes", "plan"] and words[-4] == "--global-batch" and words[-2:] == ["--layouts", "10"]
     told = {name[2:].replace("-", "_"): value for name, value in zip(words[2::2], words[3::2], strict=True)}
     assert set(told) <= set(OPTIONS) | {"layouts"} and "zero" not in told and "checkpointing" not in told
+    assert "days" not in told  # beside tokens they are a deadline, of which layouts know nothing
     for name in ("gpus", "context", "micro_batch", "tokens", "price", "link", "node_gpus", "shape"):
         assert told.get(name) == fields.get(name), name
     try:

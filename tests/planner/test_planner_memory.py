@@ -10,7 +10,7 @@ import yaml
 from py_mini_racer import MiniRacer
 
 from planner import engine
-from planner.out_of_memory import PARTS, decode, sizes
+from planner.out_of_memory import PARTS, PLACES, decode, sizes
 from tests.conftest import ROOT
 
 # Raised by 2.11.0 with PyTorch's own allocator.
@@ -246,9 +246,22 @@ def test_messages_that_are_pasted_together_are_kept_apart() -> None:
     assert decode(pasted) == [only(SHARED), only(FULL)]
     assert [each["gpu"] for each in decode(pasted)] == ["3", "1"]
     cut = SHARED[: SHARED.index("Of the")]
-    assert decode(f"{cut}\n{FULL}") == [only(FULL)], "what one lacks is not taken from the next"
-    same = [FULL, FULL.replace("GPU 1", "GPU 2")]
-    assert [each["gpu"] for each in decode(" ".join(same))] == ["1", "2"]
+    assert decode(f"{cut}\n{FULL}") == [only(cut), only(FULL)] and only(cut)["first"] == "cut", (
+        "what one lacks is not taken from the next"
+    )
+    assert [each["gpus"] for each in decode(pasted)] == [["3"], ["1"]]
+
+
+def test_ranks_that_say_the_same_are_answered_once() -> None:
+    """But for the GPU and a twentieth of it; one that fails for another reason is answered by itself."""
+    ranks = [
+        f"[rank{n}]: " + FULL.replace("GPU 1", f"GPU {n}").replace("90.63", f"{90.63 - n / 10:.2f}") for n in range(8)
+    ]
+    one = only("\n".join(ranks))
+    assert one["gpu"] == "0" and one["gpus"] == [str(n) for n in range(8)] and ["held", "90.6 GiB"] in one["rows"]
+    assert [each["gpus"] for each in decode("\n".join([*ranks, SHARED]))] == [one["gpus"], ["3"]]
+    far = FULL.replace("GPU 1", "GPU 2").replace("90.63", "85.63")
+    assert [each["gpus"] for each in decode(f"{FULL} {far}")] == [["1"], ["2"]]
 
 
 SETTINGS = {  # the variable by the name that a message gives it; none where its version had none
@@ -258,6 +271,7 @@ SETTINGS = {  # the variable by the name that a message gives it; none where its
     "2.1": (REAL["2.1"], "split"),
     "2.0": (OLD, "split"),
     "1.4": (REAL["1.4"], "nothing"),
+    "HIP, cut off": (ROCM.partition(" If reserved")[0], "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True"),
     "1.0": (REAL["1.0"], "nothing"),
     "XPU": (REAL["XPU"], "nothing"),
     "cut off": (FULL, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
@@ -290,9 +304,117 @@ def test_the_chapters_message_is_answered_as_the_chapter_does() -> None:
     assert dict(found["rows"])["own"] == "512.0 MiB"
 
 
-@pytest.mark.parametrize("text", ["", "out of memory", NEWEST[60:], "CUDA error: out of memory", MAC])
+XLA = (
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes."
+)
+
+
+@pytest.mark.parametrize("text", ["", "out of memory", NEWEST[60:], MAC, XLA])
 def test_another_text_is_not(text: str) -> None:
     assert decode(text) == []
+
+
+# https://github.com/hiyouga/LLaMA-Factory: as torch_npu writes it
+NPU = """RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3; 60.97 GiB total capacity; 50.10 GiB already
+allocated; 50.10 GiB current active; 1.20 GiB free; 58.90 GiB reserved in total by PyTorch) If reserved memory is >>
+allocated memory try setting max_split_size_mb to avoid fragmentation."""
+# c10/cuda/CUDAMallocAsyncAllocator.cpp; ComfyUI has it by default, so https://github.com/2noise/ChatTTS/issues/9 too
+ASYNC = """torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)
+Currently allocated     : 15.20 GiB
+Requested               : 512.00 MiB
+Device limit            : 15.99 GiB
+Free (according to CUDA): 0 bytes
+PyTorch limit (set by user-supplied memory fraction)
+                        : 17179869184.00 GiB"""
+# https://github.com/karpathy/nanochat/issues/443
+SHORTENED = """torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 4 has a total capacity of
+79.11 GiB of which 1.07 GiB is free. ... 73.15 GiB is allocated by PyTorch ..."""
+HIP_SPLIT = """torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB (GPU 0; 23.98 GiB total
+capacity; 12.00 GiB already allocated; 1.20 GiB free; 21.50 GiB reserved in total by PyTorch) If reserved memory is >>
+allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and
+PYTORCH_HIP_ALLOC_CONF"""
+OTHER_WORDS: dict[str, tuple[str, str, list[str]]] = {  # what is tried first, and the causes in their order
+    "NPU": (NPU, "split", ["idle"]),
+    "HIP of old": (HIP_SPLIT, "split", ["idle"]),
+    "cudaMallocAsync": (ASYNC, "held", ["held", "asked"]),
+    "shortened by hand": (SHORTENED, "held", ["held", "unsaid", "asked"]),
+    "shortened, much unsaid": (SHORTENED.replace("73.15", "13.15"), "unsaid", ["unsaid"]),
+    "cut off": ("CUDA out of memory. Tried to allocate 112.00 MiB. GPU", "cut", []),
+    "cut off after the card": (SHORTENED.partition(" ...")[0], "cut", []),
+    "cut off, above the card": (SHORTENED.partition(" ...")[0].replace("1.96", "101.96"), "asked", ["asked"]),
+    "a limit of cudaMallocAsync": (
+        ASYNC.replace("17179869184.00", "8.00").replace("0 bytes", "7.50 GiB").replace("15.20", "7.90"),
+        "allowed",
+        ["allowed"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WORDS)
+def test_messages_in_other_words_are_read(name: str) -> None:
+    message, first, causes = OTHER_WORDS[name]
+    found = only(message)
+    assert (found["first"], [cause for cause, _ in found["causes"]]) == (first, causes)
+    assert {cause for cause in causes} <= dict(found["rows"]).keys()
+
+
+def test_a_card_has_its_makers_variable_and_tool() -> None:
+    told = {
+        maker: only(text) for maker, text in {"NPU": NPU, "HIP": HIP_SPLIT, "CUDA": FULL, "XPU": REAL["XPU"]}.items()
+    }
+    assert {maker: one["smi"].partition("-")[0] for maker, one in told.items()} == {
+        "NPU": "npu",
+        "HIP": "rocm",
+        "CUDA": "nvidia",
+        "XPU": "xpu",
+    }
+    assert all(one["variable"] == f"PYTORCH_{maker}_ALLOC_CONF" for maker, one in told.items())
+    assert only(NPU)["gpu"] == "3" and only(REAL["HIP, a share"])["smi"] == "rocm-smi"
+
+
+BARE = {
+    "bare": "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at",
+    "bare, HIP": "RuntimeError: HIP error: out of memory",
+    "bare, cuBLAS": "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "serve, vLLM": """ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV
+    cache is needed, which is larger than the available KV cache memory (0.71 GiB). Based on the available memory, the
+    estimated maximum model length is 5808. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`""",
+    "serve, vLLM of old": """ValueError: The model's max seq len (32768) is larger than the maximum number of tokens
+    that can be stored in KV cache (5808). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`""",
+    "serve, SGLang": "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_what_names_no_numbers_is_told_as_what_it_is(name: str) -> None:
+    found = only(BARE[name])
+    assert found["first"] == name.partition(",")[0] and found["rows"] == found["causes"] == found["gpus"] == []
+    assert found.get("length", "5808") == ("" if "SGLang" in name else "5808")
+    assert found["smi"] == ("rocm-smi" if "HIP" in name else "nvidia-smi")
+
+
+TRACEBACKS = {
+    "loss": """ File "/opt/transformers/loss/loss_utils.py", line 54, in ForCausalLMLoss
+    logits = logits.float()""",
+    "load": """ File "/opt/transformers/modeling_utils.py", line 751, in _load_state_dict_into_meta_model
+    param = param.to(casting_dtype)""",
+    "optimizer": """ File "/opt/accelerate/optimizer.py", line 178, in step
+    self.optimizer.step(closure)
+  File "/opt/torch/optim/adamw.py", line 98, in _init_group
+    state["exp_avg_sq"] = torch.zeros_like(p)""",
+    "backward": """ File "/opt/torch/_tensor.py", line 626, in backward
+    torch.autograd.backward(""",
+    "": """ File "/opt/transformers/models/qwen2/modeling_qwen2.py", line 51, in forward
+    return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))""",
+}
+
+
+@pytest.mark.parametrize("at", TRACEBACKS)
+def test_a_traceback_says_where_memory_ran_out(at: str) -> None:
+    """By its last line that tells: a loss before the backward pass has gone by."""
+    assert only(f"Traceback:\n {TRACEBACKS[at]}\n{FULL}")["at"] == at
+    assert only(f"Traceback:\n {TRACEBACKS['load']} {TRACEBACKS[at]}\n{FULL}")["at"] == (at or "load")
+    assert only(FULL)["at"] == ""
 
 
 UNITS = {"bytes": 1, "KiB": 1_024, "MiB": 1_024**2, "GiB": 1_024**3}
@@ -371,14 +493,18 @@ def words(language: str) -> dict[str, Any]:
 def test_each_answer_has_words(language: str) -> None:
     said = words(language)
     assert tuple(said["parts"]) == PARTS
-    firsts = {"idle", "own", "process", "other", "held", "free", "rest", "asked", "allowed"}
-    assert said["first"].keys() == firsts | {"unified", "split", "nothing"}
+    firsts = {"idle", "own", "process", "other", "unsaid", "held", "free", "rest", "asked", "allowed"}
+    assert said["first"].keys() == firsts | {"unified", "split", "nothing", "cut", "bare", "serve"}
+    assert said["at"].keys() == {*PLACES} and {len(told) for told in said["at"].values()} == {3}
+    assert len(said["to"]["order"]) == 2 and {"plan", "serve"} < said["to"].keys()
     causes = {name for text, _ in FIRST.values() for name, _ in only(text)["causes"]} | {"rest"}
     assert causes <= said["parts"].keys() & firsts
     marks = {  # what each advice has to name, and no other
         "set_per_process_memory_fraction": {"allowed", "free"},
         "{setting}": {"idle", "unified"},
-        "nvidia-smi": {"process", "other", "free"},
+        "{smi}": {"process", "other", "free", "unsaid", "bare"},
+        "{variable}": {"split"},
+        "nvidia": set(),
         "{processes}": {"process"},
         "max_split_size_mb": {"split"},
         "{share}": {"asked"},
@@ -391,7 +517,8 @@ def test_each_answer_has_words(language: str) -> None:
 
 def test_the_page_reads_them_as_python_does() -> None:
     texts = [message for message, *_ in CASES.values()] + [*REAL.values(), MAC, ROCM, f"{SHARED} {FULL} {SHARED}", ""]
-    texts += [text for text, _ in FIRST.values()]
+    texts += [text for text, _ in FIRST.values()] + [text for text, *_ in OTHER_WORDS.values()] + [*BARE.values(), XLA]
+    texts += [f"{before} {FULL}" for before in TRACEBACKS.values()]
     context = MiniRacer()
     context.eval(engine(wanted={"planner.out_of_memory": ["decode"]}))
     for text in texts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import random
 import re
@@ -15,7 +17,7 @@ from py_mini_racer import MiniRacer
 import planner
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS, ROWS
-from flops_bytes.presets import PRESETS
+from flops_bytes.presets import PRESETS, known
 from flops_bytes.shapes import SHAPES
 from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
@@ -155,9 +157,127 @@ def test_the_script_that_is_sent_writes_what_python_writes(told: Told) -> None:
     assert len(known) > len(told) / 2
 
 
+# What stands where an error fills something in that no text of its function says
+FILLED = ("7", "'x'", "x", "estimate it by --shape 'x'")
+
+
+def test_each_error_that_the_page_can_raise_has_its_chinese() -> None:
+    patterns = [re.compile(pattern.replace("[^]", r"[\s\S]")) for pattern, _ in words("zh")["errors"]]
+    script = planner.script("planner-stacks.js", 0)
+    raised = [error for path in sorted(planner.LIBRARY.rglob("*.py")) for error in errors(ast.parse(path.read_bytes()))]
+    of_the_page = [
+        [*ways(parts)] for each in raised if (parts := sent(each, script)) and len(said_of("".join(flat(parts)))) > 9
+    ]
+    assert len(of_the_page) > 45
+    lacking = []
+    for texts in of_the_page:
+        said = [said_of(text) for text in texts]
+        if not any(pattern.search(text) for pattern in patterns for text in said):
+            lacking.append(said[0])
+    assert lacking == []
+
+
+Parts = list[str | list["Parts"]]  # of an error: its own texts, and the ways to fill in what stands between
+
+
+def errors(tree: ast.Module) -> Iterator[Parts]:
+    """The texts of the errors that a module raises."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            match node:
+                case ast.Raise(
+                    exc=ast.Call(func=ast.Name(id="ValueError"), args=[ast.Constant() | ast.JoinedStr() as said])
+                ):
+                    yield parts_of(said, function)
+
+
+def said_of(error: str) -> str:
+    """What an error says of an option."""
+    return re.sub(r"^-*[\w-]*: ", "", error)
+
+
+def parts_of(said: ast.expr, function: ast.FunctionDef) -> Parts:
+    if isinstance(said, ast.Constant):
+        return [str(said.value)]
+    if isinstance(said, ast.JoinedStr):
+        return [part for value in said.values for part in parts_of(value, function)]
+    if isinstance(said, ast.FormattedValue) and isinstance(said.value, ast.Name):
+        bound = [text for node in ast.walk(function) for text in texts_bound(node, said.value.id)]
+        if bound:
+            return [[parts_of(text, function) for text in bound]]
+    return [[[text] for text in FILLED]]
+
+
+def texts_bound(node: ast.AST, name: str) -> list[ast.expr]:
+    """The texts that a statement binds to a name."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            pairs = [*zip(names, values, strict=True)]
+        case ast.Assign(targets=[target], value=value):
+            pairs = [(target, value)]
+        case _:
+            return []
+    found = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == name]
+    both = [
+        each for value in found for each in ((value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,))
+    ]
+    return [each for each in both if isinstance(each, ast.JoinedStr | ast.Constant)]
+
+
+def sent(parts: Parts, script: str) -> Parts | None:
+    """The same without ways to fill in that the page does not have; None if it does not have the error."""
+    kept: Parts = []
+    for part in parts:
+        if isinstance(part, str):
+            if said_of(part) not in script and part not in FILLED:
+                return None
+            kept.append(part)
+        else:
+            kept.append([way for each in part if (way := sent(each, script)) is not None])
+    return kept if all(kept) else None
+
+
+def ways(parts: Parts) -> Iterator[str]:
+    """Each text that the parts can make."""
+    choices = [[part] if isinstance(part, str) else [text for way in part for text in ways(way)] for part in parts]
+    return map("".join, itertools.product(*choices))
+
+
+def flat(parts: Parts) -> Iterator[str]:
+    """The function's own texts, of several ways the longest."""
+    for part in parts:
+        if isinstance(part, list):
+            yield max(("".join(flat(way)) for way in part), key=len)
+        elif part not in FILLED:
+            yield part
+
+
 def test_all_models_that_are_known_by_name_are_offered() -> None:
-    offered = [name.lower().replace(" ", "-") for names in planner.PRESETS.values() for name in names]
-    assert sorted(offered) == sorted(PRESETS) and not {*offered} & {*SHAPES}
+    offered = [known(planner.called(name)) for names in planner.PRESETS.values() for name in names]
+    assert {*offered} == {*PRESETS, *SHAPES}
+    assert {planner.called(name) for names in planner.PRESETS.values() for name in names} >= {*PRESETS, *SHAPES}
+
+
+@LANGUAGES
+def test_lists_begin_with_what_people_have_and_end_with_what_is_not_in_them(language: str) -> None:
+    """Small models of today first, and one spelling; the whole form and the front page offer the same."""
+    for kind in ("full", "short"):
+        models, cards = (lists_of(planner.form(kind, language))[name] for name in ("model", "gpu"))
+        assert models[0] == "Qwen3 0.6B" and models[-2:] == [*words(language)["choices"]["model"].values()]
+        assert cards[0].startswith("RTX") and cards[-1] == words(language)["choices"]["gpu"]["other"]
+        assert {*cards[:-1]} == {*ROWS} and len({*models}) == len(models)
+        assert not [name for name in models[:-2] if re.match("[a-z]", name) and not name.startswith("gpt-oss")]
+
+
+def lists_of(form: str) -> dict[str, list[str]]:
+    """What each list of a form offers."""
+    lists = re.findall(r'<select name="(\w+)".*?</select>', form)
+    return {
+        name: re.findall(r"<option[^>]*>([^<]*)", form.partition(f'<select name="{name}"')[2].partition("</select>")[0])
+        for name in lists
+    }
 
 
 def test_the_first_script_says_no_more_of_a_model_than_it_needs() -> None:

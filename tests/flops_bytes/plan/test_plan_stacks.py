@@ -442,7 +442,7 @@ def test_a_configuration_is_read_from_a_pipe(kind: str, capsys: pytest.CaptureFi
     os.close(writing)
     assert main(["--config", f"/dev/fd/{reading}", "--gpu", "H100 SXM"]) in (0, 4)
     os.close(reading)
-    assert " of this model on H100 SXM" in capsys.readouterr().out
+    assert "all weights of this model on H100 SXM" in capsys.readouterr().out
 
 
 def test_what_has_no_end_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
