@@ -50,7 +50,7 @@ PARTS, DRAWS = 3, 500  # of a test: about seven seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # that a question may take
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
-KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "methods": "training", "cache_bytes": "stack"}
+KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "ladder": "training", "cache_bytes": "stack"}
 VALID = {
     field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
     for field, kind in KINDS.items()  # by a field that no other kind of answer has
@@ -404,18 +404,16 @@ def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> 
     if fields.get("speed_in") == "tokens_per_second":
         return  # which the form asks of each GPU
     fields |= told
-    whole = "cache_bytes" not in found
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # what is pasted in a page, is read there
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="a config "
+    ) as file:  # what is pasted, is read there
         if "config" in fields:
             file.write(fields["config"])
             file.flush()
             fields |= {"config": file.name}
-        there = (answer_of_form if whole and not is_of_stacks(asked) else answer_any)(fields)["found"]
-    if whole:
-        said = ("memory_bytes", "fits", "verdict", "assumed")
-        same = [there.get(name) for name in said] == [found.get(name) for name in said]
-    else:  # a page says the least
-        same = total(there) <= total(found) and (there["fits"] is not False or found["fits"] is False)
+        there = (answer_any if is_of_stacks(asked) else answer_of_form)(fields)["found"]
+    said = ("memory_bytes", "fits", "verdict", "assumed")
+    same = [there.get(name) for name in said] == [found.get(name) for name in said]
     if not same:
         of = (there["memory_bytes"], there["fits"], found["memory_bytes"], found["fits"])
         raise Broken(f"the form says otherwise: {of}")
