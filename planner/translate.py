@@ -626,7 +626,8 @@ class Writer:
             if self.needed & set(binds(statement)):
                 if isinstance(statement, ast.Assign):
                     each = [ast.Assign([target], statement.value) for target in statement.targets]
-                    lines += ["let " + self.statement(ast.copy_location(one, statement)) for one in each]
+                    texts = [self.statement(ast.copy_location(one, statement)) for one in each]
+                    lines += [text if text.startswith("$put(") else f"let {text}" for text in texts]
                 elif isinstance(statement, ast.AnnAssign):
                     lines.append("let " + self.statement(statement))
                 else:

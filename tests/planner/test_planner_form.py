@@ -114,7 +114,9 @@ def test_what_stands_without_scripts_is_what_the_script_says_first(
 
 
 @LANGUAGES
-@pytest.mark.parametrize("question", ["?days=20&lora=8&price=3", "?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=2"])
+@pytest.mark.parametrize(
+    "question", ["?days=20&trained=all&lora=8&price=3", "?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=2"]
+)
 def test_the_answer_is_in_three_groups_without_words_of_code(
     page: Page, address: str, language: str, question: str
 ) -> None:
@@ -144,7 +146,8 @@ def test_tokens_are_counted_as_each_language_counts() -> None:
 def test_what_changes_nothing_is_named() -> None:
     asked = {"model": "gpt2", "gpu": "H100 SXM", "gpus": "1"}
     for more, expected in (
-        ({"lora": "8"}, ["lora"]),
+        ({"lora": "8"}, []),  # which is trained then
+        ({"lora": "8", "trained": "all"}, ["lora"]),
         ({"lora": "8", "trained": "lora"}, []),
         ({"price": "2"}, ["price"]),
         ({"price": "2", "days": "3"}, []),
@@ -316,7 +319,7 @@ def test_what_decides_the_verdict_is_asked_in_the_open() -> None:
     assert {"trained", "recipe", "checkpointing", "loss", "zero"} <= {*SHOWN} and not {*SHOWN} & {*FOLDED}
     for language in ("en", "zh"):
         choices = words(language)["choices"]
-        assert [*choices["checkpointing"]] == ["none", "per-op", "full"]
+        assert [*choices["checkpointing"]] == ["", "none", "per-op", "full"]
         assert [*choices["loss"]] == ["plain", "compiled", "chunked", "fused"]
 
 

@@ -41,7 +41,11 @@ MEANS = {
     "money": "cost",
     "gpu_hours": "GPU-hour",
     "needed": "GPUs",
-    "booked": "0\\.3",
+    "run_needed": "0\\.3",
+    "run_time": "0\\.3",
+    "run_money": "0\\.3",
+    "run_gpu_hours": "0\\.3",
+    "host": "CPU memory",
     "active": "active",
     "trained": "adapter",
     "flops_token": "FLOPs",
@@ -130,7 +134,8 @@ def test_a_number_and_its_sign_stay_on_one_line() -> None:
 def test_chinese_is_spaced_from_what_is_filled_in() -> None:
     """But from an amount or a time, which end in Chinese themselves."""
     ends_in_chinese = (
-        r"(?:amount|time|deadline|step|sent_in|waits|token|latency|first|prompts|adds|assumed|moment|cost|booked)"
+        r"(?:(?:run_)?(?:amount|time|cost)|deadline|step|sent_in|waits|token|latency|first|prompts|adds|assumed|moment"
+        r"|of_kind|verdict|about)"
     )
     told = [text for text in texts_of({**words("zh"), "errors": []}) if "{" in text]
     glued = rf"\{{(?!{ends_in_chinese}\}})\w+\}}%?[\u4e00-\u9fff]|[\u4e00-\u9fff]\{{(?!{ends_in_chinese}\}}|\w+\}}（)"
