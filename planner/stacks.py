@@ -35,7 +35,7 @@ def answer_any(fields: dict[str, str]) -> dict[str, Any]:
 
 
 def shown_stack(found: dict[str, Any], pairs: str) -> dict[str, Any]:
-    """The numbers of an answer that says what a training takes at least."""
+    """The numbers of an answer about training a model whose layers differ."""
     count = found["parameters"]
     return shown_runs(found) | {
         "parameters": f"{count['total']:,}",

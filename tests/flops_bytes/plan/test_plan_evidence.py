@@ -108,12 +108,14 @@ def test_the_command_says_it_below_the_verdict() -> None:
 def test_the_page_has_a_sentence_for_each_kind(language: str) -> None:
     told, said = words(language)["evidence"], evidence_of_page(words(language))
     assert set(said) == {"", *EVIDENCE}
-    for kind, (readings, low, high, *_, room) in EVIDENCE.items():
-        assert said[kind] == (told["some"].format(*EVIDENCE[kind], kind=told["kinds"][kind]), "how-far-off/#room")
-        assert all(str(number) in said[kind][0] for number in (readings, low, high, room))
+    for kind, (readings, least, *_, room) in EVIDENCE.items():
+        text, chapter, most = said[kind]
+        assert (chapter, most) == (told["chapter"], round(1 / float(least), 4))
+        assert all(part in text for part in (str(readings), told["kinds"][kind], f"{1 / float(least):.2f}", str(room)))
     assert said[""][0] == told["none"]
     text = form("full", language)
-    assert text.count(f'<a href="../how-far-off/#room">{said["full-sharded"][0]}</a>') == 1  # before the script has run
+    link = said["full-sharded"][0].partition("[")[2].partition("]")[0]
+    assert text.count(f'<a href="../how-far-off/#room">{link}</a>') == 1  # before the script has run
 
 
 def test_it_is_written_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
