@@ -572,18 +572,22 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
 def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
     """The tokens of a text, and the rate that says so: the given one, or what this book's prose has.
 
-    Of the measured vocabularies, that of the largest which is not larger than the model's.
+    Of the measured vocabularies, that of the largest which is not larger than the model's. Raises ValueError if it holds
+    less than a token.
     """
     if not asked["text"]:
         return None
     measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))
     rate = asked["bytes_a_token"] or BYTES_A_TOKEN[measured][asked["language"]]
+    tokens = int(text_tokens(asked["text"], rate))
+    if not tokens:
+        raise ValueError(f"--text: at {rate:.3g} bytes a token it holds less than a token; give more of it")
     return {
         "bytes": asked["text"],
         "language": asked["language"],
         "bytes_a_token": rate,
         "vocab": None if asked["bytes_a_token"] else measured,
-        "tokens": int(text_tokens(asked["text"], rate)),
+        "tokens": tokens,
     }
 
 

@@ -236,7 +236,7 @@ def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None
     phone.goto(address)
     phone.locator(".planner-verdict").wait_for()
     put(phone, model="gpt2-xl", gpu="L4", gpus="2", context="1024")
-    expect(phone.locator(".planner-verdict")).to_contain_text("of 22.0 GiB")  # an L4's, once all is told
+    expect(phone.locator(".planner-verdict")).to_contain_text("22.0 GiB")  # an L4's, once all is told
     verdict = phone.locator(".planner-verdict").inner_text()
     phone.wait_for_function("document.querySelector('.planner-all').href.includes('context=1024')")
     phone.locator(".planner-all").click()
@@ -247,7 +247,7 @@ def test_the_front_page_hands_its_question_on(phone: Page, address: str) -> None
 def test_an_address_may_hold_anything(page: Page, address: str) -> None:
     for query, text in (
         ("?model=llama-3-8b&gpu=B999", "GPU: 'B999' is not known"),
-        ("?model=llama-3-8b&gpu=L4&tokens=7e+10#%E0%A4%A", "Does not fit"),
+        ("?model=llama-3-8b&gpu=L4&trained=all&tokens=7e+10#%E0%A4%A", "Does not fit"),
         ("?model=%3Cb%3E&gpu=L4", "Model: '<b>' is not known"),
     ):
         page.goto("about:blank")
@@ -309,7 +309,7 @@ def test_money_days_and_what_is_ignored_are_said(page: Page, address: str, langu
     put(page, tokens="15万亿", price="¥18", speed="40%")
     expect(run).to_contain_text("15 万亿词元" if language else "15T tokens take")
     expect(facts).to_contain_text("14 天内做完要" if language else "GPUs do it in 14 days")
-    expect(run).to_contain_text(re.compile(r"花费 [\d,]+ 元。" if language else r"cost ¥[\d,]+\.$"))
+    expect(run).to_contain_text(re.compile(r"天、[\d,]+ 元。" if language else r"MFU, ¥[\d,]+\.$"))
     put(page, price="18")
     expect(run).to_contain_text(told["currencies"]["none"].removeprefix("{sum}"))
     expect(page.locator(SCALE)).to_contain_text("8.69 × 10²³")
@@ -387,7 +387,7 @@ def test_without_scripts_there_are_worked_examples(browser: Browser, address: st
     page = context.new_page()
     page.goto(address + path)
     expect(page.locator(".planner-fields")).to_be_hidden()
-    expect(page.locator(".planner-verdict")).to_have_text(re.compile("^(Fits: |放得下：)[0-9.]+ GiB"))
+    expect(page.locator(".planner-verdict")).to_have_text(re.compile("^(Fits with room: needs|放得下且有余量：需要) [0-9.]+ GiB"))
     expect(page.locator(".planner-run")).to_contain_text("H100 SXM")
     expect(page.locator(".planner-answer tr").last).to_contain_text(" GiB")
     expect(page.locator("h2#examples ~ div table tbody tr, h2#examples ~ table tbody tr").first).to_be_visible()

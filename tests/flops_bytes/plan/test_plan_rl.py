@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "two references": ({"lora": 8, "reference": "yes"}, "--reference: the model without its adapters"),
     "nobody sleeps": ({"engine_asleep": "1GB"}, "--engine-asleep: there is no engine"),
     "a small engine": ({"engine_share": 0.01}, "--engine-share: it has no room"),
-    "no share": ({"engine_share": "2"}, "--engine-share: '2' is more than the whole"),
+    "no share": ({"engine_share": "200"}, "--engine-share: '200' is more than the whole"),
     "no such word": ({"reference": "perhaps"}, "--reference: 'perhaps' is not known; choose no, yes"),
     "no such option": ({"nosuch": 1}, "--nosuch: not an option"),
 }

@@ -173,7 +173,7 @@ def test_published_collectives_reach_about_the_share_that_is_assumed() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_says_the_share_of_the_nominal_rate(language: str) -> None:
     template = words(language)["details"]["time"]["sent"][1]
-    assert re.findall(r"(\d+) ?%", template) == [f"{100 * REACHED:.0f}"]
+    assert re.findall(r"(\d+)\s?%", template) == [f"{100 * REACHED:.0f}"]
 
 
 NETWORKS: dict[str, tuple[dict[str, Any], tuple[str, int, float]]] = {
