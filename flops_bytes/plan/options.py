@@ -574,7 +574,7 @@ def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
 
     Of the measured vocabularies, that of the largest which is not larger than the model's. Raises ValueError if it holds
     less than a token.
-    """
+    """  # noqa: E501
     if not asked["text"]:
         return None
     measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))

@@ -387,7 +387,9 @@ def test_without_scripts_there_are_worked_examples(browser: Browser, address: st
     page = context.new_page()
     page.goto(address + path)
     expect(page.locator(".planner-fields")).to_be_hidden()
-    expect(page.locator(".planner-verdict")).to_have_text(re.compile("^(Fits with room: needs|放得下且有余量：需要) [0-9.]+ GiB"))
+    expect(page.locator(".planner-verdict")).to_have_text(
+        re.compile("^(Fits with room: needs|放得下且有余量：需要) [0-9.]+ GiB")
+    )
     expect(page.locator(".planner-run")).to_contain_text("H100 SXM")
     expect(page.locator(".planner-answer tr").last).to_contain_text(" GiB")
     expect(page.locator("h2#examples ~ div table tbody tr, h2#examples ~ table tbody tr").first).to_be_visible()

@@ -55,7 +55,8 @@ VALID = {
     field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
     for field, kind in KINDS.items()  # by a field that no other kind of answer has
 }
-MEND = re.compile(r"; (or )?(give|choose|leave|ask|write|check|mend|estimate|shard|a guess, without these: --shape)\b[^;]*(; left out: .*)?$")
+WORDS_OF_MENDS = "give|choose|leave|ask|write|check|mend|estimate|shard|a guess, without these: --shape"
+MEND = re.compile(rf"; (or )?({WORDS_OF_MENDS})\b[^;]*(; left out: .*)?$")
 VERDICTS = (MISSES, ON_PAPER, WITH_ROOM)
 SIGNED = ("headroom_bytes", "frees_bytes")  # the only bytes that can be fewer than none
 Question = dict[str, Any]
