@@ -319,7 +319,8 @@ def test_money_days_and_what_is_ignored_are_said(page: Page, address: str, langu
     put(page, tokens="", gpus="8")
     expect(run).to_contain_text("30 天" if language else "30 days")
     expect(facts).not_to_contain_text(told["ignored"]["zero"])
-    put(page, gpus="1", days="")
+    put(page, zero="3", days="")
+    put(page, gpus="1")
     for name in ("zero", "price"):
         expect(facts).to_contain_text(told["ignored"][name])
 
@@ -432,15 +433,15 @@ def test_who_has_no_form_before_him_does_not_load_the_planner(page: Page, addres
 def test_the_front_page_leads_to_fields_that_it_has_not(page: Page, address: str, path: str) -> None:
     """With what was chosen there; and its own context gives way to a model that has fewer positions."""
     page.goto(address + path)
-    verdict, context = page.locator(".planner-verdict"), page.locator("#planner-context")
+    verdict, chosen = page.locator(".planner-verdict"), page.locator(".planner-chosen")
     verdict.wait_for()
     put(page, model="gpt2", gpus="1")
     expect(verdict).to_have_class(re.compile("fits"))
-    expect(context).to_have_value("1024")
+    expect(chosen).to_contain_text("1,024")
     expect(page.locator(".planner-facts")).not_to_contain_text("ZeRO")  # which nobody chose here
     put(page, model="qwen3-8b")
-    expect(context).to_have_value("8192")
-    context.fill("4096")
+    expect(chosen).to_contain_text("2,048")
+    page.locator("#planner-context").fill("4096")
     put(page, model="gpt2")
     expect(verdict).to_contain_text(re.compile("1,?024"))  # what somebody typed is theirs to mend
     put(page, model="config", gpus="16")
@@ -458,6 +459,7 @@ def test_help_lies_upon_no_link(page: Page, address: str) -> None:
         page.goto(address)
         page.locator(".planner-facts span").first.wait_for()
         for name in ("tokens", "price"):
+            page.locator(".planner-all").scroll_into_view_if_needed()
             page.locator(f"#planner-{name}").focus()
             expect(page.locator(f"#planner-{name}-help")).to_be_visible()
             box = page.locator(".planner-all").bounding_box()
