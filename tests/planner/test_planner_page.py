@@ -440,7 +440,7 @@ def test_the_front_page_leads_to_fields_that_it_has_not(page: Page, address: str
     expect(chosen).to_contain_text("1,024")
     expect(page.locator(".planner-facts")).not_to_contain_text("ZeRO")  # which nobody chose here
     put(page, model="qwen3-8b")
-    expect(chosen).to_contain_text("2,048")
+    expect(chosen).to_contain_text("8,192")
     page.locator("#planner-context").fill("4096")
     put(page, model="gpt2")
     expect(verdict).to_contain_text(re.compile("1,?024"))  # what somebody typed is theirs to mend
