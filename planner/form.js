@@ -265,7 +265,7 @@ class Planner {
   }
 
   /* How far off the planner was for runs of this kind, and what this one would need then. */
-  evidence([text, chapter, , most], found) {
+  evidence([text, chapter, most], found) {
     const [before, link, after] = this.write(text, { needs: most && gib(Number(found.get("memory_bytes").get("total")) * most) }).split(/[[\]]/);
     return this.note(before, link && this.to(link, chapter), after);
   }
