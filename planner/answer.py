@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan.defaults import CHOSEN, answered, plan_exactly
+from flops_bytes.plan.defaults import CHOSEN, other_methods, plan_exactly, planned
 from flops_bytes.plan.defaults import completed as completed_question
-from flops_bytes.plan.evidence import MISSES, WITH_ROOM
-from flops_bytes.plan.fleet import has_deadline, in_time, settled
+from flops_bytes.plan.evidence import MISSES
+from flops_bytes.plan.fleet import has_deadline, settled
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
 
@@ -99,10 +99,6 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 
-def planned(options: dict[str, Any]) -> dict[str, Any]:
-    return in_time(options, lambda each: answered(each, each))
-
-
 def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """What was asked about, and what was assumed for it."""
     chosen = {name: f"{value:,}" if name == "context" else value for name, value in found["assumed"].items()}
@@ -122,12 +118,6 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
             for row in other_methods(found)
         ],
     }
-
-
-def other_methods(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """What else could be trained, where that is a question: nobody said it, or what was said has no room."""
-    is_so = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
-    return [row for row in found.get("methods", []) if is_so and row["trained"] != found["trained"]]
 
 
 def recomputing(fields: dict[str, str]) -> dict[str, str]:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flops_bytes.plan.defaults import answered, plan_exactly, usual_context
+from flops_bytes.plan.defaults import plan_exactly, planned, usual_context
 from flops_bytes.plan.evidence import judged
-from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import OPTIONS, named_shape, read_gpu, read_options
 from flops_bytes.shapes import SHAPES
 
@@ -38,7 +37,7 @@ def plan(**asked: Any) -> dict[str, Any]:
         told = chosen | told
         return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told) | {"assumed": chosen}
     if is_alike:
-        return in_time(told, lambda each: answered(each, each))
+        return planned(told)
     from flops_bytes.plan import stacks
 
     return stacks.plan(**told)

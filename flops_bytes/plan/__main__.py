@@ -16,7 +16,7 @@ from flops_bytes.plan.defaults import completed, with_usual
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, read_options, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, stack_table, training_table
-from flops_bytes.shapes import SHAPES, short
+from flops_bytes.shapes import short
 
 EXAMPLES = """\
 flops-bytes plan --model qwen3-8b --gpu "RTX 4090"
@@ -34,9 +34,6 @@ FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What published rates of kernels say of a step of layers that are all alike; of others nothing is known."""
-    config = asked.get("config")
-    if not config and str(asked.get("model") or "gpt2").strip().lower() in SHAPES:
-        return rates.told(read_options(completed(asked, asked)))
     from flops_bytes.plan import stacks
 
     question = stacks.asked_alike(with_usual(asked))
@@ -98,15 +95,9 @@ def held(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A question with what its config.json holds, since a pipe can be read once; a model's name may stand there too."""
     if not asked.get("config"):
         return dict(asked)
-    try:
-        return {**asked, "config": configuration(asked["config"])}
-    except ValueError:
-        from flops_bytes.presets import known
+    from flops_bytes.plan.stacks import by_name
 
-        name = known(asked["config"])
-        if not name:
-            raise
-        return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
+    return by_name(asked, configuration)
 
 
 def main(arguments: list[str]) -> int:

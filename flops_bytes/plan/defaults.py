@@ -9,9 +9,10 @@ from typing import Any
 
 from flops_bytes.gpus import Gpu
 from flops_bytes.plan.evidence import WITH_ROOM
+from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import named_shape, read, read_gpu, read_options, read_shape
 from flops_bytes.plan.serving import serve
-from flops_bytes.plan.training import methods, read_format, train
+from flops_bytes.plan.training import methods_of, read_format, train
 
 CHOSEN = ("trained", "context", "checkpointing", "zero")  # options that are chosen if they are not given
 LARGE_BYTES = 70 * 2**30  # of a card's memory
@@ -27,7 +28,7 @@ def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked, with a context, and ZeRO 3 for several cards, if none is given."""
     told = {name: value for name, value in asked.items() if value is not None}
     if told.get("task") != "serve":
-        a = {"optimizer": told.get("optimizer")}
+        a = {"optimizer": told.get("optimizer")}  # as a page asks that has no field for some (planner.UNASKED_VALUES)
         if not ("zero" in told or a["optimizer"] == "adafactor") and read("gpus", told.get("gpus", 1)) > 1:
             told["zero"] = "3"
     if "context" not in told:
@@ -54,13 +55,14 @@ def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     shape, gpu = read_shape(a), read_gpu(a)
     peaks = gpu.peak_flop_per_second
     read_format(a, peaks)  # or says what else to take
-    rows = methods(a, shape, peaks, gpu.memory_bytes)
+    return with_method(told, a["trained"], methods_of(a, shape, peaks, gpu.memory_bytes))
+
+
+def with_method(told: dict[str, Any], trained: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A question with what is trained and what is checkpointed, as the row of its method says, or of the best one."""
     is_told = "trained" in told or "lora" in told
-    row = next(each for each in rows if each["trained"] == a["trained"]) if is_told else best(rows)
-    told["trained"] = row["trained"]
-    if "checkpointing" not in told:
-        told["checkpointing"] = row["checkpointing"]
-    return told
+    row = next(each for each in rows if each["trained"] == trained) if is_told else best(rows)
+    return {"checkpointing": row["checkpointing"]} | told | {"trained": row["trained"]}
 
 
 def best(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -70,6 +72,17 @@ def best(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return rows[-1]
     roomy = [row for row in fit if row["verdict"] == WITH_ROOM]
     return fit[0] if fit[0]["trained"] == "all" or not roomy else roomy[0]
+
+
+def other_methods(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What else could be trained, where that is a question: nobody said it, or what was said has no room."""
+    is_so = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
+    return [row for row in found.get("methods", []) if is_so and row["trained"] != found["trained"]]
+
+
+def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found about a model whose layers are all alike, for the GPUs that a deadline takes if there is one."""
+    return in_time(asked, lambda each: answered(each, each))
 
 
 def answered(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -572,9 +572,9 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
 def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
     """The tokens of a text, and the rate that says so: the given one, or what this book's prose has.
 
-    Of the measured vocabularies, that of the largest which is not larger than the model's. Raises ValueError if it holds
-    less than a token.
-    """  # noqa: E501
+    Of the measured vocabularies, that of the largest which is not larger than the model's. Raises ValueError if the
+    text holds less than a token.
+    """
     if not asked["text"]:
         return None
     measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))

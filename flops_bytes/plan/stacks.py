@@ -6,7 +6,7 @@ layers are all alike goes to the planner as it is.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any
 
@@ -15,9 +15,9 @@ from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_ou
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.plan.defaults import answered as answered_alike
-from flops_bytes.plan.defaults import assumed, best, with_usual
+from flops_bytes.plan.defaults import assumed, with_method, with_usual
 from flops_bytes.plan.defaults import plan_exactly as plan_alike
-from flops_bytes.plan.evidence import WITH_ROOM, judged
+from flops_bytes.plan.evidence import judged
 from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.options import (
     OPTIONS,
@@ -31,7 +31,7 @@ from flops_bytes.plan.options import (
     read_text,
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
-from flops_bytes.plan.training import RUN_MFU, STEP_MFU, card_format, cost, ways
+from flops_bytes.plan.training import STEP_MFU, booked, card_format, cost, methods
 from flops_bytes.presets import PRESETS, known, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
@@ -100,10 +100,7 @@ def chosen(told: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, Any]:
     a = read_options(rest)
     if why_not(stack, kind, a["recipe"].replace("-", "_")):
         return {"checkpointing": "full", "trained": "all"} | rest
-    rows = methods_of(a, stack, kind, read_gpu(a).memory_bytes)
-    is_told = "trained" in rest or "lora" in rest
-    row = next(each for each in rows if each["trained"] == a["trained"]) if is_told else best(rows)
-    return {"checkpointing": row["checkpointing"]} | rest | {"trained": row["trained"]}
+    return with_method(rest, a["trained"], methods_of(a, stack, kind, read_gpu(a).memory_bytes))
 
 
 def beyond_window(found: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,15 +127,14 @@ def reach_of(asked: Mapping[str, Any]) -> int:
     return layer.mixer.reach if isinstance(layer.mixer, Attention) and not others else 0
 
 
-def by_name(asked: dict[str, Any]) -> dict[str, Any]:
-    """A question in which a model's name may stand where a config.json is asked for."""
-    config = asked["config"]
-    name = known(config)
-    if not name:
-        return asked
-    try:  # a file may have such a name
-        return {**asked, "config": read_config(config)}
+def by_name(asked: Mapping[str, Any], reader: Callable[[str], Mapping[str, Any]] = read_config) -> dict[str, Any]:
+    """A question with what its config.json holds; a model's name may stand there too, but a file may have that name."""
+    try:
+        return {**asked, "config": reader(asked["config"])}
     except ValueError:
+        name = known(asked["config"])
+        if not name:
+            raise
         return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
 
 
@@ -562,19 +558,8 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
     return moment, at[moment]
 
 
-def method_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> dict[str, Any]:
-    """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
-    needs = sum(peak(a, stack, kind)[1].values())
-    found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
-    found |= judged(a, needs, memory_bytes)
-    if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
-        return found
-    return method_of({**a, "checkpointing": "full"}, stack, kind, memory_bytes)
-
-
 def methods_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> list[dict[str, Any]]:
-    """All weights, LoRA and QLoRA, as flops_bytes.plan.training.methods() says."""
-    return [method_of(each, stack, kind, memory_bytes) for each in ways(dict(a))]
+    return methods(dict(a), lambda each: sum(peak(each, stack, kind)[1].values()), memory_bytes)
 
 
 def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> dict[str, Any]:
@@ -645,8 +630,6 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
     text = read_text(a, stack.vocab)
     to_train_on = text["tokens"] if text else a["tokens"]
     costs = cost(dict(a), to_train_on, tokens_per_second)
-    speeds = [] if told else [(mfu, mfu * kept * at_the_peak) for mfu in (STEP_MFU, RUN_MFU)]
-    by_mfu = [{"mfu": mfu, "tokens_per_second": speed} | cost(dict(a), to_train_on, speed) for mfu, speed in speeds]
     holds_all = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
     estimated = {
         f"activations: not derived ({why})": bool(why),
@@ -671,7 +654,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
             "mfu": mfu,
             "mfu_is_assumed": not told,
             "assumed_mfu": None if told else STEP_MFU,
-            "by_mfu": by_mfu,
+            "by_mfu": [] if told else booked(dict(a), to_train_on, lambda mfu: mfu * kept * at_the_peak),
             "hfu": hfu,
             "training_flops": own["model"] * costs["tokens"] if costs["tokens"] else None,
             "currency": a["currency"],

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flops_bytes.gpus import REACHED
+from flops_bytes.plan.defaults import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
 from flops_bytes.plan.options import read
 from flops_bytes.plan.runs import runs_nearest
@@ -164,10 +165,8 @@ def serving_brief(found: dict[str, Any]) -> Iterator[str]:
 
 def changes(found: dict[str, Any]) -> Iterator[str]:
     """Other methods, and what frees memory until it fits with room."""
-    asks = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
-    for row in found.get("methods", []):
-        if row["trained"] != found["trained"] and asks:
-            yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
+    for row in other_methods(found):
+        yield f"Instead, {METHODS[row['trained']]}: {short_gib(row['needs_bytes'])}, {row['verdict']}."
     if found["verdict"] == WITH_ROOM:
         return
     for rung in found.get("ladder", []):

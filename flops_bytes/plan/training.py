@@ -415,9 +415,9 @@ def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
     return {"cards": cards, "readings": steps.readings, "low": steps.low, "high": steps.high}
 
 
-def booked(a: dict[str, Any], timing: Timing, tokens: int | None) -> list[dict[str, Any]]:
-    """What a training takes at the MFU of a good step, and at that of a whole run."""
-    speeds = [(mfu, timing.step_tokens / assumed_seconds(timing, mfu)) for mfu in (STEP_MFU, RUN_MFU)]
+def booked(a: dict[str, Any], tokens: int | None, speed_at: Callable[[float], float]) -> list[dict[str, Any]]:
+    """What a training takes at the MFU of a good step, and at that of a whole run, by the tokens a second there."""
+    speeds = [(mfu, speed_at(mfu)) for mfu in (STEP_MFU, RUN_MFU)]
     return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds]
 
 
@@ -486,19 +486,27 @@ def ladder(setup: Setup, memory_bytes: float, room: float, causal: bool, matmuls
 
 
 # --8<-- [start:methods]
-def way(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> dict[str, Any]:
+Needed = Callable[[dict[str, Any]], int]  # bytes of a GPU for a question
+
+
+def way(a: dict[str, Any], needed: Needed, memory_bytes: float) -> dict[str, Any]:
     """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
-    needs = needed_bytes(read_setup(a, shape, peaks))
+    needs = needed(a)
     found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
     found |= judged(a, needs, memory_bytes)
     if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
         return found
-    return way(a | {"checkpointing": "full"}, shape, peaks, memory_bytes)
+    return way(a | {"checkpointing": "full"}, needed, memory_bytes)
 
 
-def methods(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
+def methods(a: dict[str, Any], needed: Needed, memory_bytes: float) -> list[dict[str, Any]]:
     """All weights, LoRA and QLoRA, each as far as it needs checkpointing."""
-    return [way(each, shape, peaks, memory_bytes) for each in ways(a)]
+    return [way(each, needed, memory_bytes) for each in ways(a)]
+
+
+def methods_of(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
+    """The same of a model whose layers are all alike."""
+    return methods(a, lambda each: needed_bytes(read_setup(each, shape, peaks)), memory_bytes)
 
 
 def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
@@ -773,7 +781,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
             "matmul_format": multiplied_in,
             "recipe_hfu": of_peak,
             "published_mfu": published_mfu(a),
-            "by_mfu": [] if told else booked(a, timing, to_train_on),
+            "by_mfu": [] if told else booked(a, to_train_on, lambda mfu: step_tokens / assumed_seconds(timing, mfu)),
             "wire": wire(timing, step_seconds - (0 if told else timing.updating / STEP_MFU), matmuls),
             "text": text,
             "training_flops": flops["model"] * tokens if tokens else None,
@@ -781,7 +789,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
             "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
             "checkpoint_weights_bytes": 2 * total,
             "ladder": list(ladder(setup, gpu.memory_bytes, said["room_ratio"], a["pairs"] == "causal", matmuls)),
-            "methods": methods(a, shape, peaks, gpu.memory_bytes),
+            "methods": methods_of(a, shape, peaks, gpu.memory_bytes),
             "estimated": [name for name, is_so in estimated.items() if is_so],
         }
         | said
