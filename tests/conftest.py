@@ -313,7 +313,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-PATIENCE_MS = 7_000  # others may keep all cores busy
+PATIENCE_MS = 120_000  # others may keep all cores busy
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
 
 
