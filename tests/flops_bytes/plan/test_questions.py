@@ -335,10 +335,11 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
     sizes = dict(part.split("=") for part in asked["shape"].split()) if is_shape else {}
     size = int(sizes[name]) if is_shape else read_back(asked, name)
     before, last = found, asked
-    if asked.get("loss") == "chunked" and name in ("context", "micro_batch"):
-        return  # the last chunk has what the others leave over, which may be less of more
+    # the last chunk of a loss has what the others leave over, which may be less of a few tokens more
+    in_chunks = asked.get("loss") == "chunked" and name in ("context", "micro_batch")
     for _ in range(3):
-        size = drawn.choice((size + 1, size + 2, 2 * size, 2 * size, size + drawn.randrange(1, 100), 8 * size))
+        more_of_it = (size + 1, size + 2, 2 * size, 2 * size, size + drawn.randrange(1, 100), 8 * size)
+        size = drawn.choice((2 * size, 8 * size) if in_chunks else more_of_it)
         if is_shape:
             more = asked | {"shape": " ".join(f"{key}={each}" for key, each in (sizes | {name: str(size)}).items())}
         else:
