@@ -177,17 +177,16 @@ def keep_more(setup: Setup, at: Moments, layer: int, first: int = 0) -> None:
 
 
 def keep_inputs_of_adapters(setup: Setup, at: Moments) -> None:
-    """See adapters_inputs(). Those in float32 have no copy in 16 bits, and of the first layer's input no mask is kept,
-    for nothing below is trained."""
+    """See adapters_inputs(). Those in float32 have no copy in 16 bits; in the first layer, below which nothing is
+    trained, that of a first matrix is kept neither way, and no mask of the input."""
+    first = 0
+    if setup.lora_dropout == "yes":
+        first += setup.micro_batch * setup.context * setup.shape.d_model * of_qkv(setup)
     if setup.lora_inputs == "float32":
-        spared = (
-            2 * setup.rank * setup.shape.d_model * of_qkv(setup)
-        )  # that peak.py has no copies of in the first layer
+        first += 2 * setup.rank * setup.shape.d_model * of_qkv(setup)
         for lines in at.values():
-            lines["activations"] -= spared if lines["copies"] else 0
             lines["copies"] = 0
-    masks = setup.micro_batch * setup.context * setup.shape.d_model * of_qkv(setup)
-    keep_more(setup, at, adapters_inputs(setup), masks if setup.lora_dropout == "yes" else 0)
+    keep_more(setup, at, adapters_inputs(setup), first)
 
 
 def of_qkv(setup: Setup) -> int:

@@ -294,6 +294,7 @@ TAKEN: dict[str, tuple[str, ...]] = {
     "loss": ("plain", "compiled", "chunked", "fused"),
     "layers": ("composed",),
 }
+MOST_CHUNKS = 256  # each goes forward and backward on the tape
 FREE = ("trained", "lora", "lora_on", "base", "chunks")  # as any value
 HELD: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers", "offload")
 HELD += ("dropout", "checkpoint_every")
@@ -311,6 +312,8 @@ def refuse(told: Mapping[str, Any], kind: str) -> None:
             continue
         why = f"what a training step of a {kind} holds with it is not derived"
         raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
+    if read("chunks", told.get("chunks") or 1) > MOST_CHUNKS:
+        raise ValueError(f"--chunks: more than {MOST_CHUNKS} are not planned of a {kind}; give fewer")
     if told.get("checkpointing") not in (None, "none", "full"):
         raise ValueError(
             f"--checkpointing: of a {kind}, all layers are computed again or none; give full, or leave it out"
