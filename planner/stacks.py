@@ -51,7 +51,7 @@ def shown_stack(found: dict[str, Any], pairs: str) -> dict[str, Any]:
         "cache": gib(found["cache_bytes"]),
         "step_tokens": f"{found['step_tokens']:,}",
         "step": duration(found["step_seconds"]),
-        "assumed": f"{100 * found['mfu']:.0f}" if found["mfu_is_assumed"] else None,
+        "assumed": f"{100 * found['assumed_mfu']:.0f}" if found["assumed_mfu"] else None,
         "mfu": f"{100 * found['mfu']:.1f}",
         "hfu": f"{100 * found['hfu']:.1f}",
         "tokens": f"{found['tokens']:,}" if found["tokens"] else None,

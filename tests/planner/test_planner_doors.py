@@ -83,3 +83,9 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     command, _, printed = text.partition("```console\n$ ")[2].partition("```")[0].partition("\n")
     assert main(shlex.split(command)[2:]) == 0
     assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
+
+
+def test_the_form_assumes_the_speed_that_the_terminal_names() -> None:
+    for model in ("qwen3-8b", "qwen3-30b-a3b"):  # layers all alike, and layers that differ
+        told = answer_any({"model": model, "gpu": "RTX 4090"})
+        assert told["shown"]["assumed"] == f"{100 * plan(model=model, gpu='RTX 4090')['by_mfu'][0]['mfu']:.0f}" == "40"
