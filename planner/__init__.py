@@ -63,6 +63,8 @@ IN_PLACE = (
     "fields",
     "evidence",
 )
+# Words below the verdict, which the form of the front page does not show:
+BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts")
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
 UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
@@ -219,6 +221,7 @@ def form(kind: str, language: str) -> str:
     asked = {name: text for name, text in told.items() if name not in IN_PLACE}
     inner = "".join(field(name, told) for name in fields)
     if kind == "short":
+        asked = {name: text for name, text in asked.items() if name not in BELOW}
         inner += "".join(
             f'<input type="hidden" name="{name}" value="{value}">' for name, value in FIRST.items() if name not in SHORT
         )

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Viewport
 
 from tests.conftest import ROOT, forget, mistakes_of
 from tests.draw import drawn
+from tests.site.test_weight import MAX_FIRST_VISIT
 
 Scheme = Literal["light", "dark"]
 DESK: ViewportSize = {"width": 1280, "height": 720}
@@ -140,7 +141,7 @@ def test_a_page_is_light(page: Page, address: str, path: str) -> None:
     page.goto(address + path, wait_until="networkidle")
     bodies = {request.url: request.response().body() for request in finished}  # type: ignore[union-attr]
     fetched = {url: min(len(gzip.compress(body)), len(body)) for url, body in bodies.items()}
-    assert len(fetched) > 5 and sum(fetched.values()) < 120_000  # half of them the theme's own
+    assert len(fetched) > 5 and sum(fetched.values()) <= MAX_FIRST_VISIT  # half of them the theme's own
     assert fetched[address + path] < 50_000  # what a further page costs
 
 
