@@ -22,8 +22,8 @@ HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
 FILLED = ("output", "figure", "table", "data", "device")  # blocks that stand for what is filled in
 KINDS = {  # of blocks, as mkdocs.yml's extensions know them
-    *(*FILLED, "recorded", "only", "details", "tab", "admonition"),
-    *("note", "attention", "caution", "danger", "error", "tip", "hint", "warning", "important"),
+    *(*FILLED, "recorded", "only", "details", "question", "tab"),
+    *("admonition", "note", "tip", "warning", "takeaway"),
 }
 BLOCK_END = re.compile(r"^/{3,}\s*$")
 HTML_BLOCK = re.compile(
