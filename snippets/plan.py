@@ -54,7 +54,7 @@ eight_needs_bytes = {
     "full": again.memory_bytes["total"],
 }
 eight_has_bytes = int(kept.gpu_bytes)
-eight_room_ratio, eight_with_room_bytes = again.room_ratio, again.with_room_bytes
+eight_room_ratio = again.room_ratio
 assert (again.verdict, kept.verdict) == ("fits with room", "fits on paper")
 allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
@@ -73,8 +73,6 @@ days_for_tokens, days_for_run = (row["days"] for row in run.by_mfu)
 money_for_tokens, money_for_run = (round(row["money"], -2) for row in run.by_mfu)  # it stands on assumptions
 kept_days = ask(**EIGHT, tokens=TOKENS, checkpointing="none").days
 checkpointed_share = run.mfu
-steps_like_it = {"low_share": run.published_mfu["low"], "high_share": run.published_mfu["high"]}  # on H100s
-num_steps_like_it = run.published_mfu["readings"]
 implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu
 print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f}; as a whole run {days_for_run:.1f}, {money_for_run:,.0f}")
 print(f"with nothing computed again {kept_days:.1f} days; 12,000 tokens a second are an MFU of {implied_share:.1%}")
