@@ -22,10 +22,12 @@ def across(ratio: float) -> float:
 
 def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Planned over published memory, a point a reading, piled up: when first asked, and today."""
-    sources = [source for source in values["how_far_off.sources"] or [] if source["asked"]]
+    sources = values["how_far_off.sources"] or []
     drawing, top = Drawing(WIDTH, 0), 4.0
     for colour, name in enumerate(("first", "today")):
-        columns = Counter(round(across(ratio) / SIDE) for source in sources for ratio in source[f"{name}_ratios"])
+        columns = Counter(
+            round(across(ratio) / SIDE) for source in sources for ratio in source.get(f"{name}_ratios", ())
+        )
         base = top + 22 + SIDE * max(columns.values(), default=0)
         drawing.text(0, top + 14, labels[name], "ink")
         places = ((SIDE * column, base - SIDE * (row + 0.5)) for column, rows in columns.items() for row in range(rows))

@@ -20,6 +20,15 @@ def ask(**options: Any) -> SimpleNamespace:
 # --8<-- [end:setup]
 
 
+# --8<-- [start:in_python]
+answer = plan(model="llama-3-8b", gpu="H100 SXM", gpus=8)
+print(answer["verdict"], "·", answer["assumed"])
+for line, size in sorted(answer["memory_bytes"].items(), key=lambda each: -each[1])[:6]:
+    print(f"{line:12}{size / 2**30:6.1f} GiB")
+# --8<-- [end:in_python]
+del answer  # all of it would be in the record
+
+
 # --8<-- [start:fits]
 LLAMA = {"model": "llama-3-8b", "context": 8_192, "trained": "all"}
 whole = ask(**LLAMA, gpu="H200 SXM", checkpointing="full")
@@ -134,12 +143,3 @@ served_small_cache = next(
 print(f"{served_users} users, {served_rates['each']:.0f} tokens/s for each")
 assert served.verdict == "fits with room"
 # --8<-- [end:serve]
-
-
-# --8<-- [start:reported]
-REPORTED_GPU_HOURS, REPORTED_TOKENS = 1_300_000, 15 * 10**12  # Llama 3 8B's model card
-planned_gpu_hours = ask(**EIGHT, tokens=REPORTED_TOKENS, mfu=RUN_MFU).gpu_hours
-reported_to_planned_ratio = REPORTED_GPU_HOURS / planned_gpu_hours
-reported_share_of_peak = RUN_MFU / reported_to_planned_ratio
-print(f"{planned_gpu_hours:,.0f} GPU-hours planned, {REPORTED_GPU_HOURS:,} reported")
-# --8<-- [end:reported]
