@@ -84,8 +84,8 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "muon.md#flops", "muon:one_matrix",
             "by_hand_flops", "counted_flops"),
         Formula("gpt3", r"6ND",
-            "two-questions.md#which-binds", "two_questions:on_one_scale",
-            "gpt_3_flops", "compute_flops.gpt_3"),
+            "two-questions.md#exercises", "two_questions:exercise_2",
+            "gpt_3_flops", "GPT_3_FLOPS"),
     ),
     "time": (
         Formula("rate", r"t = C / F",
@@ -93,7 +93,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds", "full_seconds",
             also=("how_numbers_are_made.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
-            "two-questions.md#how-long", "two_questions:published",
+            "two-questions.md#how-long", "two_questions:how_long",
             "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan",
             also=("two_questions.planned_to_napkin_ratio",)),
         Formula("casts", r"6\,bT\,df / P + e_\text{cast}\,(bT\,d + df + bT\,f) / B",
@@ -157,7 +157,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "training": (
         Formula("adamw", r"4 + 4 + 8",
-            "two-questions.md#how-big", "two_questions:count",
+            "two-questions.md#how-big", "two_questions:how_big",
             "naive_bytes:plain", "counted_per_parameter:plain"),
         Formula("master", r"2 + 2 + 4 + 8",
             "mixed-precision.md#recipes", "mixed_precision:count",
