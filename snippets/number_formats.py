@@ -16,17 +16,15 @@ import torch
 from flops_bytes.measure import divide, get_device, get_memory_usage
 
 # --8<-- [start:failures]
-FACTOR, STEP_SIZE, STEPS = 300, 1e-3, 1000
-
-large = torch.tensor(float(FACTOR), dtype=torch.float16)
+large = torch.tensor(300.0, dtype=torch.float16)
 print("300 squared in fp16:", large.square().item())
 
 small = torch.tensor(1e-8, dtype=torch.float16)
 print("1e-8 stored in fp16:", small.item())
 
 weight = torch.ones((), dtype=torch.bfloat16)
-for _ in range(STEPS):
-    weight += STEP_SIZE
+for _ in range(1000):
+    weight += 1e-3
 print("1 and 1,000 steps of 0.001 in bf16:", weight.item())
 # --8<-- [end:failures]
 
@@ -70,10 +68,11 @@ for name, values in {"fp16": x, "bf16": x.bfloat16(), "fp32": x.float()}.items()
 # --8<-- [end:overflow]
 
 
-TINY = 1e-8
+FACTOR, TINY, STEP_SIZE, STEPS = 300, 1e-8, 1e-3, 1000
+
 squares = {name: (x.to(DTYPES[name])[0] ** 2).item() for name in ("bf16", "fp32")}
 assert squares == {"bf16": 90112, "fp32": 90000}
-assert large.square().isinf() and small == 0
+assert large == FACTOR and large.square().isinf() and small == 0
 assert torch.nn.functional.rms_norm(x, x.shape).isfinite().all()  # squares in fp32
 
 kept, infinite = torch.tensor([65519.0, 65520.0]).half().tolist()  # 65,504 + half a step of 32
