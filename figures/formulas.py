@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     name: str
     tex: str
     derived_at: str  # a heading of a chapter
-    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    code: str  # the snippet, and the section that binds what was measured
     predicted: str  # what to quote from the snippet
     measured: str = ""  # nothing where nobody can measure
     measured_by: str = ""  # the snippet of what was measured, if it is another
@@ -203,7 +203,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "measured_loops.double.predicted_max_seconds", "measured_loops.double.max_seconds",
             also=("data_overlap.predicted_sum_seconds",)),
         Formula("scaling", r"(s \cdot x)_\text{fp16} / s",
-            "number-formats.md#low-precision", "number_formats:loss_scaling",
+            "mixed-precision.md#loss-scaling", "number_formats:loss_scaling",
             "TINY:sci", "scaled_gradient:sci"),
         Formula("scale", r"\sigma_w \sqrt{d}",
             "training-loop.md#scale", "models_and_initialization:scale",
