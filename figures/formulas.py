@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ledger.units import DASH, format_value
 
-COLUMNS = ("name", "formula", "predicted", "measured", "ratio", "code")
+COLUMNS = ("name", "formula", "predicted", "measured", "ratio")
 DAILY_COLUMNS = ("name", "formula", "holds", "example", "tested", "ratio")
 
 
@@ -395,16 +395,13 @@ def sheet(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 
 
 def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """A formula a row: its name leads to the chapter, its code to the snippet."""
+    """A formula a row, whose name leads to the chapter."""
     rows = [[labels[column] for column in COLUMNS]]
     for formula in GROUPS[group]:
         quotes = formula.quotes()
         cells = [f"{{{{ {quote} }}}}" if quote else DASH for quote in quotes]
-        snippet, _, section = formula.code.partition(":")
-        shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
-        code = f"[{shown}](snippets/{snippet}.py) `{section}`"
         predicted, measured = (values[quote] if quote else None for quote in quotes)
-        rows.append([*_named(formula, labels), *cells, ratio(predicted, measured, labels["language"]), code])
+        rows.append([*_named(formula, labels), *cells, ratio(predicted, measured, labels["language"])])
     return rows
 
 

@@ -75,7 +75,6 @@ ANSWERS: dict[str, float] = {
     "grpo.first_answers": math.ceil(2 * 1_720_574_976 / ((2048 + 512) * 114_688)),
     "hardware.h100_share": 1.04 * A100 / H100,
     "hardware.mi350x_share": 1.52 * A100 / 2300e12,
-    "hardware.shown_share": 0.40 * A100 / H100,
     "hardware.slice_teraflops": 16 * 4 * 512 * 2 * 1830e6 / 1e12,
     "hardware.whole_to_slice_ratio": H100 / (16 * 4 * 512 * 2 * 1830e6),
     "hardware.throttled_teraflops": 132 * 4 * 512 * 2 * 1500e6 / 1e12,

@@ -66,8 +66,7 @@ MEANS: dict[str, dict[str, str]] = {
     "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
     "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
     "hardware#derive": {"SMs, $S$": "processors"},
-    "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
-    "hardware#half-a-minute": {"Rate / all busy": "at clock share"},
+    "evidence#held": {"Rate / all busy": "at clock share"},
     "how-far-off#others": {"The planner's, today": "planned", "At first sight": "planned first"},
     "how-far-off#room": {
         "Smallest ratio": "low ratio", "Largest": "high ratio", "Nine of ten from": "start ratio", "to": "end ratio",
