@@ -307,7 +307,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "parallelism.md#pipeline", "pipeline_orders:played",
             "formula_share.interleaved", "counted_share.interleaved"),
         Formula("experts", r"\tfrac{2}{3} \cdot (R - 1)/R \cdot P \cdot \mathrm{MFU} / (fB)",
-            "parallelism.md#experts", "parallelism:expert",
+            "experts.md#sends", "expert_flops:sent",
             "expert_wait_share.narrow.64"),
     ),
     "serving": (

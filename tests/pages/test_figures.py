@@ -15,6 +15,7 @@ from figures import (
     activations,
     compute_for_memory,
     counting_flops,
+    experts,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -384,9 +385,17 @@ def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out()
 
 
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
-    chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
+    chart = Chart(experts.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
     own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
     assert own == [54] * 4 + [238, 286, 334, 382]
+
+
+def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
+    rows = experts.sorted_rows()
+    assert sorted(token for held in rows for token in held) == sorted([0, 1, 2, 3] * 2)
+    chart = Chart(experts.layer(Values({}), Words()))
+    tops = [top for left, _, top, _ in chart.bars("0") if left == 84]  # the first row of E0 and the first of E2
+    assert tops == [34, 34 + 4 * experts.PITCH + 2 * experts.GAP]
 
 
 def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:

@@ -37,6 +37,7 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
+    "experts#layer": {"Held": "expert", "Met": "active"},
     "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
