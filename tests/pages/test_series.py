@@ -37,7 +37,7 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
-    "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
+    "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
@@ -87,9 +87,8 @@ MEANS: dict[str, dict[str, str]] = {
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
-    "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
+    "optimizers#state": {"State": "per parameter", "In all": "total", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
-    "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
     "roofline#fusion": {
         "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
