@@ -192,15 +192,15 @@ traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
 print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
 
 # --8<-- [start:moved]
-for options in ({"foreach": False}, {"foreach": True}, {"fused": True}):
+for name, foreach, fused in ("for-loop", False, False), ("foreach", True, False), ("fused", False, True):
     torch.manual_seed(0)  # a write is seen where it changes a number
-    w = torch.randn(64, 32, requires_grad=True)
-    w.grad = torch.randn_like(w)
-    optimizer = torch.optim.AdamW([w], **options)
+    weight = torch.randn(64, 32, requires_grad=True)
+    weight.grad = torch.randn_like(weight)
+    optimizer = torch.optim.AdamW([weight], foreach=foreach, fused=fused)
     optimizer.step()  # makes the state
     with Traffic() as seen:
         optimizer.step()
-    print(options, seen.moved_bytes // w.numel(), "bytes a parameter")
+    print(f"{name:9}{seen.moved_bytes // weight.numel()} bytes a parameter")
 # --8<-- [end:moved]
 
 

@@ -283,7 +283,7 @@ assert max(measured_errors) < TOLERANCE
 
 
 # --8<-- [start:paths]
-FAMILY = {  # learning rates chosen by hand, for this valley
+FAMILY: dict[str, Callable[..., torch.optim.Optimizer]] = {  # learning rates chosen by hand, for this valley
     "sgd_limit": partial(SGD, lr=0.04),
     "sgd": partial(SGD, lr=LR),
     "momentum": partial(Momentum, lr=0.01),
