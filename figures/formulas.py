@@ -81,7 +81,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gradients.md#six-n-d", "gradients:six_n_d",
             "six_n_d_flops", "transformer_flops"),
         Formula("muon", r"5\,(4m^2n + 2m^3)",
-            "muon.md#flops", "muon:one_matrix",
+            "optimizers.md#muon-flops", "muon:one_matrix",
             "by_hand_flops", "counted_flops"),
         Formula("gpt3", r"6ND",
             "two-questions.md#exercises", "two_questions:exercise_2",

@@ -67,8 +67,6 @@ ANSWERS: dict[str, float] = {
     "gpu_memory.tight_reserved_bytes": 16 * 2**20,
     "muon.square_flops": 5 * 6 * 4096,
     "muon.square_tokens": 5 * 6 * 4096 / (6 * 0.01),
-    "muon.embedding_bytes.eight_bit": 128_256 * 4096 * (2 + 8 / 256),
-    "muon.embedding_bytes.adafactor": 4 * (128_256 + 4096),
     "grpo.larger_bytes.with": 20 * 4_022_468_096 + 3 * 4 * 4 * 1024 * 151_936,
     "grpo.larger_bytes.without": 16 * 4_022_468_096 + 3 * 4 * 4 * 1024 * 151_936,
     "grpo.larger_room_bytes": 81_152 * 2**20 - 16 * 4_022_468_096 - 3 * 4 * 4 * 1024 * 151_936,

@@ -38,7 +38,7 @@ MEANS: dict[str, dict[str, str]] = {
     "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
     "activations#claim": {"A layer, b = 1": "variants"},
     "experts#layer": {"Held": "expert", "Met": "active"},
-    "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
+    "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
@@ -86,9 +86,8 @@ MEANS: dict[str, dict[str, str]] = {
     "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
-    "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
+    "optimizers#state": {"State": "per parameter", "In all": "total", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
-    "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
     "roofline#fusion": {
         "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
