@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     name: str
     tex: str
     derived_at: str  # a heading of a chapter
-    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    code: str  # the snippet, and the section that binds what was measured
     predicted: str  # what to quote from the snippet
     measured: str = ""  # nothing where nobody can measure
     measured_by: str = ""  # the snippet of what was measured, if it is another
@@ -84,8 +84,8 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "muon.md#flops", "muon:one_matrix",
             "by_hand_flops", "counted_flops"),
         Formula("gpt3", r"6ND",
-            "two-questions.md#which-binds", "two_questions:on_one_scale",
-            "gpt_3_flops", "compute_flops.gpt_3"),
+            "two-questions.md#exercises", "two_questions:exercise_2",
+            "gpt_3_flops", "GPT_3_FLOPS"),
     ),
     "time": (
         Formula("rate", r"t = C / F",
@@ -93,7 +93,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds", "full_seconds",
             also=("how_numbers_are_made.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
-            "two-questions.md#how-long", "two_questions:published",
+            "two-questions.md#how-long", "two_questions:how_long",
             "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan",
             also=("two_questions.planned_to_napkin_ratio",)),
         Formula("casts", r"6\,bT\,df / P + e_\text{cast}\,(bT\,d + df + bT\,f) / B",
@@ -157,7 +157,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "training": (
         Formula("adamw", r"4 + 4 + 8",
-            "two-questions.md#how-big", "two_questions:count",
+            "two-questions.md#how-big", "two_questions:how_big",
             "naive_bytes:plain", "counted_per_parameter:plain"),
         Formula("master", r"2 + 2 + 4 + 8",
             "mixed-precision.md#recipes", "mixed_precision:count",
@@ -203,7 +203,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "measured_loops.double.predicted_max_seconds", "measured_loops.double.max_seconds",
             also=("data_overlap.predicted_sum_seconds",)),
         Formula("scaling", r"(s \cdot x)_\text{fp16} / s",
-            "number-formats.md#low-precision", "number_formats:loss_scaling",
+            "mixed-precision.md#loss-scaling", "number_formats:loss_scaling",
             "TINY:sci", "scaled_gradient:sci"),
         Formula("scale", r"\sigma_w \sqrt{d}",
             "training-loop.md#scale", "models_and_initialization:scale",
@@ -246,8 +246,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "steps.gpt2_bf16.peak_bytes:full", "traced_peak_bytes.gpt2_bf16:full"),
         Formula("whole_step", r"6N + A + 8\,bTV",
             "full-ledger.md#counted", "step_peaks:one",
-            "one.formula_bytes:full", "one.counted_bytes:full",
-            also=("plan.reported_to_planned_ratio",)),
+            "one.formula_bytes:full", "one.counted_bytes:full"),
         Formula("composed", r"4\,bTd\,(2L + 1)",
             "how-far-off.md#theirs", "plan_transformers:one",
             "norms_bytes:full", "unplanned_bytes:full"),

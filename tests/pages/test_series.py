@@ -85,7 +85,6 @@ MEANS: dict[str, dict[str, str]] = {
     "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
-    "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
     "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
