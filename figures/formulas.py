@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     name: str
     tex: str
     derived_at: str  # a heading of a chapter
-    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    code: str  # the snippet, and the section that binds what was measured
     predicted: str  # what to quote from the snippet
     measured: str = ""  # nothing where nobody can measure
     measured_by: str = ""  # the snippet of what was measured, if it is another
@@ -74,7 +74,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gradients.md#two-products", "gradients:count",
             "claimed_backward_flops", "backward_flops"),
         Formula("depth", r"2 - 1 / L",
-            "gradients.md#depth", "gradients:compare",
+            "gradients.md#count", "gradients:compare",
             "depth_ratio.8", "measured_deep_comparison.8.measured_time_ratio",
             also=("gradients.predicted_backward_seconds", "gradients.measured_to_predicted_ratio")),
         Formula("transformer", r"6ND",
