@@ -74,7 +74,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gradients.md#two-products", "gradients:count",
             "claimed_backward_flops", "backward_flops"),
         Formula("depth", r"2 - 1 / L",
-            "gradients.md#depth", "gradients:compare",
+            "gradients.md#count", "gradients:compare",
             "depth_ratio.8", "measured_deep_comparison.8.measured_time_ratio",
             also=("gradients.predicted_backward_seconds", "gradients.measured_to_predicted_ratio")),
         Formula("transformer", r"6ND",
