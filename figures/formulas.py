@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     name: str
     tex: str
     derived_at: str  # a heading of a chapter
-    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    code: str  # the snippet, and the section that binds what was measured
     predicted: str  # what to quote from the snippet
     measured: str = ""  # nothing where nobody can measure
     measured_by: str = ""  # the snippet of what was measured, if it is another
@@ -245,20 +245,20 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "activations.md#step", "activations:trace",
             "steps.gpt2_bf16.peak_bytes:full", "traced_peak_bytes.gpt2_bf16:full"),
         Formula("whole_step", r"6N + A + 8\,bTV",
-            "full-ledger.md#counted", "step_peaks:one",
+            "full-ledger.md#memory", "step_peaks:one",
             "one.formula_bytes:full", "one.counted_bytes:full",
             also=("plan.reported_to_planned_ratio",)),
         Formula("composed", r"4\,bTd\,(2L + 1)",
             "how-far-off.md#theirs", "plan_transformers:one",
             "norms_bytes:full", "unplanned_bytes:full"),
         Formula("step_time", r"\sum_i t_i",
-            "full-ledger.md#run", "full_ledger:run",
+            "full-ledger.md#time", "full_ledger:run",
             "predicted_step_seconds", "measured_step_seconds",
             also=("full_ledger.predicted_lines_seconds", "full_ledger.predicted_products_share",
                   "full_ledger.predicted_step_flops", "full_ledger.measured_to_predicted_ratio",
                   "gpt2_ladder.predicted_rungs_seconds")),
         Formula("run_time", r"3CD / (T P \cdot \mathrm{MFU})",
-            "full-ledger.md#cost", "full_ledger:cost",
+            "two-questions.md#how-long", "full_ledger:cost",
             "run_hours:.1f"),
     ),
     "tokens": (

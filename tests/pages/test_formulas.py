@@ -17,7 +17,7 @@ import pytest
 from figures.formulas import DAILY, GROUPS, Daily, Formula, ratio
 from flops_bytes.sharding import ring_bytes
 from ledger.book import Book
-from ledger.site.chapter import INCLUDE, Chapter
+from ledger.site.chapter import Chapter
 from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
@@ -155,10 +155,7 @@ def test_a_row_leads_to_the_chapter_that_makes_its_values(formula: Formula) -> N
     value = (formula.measured if tests_itself else formula.predicted).partition(".")[0].partition(":")[0]
     assert section.first_line <= snippet.bindings[value].line <= section.last_line
     for language in ("en", "zh"):
-        chapter = Chapter.read(BOOK.docs / language / page)
-        shown = [include for fence in chapter.fences for line in fence.lines if (include := INCLUDE.match(line))]
-        assert heading in [each.id for each in chapter.headings]
-        assert (snippet.path, section_name) in [(BOOK.root / each["path"], each["section"]) for each in shown]
+        assert heading in [each.id for each in Chapter.read(BOOK.docs / language / page).headings]
 
 
 @pytest.mark.parametrize("formula", DAILY, ids=lambda formula: formula.name)
