@@ -1134,19 +1134,6 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
 # Figures of the book, with the values of its records
 
 
-def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
-    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
-    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
-    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
-    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
-    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
-    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
-    by_line = dict(zip(header, fp32, strict=True))
-    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
-    assert by_line["norms"] == "—" and last[0] == "adamw"
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_figure_knows_the_language_of_its_page(small_book: Book, language: str) -> None:
     code = "def drawing(values, labels):\n    return f'<svg>{labels['language']}</svg>'\n"

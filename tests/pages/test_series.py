@@ -30,7 +30,6 @@ TABLES = [name for name, block in BLOCKS.items() if block.kind == "table"]
 
 # Words of values that a name means, where it does not say them.
 MEANS: dict[str, dict[str, str]] = {
-    "full_ledger.ladder_lines": {"fused": "attention", "adamw": "optimizer"},
     "gpu_memory.requests": {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
@@ -55,9 +54,6 @@ MEANS: dict[str, dict[str, str]] = {
         "Planner, 2,048 tokens": "short", "Planner, 16,384 tokens": "long",
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
-    "full-ledger#held": {
-        "A tenth lies below": "low", "Within 15 %": "near"
-    },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
     "gpu_memory.measured_requests": {
@@ -121,7 +117,6 @@ MEANS: dict[str, dict[str, str]] = {
     "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
-    "full_ledger.waterfall": {"residual": "lines measured"},
     "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
