@@ -14,6 +14,7 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    count_your_step,
     counting_flops,
     experts,
     full_ledger,
@@ -1022,6 +1023,15 @@ def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
     ((foot, top),) = chart.lines(chart.colours["booked"])
     assert foot[0] == top[0] == pytest.approx(zero + unit, abs=0.1)
     assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
+
+
+def test_a_line_of_code_is_as_long_as_its_bytes_and_the_most_lies_on_top() -> None:
+    made = {"count_your_step.line_bytes": {"less": 2**30, "most": 3 * 2**30}}
+    chart = Chart(count_your_step.lines(Values(made), {"axis": "axis", "less": "l", "most": "m"}))
+    zero, unit = chart.place("0")[0], chart.place("1")[0] - chart.place("0")[0]
+    ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
+    assert ends == pytest.approx([3, 1], abs=0.02)
+    assert chart.place("m")[1] < chart.place("l")[1]
 
 
 def test_what_fills_a_gpu_is_stacked() -> None:
