@@ -115,7 +115,6 @@ ANSWERS: dict[str, float] = {
     "models_and_initialization.lecun_relu_scale": 2**-4,
     "named_dimensions.num_patches": (224 // 16) ** 2,
     "named_dimensions.patch_numbers": 3 * 16 * 16,
-    "named_dimensions.shrinks_by": math.sqrt(4096),
     "number_formats.last_counts.bf16": 2 ** (7 + 1),
     "number_formats.last_counts.fp32": 2 ** (23 + 1),
     "number_formats.fp16_overflows_from": 65_520 / 2**13,

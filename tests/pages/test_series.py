@@ -98,10 +98,8 @@ MEANS: dict[str, dict[str, str]] = {
     "roofline#next-to-nothing 2": {
         "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
-    "storage-and-strides#views": {"Reports": "reported", "Holds": "held"},
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
-    "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
-    "tensor-operations#element-wise": {"Counted": "allocated", "GPU, allocator": "measured"},
+    "tensor-operations#element-wise": {"Allocates": "allocated", "GPU, allocator": "measured"},
     "tokens#rate": {
         "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
         "Chinese characters a token": "characters zh", "Chinese tokens / English tokens": "ratio",
