@@ -418,20 +418,6 @@ def test_medians_lie_over_their_counts_between_both_errors() -> None:
     assert [y - zero for _, y in below] == pytest.approx([zero - y for _, y in above], abs=0.1)
 
 
-def test_rates_of_a_data_type_have_its_colour() -> None:
-    rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
-    made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}
-    chart = Chart(mfu.sizes(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
-    assert set(chart.colours) == {"float32", "bfloat16"}
-    slow, fast = (chart.dots(chart.colours[dtype]) for dtype in rates)
-    assert [x for x, _ in slow] == pytest.approx([chart.place(side)[0] for side in ("256", "1,024", "4,096")], abs=0.1)
-    assert [x for x, _ in fast] == [x for x, _ in slow[:2]]
-    assert [y for _, y in fast] == pytest.approx([y for _, y in slow[1:]])  # ten times the rate, a decade higher
-    assert slow[1][1] == pytest.approx(chart.place("10 GFLOP/s")[1] - 5, abs=0.1)
-    flat = [line for line in chart.lines(chart.colours["bfloat16"]) if line[0][1] == line[-1][1]]
-    assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
-
-
 def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
     points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
     chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
