@@ -30,12 +30,12 @@ FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 
 # --8<-- [start:step]
 def flops_of_a_token(parameters: int, layers: int, width: int, context: int) -> int:
-    """Forward and backward: 6N + 12LHQT. `width` is HQ, that of all query heads together."""
+    """6N + 12LHQT; the width is HQ, of all query heads together."""
     return 6 * parameters + 12 * layers * width * context
 
 
 def step_mfu(tokens_per_second: float, gpus: int, token_flops: int, peak: float) -> float:
-    """The share of the peak that a training run reaches; `peak` is one GPU's, in FLOP/s."""
+    """The share of the peak that a run reaches; the peak is one GPU's, in FLOP/s."""
     return tokens_per_second / gpus * token_flops / peak
 
 
@@ -221,7 +221,7 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # one of cuBLAS's large tiles
 
 
 def tiling(m: int, p: int, x: int = TILE_ROWS, y: int = TILE_COLUMNS) -> dict[str, int | float]:
-    """Tiles of an m × p result, the waves in which the SMs compute them, and the share that they fill."""
+    """Tiles of x × y in an m × p result, waves of the SMs, and the share that they fill."""
     tiles = math.ceil(m / x) * math.ceil(p / y)
     waves = math.ceil(tiles / NUM_SMS)
     return {"tiles": tiles, "waves": waves, "filled_share": m * p / (waves * NUM_SMS * x * y)}

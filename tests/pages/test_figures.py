@@ -13,7 +13,9 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    count_your_step,
     counting_flops,
+    experts,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -383,9 +385,17 @@ def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out()
 
 
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
-    chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
+    chart = Chart(experts.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
     own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
     assert own == [54] * 4 + [238, 286, 334, 382]
+
+
+def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
+    rows = experts.sorted_rows()
+    assert sorted(token for held in rows for token in held) == sorted([0, 1, 2, 3] * 2)
+    chart = Chart(experts.layer(Values({}), Words()))
+    tops = [top for left, _, top, _ in chart.bars("0") if left == 84]  # the first row of E0 and the first of E2
+    assert tops == [34, 34 + 4 * experts.PITCH + 2 * experts.GAP]
 
 
 def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
@@ -981,11 +991,20 @@ def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
     assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
 
 
-def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
-    step = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
-    made = {"room_bytes": {"step": step, "napkin": {"optimizer": 40e9, "weights": 20e9}}, "REPORTED_BYTES": 80e9}
+def test_a_line_of_code_is_as_long_as_its_bytes_and_the_most_lies_on_top() -> None:
+    made = {"count_your_step.line_bytes": {"less": 2**30, "most": 3 * 2**30}}
+    chart = Chart(count_your_step.lines(Values(made), {"axis": "axis", "less": "l", "most": "m"}))
+    zero, unit = chart.place("0")[0], chart.place("1")[0] - chart.place("0")[0]
+    ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
+    assert ends == pytest.approx([3, 1], abs=0.02)
+    assert chart.place("m")[1] < chart.place("l")[1]
+
+
+def test_what_fills_a_gpu_is_stacked() -> None:
+    planner = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
+    made = {"room_bytes": {"planner": planner, "napkin": {"optimizer": 40e9, "weights": 20e9}}}
     chart = Chart(two_questions.room(Values({f"two_questions.{name}": made[name] for name in made}), Words()))
-    zero, unit = chart.place("0")[0], (chart.place("80")[0] - chart.place("0")[0]) / 80
+    zero, unit = chart.place("0")[0], (chart.place("60")[0] - chart.place("0")[0]) / 60
     ends = {
         part: [((bar[0] - zero) / unit, (bar[1] - zero) / unit) for bar in chart.bars(chart.colours[part])]
         for part in ("weights", "moments", "logits")
@@ -993,9 +1012,6 @@ def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() 
     for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
         assert ends[part][row] == pytest.approx(place, abs=0.5)  # the estimate's row first
     assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
-    (dot,) = chart.dots("ink")
-    assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
-    assert dot[1] > chart.bars(chart.colours["moments"])[0][3]  # in the row below
 
 
 def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -> None:
@@ -1092,19 +1108,6 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
 
 
 # Figures of the book, with the values of its records
-
-
-def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
-    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
-    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
-    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
-    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
-    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
-    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
-    by_line = dict(zip(header, fp32, strict=True))
-    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
-    assert by_line["norms"] == "—" and last[0] == "adamw"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

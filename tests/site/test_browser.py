@@ -103,6 +103,18 @@ def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
     assert round(shown) == written > 5
 
 
+def test_a_finger_opens_a_note_beside_its_number_and_then_follows_it(browser: Browser, address: str) -> None:
+    page = browser.new_page(viewport=PHONE, has_touch=True)
+    page.goto(address + "two-questions/")
+    number = page.locator("a.footnote-ref:visible").first
+    number.tap()
+    expect(page.locator(".md-tooltip2--active")).to_have_count(1)
+    assert "#" not in page.url
+    number.tap()
+    page.wait_for_url("**#fn:*")
+    page.close()
+
+
 def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(address + "two-questions/")
@@ -249,6 +261,7 @@ def axe() -> Axe:
 
 def violations(page: Page, passed: set[int]) -> list[str]:
     """What axe finds on a page; looks that have passed are not judged again, and those that pass are added to them."""
+    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
     looks = page.evaluate(LOOKS_ALIKE, [*passed])
     found = axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     if not found:
