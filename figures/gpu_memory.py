@@ -93,7 +93,7 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each case, by the bytes that it requests: these, and what is allocated and reserved by the allocator's rules."""
+    """For each case what is requested, and what is allocated and reserved by the allocator's rules."""
     columns = {"requested": COUNTS[0], "allocated": COUNTS[1], "reserved": COUNTS[2]}
     rows = [[labels["shape"], *(labels[column] for column in columns)]]
     shapes, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
