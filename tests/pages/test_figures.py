@@ -16,6 +16,7 @@ from figures import (
     compute_for_memory,
     count_your_step,
     counting_flops,
+    experts,
     full_ledger,
     gpt2_parameters,
     gpu_memory,
@@ -385,9 +386,17 @@ def test_keys_and_values_come_to_each_rank_once_and_later_ones_are_crossed_out()
 
 
 def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
-    chart = Chart(parallelism.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
+    chart = Chart(experts.all_to_all(Values({}), Words(rank="{n}", expert="E{n}")))
     own = [left for left, *_ in chart.bars("1")]  # of rank 1: a column before, a row after
     assert own == [54] * 4 + [238, 286, 334, 382]
+
+
+def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
+    rows = experts.sorted_rows()
+    assert sorted(token for held in rows for token in held) == sorted([0, 1, 2, 3] * 2)
+    chart = Chart(experts.layer(Values({}), Words()))
+    tops = [top for left, _, top, _ in chart.bars("0") if left == 84]  # the first row of E0 and the first of E2
+    assert tops == [34, 34 + 4 * experts.PITCH + 2 * experts.GAP]
 
 
 def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
@@ -1133,19 +1142,6 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
 
 
 # Figures of the book, with the values of its records
-
-
-def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
-    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
-    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
-    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
-    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
-    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
-    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
-    by_line = dict(zip(header, fp32, strict=True))
-    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
-    assert by_line["norms"] == "—" and last[0] == "adamw"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
