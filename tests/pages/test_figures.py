@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -429,20 +428,6 @@ def test_medians_lie_over_their_counts_between_both_errors() -> None:
     assert [y - zero for _, y in below] == pytest.approx([zero - y for _, y in above], abs=0.1)
 
 
-def test_rates_of_a_data_type_have_its_colour() -> None:
-    rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
-    made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}
-    chart = Chart(mfu.sizes(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
-    assert set(chart.colours) == {"float32", "bfloat16"}
-    slow, fast = (chart.dots(chart.colours[dtype]) for dtype in rates)
-    assert [x for x, _ in slow] == pytest.approx([chart.place(side)[0] for side in ("256", "1,024", "4,096")], abs=0.1)
-    assert [x for x, _ in fast] == [x for x, _ in slow[:2]]
-    assert [y for _, y in fast] == pytest.approx([y for _, y in slow[1:]])  # ten times the rate, a decade higher
-    assert slow[1][1] == pytest.approx(chart.place("10 GFLOP/s")[1] - 5, abs=0.1)
-    flat = [line for line in chart.lines(chart.colours["bfloat16"]) if line[0][1] == line[-1][1]]
-    assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
-
-
 def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
     points = {"a100_40gb": {"kept": [0.6], "again": [0.2]}, "h100": {"kept": [0.4], "again": []}}
     chart = Chart(mfu.steps(Values({"mfu.POINTS": points}), Words()))
@@ -472,35 +457,6 @@ def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
     assert "67 %" in chart.texts
 
 
-def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
-    made = {
-        "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
-        "measured_sweep": {
-            "8": {"intensity": 1.3, "rate_flop_per_second": 1e8},
-            "6144": {"intensity": 1000.0, "rate_flop_per_second": 1e11},
-        },
-        "measured_flop_per_second": 1e11,
-        "measured_bytes_per_second": 1e9,
-        "predicted_flop_per_second": {"bfloat16": 1e12, "float32": 1e10},
-        "predicted_bytes_per_second": 1e10,
-    }
-    chart = Chart(roofline.roof(Values({f"roofline.{name}": value for name, value in made.items()}), Words()))
-    heights = {f"{size} GFLOP/s": chart.place(f"{size} GFLOP/s")[1] - 5 for size in (10, 100)}
-    decade = heights["10 GFLOP/s"] - heights["100 GFLOP/s"]
-    sheet, measured = (
-        chart.lines(next(colour for word, colour in chart.colours.items() if word.startswith(name)))
-        for name in ("sheet", "measured")
-    )
-    for (start, ridge, end), peak in ((sheet[0], 1e12), (measured[0], 1e11)):
-        assert ridge[1] == end[1] == pytest.approx(heights["100 GFLOP/s"] - decade * math.log10(peak / 1e11), abs=0.2)
-        rise, run = start[1] - ridge[1], ridge[0] - start[0]
-        assert rise / decade == pytest.approx(run / (chart.place("100")[0] - chart.place("10")[0]), rel=0.01)
-    (relu,) = chart.dots("2")
-    on_roof = measured[0][1][1] + decade * math.log10(1e11 / 2.5e8)
-    assert relu[1] == pytest.approx(on_roof, abs=0.2)
-    assert not list(faults(chart))
-
-
 def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
     return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
 
@@ -517,17 +473,27 @@ H100_ROOF = {
 }
 
 
-def test_published_kernels_lie_under_a_roof_where_their_rates_are() -> None:
+def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     chart = Chart(roofline.h100(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
-    (roof,) = [line for line in chart.lines("ink") if len(line) == 3]
-    places = {kind: chart.dots(str(colour)) for kind, colour in roofline.KINDS.items()}
-    assert [len(each) for each in places.values()] == [1, 1, 1, 1]
-    flat = roof[1][1]
-    assert places["matmul"][0][1] == pytest.approx(flat, abs=1)
-    start, ridge = roof[:2]
-    x, y = places["contiguous"][0]
-    assert (y - start[1]) / (x - start[0]) == pytest.approx((ridge[1] - start[1]) / (ridge[0] - start[0]), rel=0.02)
-    assert places["strided"][0][0] == pytest.approx(x, abs=1) and places["strided"][0][1] > y
+    ((start, ridge, end),) = [line for line in chart.lines("ink") if len(line) == 3]
+    (other,) = chart.lines("5")
+    heights = {word: chart.place(word)[1] - 5 for word in ("10 TFLOP/s", "100 TFLOP/s")}
+    decade = heights["10 TFLOP/s"] - heights["100 TFLOP/s"]
+    assert ridge[1] == end[1] == pytest.approx(heights["100 TFLOP/s"], abs=0.2)
+    assert other[0][1] == pytest.approx(heights["10 TFLOP/s"], abs=0.2)
+    run = chart.place("100")[0] - chart.place("10")[0]
+    assert (start[1] - ridge[1]) / decade == pytest.approx((ridge[0] - start[0]) / run, rel=0.01)
+    assert other[0][0] == pytest.approx(chart.place("10")[0], abs=1)  # 1e13 / 1e12
+
+
+def test_a_way_between_memories_is_as_wide_as_it_is_fast() -> None:
+    made = {"roofline.H100": {"bandwidth_bytes_per_second": 2e12}, "roofline.ON_CHIP_BYTES_PER_SECOND": 3e13}
+    chart = Chart(roofline.memories(Values(made), Words()))
+    on_chip, memory = sorted(chart.bars("0"), key=lambda box: box[2])
+    assert on_chip[1] - on_chip[0] == pytest.approx(15 * (memory[1] - memory[0]))
+    heights = {word: chart.place(word)[1] for word in ("cores", "30 TB/s", "shared", "cache", "2 TB/s", "memory")}
+    assert list(heights.values()) == sorted(heights.values())
+    assert not list(faults(chart))
 
 
 def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:

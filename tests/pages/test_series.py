@@ -85,18 +85,11 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#state": {"State": "per parameter", "In all": "total", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
-    "roofline#fusion": {
-        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
-        "By the bytes / saved": "ratio",
-    },
+    "roofline#measured": {"How many": "kernels", "Slowest": "low", "Fastest": "high"},
+    "roofline.memories": {"cores cores_size shared": "chip", "cache_size memory": "bandwidth"},
     "roofline.h100": {
         "ridge 295": "peak bfloat16", "other_units": "peak float32", "decode": "at once", "batch": "at once",
         "prefill": "at once", "training": "at once",
-    },
-    "roofline.roof": {"cuda_cores": "predicted second float32"},
-    "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
-    "roofline#next-to-nothing 2": {
-        "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
     },
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
     "tensor-operations#element-wise": {"Allocates": "allocated", "GPU, allocator": "measured"},
