@@ -50,7 +50,7 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "T": 1, "V": 1})
     d = sizes["d"]
     counts = {"2": 2, "d": d, "3d": 3 * d, "4d": 4 * d, "T": sizes["T"], "V": sizes["V"]}
-    spine, right, middle = 52, 222, 284.0
+    spine, right, middle = 52, 220, 280.0
     drawing = Drawing(340, 30)
     drawing.text(middle, 16, labels["weights"], "muted", anchor="middle")
     y, tops = 28.0, []
