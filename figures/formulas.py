@@ -217,7 +217,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gpt2-parameters.md#model", "gpt2_parameters:transformers",
             "total_parameters.xl:full", "library_parameters.xl:full"),
         Formula("llama", r"2Vd + L\,(2d\,HQ + 2d\,GQ + 3df + 2d) + d",
-            "gpt2-parameters.md#llama", "gpt2_parameters:llama_check",
+            "gpt2-parameters.md#llama", "gpt2_parameters:llama",
             "llama_parameters:full", "llama_library_parameters:full"),
         Formula("forward", r"2T\,(12Ld^2 + Vd) + 4T^2dL",
             "counting-flops.md#model", "counting_tools:ratios",

@@ -95,12 +95,10 @@ MEANS: dict[str, dict[str, str]] = {
         "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
         "Chinese tokens / English tokens": "ratio",
     },
-    "tokens#merges": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
     "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
-    "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
