@@ -139,7 +139,7 @@ SAID = {  # by headers of tables, in any of them
     "\\bas fast as\\b": "ratio",
 }
 
-OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
+OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held")  # whose series are made of one value
 TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
