@@ -40,7 +40,7 @@ MEANS: dict[str, dict[str, str]] = {
     "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
-        "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
+        "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "inference#launches": {"Predicted": "bound", "over the prediction": "ratio"},
     "inference#kinds": {
