@@ -40,7 +40,7 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
-        "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
+        "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "inference#launches": {"Predicted": "bound", "over the prediction": "ratio"},
     "inference#kinds": {
@@ -117,7 +117,7 @@ SAID = {  # by headers of tables, in any of them
     "\\bas fast as\\b": "ratio",
 }
 
-OF_THE_SAME = ("optimizers.held", "timing.running")  # whose series are made of one value
+OF_THE_SAME = ("optimizers.held",)  # whose series are made of one value
 TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
