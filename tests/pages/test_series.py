@@ -105,7 +105,6 @@ MEANS: dict[str, dict[str, str]] = {
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
-    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "gpu_memory.timeline": {"forward": "layers"},
