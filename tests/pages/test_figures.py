@@ -407,15 +407,6 @@ def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
     assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
 
 
-def test_running_median_and_mean_are_not_swapped() -> None:
-    seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
-    chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
-    (median,), (mean,) = (chart.lines(chart.colours[name]) for name in ("median", "mean"))
-    assert {y for _, y in median} == {median[0][1]}  # one slow trial leaves it where it is
-    assert median[0][1] == pytest.approx(chart.place("1.00")[1] - 5, abs=0.1)
-    assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
-
-
 def test_medians_lie_over_their_counts_between_both_errors() -> None:
     simulated, errors = {"1": [0.0, 0.5], "100": [0.1]}, {"1": 1.25, "100": 0.125}
     made = {"timing.simulated_medians": simulated, "timing.formula_errors": errors}
@@ -616,43 +607,28 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
         assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
 
 
-def test_a_model_has_its_weights_beside_their_steps_and_its_tensors_in_boxes() -> None:
-    chart, rows = Chart(gpt2_parameters.model(Values(), Words())), dict[float, list[tuple[float, str]]]()
-    for text in chart.root.iter("text"):
-        rows.setdefault(float(text.attrib["y"]) - 5, []).append((float(text.attrib["x"]), _word(text)))
-    lines = {y: [word for _, word in sorted(rows[y])] for y in sorted(rows)}
-    block = [
-        ["times"],
-        ["norm", "2 × d"],
-        ["qkv", "d × 3d"],
-        ["attend"],
-        ["mix", "d × d"],
-        ["add"],
-        ["norm", "2 × d"],
-        ["up", "d × 4d"],
-        ["gelu"],
-        ["down", "4d × d"],
-        ["add"],
+def test_a_model_has_its_matrices_to_scale_beside_their_steps_and_its_tensors_in_boxes() -> None:
+    made = {"gpt2_parameters.letters": {"gpt2": {"d": 100, "T": 200, "V": 5_000}}}
+    chart = Chart(gpt2_parameters.model(Values(made), Words()))
+    texts = sorted((float(text.attrib["y"]), float(text.attrib["x"]), _word(text)) for text in chart.root.iter("text"))
+    half = ["norm", "qkv", "100 × 300: 30K", "attend", "mix", "100 × 100: 10K", "add"]
+    mlp = ["norm", "up", "100 × 400: 40K", "gelu", "down", "400 × 100: 40K", "add"]
+    assert [word for _, _, word in texts] == [
+        *("weights", "tokens", "b × T", "embed", "5,000 × 100: 500K", "place", "200 × 100: 20K"),
+        *("stream", "b × T × d", "times", *half, *mlp, "stream", "b × T × d"),
+        *("final", "head", "100 × 5,000: tied", "logits", "b × T × V"),
     ]
-    assert list(lines.values()) == [
-        ["weights"],
-        ["tokens", "b × T"],
-        ["embed", "V × d"],
-        ["place", "T × d"],
-        ["stream", "b × T × d"],
-        *block,
-        ["stream", "b × T × d"],
-        ["final", "2 × d"],
-        ["head", "tied"],
-        ["logits", "b × T × V"],
-    ]
-    ((_, _, top, bottom),) = chart.bars("0")
-    assert [words for y, words in lines.items() if top < y < bottom] == block, "what is repeated"
-    boxes = {(top + bottom) / 2 for _, _, top, bottom in chart.bars("muted")}
-    assert [words[0] for y, words in lines.items() if y in boxes] == ["tokens", "stream", "stream", "logits"]
-    dots, norms = chart.dots("ink"), [y for y, words in lines.items() if words[0] == "norm"]
+    at = {word: y for y, _, word in texts}
+    repeated = [(top, bottom) for left, right, top, bottom in chart.bars("0") if right - left > 300]
+    assert repeated[0][0] < at["times"] < at["down"] < repeated[0][1] < at["final"], "what is repeated"
+    sides = {
+        part: [(right - left, bottom - top) for left, right, top, bottom in chart.bars(colour)]
+        for part, colour in (("att", "1"), ("mlp", "3"))
+    }
+    d = sides["att"][1][0]
+    assert sides == {"att": [(3 * d, d), (d, d)], "mlp": [(4 * d, d), (d, 4 * d)]}, "columns and rows, to scale"
+    dots, norms = chart.dots("ink"), [y for y, _, word in texts if word == "norm"]
     paths = [[float(y) for y in re.findall(r"[ V]([\d.]+)", d.attrib["d"])] for d in chart.root.iter("path")]
-    assert [y for _, y in dots] == [y for y, words in lines.items() if words[0] == "add"]
     for (start, end), norm, (_, dot) in zip(paths, norms, dots, strict=True):
         assert start < norm < end == dot, "the residual stream passes each half by"
 
