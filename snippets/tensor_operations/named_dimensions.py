@@ -205,9 +205,9 @@ with torch.backends.opt_einsum.flags(enabled=False):  # whether installed or not
 order_ratio = weights_first_flops / inputs_first_flops
 print(f"(x a) b {inputs_first_flops:15,}")
 print(f"x (a b) {weights_first_flops:15,}  {order_ratio:.1f} times as many")
-# --8<-- [end:order]
 assert inputs_first_flops == 2 * NUM_TOKENS * RANK * (D_IN + D_OUT)
 assert weights_first_flops == 2 * D_IN * D_OUT * (RANK + NUM_TOKENS)
+# --8<-- [end:order]
 
 
 BETWEEN = {  # what is made on the way, in float32

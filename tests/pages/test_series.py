@@ -38,7 +38,6 @@ MEANS: dict[str, dict[str, str]] = {
     "activations#claim": {"A layer, b = 1": "variants"},
     "experts#layer": {"Held": "expert", "Met": "active"},
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
-    "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
@@ -98,11 +97,6 @@ MEANS: dict[str, dict[str, str]] = {
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
-<<<<<<< HEAD
-    "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
-=======
-    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
->>>>>>> main
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
