@@ -36,7 +36,6 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "experts#layer": {"Held": "expert", "Met": "active"},
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
-    "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
@@ -96,7 +95,6 @@ MEANS: dict[str, dict[str, str]] = {
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
-    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
