@@ -407,15 +407,6 @@ def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
     assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
 
 
-def test_running_median_and_mean_are_not_swapped() -> None:
-    seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
-    chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
-    (median,), (mean,) = (chart.lines(chart.colours[name]) for name in ("median", "mean"))
-    assert {y for _, y in median} == {median[0][1]}  # one slow trial leaves it where it is
-    assert median[0][1] == pytest.approx(chart.place("1.00")[1] - 5, abs=0.1)
-    assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
-
-
 def test_medians_lie_over_their_counts_between_both_errors() -> None:
     simulated, errors = {"1": [0.0, 0.5], "100": [0.1]}, {"1": 1.25, "100": 0.125}
     made = {"timing.simulated_medians": simulated, "timing.formula_errors": errors}

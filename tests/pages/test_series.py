@@ -40,7 +40,7 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
-        "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
+        "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "inference#launches": {"Predicted": "bound", "over the prediction": "ratio"},
     "inference#kinds": {
@@ -56,12 +56,6 @@ MEANS: dict[str, dict[str, str]] = {
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
-    "gpu_memory.measured_requests": {
-        "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
-        "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
-    },
-    "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
-    "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
     "hardware#derive": {"SMs, $S$": "processors"},
     "evidence#held": {"Rate / all busy": "at clock share"},
     "how-far-off#others": {"The planner's, today": "planned", "At first sight": "planned first"},
@@ -106,7 +100,6 @@ MEANS: dict[str, dict[str, str]] = {
     },
     "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
-    "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
     },
@@ -124,7 +117,7 @@ SAID = {  # by headers of tables, in any of them
     "\\bas fast as\\b": "ratio",
 }
 
-OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
+OF_THE_SAME = ("optimizers.held",)  # whose series are made of one value
 TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)
