@@ -320,4 +320,4 @@ def test_the_kinds_of_blocks_are_those_that_a_build_knows(book: Book) -> None:
     names = [name for name in known if "blocks" in name or name == "ledger.site.minutes"]
     ours = makeExtension(root=str(book.root), local=False)
     markdown = Markdown(extensions=[*names, ours], extension_configs={name: known[name] for name in names})
-    assert {*markdown.parser.blockprocessors["blocks"].blocks, "recorded"} == KINDS  # type: ignore[attr-defined]
+    assert {*markdown.parser.blockprocessors["blocks"].blocks, "recorded", "api"} == KINDS  # type: ignore[attr-defined]
