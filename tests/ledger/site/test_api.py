@@ -1,4 +1,4 @@
-"""The page on the library shows a function's signature and docstring as its source has them, or says what is missing."""
+"""The page on the library shows a signature and a docstring as the source has them, or says what is missing."""
 
 from __future__ import annotations
 
