@@ -50,7 +50,7 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "T": 1, "V": 1})
     d = sizes["d"]
     counts = {"2": 2, "d": d, "3d": 3 * d, "4d": 4 * d, "T": sizes["T"], "V": sizes["V"]}
-    spine, right, middle = 52, 220, 280.0
+    spine, right, middle = 52, 226, 282.0
     drawing = Drawing(340, 30)
     drawing.text(middle, 16, labels["weights"], "muted", anchor="middle")
     y, tops = 28.0, []
@@ -87,7 +87,7 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                         drawing.line(middle + shift - 3, at + high / 2 + 4, middle + shift + 3, at - high / 2 - 4)
             if high > 2:
                 count = labels["tied"] if is_tied else format_value(rows * columns, "", "short", labels["language"])
-                drawing.text(spine + 16, at + 15, f"{rows:,} × {columns:,}: {count}", "muted", size=12)
+                drawing.text(spine + 16, at + 15, f"{rows:,} × {columns:,}: {count}", "muted")
         y += step
     drawing.add(
         "rect", "fill-0", x=4, y=tops[BLOCK.start] - 1, width=332, height=tops[BLOCK.stop] - tops[BLOCK.start],
