@@ -41,7 +41,7 @@ DRAWN = (  # from top to bottom: a tensor and its shape, or a step; its matrix, 
     ("logits", "b × T × V", (), ""),
 )
 BLOCK = range(4, 15)  # the rows that are repeated
-SIDE, MOST = 26.0, 104.0  # pixels of d; the longest side that is drawn whole
+SIDE, MOST = 24.0, 96.0  # pixels of d; the longest side that is drawn whole
 
 
 def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "T": 1, "V": 1})
     d = sizes["d"]
     counts = {"2": 2, "d": d, "3d": 3 * d, "4d": 4 * d, "T": sizes["T"], "V": sizes["V"]}
-    spine, right, middle = 52, 220, 280.0
+    spine, right, middle = 52, 232, 284.0
     drawing = Drawing(340, 30)
     drawing.text(middle, 16, labels["weights"], "muted", anchor="middle")
     y, tops = 28.0, []
@@ -61,9 +61,9 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         step = max(high + 12, 44 if high > 2 else 27)
         at = y + step / 2
         if shape:
-            drawing.add("rect", "stroke-muted", x=30, y=at - 12, width=right - 30, height=24, rx=4)
-            drawing.text(38, at + 5, labels[word])
-            drawing.text(right - 8, at + 5, shape, "muted", anchor="end")
+            drawing.add("rect", "stroke-muted", x=24, y=at - 12, width=right - 24, height=24, rx=4)
+            drawing.text(30, at + 5, labels[word])
+            drawing.text(right - 5, at + 5, shape, "muted", anchor="end")
         else:
             drawing.line(spine, y, spine, y + step)
             drawing.text(spine + 16, at + (-3 if high > 2 else 5), labels[word], "muted" if word == "times" else "ink")
@@ -87,7 +87,7 @@ def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                         drawing.line(middle + shift - 3, at + high / 2 + 4, middle + shift + 3, at - high / 2 - 4)
             if high > 2:
                 count = labels["tied"] if is_tied else format_value(rows * columns, "", "short", labels["language"])
-                drawing.text(spine + 16, at + 15, f"{rows:,} × {columns:,}: {count}", "muted", size=12)
+                drawing.text(spine + 16, at + 15, f"{rows:,} × {columns:,}: {count}", "muted")
         y += step
     drawing.add(
         "rect", "fill-0", x=4, y=tops[BLOCK.start] - 1, width=332, height=tops[BLOCK.stop] - tops[BLOCK.start],

@@ -29,7 +29,8 @@ class Block(nn.Module):
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(2))
         hidden = F.gelu(self.up(self.norm2(x)))
-        return x + self.down(hidden)
+        x = x + self.down(hidden)
+        return x
 
 
 def make(block: type[Block] = Block) -> Callable[[], None]:
@@ -66,7 +67,7 @@ LINES = {  # what each of the listed lines of this file has in it, for the figur
     "hidden": "hidden = F.gelu(",
     "logits": "logits = model(",
     "qkv": "q, k, v = self.qkv(",
-    "down": "return x + self.down(",
+    "down": "x = x + self.down(",
     "out": "x = x + self.out(",
     "seen": "seen = F.scaled_dot_product_attention(",
 }
