@@ -34,11 +34,8 @@ MEANS: dict[str, dict[str, str]] = {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
     },
-    "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
-    "activations#claim": {"A layer, b = 1": "variants"},
     "experts#layer": {"Held": "expert", "Met": "active"},
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
-    "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
     "training-loop#overlap": {
         "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
@@ -98,7 +95,6 @@ MEANS: dict[str, dict[str, str]] = {
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
-    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
