@@ -356,8 +356,9 @@ assert allocated_bytes(masking) == 0  # broadcast over sequences and heads
 
 
 # --8<-- [start:decode_by_name]
+SHARED = "batch heads query d, batch key d -> batch heads query key"
 with Trace() as named:
-    result = einsum(query, keys[:, 0], "batch heads query d, batch key d -> batch heads query key")
+    result = einsum(query, keys[:, 0], SHARED)
 print(f"einsum: {named.peak_bytes / 2**20:.0f} MiB")
 # --8<-- [end:decode_by_name]
 

@@ -173,6 +173,7 @@ def load(run: Run, path: Path) -> None:
 # --8<-- [end:load]
 
 
+# --8<-- [start:program]
 def train_run(run: Run, last_step: int, path: Path, every: int = 25) -> list[float]:
     """Trains up to last_step; reports and saves every so many steps."""
     losses: list[float] = []
@@ -192,6 +193,9 @@ def main(path: Path, last_step: int) -> None:
     if path.exists():
         load(run, path)
     train_run(run, last_step, path)
+
+
+# --8<-- [end:program]
 
 
 if sys.argv[1:2] == ["--train"]:  # python training_loop.py --train PATH LAST_STEP
