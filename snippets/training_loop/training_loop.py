@@ -203,7 +203,8 @@ if sys.argv[1:2] == ["--train"]:  # python training_loop.py --train PATH LAST_ST
 def start() -> dict[str, Any]:
     torch.manual_seed(0)
     model = nn.Linear(16, 1)
-    return {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), lr=1e-2)}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    return {"model": model, "optimizer": optimizer}
 
 
 def take_steps(run: dict[str, Any], steps: range) -> Tensor:

@@ -34,8 +34,6 @@ MEANS: dict[str, dict[str, str]] = {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
     },
-    "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
-    "activations#claim": {"A layer, b = 1": "variants"},
     "experts#layer": {"Held": "expert", "Met": "active"},
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "training-loop#overlap": {
