@@ -154,7 +154,7 @@ for name, derived in DERIVED_FLOP_PER_SECOND.items():
 
 # --8<-- [start:precision]
 default_precision = torch.get_float32_matmul_precision()
-print("fp32 products:", default_precision)
+print("fp32 matmuls:", default_precision)
 # --8<-- [end:precision]
 assert default_precision == "highest"  # fp32 all the way: no tensor core
 
@@ -217,18 +217,19 @@ assert set(MOST) == {f"{row.card} {row.unit}" for row in MATMULS if of_card(f"{r
 
 # --8<-- [start:tiles]
 NUM_SMS = 132  # of an H100 or H200 SXM
-TILE_ROWS, TILE_COLUMNS = 128, 256  # one of cuBLAS's large tiles
 
 
-def tiling(m: int, p: int, x: int = TILE_ROWS, y: int = TILE_COLUMNS) -> dict[str, int | float]:
+def tiling(m: int, p: int, x: int = 128, y: int = 256) -> dict[str, float]:
     """Tiles of x × y in an m × p result, waves of the SMs, and the share that they fill."""
     tiles = math.ceil(m / x) * math.ceil(p / y)
     waves = math.ceil(tiles / NUM_SMS)
-    return {"tiles": tiles, "waves": waves, "filled_share": m * p / (waves * NUM_SMS * x * y)}
+    filled_share = m * p / (waves * NUM_SMS * x * y)
+    return {"tiles": tiles, "waves": waves, "filled_share": filled_share}
 
 
 for shape in ((5185, 1024), (5185, 4096)):
-    print(shape, tiling(*shape, x=128, y=128))
+    cut = tiling(*shape, x=128, y=128)
+    print(f"{shape}: {cut['tiles']} tiles, {cut['waves']} waves, {cut['filled_share']:.0%} filled")
 # --8<-- [end:tiles]
 
 

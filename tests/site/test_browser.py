@@ -133,7 +133,7 @@ def test_nothing_moves_when_the_scripts_arrive(page: Page, address: str) -> None
         return [page.locator(place).bounding_box() for place in (".language-switch", "#device-choice", "h1")]
 
     page.route("**/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-    page.goto(address + "gradients/")
+    page.goto(address + "timing/")
     before = boxes()
     page.unroute("**/*.js")
     page.reload()
