@@ -48,7 +48,8 @@ logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
 
 # --8<-- [start:batches]
 CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
-room_bytes = {card: capacity_bytes(card, GPUS[card]) - BESIDE_TENSORS_BYTES for card in CARDS}
+has_bytes = {card: capacity_bytes(card, GPUS[card]) for card in CARDS}
+room_bytes = {card: size - BESIDE_TENSORS_BYTES for card, size in has_bytes.items()}
 
 
 def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:

@@ -23,8 +23,6 @@ from flops_bytes.measure import get_device, time_call
 SIDE = 32
 x = torch.zeros(SIDE, SIDE)  # float32, 4 bytes an element
 tensor_bytes = x.numel() * x.element_size()
-
-assert tensor_bytes == SIDE * SIDE * 4
 print(f"{tensor_bytes:,} bytes")
 # --8<-- [end:tensor]
 

@@ -64,6 +64,7 @@ for how in ("sum", "mean"):
 PROJECTION = "... d_in, d_in d_out -> ... d_out"
 
 
+# --8<-- [start:flops]
 SEQUENCES, TOKENS, HEADS, D_KEY = 8, 2048, 16, 128
 SCORES = "batch query heads d, batch key heads d -> batch heads query key"
 
@@ -83,6 +84,7 @@ einsum_flops = count_flops(lambda: scores_by_name(full, full))
 matmul_flops = count_flops(lambda: scores_by_number(full, full))
 by_formula_flops = 2 * SEQUENCES * HEADS * TOKENS * TOKENS * D_KEY
 assert einsum_flops == matmul_flops == by_formula_flops
+# --8<-- [end:flops]
 
 
 def trace(function: Callable[[], object]) -> list[str]:
@@ -203,9 +205,9 @@ with torch.backends.opt_einsum.flags(enabled=False):  # whether installed or not
 order_ratio = weights_first_flops / inputs_first_flops
 print(f"(x a) b {inputs_first_flops:15,}")
 print(f"x (a b) {weights_first_flops:15,}  {order_ratio:.1f} times as many")
-# --8<-- [end:order]
 assert inputs_first_flops == 2 * NUM_TOKENS * RANK * (D_IN + D_OUT)
 assert weights_first_flops == 2 * D_IN * D_OUT * (RANK + NUM_TOKENS)
+# --8<-- [end:order]
 
 
 BETWEEN = {  # what is made on the way, in float32

@@ -44,7 +44,6 @@ FORMULAS_WITHOUT_A_ROW = {
     "counting-flops.md#count-or-speed": (1, PART),
     "gpt2-parameters.md#block": (1, PART),
     "roofline.md#ridge": (1, PART),
-    "timing.md#how-many": (1, PART),
 }
 
 # Values that are named as predictions, or as ratios to one, and follow from no formula of the book.
