@@ -19,7 +19,6 @@ from flops_bytes.optimizers import (
     eight_bit_state_bytes,
     low_bit_state_bytes,
     muon_flops,
-    muon_parameters,
     muon_state_bytes,
     newton_schulz_flops,
 )
@@ -110,16 +109,7 @@ def state_bytes(shape: Decoder) -> dict[str, int]:
 
 
 held_bytes = {name: state_bytes(shape) for name, shape in MODELS.items()}
-model_parameters = {name: sum(parameters(shape).values()) for name, shape in MODELS.items()}
-held_each = {
-    name: {recipe: size / model_parameters[name] for recipe, size in held.items()} for name, held in held_bytes.items()
-}
-adamw_parameters = {name: model_parameters[name] - muon_parameters(shape) for name, shape in MODELS.items()}
 update_flops = {name: muon_flops(shape) for name, shape in MODELS.items()}
-matmul_flops = dict.fromkeys(held_each["llama"], 0) | {
-    "adafactor": outer_product_flops(shapes_of(LLAMA_3_8B)),
-    "muon": update_flops["llama"],
-}
 
 
 def moved_each(make: Callable[[torch.nn.Module], list[torch.optim.Optimizer]]) -> float:

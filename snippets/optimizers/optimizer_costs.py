@@ -192,7 +192,11 @@ traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
 print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
 
 # --8<-- [start:moved]
-for name, foreach, fused in ("for-loop", False, False), ("foreach", True, False), ("fused", False, True):
+for name, foreach, fused in (
+    ("for-loop", False, False),
+    ("foreach", True, False),
+    ("fused", False, True),
+):
     torch.manual_seed(0)  # a write is seen where it changes a number
     weight = torch.randn(64, 32, requires_grad=True)
     weight.grad = torch.randn_like(weight)

@@ -55,7 +55,10 @@ def valley(w: Tensor) -> Tensor:
     return 0.5 * (w.new_tensor(CURVATURE) * offset**2).sum()
 
 
-def descend(make: Callable[..., torch.optim.Optimizer], loss: Callable[[Tensor], Tensor] = valley) -> list[list[float]]:
+def descend(
+    make: Callable[..., torch.optim.Optimizer],
+    loss: Callable[[Tensor], Tensor] = valley,
+) -> list[list[float]]:
     """Both weights after each step from (0, 0)."""
     w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     optimizer, path = make([w]), [w.tolist()]
