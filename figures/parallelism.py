@@ -1,4 +1,4 @@
-"""Figures of parallelism: a split MLP, pipelines over time, keys that go around, tokens that change ranks."""
+"""Figures of parallelism: a split MLP, pipelines over time, keys that go around."""
 
 from __future__ import annotations
 
@@ -118,21 +118,4 @@ def ring(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.text(x + 45, top + 25, "KV", "paper", anchor="middle")
             if piece > rank:  # all of its tokens are later ones
                 drawing.path(f"M{x + 31:g} {top:g}l28 40M{x + 59:g} {top:g}l-28 40", "stroke-ink")
-    return str(drawing)
-
-
-def all_to_all(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Tokens of four ranks, by the rank of their expert, before and after they are sent."""
-    drawing = Drawing(432, 146)
-    for x, name in ((6.0, "before"), (238.0, "after")):
-        drawing.text(x, 16, labels[name])
-        for rank in range(RANKS):
-            at = x + 48 * rank
-            for row in range(RANKS):
-                came_from, goes_to = (rank, row) if name == "before" else (row, rank)
-                drawing.rect(at, 28 + 22 * row, 40, 18, f"fill-{came_from}")
-                drawing.text(at + 20, 42 + 22 * row, labels["expert"].format(n=goes_to), "paper", "middle")
-            drawing.text(at + 20, 28 + 22 * RANKS + 16, labels["rank"].format(n=rank), "muted", anchor="middle")
-    drawing.line(205, 72, 225, 72)
-    drawing.path("M219 67 225 72 219 77")
     return str(drawing)

@@ -5,8 +5,6 @@
 """What do tensor, context, pipeline and expert parallelism hold and send, and what does that take? By formula."""
 
 # --8<-- [start:setup]
-from math import ceil
-
 from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS, REACHED
 from flops_bytes.parallel import (
@@ -16,12 +14,11 @@ from flops_bytes.parallel import (
     layer_activations,
     rank_parameters,
     rates,
-    scatter_rate,
     sent,
     state_bytes,
     step_seconds,
 )
-from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameters
 from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
 
 # --8<-- [end:setup]
@@ -111,26 +108,6 @@ print(f"{HANDING_SECONDS * 1e3:.1f} ms to hand over, {STAGE_SECONDS * 1e3:.0f} m
 # --8<-- [end:pipeline]
 
 
-# --8<-- [start:expert]
-def expert_share(d_ff: int, ranks: int) -> float:
-    """Forward: seconds of sending tokens to their experts and back over those of the experts' three matmuls."""
-    moved = 2 * 2 * (ranks - 1) / ranks  # of a token's feature, of one of its experts
-    flops = 2 * 3 * d_ff
-    return moved / scatter_rate(1, ranks, WITHIN, BETWEEN) * FLOP_PER_SECOND / flops
-
-
-NARROW = 2048  # inner width of an expert of DeepSeek-V3
-expert_wait_share = {
-    "wide": {ranks: expert_share(MIXTRAL_8X7B.d_ff, ranks) for ranks in (8, 64)},
-    "narrow": {ranks: expert_share(NARROW, ranks) for ranks in (8, 64)},
-}
-FACTOR = 1.25
-capacity_tokens = ceil(FACTOR * MIXTRAL_8X7B.active_experts * T / MIXTRAL_8X7B.experts)
-buffer_bytes = 2 * MIXTRAL_8X7B.experts * capacity_tokens * MIXTRAL_8X7B.d_model
-print(expert_wait_share)
-# --8<-- [end:expert]
-
-
 # --8<-- [start:layouts]
 SEQUENCES = 512  # of 8,192 tokens, in a step
 SLOW = BETWEEN / 8  # one network card of 400 Gb/s for eight GPUs
@@ -189,15 +166,6 @@ smallest_context = next(c for c, size in long_bytes.items() if size <= ROOM_BYTE
 print(f"{long_bytes[1] / 1e9:.0f} GB, on {smallest_context} ranks {long_bytes[smallest_context] / 1e9:.0f} GB each")
 assert smallest_context == 16
 # --8<-- [end:exercise_context]
-
-
-# --8<-- [start:exercise_capacity]
-LOADS = [2600, 2500, 2200, 2100, 2000, 1900, 1700, 1384]  # 8,192 tokens, two experts each
-dropped = sum(max(0, load - capacity_tokens) for load in LOADS)
-dropless_factor = max(LOADS) / (sum(LOADS) / len(LOADS))
-print(f"{capacity_tokens} places an expert: {dropped} dropped, and none from a factor of {dropless_factor:.2f}")
-assert sum(LOADS) == 2 * T and dropped == 40
-# --8<-- [end:exercise_capacity]
 
 
 # --8<-- [start:exercise_405]

@@ -32,6 +32,17 @@ KINDS = {name: str(config["model_type"]) for name, config in CONFIGS.items()}
 # --8<-- [end:setup]
 
 
+# --8<-- [start:compare]
+for name in ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3"):
+    model = read_stack(PRESETS[name].config)
+    held = sum(parameters(model).values())
+    met = sum(parameters(model, active=True).values())
+    forward = sum(forward_flops(model, 4_096, causal=True).values())
+    print(f"{name}: {held / 1e9:.1f}B held, {met / 1e9:.1f}B met,")
+    print(f"    {16 * held / 2**30:,.0f} GiB of state, {3 * forward / 4_096 / 1e9:.0f} GFLOPs a token")
+# --8<-- [end:compare]
+
+
 # --8<-- [start:table]
 all_parameters = {name: sum(parameters(stack).values()) for name, stack in STACKS.items()}
 active_parameters = {name: sum(parameters(stack, active=True).values()) for name, stack in STACKS.items()}
