@@ -14,13 +14,9 @@ import torch
 from flops_bytes.gpus import GPUS, Gpu
 
 
-# --8<-- [start:get_device]
 def get_device() -> torch.device:
     """The GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-# --8<-- [end:get_device]
 
 
 # --8<-- [start:get_gpu]

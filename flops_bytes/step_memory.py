@@ -8,7 +8,6 @@ and computes nothing, so sizes, order and reserved bytes are a card's own, and n
 are recorded by `python -m flops_bytes.step_memory FOLDER`.
 """
 
-# --8<-- [start:setup]
 import gzip
 import json
 import pickle
@@ -32,10 +31,6 @@ from flops_bytes.train import make
 SHAPE = replace(GPT2_SMALL, vocab=50_304)  # padded, as the trainer has it
 
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:step]
 class Run(NamedTuple):
     """How a step is run."""
 
@@ -76,10 +71,6 @@ def trainer(run: Run) -> Callable[[], None]:
     return step
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:runs]
 RUNS = {
     "first": Run(),
     "half": Run(batch=8),
@@ -92,7 +83,6 @@ RUNS = {
     "fp32": Run(batch=8, precision="fp32"),
     "fp32_foreach": Run(batch=8, precision="fp32", checkpointing=True, fused=False),
 }
-# --8<-- [end:runs]
 
 
 # --8<-- [start:record]

@@ -211,13 +211,3 @@ extra_bytes = peak(GPT2_SMALL, CONTEXT, BATCH, accumulated=True) - peak(GPT2_SMA
 print(f"accumulating: {extra_bytes:,} B more")
 assert extra_bytes == moments["update"]["gradients"]
 # --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
-padded = replace(GPT2_SMALL, vocab=50_304)
-flops = [sum(forward_flops(s, CONTEXT).values()) for s in (GPT2_SMALL, padded)]
-padded_share = flops[1] / flops[0] - 1
-padded_bytes = peak(padded, CONTEXT, BATCH) - peak(GPT2_SMALL, CONTEXT, BATCH)
-print(f"padding costs {padded_share:.3%} FLOPs and {padded_bytes / 2**20:.1f} MiB")
-assert 0 < padded_share < 1e-3
-# --8<-- [end:exercise_3]

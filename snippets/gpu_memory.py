@@ -130,8 +130,8 @@ def segment_size(block: int) -> int:
 
 
 for requested in (4 * 4 * 8, 4 * 32 * 32, 4 * 1_000 * 1_000, 4 * 12_288 * 49_152):
-    block = round_up(requested, MIN_BLOCK_BYTES)
-    print(f"{requested:13,} B requested, block {block:13,} B, segment {segment_size(block):13,} B")
+    rounded = round_up(requested, MIN_BLOCK_BYTES)
+    print(f"{requested:13,} B requested, block {rounded:13,} B, segment {segment_size(rounded):13,} B")
 # --8<-- [end:rules]
 
 

@@ -61,7 +61,8 @@ kernels = [  # made up
 ]
 span_us = max(kernel.end for kernel in kernels) - min(kernel.start for kernel in kernels)
 busy_us, exposed_us = covered(kernels), exposed(kernels)
-print(f"span {span_us:.0f} µs, busy {busy_us:.0f}, idle {span_us - busy_us:.0f}, exposed {exposed_us:.0f}")
+print(f"span {span_us:.0f} µs, busy {busy_us:.0f}", end=", ")
+print(f"idle {span_us - busy_us:.0f}, exposed {exposed_us:.0f}")
 # --8<-- [end:lines]
 
 idle_us, added_us = span_us - busy_us, sum(kernel.end - kernel.start for kernel in kernels)
