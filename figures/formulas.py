@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ledger.units import DASH, format_value
 
-COLUMNS = ("name", "formula", "predicted", "measured", "ratio", "code")
+COLUMNS = ("name", "formula", "predicted", "measured", "ratio")
 DAILY_COLUMNS = ("name", "formula", "holds", "example", "tested", "ratio")
 
 
@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     name: str
     tex: str
     derived_at: str  # a heading of a chapter
-    code: str  # the snippet, and the section that binds what was measured; the chapter shows it
+    code: str  # the snippet, and the section that binds what was measured
     predicted: str  # what to quote from the snippet
     measured: str = ""  # nothing where nobody can measure
     measured_by: str = ""  # the snippet of what was measured, if it is another
@@ -74,18 +74,18 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gradients.md#two-products", "gradients:count",
             "claimed_backward_flops", "backward_flops"),
         Formula("depth", r"2 - 1 / L",
-            "gradients.md#depth", "gradients:compare",
+            "gradients.md#count", "gradients:compare",
             "depth_ratio.8", "measured_deep_comparison.8.measured_time_ratio",
             also=("gradients.predicted_backward_seconds", "gradients.measured_to_predicted_ratio")),
         Formula("transformer", r"6ND",
             "gradients.md#six-n-d", "gradients:six_n_d",
             "six_n_d_flops", "transformer_flops"),
         Formula("muon", r"5\,(4m^2n + 2m^3)",
-            "muon.md#flops", "muon:one_matrix",
+            "optimizers.md#muon-flops", "muon:one_matrix",
             "by_hand_flops", "counted_flops"),
         Formula("gpt3", r"6ND",
-            "two-questions.md#which-binds", "two_questions:on_one_scale",
-            "gpt_3_flops", "compute_flops.gpt_3"),
+            "two-questions.md#exercises", "two_questions:exercise_2",
+            "gpt_3_flops", "GPT_3_FLOPS"),
     ),
     "time": (
         Formula("rate", r"t = C / F",
@@ -93,7 +93,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_seconds", "full_seconds",
             also=("how_numbers_are_made.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
-            "two-questions.md#how-long", "two_questions:published",
+            "two-questions.md#how-long", "two_questions:how_long",
             "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan",
             also=("two_questions.planned_to_napkin_ratio",)),
         Formula("casts", r"6\,bT\,df / P + e_\text{cast}\,(bT\,d + df + bT\,f) / B",
@@ -157,7 +157,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "training": (
         Formula("adamw", r"4 + 4 + 8",
-            "two-questions.md#how-big", "two_questions:count",
+            "two-questions.md#how-big", "two_questions:how_big",
             "naive_bytes:plain", "counted_per_parameter:plain"),
         Formula("master", r"2 + 2 + 4 + 8",
             "mixed-precision.md#recipes", "mixed_precision:count",
@@ -196,14 +196,13 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "predicted_checkpoint_bytes:full", "measured_checkpoint_bytes:full"),
         Formula("tokens", r"P \cdot \mathrm{MFU} / 6N",
             "training-loop.md#needed", "data_loading:needed",
-            "NEEDED_TOKENS_PER_SECOND:short",
-            also=("data_overlap.predicted_step_seconds",)),
+            "needed_rate:short"),
         Formula("overlap", r"\max(l, w)",
             "training-loop.md#overlap", "data_overlap:measure",
             "measured_loops.double.predicted_max_seconds", "measured_loops.double.max_seconds",
             also=("data_overlap.predicted_sum_seconds",)),
         Formula("scaling", r"(s \cdot x)_\text{fp16} / s",
-            "number-formats.md#low-precision", "number_formats:loss_scaling",
+            "mixed-precision.md#loss-scaling", "number_formats:loss_scaling",
             "TINY:sci", "scaled_gradient:sci"),
         Formula("scale", r"\sigma_w \sqrt{d}",
             "training-loop.md#scale", "models_and_initialization:scale",
@@ -217,7 +216,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "gpt2-parameters.md#model", "gpt2_parameters:transformers",
             "total_parameters.xl:full", "library_parameters.xl:full"),
         Formula("llama", r"2Vd + L\,(2d\,HQ + 2d\,GQ + 3df + 2d) + d",
-            "gpt2-parameters.md#llama", "gpt2_parameters:llama_check",
+            "gpt2-parameters.md#llama", "gpt2_parameters:llama",
             "llama_parameters:full", "llama_library_parameters:full"),
         Formula("forward", r"2T\,(12Ld^2 + Vd) + 4T^2dL",
             "counting-flops.md#model", "counting_tools:ratios",
@@ -245,20 +244,19 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "activations.md#step", "activations:trace",
             "steps.gpt2_bf16.peak_bytes:full", "traced_peak_bytes.gpt2_bf16:full"),
         Formula("whole_step", r"6N + A + 8\,bTV",
-            "full-ledger.md#counted", "step_peaks:one",
-            "one.formula_bytes:full", "one.counted_bytes:full",
-            also=("plan.reported_to_planned_ratio",)),
+            "full-ledger.md#memory", "step_peaks:one",
+            "one.formula_bytes:full", "one.counted_bytes:full"),
         Formula("composed", r"4\,bTd\,(2L + 1)",
             "how-far-off.md#theirs", "plan_transformers:one",
             "norms_bytes:full", "unplanned_bytes:full"),
         Formula("step_time", r"\sum_i t_i",
-            "full-ledger.md#run", "full_ledger:run",
+            "full-ledger.md#time", "full_ledger:run",
             "predicted_step_seconds", "measured_step_seconds",
             also=("full_ledger.predicted_lines_seconds", "full_ledger.predicted_products_share",
                   "full_ledger.predicted_step_flops", "full_ledger.measured_to_predicted_ratio",
                   "gpt2_ladder.predicted_rungs_seconds")),
         Formula("run_time", r"3CD / (T P \cdot \mathrm{MFU})",
-            "full-ledger.md#cost", "full_ledger:cost",
+            "two-questions.md#how-long", "full_ledger:cost",
             "run_hours:.1f"),
     ),
     "tokens": (
@@ -396,16 +394,13 @@ def sheet(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 
 
 def _rows(group: str, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """A formula a row: its name leads to the chapter, its code to the snippet."""
+    """A formula a row, whose name leads to the chapter."""
     rows = [[labels[column] for column in COLUMNS]]
     for formula in GROUPS[group]:
         quotes = formula.quotes()
         cells = [f"{{{{ {quote} }}}}" if quote else DASH for quote in quotes]
-        snippet, _, section = formula.code.partition(":")
-        shown = f"{snippet}.py".replace("_", "_<wbr>")  # long names break at an underscore
-        code = f"[{shown}](snippets/{snippet}.py) `{section}`"
         predicted, measured = (values[quote] if quote else None for quote in quotes)
-        rows.append([*_named(formula, labels), *cells, ratio(predicted, measured, labels["language"]), code])
+        rows.append([*_named(formula, labels), *cells, ratio(predicted, measured, labels["language"])])
     return rows
 
 

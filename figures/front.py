@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from figures.svg import Drawing
-from ledger.units import format_value
 
-WIDTH, HEIGHT = 340, 318  # the style sheet knows this width: such a drawing is not made wider
-LEFT, RIGHT, TOP, BOTTOM = 44, 326, 92, 276
-TICKS = tuple(2**30 * size for size in (2, 8, 32, 128))
-LOW, HIGH = 2**30 * 1.4, 2**30 * 700
-SERIES = {  # what is drawn, from behind to the front: the snippet, and the ratio
-    "theirs": ("plan_transformers", "planned_ratio"),
-    "composed": ("plan_transformers", "composed_ratio"),
-    "check": ("plan_check", "planned_ratio"),
-}
+WIDTH = 340  # the style sheet knows this width: such a drawing is not made wider
+LEFT, RIGHT, SIDE = 6, 334, 4.6  # of the axis; of a point, with the space around it
+TICKS = (0.3, 0.5, 0.7, 1.0, 1.4)
+LOW, HIGH = 0.24, 1.6
 
 
-def across(size: float) -> float:
-    """Where a number of bytes lies: this axis is logarithmic."""
-    return LEFT + math.log(size / LOW) / math.log(HIGH / LOW) * (RIGHT - LEFT)
+def across(ratio: float) -> float:
+    """Where a ratio lies: the axis is logarithmic, and nothing lies beyond its ends."""
+    return LEFT + math.log(min(max(ratio, LOW), HIGH) / LOW) / math.log(HIGH / LOW) * (RIGHT - LEFT)
 
 
-def planned(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The peak that the planner says of each step over the one that was counted, beside the latter's size."""
-    cases = {name: values[f"{snippet}.step_cases"] or [] for name, (snippet, _) in SERIES.items()}
-    ratios: list[float] = [case[SERIES[name][1]] for name in SERIES for case in cases[name]]
-    low = min([0.7, *(math.floor(10 * ratio) / 10 for ratio in ratios)])
-    high = max([1.05, *(ratio + 0.05 for ratio in ratios)])
-
-    def up(ratio: float) -> float:
-        return BOTTOM - (ratio - low) / (high - low) * (BOTTOM - TOP)
-
-    drawing = Drawing(WIDTH, HEIGHT)
+def readings(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Planned over published memory, a point a reading, piled up: when first asked, and today."""
+    sources = values["how_far_off.sources"] or []
+    drawing, top = Drawing(WIDTH, 0), 4.0
+    for colour, name in enumerate(("first", "today")):
+        columns = Counter(
+            round(across(ratio) / SIDE) for source in sources for ratio in source.get(f"{name}_ratios", ())
+        )
+        base = top + 22 + SIDE * max(columns.values(), default=0)
+        drawing.text(0, top + 14, labels[name], "ink")
+        places = ((SIDE * column, base - SIDE * (row + 0.5)) for column, rows in columns.items() for row in range(rows))
+        drawing.rects(((x - 1.8, y - 1.8, 3.6, 3.6) for x, y in places), f"fill-{colour}")
+        drawing.line(LEFT, base, RIGHT, base)
+        drawing.line(across(1), top + 20, across(1), base + 5, "stroke-muted")
+        top = base + 14
     for tick in TICKS:
-        x = across(tick)
-        drawing.line(x, BOTTOM, x, BOTTOM + 4, "stroke-ink")
-        drawing.text(x, BOTTOM + 18, format_value(tick, "bytes", language=labels["language"]), "muted", "middle")
-    for tenths in range(round(10 * low), math.floor(10 * high) + 1):
-        y = up(tenths / 10)
-        drawing.line(LEFT - 4, y, LEFT, y, "stroke-ink")
-        drawing.text(LEFT - 7, y + 4, f"{tenths / 10:.1f}", "muted", "end")
-    drawing.line(LEFT, up(1), RIGHT, up(1), "stroke-muted")
-    drawing.path(f"M {LEFT} {TOP} V {BOTTOM} H {RIGHT}", "stroke-ink")
-    drawing.text(0, TOP - 10, labels["ratio"], "ink")
-    drawing.text(RIGHT, BOTTOM + 36, labels["counted"], "ink", "end")
-    for colour, (name, (_, ratio)) in enumerate(SERIES.items()):
-        for case in cases[name]:
-            drawing.circle(across(case["counted_bytes"]), up(case[ratio]), 3, f"fill-{colour}")
-        drawing.circle(5, 11 + 21 * colour, 5, f"fill-{colour}")
-        drawing.text(15, 16 + 21 * colour, labels[name], "ink")
+        drawing.line(across(tick), top - 14, across(tick), top - 10)
+        drawing.text(across(tick), top + 5, f"{tick:g}", "muted", "middle")
+    drawing.text(RIGHT, top + 25, labels["axis"], "ink", "end")
+    drawing.resize(top + 32)
     return str(drawing)

@@ -19,54 +19,81 @@ PARTS = {  # as the page stacks them, with their colours
 }
 LEFT, BAR = 74.0, 26.0
 
-DRAWN = (  # from top to bottom: a tensor and its shape, or a step; the shape of the step's weights
-    ("tokens", "b × T", ""),
-    ("embed", "", "V × d"),
-    ("place", "", "T × d"),
-    ("stream", "b × T × d", ""),
-    ("times", "", ""),
-    ("norm", "", "2 × d"),
-    ("qkv", "", "d × 3d"),
-    ("attend", "", ""),
-    ("mix", "", "d × d"),
-    ("add", "", ""),
-    ("norm", "", "2 × d"),
-    ("up", "", "d × 4d"),
-    ("gelu", "", ""),
-    ("down", "", "4d × d"),
-    ("add", "", ""),
-    ("stream", "b × T × d", ""),
-    ("final", "", "2 × d"),
-    ("head", "", "tied"),
-    ("logits", "b × T × V", ""),
+DRAWN = (  # from top to bottom: a tensor and its shape, or a step; its matrix, inputs × outputs; the colour of its part
+    ("tokens", "b × T", (), ""),
+    ("embed", "", ("V", "d"), "tokens"),
+    ("place", "", ("T", "d"), "positions"),
+    ("stream", "b × T × d", (), ""),
+    ("times", "", (), ""),
+    ("norm", "", ("2", "d"), "norms"),
+    ("qkv", "", ("d", "3d"), "attention"),
+    ("attend", "", (), ""),
+    ("mix", "", ("d", "d"), "attention"),
+    ("add", "", (), ""),
+    ("norm", "", ("2", "d"), "norms"),
+    ("up", "", ("d", "4d"), "mlp"),
+    ("gelu", "", (), ""),
+    ("down", "", ("4d", "d"), "mlp"),
+    ("add", "", (), ""),
+    ("stream", "b × T × d", (), ""),
+    ("final", "", ("2", "d"), "norms"),
+    ("head", "", ("d", "V"), "tokens"),
+    ("logits", "b × T × V", (), ""),
 )
 BLOCK = range(4, 15)  # the rows that are repeated
+SIDE, MOST = 26.0, 104.0  # pixels of d; the longest side that is drawn whole
 
 
 def model(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """GPT-2 from its tokens to its logits, as wide as a phone: tensors are boxes, weights stand at the right."""
-    left, spine, right, end, pitch, top = 30, 52, 240, 334, 27, 42
-    drawing = Drawing(340, top + pitch * len(DRAWN))
-    drawing.text(end, 16, labels["weights"], "muted", anchor="end")
-    frame = top + pitch * BLOCK.start - 14
-    drawing.add("rect", "fill-0", x=4, y=frame, width=336, height=pitch * len(BLOCK), rx=6, fill_opacity=0.12)
+    """GPT-2 small from its tokens to its logits, as wide as a phone: tensors are boxes, matrices stand at the right,
+    to scale; one that is too long is cut in its middle."""
+    sizes = (values["gpt2_parameters.letters"] or {}).get("gpt2", {"d": 1, "T": 1, "V": 1})
+    d = sizes["d"]
+    counts = {"2": 2, "d": d, "3d": 3 * d, "4d": 4 * d, "T": sizes["T"], "V": sizes["V"]}
+    spine, right, middle = 52, 220, 280.0
+    drawing = Drawing(340, 30)
+    drawing.text(middle, 16, labels["weights"], "muted", anchor="middle")
+    y, tops = 28.0, []
     split = 0.0  # the height at which the residual stream passes by
-    for row, (word, shape, weights) in enumerate(DRAWN):
-        y = top + pitch * row
+    for word, shape, matrix, part in DRAWN:
+        tops.append(y)
+        high, wide = (min(counts[side] / d * SIDE, MOST) for side in matrix) if matrix else (0.0, 0.0)
+        step = max(high + 12, 44 if high > 2 else 27)
+        at = y + step / 2
         if shape:
-            drawing.add("rect", "stroke-muted", x=left, y=y - 12, width=right - left, height=24, rx=4)
-            drawing.text(left + 8, y + 5, labels[word])
-            drawing.text(right - 8, y + 5, shape, "muted", anchor="end")
+            drawing.add("rect", "stroke-muted", x=30, y=at - 12, width=right - 30, height=24, rx=4)
+            drawing.text(38, at + 5, labels[word])
+            drawing.text(right - 8, at + 5, shape, "muted", anchor="end")
         else:
-            drawing.line(spine, y - 15, spine, y + 15)
-            drawing.text(spine + 16, y + 5, labels[word], "muted" if word == "times" else "ink")
+            drawing.line(spine, y, spine, y + step)
+            drawing.text(spine + 16, at + (-3 if high > 2 else 5), labels[word], "muted" if word == "times" else "ink")
         if word == "norm":
-            split = y - 12
+            split = y + 2
         if word == "add":
-            drawing.path(f"M{spine} {split} H16 V{y} H{spine}", "stroke-ink")
-            drawing.circle(spine, y, 4, "ink")
-        if weights:
-            drawing.text(end, y + 5, labels["tied"] if weights == "tied" else weights, anchor="end")
+            drawing.path(f"M{spine} {split} H16 V{at} H{spine}", "stroke-ink")
+            drawing.circle(spine, at, 4, "ink")
+        if matrix:
+            rows, columns = (counts[side] for side in matrix)
+            is_tied = word == "head"  # the table of tokens once more, drawn without filling
+            drawing.add(
+                "rect", "stroke-0" if is_tied else PARTS[part],
+                x=middle - wide / 2, y=at - high / 2, width=wide, height=max(high, 2),
+            )  # fmt: skip
+            if max(rows, columns) / d * SIDE > MOST:  # two slanted lines where a part is left out
+                for shift in (-3, 3):
+                    if rows > columns:
+                        drawing.line(middle - wide / 2 - 4, at + shift + 3, middle + wide / 2 + 4, at + shift - 3)
+                    else:
+                        drawing.line(middle + shift - 3, at + high / 2 + 4, middle + shift + 3, at - high / 2 - 4)
+            if high > 2:
+                count = labels["tied"] if is_tied else format_value(rows * columns, "", "short", labels["language"])
+                drawing.text(spine + 16, at + 15, f"{rows:,} × {columns:,}: {count}", "muted", size=12)
+        y += step
+    drawing.add(
+        "rect", "fill-0", x=4, y=tops[BLOCK.start] - 1, width=332, height=tops[BLOCK.stop] - tops[BLOCK.start],
+        rx=6, fill_opacity=0.08,
+    )  # fmt: skip
+    drawing.resize(y + 4)
     return str(drawing)
 
 

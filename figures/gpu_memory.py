@@ -46,7 +46,7 @@ def places(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 def segments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Two segments with their blocks, in use or free, and the request that no gap can hold, on one scale."""
-    rows = values["gpu_memory.in_use"] or []
+    rows = values["gpu_memory.in_use_blocks"] or []
     wanted = values["gpu_memory.NEXT_BYTES"] or 0
     left, height, pitch = 110, 40, 62
     longest = max((sum(size for size, _ in row) for row in rows), default=0) or 1
@@ -92,45 +92,14 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(axes)
 
 
-def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes after each allocation of a training step, stacked by kind; a dot where the allocator's history has them."""
-    stacks: list[dict[str, int]] = []
-    held = dict.fromkeys(values["gpu_memory.KINDS"] or [], 0)
-    for kind, change in values["gpu_memory.changes"] or []:
-        held[kind] += change
-        if change > 0:
-            stacks.append(dict(held))
-    measured = values["gpu_memory.measured_step.timeline_bytes"] or []
-    num_forward = 1 + 3 * (values["gpu_memory.NUM_LAYERS"] or 0)  # the input; a weight and two results a layer
-    axes = Axes(Scale(labels["allocations"]), Scale("MiB"))
-    parts = {labels[kind]: [stack[kind] / MIB for stack in stacks] for kind in values["gpu_memory.KINDS"] or []}
-    axes.stack(range(1, len(stacks) + 1), parts, width=0.9)
-    if measured:
-        axes.scatter(range(1, len(measured) + 1), [size / MIB for size in measured], "ink", labels["measured"])
-    if stacks:
-        axes.axvline(num_forward + 0.5, labels["forward"], labels["backward"])
-    return str(axes)
-
-
 def requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each case: what is requested, allocated and reserved, by the allocator's rules."""
-    return cases(values, labels, "requests", {"requested": COUNTS[0], "allocated": COUNTS[1], "reserved": COUNTS[2]})
-
-
-def measured_requests(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each case: what is allocated and reserved on the device."""
-    return cases(values, labels, "measured_requests", {"measured_allocated": COUNTS[1], "measured_reserved": COUNTS[2]})
-
-
-def cases(
-    values: Mapping[str, Any], labels: Mapping[str, str], quoted: str, columns: Mapping[str, str]
-) -> list[list[str]]:
-    """A row for each case, by the bytes that it requests; of each column the count."""
+    """For each case what is requested, and what is allocated and reserved by the allocator's rules."""
+    columns = {"requested": COUNTS[0], "allocated": COUNTS[1], "reserved": COUNTS[2]}
     rows = [[labels["shape"], *(labels[column] for column in columns)]]
     shapes, counts = values["gpu_memory.CASES"] or {}, values["gpu_memory.requests"] or {}
     for name in sorted(shapes, key=lambda name: int(counts[name]["requested_bytes"])):
         number, *shape = shapes[name]
         sizes = " × ".join(map(str, shape)) or labels["scalar"]
-        cells = [f"{{{{ gpu_memory.{quoted}.{name}.{count}:full }}}}" for count in columns.values()]
+        cells = [f"{{{{ gpu_memory.requests.{name}.{count}:full }}}}" for count in columns.values()]
         rows.append([sizes if number == 1 else f"{number} × ({sizes})", *cells])
     return rows

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -116,19 +114,6 @@ def _arrow(drawing: Drawing, points: Sequence[tuple[float, float]]) -> None:
     (x, y), before = points[-1], points[-2][1]
     back = -6 if before < y else 6
     drawing.path(f"M{x - 4} {y + back} L{x} {y} L{x + 4} {y + back}")
-
-
-def depth(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """FLOPs of the backward over the forward pass against the number of layers, and the limit."""
-    depths = values["gradients.DEPTHS"] or [1, 2]
-    counted = values["gradients.depth_ratio"] or {}
-    powers = [number for number in depths if math.log2(number).is_integer()]
-    axes = Axes(Log(labels["layers"], ticks=powers), Scale())
-    axes.axhline(2, dashed=False)
-    curve = [2 ** (step / 8) for step in range(int(8 * math.log2(max(depths))) + 1)]
-    axes.plot(curve, [2 - 1 / number for number in curve])
-    axes.scatter(depths, [counted.get(str(number)) for number in depths])
-    return str(axes)
 
 
 def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -31,6 +31,19 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
     return rows
 
 
+def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
+    """The cards whose makers' sheets nobody opened, each linked to who gives its figures, or a dash."""
+    decimals = {"memory_gb": 0, "bandwidth": 3, "bfloat16": 1, "float8": 1, "reported_gib": 2, "link_gb": 0}
+    rows = [[labels["gpu"], *(labels[key] for key in decimals)]]
+    for name, row in (values["hardware.OTHERS"] or {}).items():
+        cells = [
+            f"{{{{ hardware.OTHERS.{name}.{key}:.{digits}f }}}}" if row[key] is not None else "—"
+            for key, digits in decimals.items()
+        ]
+        rows.append([link(name, row["source"]), *cells])
+    return rows
+
+
 def links(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
     """What a GPU sends over each link, one way and as it is printed, and the cards that have it."""
     rows = [[labels[key] for key in ("link", "one_way", "printed", "cards")]]

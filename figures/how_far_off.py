@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Log, Names
 from ledger.text import link
-
-SHOWN = 8  # steps of those that were counted
-OPTIONS = ("recipe", "attention", "checkpointing")  # of a step
-
-
-def _steps(
-    snippet: str, cases: Sequence[Mapping[str, Any]], ratios: Sequence[str], head: list[str], labels: Mapping[str, str]
-) -> list[list[str]]:
-    """The cases of a snippet that are the farthest off, these first."""
-    order = sorted(range(len(cases)), key=lambda n: -abs(cases[n]["planned_ratio"] - 1))[:SHOWN]
-    rows = [head]
-    for n in order:
-        case, quote = cases[n], f"{snippet}.step_cases.{n}"
-        sizes = f"{case['micro_batch']} × {case['context']:,}"
-        told = labels["separator"].join([*(labels[case[option]] for option in OPTIONS), sizes])
-        more = [f"{case['chunks']}"] if "chunks" in case else []
-        cells = [f"{{{{ {quote}.{ratio}:.4f }}}}" for ratio in ratios]
-        rows.append([case["model"], told, *more, str(case["accumulation"]), f"{{{{ {quote}.counted_bytes }}}}", *cells])
-    return rows
-
-
-def ours(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Steps of our modules."""
-    head = [labels[key] for key in ("model", "step", "chunks", "accumulation", "counted", "ratio")]
-    return _steps("plan_check", values["plan_check.step_cases"] or [], ["planned_ratio"], head, labels)
-
-
-def theirs(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Steps of transformers' modules."""
-    head = [labels[key] for key in ("model", "step", "accumulation", "counted", "ratio", "composed")]
-    cases = values["plan_transformers.step_cases"] or []
-    return _steps("plan_transformers", cases, ["planned_ratio", "composed_ratio"], head, labels)
 
 
 def strip(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -5,28 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from figures.axes import Axes, Log, Names, Scale
+from figures.axes import Axes, Names, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
 WIDTH = 640
-DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
-
-
-def sizes(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """FLOP/s over the side of a square product, both logarithmic: a line a data type, dashes at its peak."""
-    rates = values["mfu.sweep_flop_per_second"] or {}
-    peaks = values["mfu.predicted_peaks_flop_per_second"] or {}
-    sides = sorted({int(side) for curve in rates.values() for side in curve or {}})
-    axes = Axes(Log(labels["side"], ticks=sides), Log(labels["rate"], unit="flop_per_second"))
-    for colour, dtype in enumerate(DTYPES):
-        curve = [(rates.get(dtype) or {}).get(str(side)) for side in sides]
-        if any(curve):
-            axes.plot(sides, curve, colour, labels[dtype])
-            axes.scatter(sides, curve, colour, size=6 if dtype == "float16" else 4)  # bf16 may cover fp16
-            if peaks.get(dtype):
-                axes.axhline(peaks[dtype], colour=colour)
-    return str(axes)
 
 
 def waves(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -107,23 +90,3 @@ def steps(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         ]
         axes.scatter([x for x, _ in placed], [y for _, y in placed], colour, labels[kind], marker="ring", size=3)
     return str(axes)
-
-
-def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each GPU of the table: its dense peak by data type."""
-    rows = [[labels["gpu"], *(labels[dtype] for dtype in DTYPES)]]
-    for name in values["mfu.TABLE_GPUS"] or []:
-        known = (values["mfu.PEAK_FLOP_PER_SECOND"] or {}).get(name, {})
-        cells = [f"{{{{ mfu.PEAK_FLOP_PER_SECOND.{name}.{dtype} }}}}" if dtype in known else "—" for dtype in DTYPES]
-        rows.append([name, *cells])
-    return rows
-
-
-def published(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """Lone products above, whole training runs below: the share of the peak that each is reported to reach."""
-    rows = [[labels["what"], labels["kind"], labels["share"]]]
-    for table, kind in (("LONE_MATMUL_SHARE", "lone"), ("TRAINING_MFU", "training")):
-        reported = values[f"mfu.{table}"] or {}
-        for name in sorted(reported, key=lambda name: -reported[name]):
-            rows.append([labels.get(name, name), labels[kind], f"{{{{ mfu.{table}.{name} }}}}"])
-    return rows

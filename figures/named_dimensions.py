@@ -1,4 +1,4 @@
-"""Figures and table of the chapter on named dimensions."""
+"""Figures of the chapter on named dimensions."""
 
 from __future__ import annotations
 
@@ -103,13 +103,3 @@ def _rectangle(drawing: Drawing, x: float, top: float, shape: tuple[str, float, 
 def _sign(drawing: Drawing, x: float, y: float, sign: str) -> float:
     drawing.text(x, y, sign, "muted", size=18)
     return x + 44
-
-
-def patterns(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """For each pattern: the same without names, the shape, and whether it is a view."""
-    rows = [[labels[column] for column in ("named", "unnamed", "shape", "view")]]
-    without = values[f"{CHAPTER}.WITHOUT_NAMES"] or []
-    for index, code in enumerate(values[f"{CHAPTER}.PATTERNS"] or []):
-        quote = f"{CHAPTER}.patterns.{index}"
-        rows.append([f"`{code}`", f"`{without[index]}`", f"{{{{ {quote}.shape }}}}", f"{{{{ {quote}.is_view }}}}"])
-    return rows

@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from figures.axes import Axes, Log
+from figures.svg import Drawing
 from ledger.units import format_value
 
-OPERATIONS = ("relu", "gelu", "dot", "matvec", "matmul")  # in the order of the page
-ABOVE = {"relu": 9, "matvec": 20}  # pixels: these names stand above their points, so that neighbours do not collide
 KINDS = {"contiguous": 2, "strided": 4, "matmul": 1, "attention": 3}  # of published kernels, and their colours
 MARKS = {"decode": "1", "batch": "64", "prefill": "2048", "training": "16384"}  # tokens that one matrix meets at once
 
 
 def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """An H100's roof: where decoding, prefill and training stand, and what others' kernels reached."""
+    """An H100's roof, and where decoding, prefill and training stand."""
     card, at_once = values["roofline.H100"], values["roofline.AT_ONCE"]
     first, last, lowest = 0.1, 10_000, 1e8
     if not (card and at_once):
         return str(Axes(Log(labels["intensity"]), Log(unit="flop_per_second")))
     peaks, bandwidth = card["peak_flop_per_second"], card["bandwidth_bytes_per_second"]
     axes = Axes(
-        Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest, high=3e15), height=390
+        Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second", low=lowest, high=3e15), height=300
     )
     limits = f"{format_value(peaks['bfloat16'], 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
     ridge = peaks["bfloat16"] / bandwidth
@@ -45,12 +44,36 @@ def h100(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             dy=-28 if before else -8,
             anchor="end" if before else "start",
         )
-    for kind, colour in KINDS.items():
-        mine = (values["roofline.KERNELS"] or {}).get(kind, [])
-        points = [each["intensity"] for each in mine], [each["rate_flop_per_second"] for each in mine]
-        axes.scatter(*points, colour, labels[kind], marker="ring", size=4)
     axes.annotate(f"{labels['ridge']} {ridge:.0f}", ridge, peaks["bfloat16"], dx=0, dy=-7, anchor="middle")
     return str(axes)
+
+
+def memories(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """From an H100's memory to its tensor cores, the ways between them as wide as they are fast; as wide as a phone."""
+    card, on_chip = values["roofline.H100"] or {}, values["roofline.ON_CHIP_BYTES_PER_SECOND"]
+    drawing = Drawing(340, 372)
+    middle, width, height = 120, 216, 48
+    boxes = (("cores", 8, 2), ("shared", 112, 1), ("cache", 196, 1), ("memory", 312, 3))
+    ways = ((on_chip, 56, 112), (None, 160, 196), (card.get("bandwidth_bytes_per_second"), 244, 312))
+    for rate, top, bottom in ways:
+        wide = 4e-12 * (rate or 0)
+        if rate:
+            drawing.rect(middle - wide / 2, top, wide, bottom - top, "fill-0")
+            text = format_value(rate, "bytes_per_second", language=labels["language"])
+            drawing.text(middle + max(wide / 2, 8) + 8, (top + bottom) / 2 + 4, text)
+        else:
+            drawing.line(middle, top, middle, bottom, "stroke-muted")
+    for name, top, colour in boxes:
+        drawing.rect(middle - width / 2, top, width, height, "paper", rx=4)
+        drawing.add(
+            "rect", f"fill-{colour}", x=middle - width / 2, y=top, width=width, height=height, rx=4, fill_opacity=0.3
+        )
+        drawing.text(middle, top + 20, labels[name], anchor="middle")
+        drawing.text(middle, top + 40, labels[f"{name}_size"], "muted", anchor="middle")
+    drawing.add("line", "stroke-muted", x1=0, y1=264, x2=340, y2=264, stroke_dasharray="5 4")
+    drawing.text(340, 256, labels["chip"], "muted", anchor="end")
+    drawing.text(middle + 16, 302, labels["counted"])
+    return str(drawing)
 
 
 def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -64,49 +87,4 @@ def times(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     taken = [each["taken_seconds"] for mine in kernels.values() for each in mine]
     ends = [min(taken), max(taken)] if taken else []
     axes.plot(ends, ends, "ink", labels["same"])
-    return str(axes)
-
-
-def roof(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """FLOP/s over FLOPs per byte: the datasheet's roof, the measured one, and what was measured under them."""
-    points = values["roofline.measured_points"] or {}
-    sweep = {int(n): point for n, point in (values["roofline.measured_sweep"] or {}).items()}
-    peaks = values["roofline.predicted_flop_per_second"] or {}
-    roofs = {
-        "sheet": (peaks.get("bfloat16"), values["roofline.predicted_bytes_per_second"]),
-        "measured": (values["roofline.measured_flop_per_second"], values["roofline.measured_bytes_per_second"]),
-    }
-    known = {name: (peak, bandwidth) for name, (peak, bandwidth) in roofs.items() if peak and bandwidth}
-    intensities = [point["intensity"] for point in (*points.values(), *sweep.values())]
-    intensities += [peak / bandwidth for peak, bandwidth in known.values()]
-    first, last = min(intensities, default=1) / 4, max(intensities, default=1) * 4
-    axes = Axes(Log(labels["intensity"], low=first, high=last), Log(unit="flop_per_second"), height=324)
-    for name, (peak, bandwidth) in known.items():
-        limits = f"{format_value(peak, 'flop_per_second')}, {format_value(bandwidth, 'bytes_per_second')}"
-        colour: int | str = "ink" if name == "sheet" else 0
-        corners = [first, peak / bandwidth, last], [first * bandwidth, peak, peak]
-        axes.plot(*corners, colour, f"{labels[name]}\u2003{limits}", dashed=name == "measured")
-    cuda_cores = peaks.get("float32")
-    if cuda_cores and "sheet" in known:
-        slope = cuda_cores / known["sheet"][1]  # where the roof is as high; left of it nothing can stand
-        axes.plot([slope, last], [cuda_cores, cuda_cores], 5)
-        axes.annotate(labels["cuda_cores"], slope, cuda_cores, dx=-10, dy=4, anchor="end", css="muted")
-
-    largest = max(sweep, default=0)
-    for n, point in sorted(sweep.items()):
-        intensity, rate = point["intensity"], point["rate_flop_per_second"]
-        axes.scatter([intensity], [rate], 1, size=4.5)
-        if n == min(sweep):
-            axes.annotate(f"{labels['matmul']} = {n}", intensity, rate)
-        elif n == largest:
-            axes.annotate(f"{n:,}", intensity, rate, dx=0, dy=21, anchor="middle", css="muted")
-        elif rate < sweep[largest]["rate_flop_per_second"] / 2:
-            axes.annotate(f"{n:,}", intensity, rate, css="muted")
-    for name in (name for name in OPERATIONS[:-1] if name in points):
-        x, y = points[name]["intensity"], points[name]["rate_flop_per_second"]
-        axes.scatter([x], [y], 2, size=5)
-        if name in ABOVE:
-            axes.annotate(labels[name], x, y, dx=-6, dy=-ABOVE[name], anchor="end")
-        else:
-            axes.annotate(labels[name], x, y, dy=14)
     return str(axes)

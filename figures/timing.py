@@ -72,20 +72,6 @@ def queue(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(drawing)
 
 
-def running(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The median and the mean of the first n trials, over n, in final medians; both axes logarithmic."""
-    seconds = values["timing.measured_trials_seconds"] or [1.0]
-    final = statistics.median(seconds)
-    points = sorted({round(len(seconds) ** (step / 120)) for step in range(121)})
-    medians = [statistics.median(seconds[:n]) / final for n in points]
-    means = [statistics.mean(seconds[:n]) / final for n in points]
-    marks = {number: f"{number:.2f}" for number in sorted({1.0, max(*medians, *means)})}
-    axes = Axes(Log(labels["trials"]), Log(ticks=marks))
-    axes.plot(points, means, 1, labels["mean"])
-    axes.plot(points, medians, 0, labels["median"])
-    return str(axes)
-
-
 def medians(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Medians of n trials as dots over n, and the standard error of the formula on both sides of the truth."""
     simulated = values["timing.simulated_medians"] or {}

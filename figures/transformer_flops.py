@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Colour, Log, Names, Scale
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 
-COMPONENTS: dict[str, Colour] = {  # as the bars stack them
-    "attention": 0,
-    "qkv": 1,
-    "out": 2,
-    "mlp": 3,
-    "head": 4,
-    "gelu": 5,
-    "norms": "muted",
-}
 TOKENS = (4, 8)  # of the drawing
 COLUMNS = 14  # that stand for the parameters
 CELL = 16
@@ -50,21 +41,6 @@ def two_kinds(_: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         drawing.text(x + 20, top + 11, labels[word])
     drawing.resize(top + 22)
     return str(drawing)
-
-
-def shares(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Two bars: each component's share of the FLOPs of a forward pass, and below it of the time."""
-    bars = (
-        (values["transformer_flops.component_share"] or {}).get("gpt2", {}),
-        values["transformer_flops.measured_time_share"] or {},
-    )
-    axes = Axes(Scale(labels["share"], low=0, high=1, ticks=PERCENT), Names([labels["flops"], labels["time"]]), 150)
-    left = [0.0, 0.0]
-    for part, colour in COMPONENTS.items():
-        widths = [bar.get(part, 0.0) for bar in bars]
-        axes.barh([0, 1], widths, colour, labels[part], left=left)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    return str(axes)
 
 
 def contexts(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from figures.axes import Axes, Colour, Log, Names, Scale
 from ledger.units import format_value
 
 GB = 10**9  # what a card is sold by
-ROOM = ("napkin", "planner", "step")
+ROOM = ("napkin", "planner")
 ROOM_PARTS = {  # what the figure shows, and the planner's lines in it
     "weights": ("weights", "master", "copies"),
     "gradients": ("gradients", "reduced"),
@@ -55,7 +55,7 @@ def booked(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
 
 def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What fills a GPU: by 16 bytes a parameter, by the planner, and in a step whose peak was published."""
+    """What fills a GPU: by 16 bytes a parameter, and by the planner."""
     found = values["two_questions.room_bytes"] or {}
     rows = [name for name in ROOM if name in found]
     axes = Axes(Scale(labels["axis"]), Names([labels[name] for name in rows]), height=56 * max(len(rows), 1))
@@ -64,6 +64,4 @@ def room(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         sizes = [sum(found[name].get(line, 0) for line in lines) / GB for name in rows]
         axes.barh(range(len(rows)), sizes, colour, labels[part], height=0.5, left=left)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
-    if (reported := values["two_questions.REPORTED_BYTES"]) and "step" in rows:
-        axes.scatter([reported / GB], [rows.index("step")], "ink", labels["reported"])
     return str(axes)

@@ -54,13 +54,13 @@ from torch.utils.flop_counter import flop_registry
 from flops_bytes.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE
 from flops_bytes.plan.options import read_gpu, read_options
 from flops_bytes.plan.table import gib
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.trace import Trace, tensors_in
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
     str(Path(folder)) for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parent)
 )
-MFUS = (0.3, 0.4, 0.5)
 CALLS = 64  # of a function, at most, until an optimizer has worked twice
 ATTENTION = "_scaled_dot_product_flash_attention"
 FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
@@ -850,7 +850,7 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
     beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
     peak = row.peak_flop_per_second.get(found.flops_dtype)
-    seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in MFUS} if peak else {}
+    seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in (STEP_MFU, RUN_MFU)} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
     tight = 0 <= left < beside - BESIDE_TENSORS_BYTES

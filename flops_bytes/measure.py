@@ -35,6 +35,9 @@ def get_gpu() -> Gpu | None:
     return next((gpu for gpu in GPUS.values() if name in gpu.device_names), None)
 
 
+# --8<-- [end:get_gpu]
+
+
 def get_peak_flop_per_second(dtype: str) -> float | None:
     """The dense peak of this machine's GPU in FLOP/s; None where it is not known."""
     gpu = get_gpu()
@@ -45,9 +48,6 @@ def get_peak_bytes_per_second() -> float | None:
     """The bandwidth of this machine's GPU memory by its datasheet, in bytes/s; None where it is not known."""
     gpu = get_gpu()
     return gpu.bandwidth_bytes_per_second if gpu else None
-
-
-# --8<-- [end:get_gpu]
 
 
 # --8<-- [start:get_memory_usage]

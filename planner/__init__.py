@@ -65,6 +65,9 @@ IN_PLACE = (
 )
 # Words below the verdict, which the form of the front page does not show:
 BELOW = ("details", "lines", "rungs", "ladder", "moments", "layouts")
+FIGURES = ("figures", "part_names")  # what the form of the front page shows alone
+PARTS = {"weights": 0, "adapters": 0, "gradients": 1, "reduced": 1, "master": 2, "optimizer": 2}  # of the bar; else 5
+PARTS |= {"activations": 3, "layer": 3, "cache": 3, "logits": 4}
 # Options of the command line that the form has no field for, nor its script:
 UNASKED: tuple[str, ...] = ("update", "matmuls", "sharding_by", "reduce_bucket", "reentrant", "quantized_by")
 UNASKED += ("qkv_made", "lora_inputs", "lora_dropout")
@@ -218,7 +221,7 @@ def form(kind: str, language: str) -> str:
     if kind == "memory":
         return form_of_messages(told["memory"])
     fields = SHORT if kind == "short" else SHOWN
-    asked = {name: text for name, text in told.items() if name not in IN_PLACE}
+    asked = {name: text for name, text in told.items() if name not in IN_PLACE} | {"parts": PARTS}
     inner = "".join(field(name, told) for name in fields)
     if kind == "short":
         asked = {name: text for name, text in asked.items() if name not in BELOW}
@@ -227,11 +230,12 @@ def form(kind: str, language: str) -> str:
         )
         inner += f'<p class="planner-on"><a class="planner-all" href="plan/">{told["all_options"]}</a></p>'
     else:
+        asked = {name: text for name, text in asked.items() if name not in FIGURES}
         inner = tasks(told) + inner
         asked["evidence"] = evidence(told)
         folded = "".join(field(name, told) for name in FOLDED)
         inner += f"<details><summary>{told['more']}</summary><div>{folded}</div></details>"
-    strip, memory = opening(told)
+    strip, memory = opening(told, kind)
     return (
         f'<form class="planner" data-kind="{kind}" {data_of(asked)} aria-label="{told["form"]}">'
         f'<div class="planner-strip" role="status">{strip}</div><div class="planner-fields">{inner}</div></form>'
@@ -279,7 +283,7 @@ def evidence(told: dict[str, Any]) -> dict[str, tuple[str, str, float | None]]:
     return found
 
 
-def opening(told: dict[str, Any]) -> tuple[str, str]:
+def opening(told: dict[str, Any], kind: str) -> tuple[str, str]:
     """The answer to what the form asks as it stands: what its script shows first, and what stands without scripts."""
     said = answer(FIRST)
     found, shown = said["found"], said["shown"]
@@ -294,8 +298,13 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
         values[f"{of}cost"] = told["run"]["cost"].format(money=values[f"{of}money"])
     verdict = told["verdicts"][found["verdict"]].format_map(values)
     strip = f'<p class="planner-verdict {CLASSES[found["verdict"]]}">{verdict}</p>'
+    if kind == "short":
+        names = ("total", "time", "money")
+        figures = (f"<p><b>{values[name]}</b>{told['figures'][name][1].format_map(values)}</p>" for name in names)
+        strip += f'<div class="planner-figures">{"".join(figures)}</div>{bar(told, found, values)}'
     strip += f'<p class="planner-chosen">{chosen(told, shown["chosen"])}</p>'
-    strip += f'<p class="planner-run">{told["run"]["time"].format_map(values)}</p>'
+    if kind != "short":
+        strip += f'<p class="planner-run">{told["run"]["time"].format_map(values)}</p>'
     lines = [(told["lines"][line][0], size) for line, size in shown["lines"].items()] + [
         (told["total"], shown["total"])
     ]
@@ -306,6 +315,27 @@ def opening(told: dict[str, Any]) -> tuple[str, str]:
     linked = re.sub(r"\[(.*)\]", rf'<a href="../{chapter}">\1</a>', text)
     note = f'<p class="planner-note">{linked}</p>'
     return strip, f'<section><p class="planner-title">{title}</p>{note}<table><tbody>{rows}</tbody></table></section>'
+
+
+def bar(told: dict[str, Any], found: dict[str, Any], values: dict[str, Any]) -> str:
+    """The card as a bar, filled by what it holds, and the names of the parts."""
+    sizes = [0] * len(told["part_names"])
+    for line, size in found["memory_bytes"].items():
+        if line != "total":
+            sizes[PARTS.get(line, 5)] += size
+    whole = max(found["gpu_bytes"], sum(sizes))
+    parts = "".join(f'<i class="part-{n}" style="width:{100 * size / whole}%"></i>' for n, size in enumerate(sizes))
+    edge = f'<b style="left:{100 * found["gpu_bytes"] / whole}%"></b>'
+    names = "".join(
+        f'<span><i class="part-{n}"></i>{name} {gib(size)}</span>'
+        for n, (name, size) in enumerate(zip(told["part_names"], sizes, strict=True))
+        if size
+    )
+    label = told["bar"].format_map(values)
+    return (
+        f'<div><div class="planner-bar" role="img" aria-label="{label}">{parts}{edge}</div>'
+        f'<p class="planner-facts planner-parts">{names}</p></div>'
+    )
 
 
 CLASSES = {WITH_ROOM: "fits", ON_PAPER: "paper", MISSES: "misses"}

@@ -1,7 +1,6 @@
 /* The planner's form: asks at every key, shows what is said, keeps what was asked in the address. answer() runs in a
    worker, which is this script again, so that nobody waits for a key. Of questions that come while it thinks, the last one
    is asked. */
-const GROUPS = { weights: 0, adapters: 0, gradients: 1, reduced: 1, master: 2, optimizer: 2, activations: 3, layer: 3, logits: 4, cache: 3 };
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
@@ -231,8 +230,13 @@ class Planner {
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
       element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
-      ...[this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence)].filter(Boolean),
-      this.bar(found, values),
+      ...[
+        this.words.figures && this.figures(values, misses),
+        this.words.figures && this.bar(found, values),
+        this.chosen(shown.get("chosen")),
+        !this.words.figures && sentence && element("p", { class: "planner-run" }, sentence),
+        !this.words.figures && this.bar(found, values),
+      ].filter(Boolean),
       element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
@@ -249,12 +253,25 @@ class Planner {
     }), this.notes(told, found, command));
   }
 
+  /* What it needs, how long it takes and what it costs, for the eye: of good steps, and of a whole run below them. */
+  figures(values, misses) {
+    const { figures } = this.words, told = { ...values, mfu: values.assumed ?? values.mfu };
+    const names = misses ? ["total"] : ["total", values.time ? "time" : "speed", "money"].filter((name) => values[name]);
+    return element("div", { class: "planner-figures" }, ...names.map((name) => {
+      const [figure, both, one] = figures[name];
+      return element("p", {}, element("b", {}, this.write(figure, told)), this.write(values.run_mfu ? both : one, told));
+    }));
+  }
+
+  part(line) { return this.words.parts[line] ?? 5; }
   bar(found, values) {
-    const lines = [...found.get("memory_bytes")].filter(([line]) => line !== "total").map(([line, size]) => [GROUPS[line] ?? 5, Number(size)]);
+    const lines = [...found.get("memory_bytes")].filter(([line]) => line !== "total").map(([line, size]) => [this.part(line), Number(size)]);
     const card = Number(found.get("gpu_bytes")), total = Number(found.get("memory_bytes").get("total")), whole = Math.max(card, total);
     const sizes = [0, 1, 2, 3, 4, 5].map((group) => lines.reduce((sum, [of, size]) => sum + (of === group ? size : 0), 0));
     const parts = sizes.map((size, group) => element("i", { class: `part-${group}`, style: `width:${(100 * size) / whole}%` }));
-    return element("div", { class: "planner-bar", role: "img", "aria-label": this.write(this.words.bar, values) }, ...parts, element("b", { style: `left:${(100 * card) / whole}%` }));
+    const bar = element("div", { class: "planner-bar", role: "img", "aria-label": this.write(this.words.bar, values) }, ...parts, element("b", { style: `left:${(100 * card) / whole}%` }));
+    const names = (this.words.part_names ?? []).map((name, group) => sizes[group] && element("span", {}, element("i", { class: `part-${group}` }), `${name} ${gib(sizes[group])}`)).filter(Boolean);
+    return element("div", {}, bar, names.length ? element("p", { class: "planner-facts planner-parts" }, ...names) : null);
   }
 
   to(text, chapter) { return element("a", { href: `../${chapter}` }, text); }
@@ -273,7 +290,7 @@ class Planner {
   memory(shown) {
     const rows = [...shown.get("lines")].map(([line, size]) => {
       const [text, chapter] = this.words.lines[line] ?? [line, "formulas/#bytes"];
-      return [element("span", {}, element("i", { class: `part-${GROUPS[line] ?? 5}` }), this.to(text, chapter)), size];
+      return [element("span", {}, element("i", { class: `part-${this.part(line)}` }), this.to(text, chapter)), size];
     });
     return this.table([...rows, [element("b", {}, this.words.total), shown.get("total")]]);
   }

@@ -4,7 +4,6 @@
 # ///
 """What a forward pass keeps for the backward pass, by formula and by hooks; the peak of a step; which batch fits."""
 
-# --8<-- [start:setup]
 import math
 from collections.abc import Callable
 from itertools import count
@@ -34,10 +33,16 @@ from flops_bytes.models import (
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.trace import Trace, meta, saved_bytes, saved_tensors
 
-# --8<-- [end:setup]
+# --8<-- [start:one_layer]
+with torch.device("meta"):  # tensors with a shape and no data: no GPU is needed
+    layer = GPT2Block(GPT2_SMALL, flash).bfloat16()
+x = meta(8, 1_024, 768, dtype=torch.bfloat16).requires_grad_()
+
+kept = saved_bytes(lambda: layer(x), besides=layer.parameters())
+print(f"{kept:,} bytes, {kept / x.numel():.2f} for each token and unit of width")
+# --8<-- [end:one_layer]
 
 
-# --8<-- [start:describe]
 def describe(call: Callable[[], Tensor]) -> list[str]:
     """What an operation on x and w keeps, by name."""
     made: list[Tensor] = []
@@ -49,10 +54,6 @@ def describe(call: Callable[[], Tensor]) -> list[str]:
     return sorted(names.get(storage, name) for storage, name in storages)
 
 
-# --8<-- [end:describe]
-
-
-# --8<-- [start:operations]
 x, w = meta(8, 64).requires_grad_(), meta(64, 64).requires_grad_()
 OPERATIONS: dict[str, Callable[[], Tensor]] = {
     "x + x": lambda: x + x,
@@ -69,17 +70,14 @@ operations = {name: describe(call) for name, call in OPERATIONS.items()}
 kept_of_sum_bytes = saved_bytes(OPERATIONS["x + x"])
 with torch.no_grad():
     assert all(describe(call) == [] for call in OPERATIONS.values())
-# --8<-- [end:operations]
 
 
-# --8<-- [start:mlp]
 with torch.device("meta"):  # tensors with a shape and no data: no GPU is needed
     mlp = nn.Sequential(nn.LayerNorm(1_000), nn.Linear(1_000, 4_000), nn.GELU(), nn.Linear(4_000, 1_000))
 mlp = mlp.to(torch.bfloat16)
 hidden = meta(1_000, 1_000, dtype=torch.bfloat16).requires_grad_()
 mlp_bytes = saved_bytes(lambda: mlp(hidden), besides=mlp.parameters())
 print(f"{mlp_bytes:,} bytes")
-# --8<-- [end:mlp]
 
 
 # --8<-- [start:tiny]
@@ -92,56 +90,53 @@ def tiny_loss() -> Tensor:
     return F.mse_loss(outputs.squeeze(-1), targets)
 
 
-tiny_claimed_bytes = 4 * 2 * 4 * 2  # float32: batch × width × square layers
 tiny_bytes = saved_bytes(tiny_loss, besides=[*weights, rows, targets])
 tiny_with_data_bytes = saved_bytes(tiny_loss, besides=weights)
+print(f"{tiny_bytes} bytes, with the data {tiny_with_data_bytes}")
+# --8<-- [end:tiny]
+tiny_claimed_bytes = 4 * 2 * 4 * 2  # float32: batch × width × square layers
 state = 3 * 4 * sum(w.numel() for w in weights)  # with gradients and AdaGrad's sums
 tiny_total_bytes = {
     "claimed": state + tiny_claimed_bytes,
     "counted": state + tiny_bytes,
 }
 assert tiny_bytes == 4 * (8 + 8 + 2)  # what leaves the three products
-# --8<-- [end:tiny]
 
 
 # --8<-- [start:layer]
-SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
-CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
-letters = {
-    n: {"L": s.layers, "d": s.d_model, "H": s.heads, "G": s.kv_heads, "Q": s.head_dim, "f": s.d_ff, "V": s.vocab}
-    for n, s in SHAPES.items()
-}
-
-
 def kept_by_layer(shape: Decoder, b: int, T: int) -> int:
-    """Bytes of one layer in bf16 with fused attention, without dropout: the rows of the table, in their order."""
-    d, H, G, Q, f = shape.d_model, shape.heads, shape.kv_heads, shape.head_dim, shape.d_ff
-    norms = 4 * d + (16 if shape.norm_shift else 8)  # two inputs; fp32 statistics, LayerNorm's or RMSNorm's
+    """Bytes that a layer keeps in bf16 with fused attention, without dropout."""
+    d, f = shape.d_model, shape.d_ff
+    H, G, Q = shape.heads, shape.kv_heads, shape.head_dim
+    norms = 4 * d + (16 if shape.norm_shift else 8)  # inputs; fp32 statistics
     qkv_input, qkv = 2 * d, 2 * (H + 2 * G) * Q
     scores = 4 * H  # a logsumexp in fp32
     out_input, mlp_input = 2 * H * Q, 2 * d
-    mlp = (8 if shape.gated else 4) * f
-    return b * T * (norms + qkv_input + qkv + scores + out_input + mlp_input + mlp) + 24
+    mlp = (8 if shape.gated else 4) * f  # SwiGLU keeps four tensors, GELU two
+    token = norms + qkv_input + qkv + scores + out_input + mlp_input + mlp
+    return b * T * token + 24
 
 
+for name, shape, b, T in ("GPT-2 small", GPT2_SMALL, 8, 1_024), ("Llama 3 8B", LLAMA_3_8B, 1, 8_192):
+    print(f"{name}: {kept_by_layer(shape, b, T):,} bytes")
+# --8<-- [end:layer]
+assert kept == kept_by_layer(GPT2_SMALL, 8, 1_024)
+
+SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
+CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
 layer_parts_bytes = {n: layer_bytes(SHAPES[n], CONTEXT[n]) for n in SHAPES}
 layer_total_bytes = {n: sum(layer_parts_bytes[n].values()) for n in SHAPES}
 assert layer_total_bytes == {n: kept_by_layer(SHAPES[n], 1, CONTEXT[n]) for n in SHAPES}
-features = {n: CONTEXT[n] * SHAPES[n].d_model for n in SHAPES}
-bytes_per_feature = {n: layer_total_bytes[n] / features[n] for n in SHAPES}
+bytes_per_feature = {n: layer_total_bytes[n] / (CONTEXT[n] * SHAPES[n].d_model) for n in SHAPES}
 one_token, two_tokens = ({n: layer_bytes(SHAPES[n], T) for n in SHAPES} for T in (1, 2))
 token_bytes = {n: {part: two_tokens[n][part] - size for part, size in one_token[n].items()} for n in SHAPES}
 token_total_bytes = {n: sum(parts.values()) for n, parts in token_bytes.items()}
 for n, size in layer_total_bytes.items():
     print(f"{n:6}{size:14,} B, {bytes_per_feature[n]:.2f} a token and unit of width")
-rule_layer_bytes = 32 * 1_024 * 768  # by the rule: GPT-2 small, one layer, one sequence
-rule_model_bytes = 12 * 8 * rule_layer_bytes
 # Under autocast the inputs of both norms are float32, and each matrix behind one of Llama's has a cast of its own.
 autocast_per_feature = {n: bytes_per_feature[n] + 2 * 2 + (3 * 2 if n == "llama" else 0) for n in SHAPES}
-# --8<-- [end:layer]
 
 
-# --8<-- [start:count]
 def make_layer(shape: Decoder, attend: Attend = flash, dtype: torch.dtype = torch.bfloat16) -> nn.Module:
     with torch.device("meta"):
         layer = GPT2Block(shape, attend) if shape.positions else LlamaBlock(shape, attend)
@@ -153,9 +148,6 @@ def count_layer(layer: nn.Module, shape: Decoder, seq_len: int) -> int:
     x = torch.empty(1, seq_len, shape.d_model, dtype=next(layer.parameters()).dtype, device="meta", requires_grad=True)
     angles = () if shape.positions else rotary(seq_len, shape.head_dim, x)
     return saved_bytes(lambda: layer(x, *angles), [*layer.parameters(), *angles])
-
-
-# --8<-- [end:count]
 
 
 # --8<-- [start:hooks]
@@ -180,7 +172,6 @@ for which, counted in counted_layer_bytes.items():
 # --8<-- [end:hooks]
 
 
-# --8<-- [start:lengths]
 LENGTHS = tuple(range(1_024, 8_193, 1_024))
 PARTS = {
     "norms": ("norms",),
@@ -200,10 +191,8 @@ scores_share = {T: parts["scores"] / length_bytes[T] for T, parts in length_part
 eager_to_fused_ratio = length_bytes[LENGTHS[-1]] / layer_total_bytes["llama"]
 assert all(sum(parts.values()) == length_bytes[T] for T, parts in length_parts_bytes.items())
 print({T: f"{share:.0%}" for T, share in scores_share.items()})
-# --8<-- [end:lengths]
 
 
-# --8<-- [start:scores]
 def eager_in_fp32(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention as transformers writes it: the softmax is computed in float32, and cast."""
     future = torch.full((q.shape[2], q.shape[2]), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
@@ -225,10 +214,8 @@ score_bytes = {  # on tensors without data, `fused` runs the math backend
     "math": bytes_a_score(fused),
 }
 print(score_bytes)
-# --8<-- [end:scores]
 
 
-# --8<-- [start:dropout]
 class Dropout(nn.Module):
     """As on a GPU, where a mask takes a byte an element; on a CPU it is as wide as x."""
 
@@ -247,7 +234,6 @@ def eager_with_dropout(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 dropping_layer = make_layer(GPT2_SMALL, eager_with_dropout)
 for name in ("out", "down"):  # what goes back to the residual path
     dropping_layer.set_submodule(name, nn.Sequential(dropping_layer.get_submodule(name), Dropout()))
-# --8<-- [end:dropout]
 
 
 # --8<-- [start:variants]
@@ -271,46 +257,6 @@ assert block_bytes == block_formula_bytes
 # --8<-- [end:variants]
 
 
-# --8<-- [start:experts]
-NUM_EXPERTS, CHOSEN, EXPERT_WIDTH, EXPERT_INNER = 128, 8, 2_048, 768  # Qwen3-30B-A3B: E, k, d, f of one expert
-ROUTED_TOKENS = 4_096
-gate_up = meta(NUM_EXPERTS, EXPERT_WIDTH, 2 * EXPERT_INNER, dtype=torch.bfloat16).requires_grad_()
-down = meta(NUM_EXPERTS, EXPERT_INNER, EXPERT_WIDTH, dtype=torch.bfloat16).requires_grad_()
-
-
-def through_experts(x: Tensor, shares: Tensor, order: Tensor, ends: Tensor) -> Tensor:
-    """x (T, d), shares (T, k): order sorts the T · k rows by expert, ends says where those of each expert end."""
-    rows = x[order // CHOSEN]  # (T · k, d), a token once for each of its experts
-    gate, up = F.grouped_mm(rows, gate_up, offs=ends).chunk(2, dim=-1)  # (T · k, f) each
-    results = F.grouped_mm(F.silu(gate) * up, down, offs=ends)  # (T · k, d)
-    weighted = results * shares.flatten()[order][:, None]
-    return weighted[order.argsort()].view(*shares.shape, -1).sum(1)
-
-
-routed_tokens = meta(ROUTED_TOKENS, EXPERT_WIDTH, dtype=torch.bfloat16).requires_grad_()
-token_shares = meta(ROUTED_TOKENS, CHOSEN, dtype=torch.bfloat16).requires_grad_()
-row_order, row_ends = meta(ROUTED_TOKENS * CHOSEN, dtype=torch.int64), meta(NUM_EXPERTS, dtype=torch.int32)
-kept_by_experts = saved_tensors(
-    lambda: through_experts(routed_tokens, token_shares, row_order, row_ends),
-    [gate_up, down, routed_tokens, token_shares],
-)
-expert_parts_bytes = {  # of a layer
-    "rows": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_WIDTH,
-    "gate_up": 2 * ROUTED_TOKENS * CHOSEN * 2 * EXPERT_INNER,
-    "silu": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_INNER,
-    "product": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_INNER,
-    "results": 2 * ROUTED_TOKENS * CHOSEN * EXPERT_WIDTH,
-    "places": (3 * 8 + 2) * ROUTED_TOKENS * CHOSEN + 4 * NUM_EXPERTS,  # three int64 and a share a row; ends
-}
-expert_layer_bytes = sum(expert_parts_bytes.values())
-dense_layer_bytes = 2 * ROUTED_TOKENS * (EXPERT_WIDTH + 4 * CHOSEN * EXPERT_INNER)  # one MLP, as wide as k of them
-expert_kept_ratio = expert_layer_bytes / dense_layer_bytes
-print(f"{expert_layer_bytes:,} B, one MLP as wide as {CHOSEN} experts {dense_layer_bytes:,} B")
-assert expert_layer_bytes == sum(tensor.untyped_storage().nbytes() for tensor in kept_by_experts)
-# --8<-- [end:experts]
-
-
-# --8<-- [start:model]
 BATCH = {"gpt2": 8, "llama": 1}
 
 
@@ -326,20 +272,25 @@ def count_model(shape: Decoder, b: int, seq_len: int) -> int:
     return saved_bytes(lambda: loss(model, *data), [*model.parameters(), *data])
 
 
-# --8<-- [end:model]
-
-
-# --8<-- [start:count_model]
 model_parts_bytes = {n: activation_bytes(SHAPES[n], CONTEXT[n], BATCH[n]) for n in SHAPES}
 model_bytes = {n: count_model(SHAPES[n], BATCH[n], CONTEXT[n]) for n in SHAPES}
 logits_share = {n: model_parts_bytes[n]["log_probabilities"] / model_bytes[n] for n in SHAPES}
 for n, size in model_bytes.items():
     print(f"{n:6}{size:15,} B, logits {logits_share[n]:.1%}")
     assert size == sum(model_parts_bytes[n].values())
-# --8<-- [end:count_model]
 
 
-# --8<-- [start:upcast]
+# --8<-- [start:logits]
+features = meta(1_024, 1, dtype=torch.bfloat16).requires_grad_()
+head = meta(1, 50_257, dtype=torch.bfloat16).requires_grad_()
+labels = meta(1_024, dtype=torch.int64)
+for dtype in (torch.float32, torch.bfloat16):
+    with Trace() as trace:
+        F.cross_entropy((features @ head).to(dtype), labels).backward()
+    print(dtype, trace.peak_bytes // (1_024 * 50_257), "bytes a logit at the peak")
+# --8<-- [end:logits]
+
+
 def bytes_a_logit(loss: Callable[[Tensor], Tensor]) -> dict[str, int]:
     """What a loss on bf16 logits keeps for the backward pass, and the peak of both passes."""
     features = meta(TOKENS, 1, dtype=torch.bfloat16).requires_grad_()
@@ -359,17 +310,14 @@ def hold_logits(logits: Tensor) -> Tensor:
 
 TOKENS, VOCABULARY = 1_024, 50_257
 held: list[Tensor] = []
-labels = meta(TOKENS, dtype=torch.int64)
 per_logit = {
     "float": bytes_a_logit(lambda logits: F.cross_entropy(logits.float(), labels)),
     "direct": bytes_a_logit(lambda logits: F.cross_entropy(logits, labels)),
     "held": bytes_a_logit(hold_logits),
 }
 held.clear()
-# --8<-- [end:upcast]
 
 
-# --8<-- [start:rounding]
 even = torch.zeros(1, VOCABULARY, dtype=torch.bfloat16, requires_grad=True)  # all tokens equally likely
 even_loss = F.cross_entropy(even, torch.tensor([0]))
 even_loss.backward()
@@ -377,10 +325,8 @@ ignorant_loss = {"exact": round(math.log(VOCABULARY), 4), "bf16": even_loss.item
 loss_grid = 8 * torch.finfo(torch.bfloat16).eps  # from 8 to 16, bf16 numbers lie so far apart
 assert even.grad is not None
 gradient_excess_share = round(even.grad[0, 1].item() * VOCABULARY - 1, 4)  # exact: 1 / VOCABULARY
-# --8<-- [end:rounding]
 
 
-# --8<-- [start:claim]
 logits_to_layers_ratio = (  # all three of the logits, over all layers of GPT-2 with fused attention
     sum(logits_bytes(GPT2_SMALL, 1_024).values()) / GPT2_SMALL.layers / layer_total_bytes["gpt2"]
 )
@@ -394,10 +340,8 @@ to_weights = {
 }
 assert to_weights["dropout"]["b8_ratio"] > to_weights["fused"]["b8_ratio"] > CLAIMED[1]
 assert to_weights["fused"]["b1_ratio"] < CLAIMED[0]
-# --8<-- [end:claim]
 
 
-# --8<-- [start:predict]
 def predict_step(shape: Decoder, seq_len: int, b: int, recipe: str = "bf16", fused: bool = True) -> dict[str, int]:
     """Bytes when the backward pass begins: weights and AdamW's state, no gradient yet but the logits' two."""
     state = state_bytes(sum(parameters(shape).values()), RECIPES[recipe])
@@ -427,9 +371,6 @@ def trace_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype, lose: C
     return trace.peak_bytes
 
 
-# --8<-- [end:predict]
-
-
 # --8<-- [start:trace]
 STEPS = {
     "gpt2_bf16": ("gpt2", "bf16"),
@@ -455,7 +396,6 @@ step_part_share = {part: size / steps["gpt2_bf16"]["peak_bytes"] for part, size 
 # --8<-- [end:trace]
 
 
-# --8<-- [start:moved]
 def state_of(name: str) -> int:
     """Bytes of a model's weights and of AdamW's state, in bf16."""
     step = steps[f"{name}_bf16"]
@@ -465,11 +405,6 @@ def state_of(name: str) -> int:
 direct_peak_bytes = trace_step(GPT2_SMALL, 1_024, 8, torch.bfloat16, loss_on_bf16) + state_of("gpt2")
 direct_saves_bytes = steps["gpt2_bf16"]["peak_bytes"] - direct_peak_bytes
 
-SHORT = {"gpt2": (64, 128, 256, 512), "llama": (1_024, 2_048, 4_096)}  # tokens, in one sequence
-short_formula_bytes = {n: {T: predict_step(SHAPES[n], T, 1)["peak_bytes"] for T in SHORT[n]} for n in SHORT}
-short_traced_bytes = {
-    n: {T: trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n) for T in SHORT[n]} for n in SHORT
-}
 token_step_bytes = {  # A + 8bTV, a token
     n: (step["activations_bytes"] + step["logit_gradients_bytes"]) / (BATCH[n] * CONTEXT[n])
     for n in SHAPES
@@ -480,16 +415,28 @@ end_gradients_bytes = {  # 2N; the two gradients of a tied embedding stand besid
     for n, shape in SHAPES.items()
 }
 moved_tokens = {n: size / token_step_bytes[n] for n, size in end_gradients_bytes.items()}
-for n, tokens in moved_tokens.items():
-    fewer, more = int(0.99 * tokens), int(1.01 * tokens)
+for n, about in moved_tokens.items():
+    fewer, more = int(0.99 * about), int(1.01 * about)
     for T, at_the_end in ((fewer, True), (more, False)):
         traced = trace_step(SHAPES[n], T, 1, torch.bfloat16) + state_of(n)
         assert (traced > predict_step(SHAPES[n], T, 1)["peak_bytes"]) == at_the_end
-    print(f"{n}: traced peak at the end with {fewer:,} tokens, at the start with {more:,}; estimate {tokens:,.0f}")
-# --8<-- [end:moved]
+    print(f"{n}: traced peak at the end with {fewer:,} tokens, at the start with {more:,}; estimate {about:,.0f}")
 
 
-# --8<-- [start:measure]
+# --8<-- [start:step]
+N = sum(parameters(GPT2_SMALL).values())
+A = sum(activation_bytes(GPT2_SMALL, 1_024, 8).values())
+at_backward = 6 * N + A + 8 * 8 * 1_024 * 50_257 + 4  # 4: the loss
+print(f"by the formula {at_backward:,} bytes")
+
+model = build(GPT2_SMALL, flash, torch.bfloat16)
+tokens = meta(8, 1_024, dtype=torch.int64)
+with Trace() as trace:  # follows what is in memory, moment by moment
+    loss(model, tokens, tokens).backward()
+print(f"by the trace   {6 * N + trace.peak_bytes:,} bytes")
+# --8<-- [end:step]
+
+
 def measure_step(shape: Decoder, seq_len: int, b: int, dtype: torch.dtype) -> int | None:
     """The highest count of the GPU's allocator; None without a GPU, or where the step does not fit."""
     if not torch.cuda.is_available():
@@ -514,10 +461,8 @@ measured_peak_bytes = {
     if name == "gpt2"
 }
 measured_peak_ratio = {which: divide(peak, steps[which]["peak_bytes"]) for which, peak in measured_peak_bytes.items()}
-# --8<-- [end:measure]
 
 
-# --8<-- [start:fits]
 CARDS = {"rtx_4090": "RTX 4090", "h100": "H100 SXM", "h200": "H200 SXM"}
 PLANS = {  # a shape, T, and whether attention is fused
     "gpt2_eager": (GPT2_SMALL, 1_024, False),
@@ -547,22 +492,26 @@ fit_bytes = {
 }
 fit_sequences = (fit_bytes["card"] - fit_bytes["state"]) / (fit_bytes["activations"] + fit_bytes["logit_gradients"])
 assert int(fit_sequences) == batches["h100"]["gpt2_fused"]
+# --8<-- [start:fits]
+capacity = GPUS["H100 SXM"].memory_bytes
+A_1 = sum(activation_bytes(GPT2_SMALL, 1_024, 1).values())
+print(f"{(capacity - 6 * N) / (A_1 + 8 * 1_024 * 50_257):.1f} sequences")
+# --8<-- [end:fits]
 for card, fitting in batches.items():  # what fits has room for AdamW's update too: 10N as PyTorch runs it by default
     widest = max(sum(parameters(PLANS[name][0]).values()) for name, fits in fitting.items() if fits)
     assert 10 * widest < GPUS[CARDS[card]].memory_bytes
-# --8<-- [end:fits]
 
 
 # --8<-- [start:exercise_1]
 # GPT-2: 2HT² = (32d + 16)T; Llama 3 8B, with keys and values once a query head: 2HT² = (44d + 8)T
 crossing_len = {"gpt2": (32 * 768 + 16) / (2 * 12), "llama": (44 * 4_096 + 8) / (2 * 32)}
 first_longer_len = {name: math.floor(crossing) + 1 for name, crossing in crossing_len.items()}
+print(first_longer_len)
+# --8<-- [end:exercise_1]
 for name, first in first_longer_len.items():
     shorter, longer = (layer_bytes(SHAPES[name], T, fused=False) for T in (first - 1, first))
-    print(f"{name:6}{crossing_len[name]:.1f} tokens, so from {first:,} on")
     assert 2 * shorter["scores"] < sum(shorter.values())
     assert 2 * longer["scores"] > sum(longer.values())
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
@@ -572,30 +521,34 @@ def gelu_step_by_step(x: Tensor) -> Tensor:
     return 0.5 * x * (1.0 + torch.tanh(inner))
 
 
-point = torch.linspace(-3, 3, 7, dtype=torch.float64)
-assert torch.allclose(gelu_step_by_step(point), F.gelu(point, approximate="tanh"))
 wide = meta(1_024, 4 * 768, dtype=torch.bfloat16).requires_grad_()
 more_gelu_bytes = saved_bytes(lambda: gelu_step_by_step(wide)) - saved_bytes(lambda: F.gelu(wide, approximate="tanh"))
-more_gelu_share = more_gelu_bytes / layer_total_bytes["gpt2"]
-print(f"{more_gelu_bytes:,} B more, {more_gelu_share:.0%} of the layer")
-assert more_gelu_bytes == 3 * 2 * wide.numel()
+more_gelu_share = more_gelu_bytes / kept_by_layer(GPT2_SMALL, 1, 1_024)
+print(f"{more_gelu_bytes:,} bytes more, {more_gelu_share:.0%} of the layer")
 # --8<-- [end:exercise_2]
-
+point = torch.linspace(-3, 3, 7, dtype=torch.float64)
+assert torch.allclose(gelu_step_by_step(point), F.gelu(point, approximate="tanh"))
+assert more_gelu_bytes == 3 * 2 * wide.numel()
 
 # --8<-- [start:exercise_3]
-frozen_layer = make_layer(LLAMA_3_8B)
+with torch.device("meta"):
+    llama_layer = LlamaBlock(LLAMA_3_8B, flash).bfloat16()
 for name in ("gate", "up", "down"):
-    frozen_layer.get_submodule(name).requires_grad_(False)
-frozen_saved_bytes = layer_total_bytes["llama"] - count_layer(frozen_layer, LLAMA_3_8B, CONTEXT["llama"])
-print(f"{frozen_saved_bytes:,} B less")
-assert frozen_saved_bytes == 2 * CONTEXT["llama"] * (LLAMA_3_8B.d_model + LLAMA_3_8B.d_ff)
-# --8<-- [end:exercise_3]
+    llama_layer.get_submodule(name).requires_grad_(False)
 
+x = meta(1, 8_192, 4_096, dtype=torch.bfloat16).requires_grad_()
+angles = rotary(8_192, LLAMA_3_8B.head_dim, x)
+kept = saved_bytes(lambda: llama_layer(x, *angles), besides=[*llama_layer.parameters(), *angles])
+frozen_saved_bytes = kept_by_layer(LLAMA_3_8B, 1, 8_192) - kept
+print(f"{frozen_saved_bytes:,} bytes less")
+# --8<-- [end:exercise_3]
+assert frozen_saved_bytes == 2 * 8_192 * (LLAMA_3_8B.d_model + LLAMA_3_8B.d_ff)
 
 # --8<-- [start:exercise_4]
 logits_to_layer_ratio = {
-    name: 4 * CONTEXT[name] * shape.vocab / layer_total_bytes[name] for name, shape in SHAPES.items()
+    "gpt2": 4 * 1_024 * 50_257 / kept_by_layer(GPT2_SMALL, 1, 1_024),
+    "llama": 4 * 8_192 * 128_256 / kept_by_layer(LLAMA_3_8B, 1, 8_192),
 }
 print({name: f"{ratio:.2f} layers" for name, ratio in logits_to_layer_ratio.items()})
-assert logits_to_layer_ratio["gpt2"] > logits_to_layer_ratio["llama"] > 3
 # --8<-- [end:exercise_4]
+assert logits_to_layer_ratio["gpt2"] > logits_to_layer_ratio["llama"] > 3

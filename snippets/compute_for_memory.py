@@ -4,7 +4,6 @@
 # ///
 """What to try when a training step does not fit: what each remedy frees, in bytes, and costs, in FLOPs and seconds."""
 
-# --8<-- [start:setup]
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -13,10 +12,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.flops import forward_flops, recompute_flops
+from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
 from flops_bytes.memory import activation_bytes, layer_bytes
@@ -24,7 +23,6 @@ from flops_bytes.models import (
     GPT2_SMALL,
     LLAMA_3_8B,
     Attend,
-    GPT2Block,
     build,
     eager,
     flash,
@@ -33,41 +31,63 @@ from flops_bytes.models import (
     gpt2,
     loss,
 )
+from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.trace import Trace, saved_bytes
 
-# --8<-- [end:setup]
+# --8<-- [start:order]
+REMEDIES: list[tuple[str, dict[str, Any]]] = [  # each on top of those above
+    ("eager attention", {"fused": False}),
+    ("fused attention", {"fused": True}),
+    ("loss in 8 chunks", {"chunks": 8}),
+    ("one sequence at a time", {"batch": 1, "accumulated": True}),
+    ("keep only layer inputs", {"checkpointing": "full"}),
+]
+choices: dict[str, Any] = {"batch": 2, "recipe": "bf16"}
+for name, remedy in REMEDIES:
+    choices |= remedy
+    moments = peak_bytes(LLAMA_3_8B, 8_192, **choices)
+    peak = max(sum(lines.values()) for lines in moments.values())
+    print(f"{name:24}{peak / 2**30:7.1f} GiB")
+# --8<-- [end:order]
 
 
 # --8<-- [start:idea]
 mlp = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).double()
 x = torch.linspace(-1, 1, 32 * 64, dtype=torch.float64).view(32, 64).requires_grad_()
 
-
-def plain() -> Tensor:
-    out: Tensor = mlp(x)
-    return out
-
-
-def checkpointed() -> Tensor:
-    out: Tensor = checkpoint(mlp, x, use_reentrant=False)
-    return out
-
+plain, checkpointed = partial(mlp, x), partial(checkpoint, mlp, x, use_reentrant=False)
 
 plain_bytes = saved_bytes(plain, mlp.parameters())
 checkpointed_bytes = saved_bytes(checkpointed, mlp.parameters())
+print(f"kept {plain_bytes:,} B, checkpointed {checkpointed_bytes:,} B")
+
 (plain_grad,) = torch.autograd.grad(plain().pow(2).sum(), x)
 (checkpointed_grad,) = torch.autograd.grad(checkpointed().pow(2).sum(), x)
-same_gradient = torch.equal(plain_grad, checkpointed_grad)
-print(f"kept {plain_bytes:,} B, checkpointed {checkpointed_bytes:,} B")
-print("same gradient, bit for bit:", same_gradient)
-assert checkpointed_bytes == 8 * x.numel()  # the input alone
-assert same_gradient
+print("same gradient, bit for bit:", torch.equal(plain_grad, checkpointed_grad))
 # --8<-- [end:idea]
 
+assert checkpointed_bytes == 8 * x.numel()  # the input alone
+assert torch.equal(plain_grad, checkpointed_grad)
 
-# --8<-- [start:strategies]
-PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]  # with weights
+
+# --8<-- [start:policy]
+MATMULS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]  # with weights
+OPTIONS: dict[str, dict[str, Any]] = {
+    "layer inputs": {},
+    "linear outputs": {"context_fn": partial(create_selective_checkpoint_contexts, MATMULS)},
+}
+for keep, options in OPTIONS.items():
+    model = build(GPT2_SMALL, flash, torch.bfloat16)  # on meta: shapes, no data
+    for block in model.blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False, **options)
+    tokens = torch.zeros(8, 1_024, dtype=torch.int64, device="meta")
+    with Trace() as trace:
+        mean_loss = loss(model, tokens, tokens)
+    print(f"{keep:16}{trace.live_bytes / 2**30:5.2f} GiB kept for the backward pass")
+# --8<-- [end:policy]
+
+
 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)  # no dropout
 
 
@@ -81,7 +101,7 @@ def make(
     """The model, keeping what the strategy keeps."""
     core = partial(again, attend) if strategy == "attention" else attend
     model = build(shape, core, dtype, device)
-    contexts = partial(create_selective_checkpoint_contexts, PRODUCTS)
+    contexts = partial(create_selective_checkpoint_contexts, MATMULS)
     options = {"context_fn": contexts} if strategy == "products" else {}
     if strategy in ("products", "full"):
         for block in model.get_submodule("blocks").children():
@@ -89,10 +109,6 @@ def make(
     return model
 
 
-# --8<-- [end:strategies]
-
-
-# --8<-- [start:by_hand]
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 SIZES = {"gpt2": (1_024, 8), "llama": (8_192, 1)}  # T, b
 STRATEGIES = {
@@ -115,10 +131,6 @@ def kept_of_layer(name: str, strategy: str, attend: Attend) -> int:
     return sum(layer_bytes(shape, T, b, 2, attend is flash, checkpointing).values())
 
 
-# --8<-- [end:by_hand]
-
-
-# --8<-- [start:count]
 def count_kept(name: str, strategy: str, attend: Attend) -> int:
     """Bytes above the weights when the loss has been computed."""
     T, b = SIZES[name]
@@ -140,31 +152,9 @@ for n, shape in SHAPES.items():
         print(f"{n:6}{which:16}{kept:16,} B kept")
         layers = shape.layers * layer_kept_bytes[n][which]
         assert kept == layers + sum(outside.values()) + 4  # the loss
-# --8<-- [end:count]
 
 
-# --8<-- [start:four_thirds]
 CLAIMED_RATIO = 4 / 3  # forward 1, backward 2, forward again 1: 4 instead of 3
-
-
-def count_block(checkpointed: bool, early_stop: bool = True) -> int:
-    """FLOPs of one of GPT-2's blocks, forward and backward, with eager attention."""
-    with torch.device("meta"):
-        block = GPT2Block(GPT2_SMALL, eager)
-        x = torch.empty(1, 1_024, 768, requires_grad=True)
-    counter = FlopCounterMode(display=False)
-    with set_checkpoint_early_stop(early_stop), counter:
-        (again(block, x) if checkpointed else block(x)).sum().backward()
-    return int(counter.get_total_flops())
-
-
-block_ratio = {
-    "whole": count_block(True, early_stop=False) / count_block(False),
-    "early_stop": count_block(True) / count_block(False),
-}
-print({name: f"{ratio:.4f}" for name, ratio in block_ratio.items()})
-assert block_ratio["early_stop"] < block_ratio["whole"] == CLAIMED_RATIO
-# --8<-- [end:four_thirds]
 
 
 # --8<-- [start:repeated]
@@ -195,20 +185,6 @@ checkpointed_to_none_ratio = {  # the same step, with fused attention, with chec
 # --8<-- [end:repeated]
 
 
-# --8<-- [start:planned]
-def planned_ratio(n: str) -> float:
-    """Full checkpointing without the early stop: all layers again, to their ends, and the scores by the kernel."""
-    model = 3 * sum(forward_flops(SHAPES[n], *SIZES[n]).values())
-    again = sum(recompute_flops(SHAPES[n], *SIZES[n]).values())
-    return 1 + (again + repeated_flops(SHAPES[n], *SIZES[n], "none", flash)) / model
-
-
-planned_hfu_to_mfu_ratio = {n: planned_ratio(n) for n in SHAPES}
-early_stop_share = {n: 1 - hfu_to_mfu_ratio[n]["full"] / planned_hfu_to_mfu_ratio[n] for n in SHAPES}
-# --8<-- [end:planned]
-
-
-# --8<-- [start:check]
 def count_step(shape: Decoder, T: int, b: int, strategy: str, attend: Attend) -> int:
     """FLOPs of forward and backward by PyTorch's counter."""
     model = make(shape, strategy, flash_each if attend is flash else attend)
@@ -222,9 +198,7 @@ for shape in (replace(GPT2_SMALL, layers=2), replace(LLAMA_3_8B, layers=2)):  # 
     once = 3 * sum(forward_flops(shape, 1_024).values())
     for how in STRATEGIES.values():
         assert count_step(shape, 1_024, 1, *how) == once + repeated_flops(shape, 1_024, 1, *how)
-products_saved_share = 1 - kept_bytes["llama"]["products"] / kept_bytes["llama"]["none"]
 logits_kept_bytes = 4 * 8 * 1_024 * GPT2_SMALL.vocab
-# --8<-- [end:check]
 
 
 # --8<-- [start:time_steps]
@@ -264,7 +238,6 @@ measured_strategies = {name: measure(name) for name in FUSED_STRATEGIES}
 # --8<-- [end:time_steps]
 
 
-# --8<-- [start:utilization]
 peak_flop_per_second = get_peak_flop_per_second(measured_dtype)
 measured_model_flops = 3 * sum(forward_flops(TIMED, TIMED.positions, 8).values())
 
@@ -286,7 +259,6 @@ def compare(strategy: str) -> dict[str, float | None]:
 measured_comparison = {name: compare(name) for name in FUSED_STRATEGIES}
 for name, compared in measured_comparison.items():
     print(f"{name:10}{compared['to_none_ratio']:.2f} × the time, {compared['to_predicted_ratio']:.2f} × predicted")
-# --8<-- [end:utilization]
 
 
 # --8<-- [start:accumulate]
@@ -296,27 +268,24 @@ targets = torch.randn(64, dtype=torch.float64)
 weight = torch.randn(32, dtype=torch.float64, requires_grad=True)
 
 
-def gradient(pieces: int, divide_loss: bool = True) -> Tensor:
-    """The gradient of the mean squared error, accumulated over pieces of the batch."""
-    weight.grad = None
+def gradient(pieces: int, divisor: int) -> Tensor:
+    """Of the mean squared error, accumulated over pieces of the batch."""
+    weight.grad = torch.zeros_like(weight)
     for x, y in zip(rows.chunk(pieces), targets.chunk(pieces), strict=True):
-        loss = F.mse_loss(x @ weight, y)
-        (loss / pieces if divide_loss else loss).backward()  # adds to weight.grad
-    assert weight.grad is not None
+        (F.mse_loss(x @ weight, y) / divisor).backward()  # adds to weight.grad
     return weight.grad
 
 
-PIECES, TOLERANCE = 8, 1e-12  # the order of the sums differs, so the last digits may
-whole = gradient(1)
-accumulates = torch.allclose(gradient(PIECES), whole, rtol=TOLERANCE, atol=TOLERANCE)
-undivided = gradient(PIECES, divide_loss=False)
-too_large = round((undivided.norm() / whole.norm()).item(), 6)
-print("the same gradient:", accumulates, " without dividing:", too_large, "times as large")
-assert accumulates and too_large == PIECES
+whole = gradient(pieces=1, divisor=1)
+print("divided by the pieces:", torch.allclose(gradient(pieces=8, divisor=8), whole))
+too_large = round((gradient(pieces=8, divisor=1).norm() / whole.norm()).item(), 6)
+print("not divided:", too_large, "times as large")
 # --8<-- [end:accumulate]
 
+PIECES = 8
+assert too_large == PIECES and torch.allclose(gradient(PIECES, PIECES), whole, rtol=1e-12, atol=1e-12)
 
-# --8<-- [start:pieces]
+
 SPLITS = (1, 2, 4, 8)
 
 
@@ -340,10 +309,8 @@ for pieces, traced in splits.items():
     piece = activation_bytes(GPT2_SMALL, 1_024, 8 // pieces)
     waiting = gradient_bytes if pieces > 1 else 0
     assert traced["kept_bytes"] == sum(piece.values()) + waiting + 4  # the loss
-# --8<-- [end:pieces]
 
 
-# --8<-- [start:time_pieces]
 measured_splits = {pieces: measure("none", pieces) for pieces in SPLITS}
 measured_splits_ratio = {
     pieces: row["timing"].median_seconds / measured_splits[1]["timing"].median_seconds
@@ -352,12 +319,11 @@ measured_splits_ratio = {
 measured_peak_ratio = {
     pieces: divide(row["peak_bytes"], splits[pieces]["peak_bytes"]) for pieces, row in measured_splits.items()
 }
-# --8<-- [end:time_pieces]
 
 
 # --8<-- [start:chunks]
 def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int) -> Tensor:
-    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,), -100 where they do not count."""
+    """The mean loss, with its gradients. hidden: (tokens, d), targets: (tokens,), -100 for padding."""
     parts = [part.detach().requires_grad_() for part in hidden.chunk(chunks)]
     total, count = torch.zeros((), device=hidden.device), (targets != -100).sum()
     for part, words in zip(parts, targets.chunk(chunks), strict=True):
@@ -373,7 +339,6 @@ def loss_in_chunks(hidden: Tensor, head: nn.Linear, targets: Tensor, chunks: int
 # --8<-- [end:chunks]
 
 
-# --8<-- [start:same_chunks]
 logits_peak_bytes = 12 * 8 * 1_024 * GPT2_SMALL.vocab  # of GPT-2 small, all at once
 vocabulary_head = nn.Linear(32, 500, bias=False)
 words = torch.arange(64) * 7 % 500
@@ -391,7 +356,6 @@ for chunks in (0, 8):
 chunks_agree = all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in zip(*found, strict=True))
 print("the same loss and gradients:", chunks_agree)
 assert chunks_agree
-# --8<-- [end:same_chunks]
 
 
 # --8<-- [start:in_backward]
@@ -414,7 +378,6 @@ def update_in_backward(weights: Iterable[Tensor]) -> None:
 # --8<-- [end:in_backward]
 
 
-# --8<-- [start:same_update]
 usual, hooked = (nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
 hooked.load_state_dict(usual.state_dict())
 update_in_backward(hooked.parameters())
@@ -428,25 +391,22 @@ for _ in range(3):
 same_update = all(map(torch.equal, usual.parameters(), hooked.parameters()))
 print("the same weights after three steps, bit for bit:", same_update)
 assert same_update and all(weight.grad is None for weight in hooked.parameters())
-# --8<-- [end:same_update]
 
 
-# --8<-- [start:exercise_1]
 REPORTED_HFU_SHARE = 0.52
 reported_mfu_share = REPORTED_HFU_SHARE / CLAIMED_RATIO
 print(f"MFU {reported_mfu_share:.0%}")
 assert abs(reported_mfu_share - 0.39) < 1e-12
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
 GROUPS = (1, 2, 3, 4, 6, 12)  # layers a checkpoint
+of_layer = {how: sum(layer_bytes(GPT2_SMALL, 1_024, 8, 2, True, how).values()) for how in ("full", "none")}
 
 
 def grouped_bytes(layers: int) -> int:
     """Inputs of all groups of GPT-2's layers, and all of the one group that is being computed again."""
-    groups = GPT2_SMALL.layers // layers
-    return groups * layer_kept_bytes["gpt2"]["full"] + layers * layer_kept_bytes["gpt2"]["none"]
+    return GPT2_SMALL.layers // layers * of_layer["full"] + layers * of_layer["none"]
 
 
 grouped = {f"of_{n}_bytes": grouped_bytes(n) for n in GROUPS}
@@ -463,7 +423,7 @@ def whole_peak(layers: int) -> int:
         nn.Sequential(*blocks[first : first + layers]) for first in range(0, len(blocks), layers)
     ]
     for group in groups:
-        group.forward = partial(again, group.forward)
+        group.forward = partial(checkpoint, group.forward, use_reentrant=False, preserve_rng_state=False)
     model.blocks = nn.ModuleList(groups)
     tokens = torch.zeros(8, 1_024, dtype=torch.int64, device="meta")
     with Trace() as trace:

@@ -36,6 +36,6 @@ longer_ms = max(step_ms.values())
 cache_bytes = 2 * L * G * Q * 2  # a token
 cached_bytes = T * cache_bytes
 decode_ms = (2 * N + cached_bytes) / B_MEMORY * 1e3
-# --8<-- [end:daily]
 
 print(f"{training_flops:.1e} FLOPs, {run_hours:.0f} hours; {longer_ms:.0f} ms a step; {decode_ms:.1f} ms a token")
+# --8<-- [end:daily]

@@ -4,7 +4,6 @@
 # ///
 """What fp8, MXFP8 and NVFP4 take for a number, what a layer keeps in them, and when the casts pay."""
 
-# --8<-- [start:setup]
 import random
 from typing import Any, NamedTuple
 
@@ -13,16 +12,18 @@ from torch import Tensor, nn
 
 from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS
-from flops_bytes.models import LLAMA_3_8B, LlamaBlock, flash, rotary
-from flops_bytes.shapes import parameters
+from flops_bytes.models import LlamaBlock, flash, rotary
+from flops_bytes.shapes import LLAMA_3_8B, parameters
 from flops_bytes.trace import saved_tensors
 
-E4M3, E8M0 = torch.float8_e4m3fn, torch.float8_e8m0fnu
-E4M3_LARGEST = torch.finfo(E4M3).max
-# --8<-- [end:setup]
+E8M0 = torch.float8_e8m0fnu
 
 
 # --8<-- [start:small]
+E4M3 = torch.float8_e4m3fn
+E4M3_LARGEST = torch.finfo(E4M3).max  # 448
+
+
 def through_fp8(x: Tensor, scale: float) -> Tensor:
     """x scaled up, stored in E4M3, read back and scaled down."""
     return (x * scale).to(E4M3).float() / scale
@@ -33,12 +34,11 @@ scale = E4M3_LARGEST / small.abs().max().item()  # largest to largest
 plain, scaled = through_fp8(small, 1), through_fp8(small, scale)
 print("as they are: ", plain.tolist())
 print("scaled first:", [f"{number:.2e}" for number in scaled.tolist()])
+# --8<-- [end:small]
 assert not plain.any()  # all gone
 assert ((scaled - small).abs() / small).max() <= 2**-4  # half of eps
-# --8<-- [end:small]
 
 
-# --8<-- [start:scalings]
 class Scaling(NamedTuple):
     """Which numbers of a matrix share a scale, and in how many bits both are."""
 
@@ -67,10 +67,8 @@ SCALINGS = {
     "fp4_tensor": Scaling(None, None, torch.float32, bits=4),
     "nvfp4": Scaling(1, 16, E4M3, bits=4, tensor_bits=32),
 }
-# --8<-- [end:scalings]
 
 
-# --8<-- [start:quantize]
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]  # its numbers; their negatives follow
 
 
@@ -124,10 +122,6 @@ def quantize(x: Tensor, scaling: Scaling) -> Quantized:
     return Quantized(packed.view(torch.float4_e2m1fn_x2), scales)
 
 
-# --8<-- [end:quantize]
-
-
-# --8<-- [start:errors]
 ROWS, COLUMNS = 256, 512
 FAR = (1, 1_000, 1_000_000)  # size of one number in 4,096; all others are around 1
 
@@ -158,10 +152,8 @@ low_error_share = {
 for name, scaling in SCALINGS.items():
     print(f"{name:10} {bits_per_number[name]:7.4f} bits, loses {low_error_share[name]}")
     assert bits_per_number[name] == scaling.bits_per_number(matrices["1"])
-# --8<-- [end:errors]
 
 
-# --8<-- [start:low_bit_linear]
 class LowBitMatmul(torch.autograd.Function):
     """x (tokens, d) times weight (f, d) transposed; all three products from few bits."""
 
@@ -210,7 +202,6 @@ class LowBitLinear(nn.Linear):
         return unflattened
 
 
-# --8<-- [end:low_bit_linear]
 torch.manual_seed(0)
 exact, low = nn.Linear(256, 128, bias=False), LowBitLinear(256, 128, bias=False)
 low.weight = nn.Parameter(exact.weight.detach().clone())
@@ -224,7 +215,6 @@ for right, input_kept, codes_kept in zip(*got.values(), strict=True):
     assert 0.01 < (input_kept - right).norm() / right.norm() < 0.06
 
 
-# --8<-- [start:kept]
 KEPT_TOKENS = 1_024  # of one sequence
 
 
@@ -256,7 +246,6 @@ freed_share = {
 }
 for name, kept in kept_layer_bytes.items():
     print(f"{name:7}", {keeps: f"{held:,.0f}" for keeps, held in kept.items()})
-# --8<-- [end:kept]
 d, f = LLAMA_3_8B.d_model, LLAMA_3_8B.d_ff
 for name, kept in kept_layer_bytes.items():  # by hand: h, its codes three times; out's; h, twice; down's
     each = SCALINGS[name].bits_per_number(torch.empty(d, KEPT_TOKENS, device="meta")) / 8
@@ -278,7 +267,7 @@ MOVED_BYTES = {  # of each number of x, w and dy: read for the largest, read, wr
 
 
 def speedup(scaling: str, tokens: int, inputs: int, outputs: int) -> float:
-    """Of a linear layer's three products over bf16: at the peaks, and casts at the bandwidth."""
+    """Of a linear layer's three matmuls over bf16: at the peaks, and casts at the bandwidth."""
     gpu = B200 if scaling in ("mxfp8", "nvfp4") else H100
     peaks = gpu.peak_flop_per_second
     flops = 3 * 2 * tokens * inputs * outputs
@@ -293,11 +282,10 @@ low_bit_ratio = {s: {d: round(speedup(s, CAST_TOKENS, d, d), 3) for d in WIDTHS}
 PUBLISHED_SHAPES = {"small": (1_024, 2_048, 1_024), "large": (4_096, 8_192, 16_384)}
 PUBLISHED_RATIO = {"small": 0.80, "large": 1.39}  # torchao's README, measured on an H100
 formula_ratio = {name: round(speedup("tensor", *shape), 2) for name, shape in PUBLISHED_SHAPES.items()}
-print(low_bit_ratio, formula_ratio, sep="\n")
+print(low_bit_ratio["tensor"], formula_ratio, sep="\n")
 # --8<-- [end:pays]
 
 
-# --8<-- [start:bound]
 CONTEXT_LENGTH = 8_192
 parts = forward_flops(LLAMA_3_8B, CONTEXT_LENGTH, causal=True)
 linear_share = round(1 - (parts["scores"] + parts["values"] + parts["head"]) / sum(parts.values()), 4)
@@ -307,10 +295,8 @@ step_bound_ratio = {  # with casts for nothing
     "nvfp4": round(1 / (1 - linear_share * 3 / 4), 3),
 }
 print(linear_share, step_bound_ratio)
-# --8<-- [end:bound]
 
 
-# --8<-- [start:low_state]
 LOW_STATE = {  # bytes of weight, gradient and AdamW's two moments
     "fp8": (4, 4, 4, 4),  # master weights are the parameters, as with autocast
     "deepseek": (4, 4, 2, 2),
@@ -319,17 +305,16 @@ LOW_STATE = {  # bytes of weight, gradient and AdamW's two moments
 low_state_bytes = {name: sum(parts) for name, parts in LOW_STATE.items()}
 kept_number_bytes = {name: bits / 8 for name, bits in bits_per_number.items()}  # of a matmul's input
 print(low_state_bytes)
-# --8<-- [end:low_state]
 
 
 # --8<-- [start:exercise_bits]
-FOUR = Scaling(1, 64, torch.float16, bits=4)
-four_bits = FOUR.bits_per_number(matrices["1"])
+four_bits = 4 + 16 / 64
 counts = parameters(LLAMA_3_8B)
 layers_parameters = counts["qkv"] + counts["out"] + counts["mlp"]
 four_bytes = layers_parameters * four_bits / 8
 print(four_bits, f"{layers_parameters:,}", f"{four_bytes / 1e9:.2f} GB")
 # --8<-- [end:exercise_bits]
+assert four_bits == Scaling(1, 64, torch.float16, bits=4).bits_per_number(matrices["1"])
 
 
 # --8<-- [start:exercise_tokens]

@@ -4,10 +4,9 @@
 # ///
 """A whole training step, predicted line by line from what was timed alone, then run, then compared."""
 
-# --8<-- [start:setup]
-import itertools
 import statistics
 import time
+from bisect import bisect_right
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,73 +28,57 @@ from flops_bytes.steps import (
 )
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
-# --8<-- [end:setup]
 
 
 # --8<-- [start:memory]
 BATCH, CONTEXT = 16, 1_024
-TOLERANCE = 0.01  # of the formula, against the count
-# autocast, fused attention, fused AdamW
-moments = peak_bytes(GPT2_SMALL, CONTEXT, BATCH)
-moment_bytes = {moment: sum(lines.values()) for moment, lines in moments.items()}
-peak_at = max(moment_bytes, key=lambda moment: moment_bytes[moment])
-peak_lines_bytes = {line: size for line, size in moments[peak_at].items() if size}
-logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
-for moment, size in moment_bytes.items():
-    print(f"{moment:12}{size / 2**30:7.2f} GiB")
-print(f"at the peak, {peak_at}:")
-for line, size in peak_lines_bytes.items():
-    print(f"{line:12}{size / 2**30:7.2f} GiB")
+moments = peak_bytes(GPT2_SMALL, CONTEXT, BATCH)  # autocast, fused attention, fused AdamW
+for line, size in moments["loss"].items():
+    if size > 2**20:
+        print(f"{line:12}{size / 2**30:6.2f} GiB")
+print(f"{'together':12}{sum(moments['loss'].values()) / 2**30:6.2f} GiB")
 # --8<-- [end:memory]
 
-
-# --8<-- [start:fits]
-CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
-RESERVED_BYTES = BESIDE_TENSORS_BYTES  # the CUDA context, workspaces, rounding, fragments
-
-
-def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:
-    at = peak_bytes(shape, seq_len, batch, **choices)
-    return max(sum(lines.values()) for lines in at.values())
-
-
-def largest_batch(room: float, **choices: Any) -> int:
-    """The largest b of GPT-2 small that fits, by bisection; 0 if b = 1 does not."""
-
-    def fits(b: int) -> bool:
-        return peak(GPT2_SMALL, CONTEXT, b, **choices) <= room
-
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-# --8<-- [end:fits]
+moment_bytes = {moment: sum(lines.values()) for moment, lines in moments.items()}
+peak_at = max(moment_bytes, key=lambda moment: moment_bytes[moment])
+assert peak_at == "loss"
+peak_lines_bytes = {line: size for line, size in moments[peak_at].items() if size}
+logits_share = peak_lines_bytes["logits"] / moment_bytes[peak_at]
 
 
 # --8<-- [start:batches]
+CARDS = ("RTX 4090", "H100 SXM", "H200 SXM")
+has_bytes = {card: capacity_bytes(card, GPUS[card]) for card in CARDS}
+room_bytes = {card: size - BESIDE_TENSORS_BYTES for card, size in has_bytes.items()}
+
+
+def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:
+    moments = peak_bytes(shape, seq_len, batch, **choices)
+    return max(sum(lines.values()) for lines in moments.values())
+
+
+def largest_batch(card: str, **choices: Any) -> int:
+    """Of GPT-2 small, by bisection: how many of the batches from 1 on fit."""
+
+    def needs(batch: int) -> int:
+        return peak(GPT2_SMALL, CONTEXT, batch, **choices)
+
+    return bisect_right(range(1, 4_096), room_bytes[card], key=needs)
+
+
+print("fused attention:        ", largest_batch("RTX 4090"))
+print("and the loss in chunks: ", largest_batch("RTX 4090", chunks=16))
+# --8<-- [end:batches]
+
 WAYS: dict[str, dict[str, Any]] = {
     "eager": {"fused": False},
     "fused": {},
     "chunked": {"chunks": 16},
     "full": {"chunks": 16, "checkpointing": "full"},
 }
-room_bytes = {card: capacity_bytes(card, GPUS[card]) - RESERVED_BYTES for card in CARDS}
-
-
-def largest_batches(**choices: Any) -> dict[str, int]:
-    return {card: largest_batch(room, **choices) for card, room in room_bytes.items()}
-
-
-largest = {way: largest_batches(**choices) for way, choices in WAYS.items()}
-largest_unchunked = largest_batches(checkpointing="full")
-for way, batches in largest.items():
-    print(f"{way:8}", batches)
-# --8<-- [end:batches]
+largest = {way: {card: largest_batch(card, **choices) for card in CARDS} for way, choices in WAYS.items()}
+largest_unchunked = {card: largest_batch(card, checkpointing="full") for card in CARDS}
+RESERVED_BYTES = BESIDE_TENSORS_BYTES
 
 
 # --8<-- [start:step]
@@ -204,66 +187,6 @@ print(f"{run_dollars:.0f} dollars")
 # --8<-- [end:cost]
 
 
-# --8<-- [start:lecture]
-# milliseconds of a step of 16 sequences, rung by rung, by its chapters' titles
-LECTURE = {
-    "fp32": 1_000,
-    "tf32": 333,
-    "bf16": 300,
-    "compile": 130,
-    "attention": 96,
-    "padded": 93,
-    "optimizer": 90,
-}
-pairs = itertools.pairwise(LECTURE)
-lecture_ratio = {rung: LECTURE[before] / LECTURE[rung] for before, rung in pairs}
-# milliseconds an iteration, without compile and with it, by nanoGPT's README
-COMPILE_RATIO = 250 / 135
-# --8<-- [end:lecture]
-
-
-# --8<-- [start:published]
-# GPT-2 124M: the card and how many, tokens and seconds of a step
-OTHERS = {
-    "nanogpt": ("A100 80GB SXM", 1, 100 * CONTEXT, 0.755),
-    "llmc_a100": ("A100 80GB SXM", 8, 2**19, 0.300),
-    "llmc_h100": ("H100 SXM", 8, 2**19, 0.139),
-}
-# FLOPs a token by their own formulas: nanoGPT's notebook and llm.c's estimate
-llmc_flops = 6 * sum(parameters(GPT2_SMALL).values()) + 6 * 12 * 768 * CONTEXT
-THEIR_FLOPS = {
-    "nanogpt": 874_944_921_600 / CONTEXT,
-    "llmc_a100": llmc_flops,
-    "llmc_h100": llmc_flops,
-}
-# --8<-- [end:published]
-
-
-# --8<-- [start:others_measured]
-def mfu(name: str, flops: float) -> float:
-    """Of a step of OTHERS, with so many FLOPs a token."""
-    card, cards, tokens, seconds = OTHERS[name]
-    peak_rate = cards * GPUS[card].peak_flop_per_second["bfloat16"]
-    return flops * tokens / (peak_rate * seconds)
-
-
-others = {
-    name: {
-        "tokens": tokens,
-        "milliseconds": 1e3 * seconds,
-        "their_share": mfu(name, THEIR_FLOPS[name]),
-        "our_share": mfu(name, token_flops),
-        "ratio": token_flops / THEIR_FLOPS[name],
-    }
-    for name, (_, _, tokens, seconds) in OTHERS.items()
-}
-for name, row in others.items():
-    print(f"{name:10}{row['their_share']:7.1%} and {row['our_share']:7.1%}")
-assert abs(others["nanogpt"]["their_share"] - 0.3714) < 1e-4  # as its notebook prints
-assert all(0.3 < row["our_share"] < 0.7 for row in others.values())
-# --8<-- [end:others_measured]
-
-
 # --8<-- [start:exercise_1]
 llama_choices: dict[str, Any] = {
     "recipe": "bf16_master",
@@ -284,8 +207,7 @@ assert llama_state_bytes == 18 and [card for card, holds in llama_fits.items() i
 
 
 # --8<-- [start:exercise_2]
-accumulated_bytes = peak(GPT2_SMALL, CONTEXT, BATCH, accumulated=True)
-extra_bytes = accumulated_bytes - moment_bytes[peak_at]
+extra_bytes = peak(GPT2_SMALL, CONTEXT, BATCH, accumulated=True) - peak(GPT2_SMALL, CONTEXT, BATCH)
 print(f"accumulating: {extra_bytes:,} B more")
 assert extra_bytes == moments["update"]["gradients"]
 # --8<-- [end:exercise_2]
@@ -295,7 +217,7 @@ assert extra_bytes == moments["update"]["gradients"]
 padded = replace(GPT2_SMALL, vocab=50_304)
 flops = [sum(forward_flops(s, CONTEXT).values()) for s in (GPT2_SMALL, padded)]
 padded_share = flops[1] / flops[0] - 1
-padded_bytes = peak(padded, CONTEXT, BATCH) - moment_bytes[peak_at]
+padded_bytes = peak(padded, CONTEXT, BATCH) - peak(GPT2_SMALL, CONTEXT, BATCH)
 print(f"padding costs {padded_share:.3%} FLOPs and {padded_bytes / 2**20:.1f} MiB")
 assert 0 < padded_share < 1e-3
 # --8<-- [end:exercise_3]

@@ -4,7 +4,6 @@
 # ///
 """What tensors take on a GPU: requested, allocated, reserved, and over a step."""
 
-# --8<-- [start:setup]
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,17 @@ from flops_bytes.models import GPT2_SMALL, loss
 from flops_bytes.trace import Trace
 
 MIB = 2**20
-# --8<-- [end:setup]
+
+
+# --8<-- [start:message]
+wanted, capacity, free = 35.60, 79.33, 26.16  # GiB, from the message
+in_use, allocated, unused = 53.16, 11.97, 40.69
+
+print(f"free or unused: {free + unused:.2f} GiB, wanted in one piece: {wanted:.2f} GiB")
+print(f"reserved by PyTorch: {allocated + unused:.2f} GiB")
+print(f"outside PyTorch's allocator: {in_use - allocated - unused:.2f} GiB")
+print(f"other processes, or rounding: {capacity - free - in_use:.2f} GiB")
+# --8<-- [end:message]
 
 
 # --8<-- [start:retry]
@@ -42,7 +51,6 @@ def run(step: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
 # --8<-- [end:retry]
 
 
-# --8<-- [start:held]
 born: list[ref[Tensor]] = []  # does not keep a tensor alive
 
 
@@ -59,10 +67,8 @@ except torch.OutOfMemoryError:
 held_after_except = born[0]() is not None
 print("alive in the except:", held_in_except, "- after it:", held_after_except)
 assert held_in_except and not held_after_except
-# --8<-- [end:held]
 
 
-# --8<-- [start:capacities]
 ROWS = {  # of the table of peaks
     "t4": "T4",
     "a10g": "A10G",
@@ -79,7 +85,6 @@ CAPACITIES = {  # GB by the label, GiB by PyTorch's messages
 }
 reported_bytes = {card: round(size["reported_gib"] * 2**30) for card, size in CAPACITIES.items()}
 reported_to_label_ratio = {card: reported_bytes[card] / (size["label_gb"] * 1e9) for card, size in CAPACITIES.items()}
-# --8<-- [end:capacities]
 
 
 # --8<-- [start:where]
@@ -91,7 +96,6 @@ print(x.device.type, shape_only.device, moved.device == made.device)
 # --8<-- [end:where]
 
 
-# --8<-- [start:devices]
 assert torch.device("cuda") != torch.device("cuda:0")  # so compare two tensors
 assert x.to("cpu") is x  # already there: nothing is copied
 try:
@@ -100,17 +104,6 @@ try:
 except RuntimeError as error:
     print(str(error).splitlines()[0])
 assert (torch.tensor(2.0) * shape_only).is_meta  # but a CPU's scalar goes with all
-# --8<-- [end:devices]
-
-
-# --8<-- [start:gpus]
-print("GPUs:", torch.cuda.device_count())
-for index in range(torch.cuda.device_count()):
-    gpu = torch.cuda.get_device_properties(index)
-    print(f"{gpu.name}: {gpu.total_memory / 2**30:.1f} GiB,", end=" ")
-    print(f"{gpu.multi_processor_count} multiprocessors,", end=" ")
-    print(f"an L2 cache of {gpu.L2_cache_size // MIB} MiB")
-# --8<-- [end:gpus]
 
 
 # --8<-- [start:rules]
@@ -136,30 +129,18 @@ def segment_size(block: int) -> int:
     return round_up(block, SEGMENT_STEP_BYTES)
 
 
+for requested in (4 * 4 * 8, 4 * 32 * 32, 4 * 1_000 * 1_000, 4 * 12_288 * 49_152):
+    block = round_up(requested, MIN_BLOCK_BYTES)
+    print(f"{requested:13,} B requested, block {block:13,} B, segment {segment_size(block):13,} B")
 # --8<-- [end:rules]
 
 
-# --8<-- [start:before_after]
-def allocated_by(make: Callable[[], object]) -> int:
-    """What the result of make() adds to the allocated bytes of the GPU."""
-    before = torch.cuda.memory_allocated()
-    _made = make()  # alive until the function returns
-    return torch.cuda.memory_allocated() - before
-
-
-if torch.cuda.is_available():
-    print(allocated_by(lambda: torch.empty(4, 8, device="cuda")), "bytes")
-# --8<-- [end:before_after]
-
-
-# --8<-- [start:luck]
 pair_bytes = 2 * get_memory_usage(torch.empty(32, 32, device="meta"))
 lone_bytes = get_memory_usage(torch.empty(4, 8, device="meta"))
 pair_allocated_bytes = 2 * round_up(pair_bytes // 2, MIN_BLOCK_BYTES)
 lone_allocated_bytes = round_up(lone_bytes, MIN_BLOCK_BYTES)
 print("two 32 × 32:", pair_bytes, "requested,", pair_allocated_bytes, "allocated")
 print("one 4 × 8:  ", lone_bytes, "requested,", lone_allocated_bytes, "allocated")
-# --8<-- [end:luck]
 
 
 # --8<-- [start:allocator]
@@ -233,10 +214,17 @@ class Allocator:
         self.segments = [row for row in self.segments if any(b.requested for b in row)]
 
 
+def predict(*requests: int) -> dict[str, int]:
+    """The three counts after these requests, in an empty allocator."""
+    allocator = Allocator()
+    for request in requests:
+        allocator.malloc(request)
+    return allocator.counts()
+
+
 # --8<-- [end:allocator]
 
 
-# --8<-- [start:requests]
 CASES: dict[str, list[int]] = {  # so many tensors, float32, of this shape
     "scalar": [1],
     "small": [1, 4, 8],
@@ -248,21 +236,12 @@ CASES: dict[str, list[int]] = {  # so many tensors, float32, of this shape
 }
 
 
-def predict(*requests: int) -> dict[str, int]:
-    """The three counts after these requests, in an empty allocator."""
-    allocator = Allocator()
-    for request in requests:
-        allocator.malloc(request)
-    return allocator.counts()
-
-
 requests = {
     name: predict(*n * [4 * prod(shape)])  # four bytes an element
     for name, (n, *shape) in CASES.items()
 }
 for name, counts in requests.items():
     print(f"{name:8}", *(f"{count:>13,}" for count in counts.values()))
-# --8<-- [end:requests]
 
 
 # --8<-- [start:peak]
@@ -278,25 +257,23 @@ def peak_of(step: Callable[[], object]) -> int:
 
 # --8<-- [start:fragment]
 NUM_TENSORS, TENSOR_BYTES, NEXT_BYTES = 10, 4 * MIB, 12 * MIB
-
 card = Allocator(capacity=40 * MIB)
 blocks = [card.malloc(TENSOR_BYTES) for _ in range(NUM_TENSORS)]
 for block in blocks[::2]:
     card.free(block)
 card.empty_cache()  # finds no empty segment
-
-fragmented = card.counts()
-fragmented_unused_bytes = fragmented["reserved_bytes"] - fragmented["allocated_bytes"]
-in_use = [[(b.size, b.requested > 0) for b in row] for row in card.segments]
 try:
     card.malloc(NEXT_BYTES)
-    raise AssertionError("this request was expected to fail")
 except MemoryError as error:
     print(error)
 # --8<-- [end:fragment]
 
+fragmented = card.counts()  # as before: a request that fails leaves nothing
+fragmented_unused_bytes = fragmented["reserved_bytes"] - fragmented["allocated_bytes"]
+in_use_blocks = [[(b.size, b.requested > 0) for b in row] for row in card.segments]
+assert fragmented_unused_bytes > NEXT_BYTES and len(card.segments) == 2
 
-# --8<-- [start:gpt2_step]
+
 GPT2_BATCH, GPT2_CONTEXT = 8, 1024
 Stack = dict[str, int]  # bytes in use, by kind
 
@@ -334,10 +311,6 @@ def trace_gpt2() -> tuple[list[Stack], dict[str, int]]:
     return stacks, ends
 
 
-# --8<-- [end:gpt2_step]
-
-
-# --8<-- [start:gpt2_timeline]
 GPT2_BINS = {"forward": 16, "backward": 32, "update": 9, "zero_grad": 3}
 stacks, gpt2_ends = trace_gpt2()
 
@@ -373,7 +346,6 @@ def peak_above_state() -> int:
 
 
 assert gpt2_total_bytes["peak"] == gpt2_total_bytes["start"] + peak_above_state()
-# --8<-- [end:gpt2_timeline]
 
 
 # --8<-- [start:step]
@@ -392,13 +364,15 @@ def step(device: str, batch: int = BATCH) -> None:
     torch.autograd.grad(h, weights, torch.ones_like(h))
 
 
+with Trace() as step_trace:
+    step("meta")
 kept_bytes = 2 * NUM_LAYERS * weight_bytes + (NUM_LAYERS + 1) * activation_bytes
-peak_bytes = (NUM_LAYERS + 4) * activation_bytes + (NUM_LAYERS + 1) * weight_bytes
-print("what is kept:", kept_bytes // MIB, "MiB; the peak:", peak_bytes // MIB, "MiB")
+print("what is kept:", kept_bytes // MIB, "MiB; the peak:", step_trace.peak_bytes // MIB, "MiB")
 # --8<-- [end:step]
 
+peak_bytes = (NUM_LAYERS + 4) * activation_bytes + (NUM_LAYERS + 1) * weight_bytes
 
-# --8<-- [start:predict_changes]
+
 KINDS = ("weights", "activations", "temporary", "gradients")
 
 
@@ -419,10 +393,6 @@ def predict_changes(w: int, a: int) -> list[tuple[str, int]]:
     return changes
 
 
-# --8<-- [end:predict_changes]
-
-
-# --8<-- [start:recorder]
 def levels(changes: Iterable[int]) -> list[int]:
     """Bytes in use after each allocation."""
     changes = list(changes)
@@ -430,18 +400,13 @@ def levels(changes: Iterable[int]) -> list[int]:
     return [level for level, change in pairs if change > 0]
 
 
-with Trace() as step_trace:
-    step("meta")
-
 changes = predict_changes(weight_bytes, activation_bytes)
 counted_bytes = levels(change for _, change in step_trace.changes)
 print(len(counted_bytes), "allocations, peak", step_trace.peak_bytes // MIB, "MiB")
 assert counted_bytes == levels(change for _, change in changes)  # each as predicted
 assert step_trace.peak_bytes == peak_bytes
-# --8<-- [end:recorder]
 
 
-# --8<-- [start:replay]
 def replay(changes: Iterable[tuple[int, int]]) -> dict[str, int]:
     """The peaks of the three counts when these changes reach an empty allocator."""
     allocator = Allocator()
@@ -457,7 +422,6 @@ def replay(changes: Iterable[tuple[int, int]]) -> dict[str, int]:
 step_peaks = replay(step_trace.changes)
 for name, peak in step_peaks.items():
     print(f"{name:16}{peak // MIB:4} MiB")
-# --8<-- [end:replay]
 
 
 # --8<-- [start:measure]
@@ -534,7 +498,6 @@ measured_peaks_ratio = measured_peaks and {
 # --8<-- [end:history]
 
 
-# --8<-- [start:paths]
 PATHS_BYTES_PER_SECOND = {
     "cpu": 12 * 8 * 4.8e9,  # 12 channels of 8 bytes, DDR5 at 4.8e9 transfers
     "link": 16 * 32e9 / 8 * 128 / 130,  # 16 lanes of PCI Express 5
@@ -544,10 +507,8 @@ MATRIX_BYTES = 4 * 12288 * 49152  # of GPT-3
 for name, rate in PATHS_BYTES_PER_SECOND.items():
     print(f"{name:5}{rate / 1e9:7.1f} GB/s{MATRIX_BYTES / rate * 1e3:7.2f} ms")
 gpu_to_link_ratio = PATHS_BYTES_PER_SECOND["gpu"] / PATHS_BYTES_PER_SECOND["link"]
-# --8<-- [end:paths]
 
 
-# --8<-- [start:send]
 def send_pageable(batch: Tensor) -> Tensor:
     return batch.to("cuda")  # the driver copies it to pinned memory, piece by piece
 
@@ -560,9 +521,6 @@ def send_pinned_ahead(dataset: Dataset[Tensor]) -> Iterator[Tensor]:
     loader = DataLoader(dataset, batch_size=8, num_workers=4, pin_memory=True)
     for batch in loader:  # a thread of the loader has copied it
         yield batch.to("cuda", non_blocking=True)
-
-
-# --8<-- [end:send]
 
 
 # --8<-- [start:exercise_1]
@@ -600,7 +558,7 @@ for block in tidy_blocks[: NUM_TENSORS // 2]:  # not every other one
 tidy.malloc(NEXT_BYTES)  # neighbours have become one block
 
 tidy_counts = tidy.counts()
-assert tidy_counts["reserved_bytes"] == fragmented["reserved_bytes"]
+assert tidy_counts["reserved_bytes"] == 40 * MIB
 print(tidy_counts)
 # --8<-- [end:exercise_3]
 

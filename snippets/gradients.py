@@ -4,7 +4,6 @@
 # ///
 """What gradients cost: two matmuls a layer in the backward pass, of which the first layer computes one."""
 
-# --8<-- [start:setup]
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -23,30 +22,20 @@ def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:
     return sum(get_memory_usage(w.grad) for w in weights if w.grad is not None)
 
 
-# --8<-- [end:setup]
-
-
 # --8<-- [start:two_layers]
 BATCH, D_MODEL, D_OUT = 1024, 256, 64  # the small example of the CS336 lecture
 
-generator = torch.Generator().manual_seed(0)
-
-
-def randn(*shape: int) -> torch.Tensor:
-    """Random normal numbers, in float64: checks by hand should agree to many digits."""
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-inputs = randn(BATCH, D_MODEL)  # data: it needs no gradient
-w1 = randn(D_MODEL, D_MODEL).requires_grad_()
-w2 = randn(D_MODEL, D_OUT).requires_grad_()
+torch.manual_seed(0)
+inputs = torch.randn(BATCH, D_MODEL, dtype=torch.float64)  # data: no gradient needed
+w1 = torch.randn(D_MODEL, D_MODEL, dtype=torch.float64, requires_grad=True)
+w2 = torch.randn(D_MODEL, D_OUT, dtype=torch.float64, requires_grad=True)
 
 hidden = inputs @ w1
 outputs = hidden @ w2
 (0.5 * outputs.pow(2).sum()).backward()
-assert w1.grad is not None and w2.grad is not None
-print(tuple(inputs.shape), "→", tuple(hidden.shape), "→", tuple(outputs.shape))
 # --8<-- [end:two_layers]
+
+assert w1.grad is not None and w2.grad is not None
 
 
 # --8<-- [start:products]
@@ -62,13 +51,11 @@ with torch.no_grad():
 # --8<-- [end:products]
 
 
-# --8<-- [start:shapes]
 with torch.no_grad():
     right, wrong = hidden_grad @ w1.T, hidden_grad @ w1  # w1 is square: both multiply
 assert w2_grad.shape == w2.shape and torch.allclose(w2_grad, w2.grad)
 assert w1_grad.shape == w1.shape and torch.allclose(w1_grad, w1.grad)
 assert right.shape == wrong.shape == inputs.shape and not torch.allclose(right, wrong)
-# --8<-- [end:shapes]
 
 
 # --8<-- [start:count]
@@ -92,7 +79,6 @@ print(f"backward  {asked_ratio} × forward")
 # --8<-- [end:asked]
 
 
-# --8<-- [start:missing]
 forward_products_flops = {
     "hidden": count_flops(lambda: inputs @ w1),
     "outputs": count_flops(lambda: hidden @ w2),
@@ -109,21 +95,23 @@ print(f"missing:  {missing_flops:,}")
 assert sum(backward_products_flops.values()) == backward_flops
 assert backward_flops + missing_flops == claimed_backward_flops
 assert asked_ratio == 2
-# --8<-- [end:missing]
 
 
-# --8<-- [start:chain]
+# --8<-- [start:run_chain]
+def run_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The input times one weight after another."""
+    for weight in weights:
+        h = h @ weight
+    return h
+
+
+# --8<-- [end:run_chain]
+
+
 def chain(batch: int, widths: Sequence[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Inputs and weights of a deep linear model."""
     weights = [meta(*shape).requires_grad_() for shape in pairwise(widths)]
     return meta(batch, widths[0]), weights
-
-
-def run_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The inputs times one weight after another."""
-    for weight in weights:
-        h = h @ weight
-    return h
 
 
 def count_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[int, int]:
@@ -132,10 +120,6 @@ def count_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[int, 
     return forward, count_flops(run_chain(h, weights).sum().backward)
 
 
-# --8<-- [end:chain]
-
-
-# --8<-- [start:depth]
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
@@ -149,7 +133,6 @@ depth_ratio = {depth: counted_ratio(depth) for depth in DEPTHS}
 print("depth  " + "".join(f"{depth:7}" for depth in DEPTHS))
 print("ratio  " + "".join(f"{ratio:7.3f}" for ratio in depth_ratio.values()))
 assert all(ratio == (2 * depth - 1) / depth for depth, ratio in depth_ratio.items())
-# --8<-- [end:depth]
 
 
 # --8<-- [start:transformer]
@@ -182,7 +165,6 @@ assert six_n_d_flops + attention_flops == transformer_flops
 # --8<-- [end:six_n_d]
 
 
-# --8<-- [start:fails]
 TOKENS, SIX_WIDTH, REPEATS, EXPERTS = 64, 128, 12, 8
 
 
@@ -204,10 +186,8 @@ six = {
 }
 print(six)
 assert six == {"usual": 6, "shared": 6 * REPEATS, "experts": 12 / EXPERTS, "frozen": 4}
-# --8<-- [end:fails]
 
 
-# --8<-- [start:frozen]
 FREEZE_DEPTH = 4
 TRAINED = {  # which of four square layers are trained; the others have requires_grad=False
     "all": (True, True, True, True),
@@ -238,15 +218,22 @@ def count_frozen(trained: Sequence[bool]) -> dict[str, Any]:
     } | needed
 
 
-# --8<-- [end:frozen]
-
-
-# --8<-- [start:freeze]
 freeze = {name: count_frozen(trained) for name, trained in TRAINED.items()}
 print("trained    backward / forward  gradients")
 for name, case in freeze.items():
     print(f"{name:11}{case['to_forward_ratio']:18}{case['gradient_bytes']:13,} B")
-# --8<-- [end:freeze]
+
+
+# --8<-- [start:freezing]
+def count_backward(*trained: bool) -> int:
+    """FLOPs of a backward pass through square layers, of which these are trained."""
+    weights = [meta(D_MODEL, D_MODEL).requires_grad_(train) for train in trained]
+    return count_flops(run_chain(meta(BATCH, D_MODEL), weights).sum().backward)
+
+
+print(f"last of four layers   {count_backward(False, False, False, True):,}")
+print(f"first of four layers  {count_backward(True, False, False, False):,}")
+# --8<-- [end:freezing]
 
 
 # --8<-- [start:by_hand]
@@ -260,10 +247,8 @@ print("prediction", prediction.item(), " loss", loss.item(), " gradient", w.grad
 # --8<-- [end:by_hand]
 
 
-# --8<-- [start:leaves]
 assert w.grad is not None  # backward() has put it there
-w_grad = w.grad.tolist()
-assert w_grad == ((prediction - 5) * x).tolist()  # the error times what came in
+assert w.grad.tolist() == ((prediction - 5) * x).tolist()  # the error times what came in
 
 
 def grad_of(t: torch.Tensor) -> tuple[float | list[float] | None, str]:
@@ -283,7 +268,6 @@ for name, t in {"x": x, "w": w, "prediction": prediction, "loss": loss}.items():
     assert (grad is not None) == (t.is_leaf and t.requires_grad)
     assert bool(warning) == (not t.is_leaf)
 print(grad_of(prediction)[1])
-# --8<-- [end:leaves]
 
 
 # --8<-- [start:retain]
@@ -314,7 +298,6 @@ assert all(len(set(held.values())) == 1 for held in state_bytes.values())  # as 
 # --8<-- [end:memory]
 
 
-# --8<-- [start:time_passes]
 measured_on_gpu = torch.cuda.is_available()
 measured_dtype = "bfloat16" if measured_on_gpu else "float32"  # for tensor cores, if any
 torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
@@ -355,14 +338,9 @@ def time_passes(batch: int, *widths: int) -> dict[str, float]:
     )
 
 
-# --8<-- [end:time_passes]
-
-
-# --8<-- [start:measure]
 MEASURED_DEPTHS = (1, 2, 4, 8)
 measured_side = 8192 if measured_on_gpu else 256  # of every matrix
 measured_deep = {n: time_passes(*[measured_side] * (n + 2)) for n in MEASURED_DEPTHS}
-# --8<-- [end:measure]
 
 
 # --8<-- [start:compare]
@@ -399,10 +377,7 @@ y.backward(torch.ones(2))  # the gradient of y.sum()
 once = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)
 for _ in range(2):
     (0.5 * (x @ once - 5) ** 2).backward()
-assert once.grad is not None
-twice_grad = once.grad.tolist()
-print("after one backward:", w_grad, " after two:", twice_grad)
-assert twice_grad == [2 * value for value in w_grad]
+print(once.grad)  # a single backward pass gives (1, 2, 3)
 # --8<-- [end:exercise_2]
 
 
@@ -429,24 +404,26 @@ print(f"saved {saved_share:.1%}; with the first norm, {first_flops:,} FLOPs more
 RANK, LORA_DEPTH, LORA_WIDTH = 8, 32, 4096
 
 
-def lora_chain(trained: Sequence[torch.Tensor]) -> torch.Tensor:
+def lora_chain(h: torch.Tensor, adapters: Sequence[torch.Tensor]) -> torch.Tensor:
     """A deep linear model, beside each frozen W a trained A B of low rank."""
-    h, frozen = chain(BATCH, [LORA_WIDTH] * (LORA_DEPTH + 1))
-    for weight, a, b in zip(frozen, trained[::2], trained[1::2], strict=True):
-        h = h @ weight.requires_grad_(False) + h @ a @ b
+    for a, b in zip(adapters[::2], adapters[1::2], strict=True):
+        h = h @ meta(LORA_WIDTH, LORA_WIDTH) + h @ a @ b
     return h
 
 
 lora_shapes = [(LORA_WIDTH, RANK), (RANK, LORA_WIDTH)] * LORA_DEPTH
 adapters = [meta(*shape).requires_grad_() for shape in lora_shapes]
-lora_forward_flops = count_flops(lambda: lora_chain(adapters))
-lora_backward_flops = count_flops(lora_chain(adapters).sum().backward)
-full_flops = sum(count_chain(*chain(BATCH, [LORA_WIDTH] * (LORA_DEPTH + 1))))
+dense = [meta(LORA_WIDTH, LORA_WIDTH).requires_grad_() for _ in range(LORA_DEPTH)]
+h = meta(BATCH, LORA_WIDTH)
+
+lora_forward_flops = count_flops(lambda: lora_chain(h, adapters))
+lora_backward_flops = count_flops(lora_chain(h, adapters).sum().backward)
+full_flops = count_flops(lambda: run_chain(h, dense).sum().backward())
 
 lora_ratio = lora_backward_flops / lora_forward_flops
 lora_step_share = (lora_forward_flops + lora_backward_flops) / full_flops
-lora_gradient_bytes = get_gradient_bytes(adapters)
-full_gradient_bytes = 4 * LORA_DEPTH * LORA_WIDTH**2
+lora_gradient_bytes = 4 * sum(a.numel() for a in adapters)
+full_gradient_bytes = 4 * sum(w.numel() for w in dense)
 print(f"backward {lora_ratio:.3f} × forward, a step {lora_step_share:.1%} of a full one")
 print(f"gradients {lora_gradient_bytes:,} B instead of {full_gradient_bytes:,} B")
 assert abs(lora_ratio - 1) < 0.05 and abs(lora_step_share - 2 / 3) < 0.01

@@ -1,13 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["torch>=2.11"]
 # ///
 """The table of peaks: read across, freed of sparsity, derived from units and clocks, matched by exact name."""
 
-# --8<-- [start:setup]
 from typing import NamedTuple
-
-import torch
 
 from flops_bytes.gpus import (
     BESIDE_TENSORS_BYTES,
@@ -15,14 +11,13 @@ from flops_bytes.gpus import (
     GPUS,
     LINKS,
     REPORTED,
+    THIRD_PARTY,
     Gpu,
     capacity_bytes,
 )
-from flops_bytes.measure import get_peak_flop_per_second
 
 NUM_ROWS = 21
 assert len(GPUS) == NUM_ROWS, "the table has grown: read this page again"
-# --8<-- [end:setup]
 
 
 # --8<-- [start:row]
@@ -39,12 +34,7 @@ print(f"{room_bytes / 1e9:.1f} GB for tensors, {state_bytes['all_bf16'] / 1e9:.1
 print(f"{train_hours:.0f} hours, {ridge_flops_a_byte:.0f} FLOPs a byte, {decode_ms:.1f} ms a token")
 # --8<-- [end:row]
 
-LARGER = 8e9
-larger_state_bytes = 8 * LARGER
-assert state_bytes["fp32"] < room_bytes < larger_state_bytes
 
-
-# --8<-- [start:table]
 def in_teraflops(gpu: Gpu) -> dict[str, float]:
     """Its peaks in TFLOP/s."""
     return {dtype: peak / 1e12 for dtype, peak in gpu.peak_flop_per_second.items()}
@@ -61,10 +51,26 @@ MEMORY_GB = {name: gpu.memory_bytes / 1e9 for name, gpu in GPUS.items()}
 BANDWIDTH = {name: gpu.bandwidth_bytes_per_second / 1e12 for name, gpu in GPUS.items()}
 RIDGE = {name: ridge(gpu) for name, gpu in GPUS.items()}
 SOURCES = {name: gpu.source for name, gpu in GPUS.items()}
-# --8<-- [end:table]
 
 
-# --8<-- [start:links]
+def of_others(name: str, gpu: Gpu) -> dict[str, float | str | None]:
+    """The row of a card whose maker's sheet we did not open; None for what its source does not say."""
+    peaks = in_teraflops(gpu)
+    one_way = next((link.bytes_per_second / 1e9 for link in LINKS.values() if name in link.cards), None)
+    return {
+        "memory_gb": gpu.memory_bytes / 1e9,
+        "bandwidth": gpu.bandwidth_bytes_per_second / 1e12,
+        "bfloat16": peaks["bfloat16"],
+        "float8": peaks.get("float8"),
+        "reported_gib": REPORTED[name].gib if name in REPORTED else None,
+        "link_gb": one_way,
+        "source": gpu.source,
+    }
+
+
+OTHERS = {name: of_others(name, gpu) for name, gpu in THIRD_PARTY.items()}
+
+
 LINKED = {link: [name for name in row.cards if name in GPUS] for link, row in LINKS.items()}
 LINK_NAMES = [link for link, names in LINKED.items() if names]  # networks have no cards of their own
 ONE_WAY_GB = {link: LINKS[link].bytes_per_second / 1e9 for link in LINK_NAMES}
@@ -72,18 +78,14 @@ BOTH_WAYS_GB = {link: 2 * one_way for link, one_way in ONE_WAY_GB.items()}  # wh
 memory_to_link_ratio = GPUS["H100 SXM"].bandwidth_bytes_per_second / LINKS["NVLink 4"].bytes_per_second
 NETWORK_GB = LINKS["400 Gb/s"].bytes_per_second / 1e9  # of a network card
 assert ONE_WAY_GB["NVLink 4"] == 9 * NETWORK_GB
-# --8<-- [end:links]
 
 
-# --8<-- [start:reported]
 REPORTED_GIB = {name: REPORTED[name].gib for name in GPUS if name in REPORTED}
 REPORTED_SOURCES = {name: REPORTED[name].source for name in REPORTED_GIB}
 reported_to_label_ratio = {name: gib * 2**30 / GPUS[name].memory_bytes for name, gib in REPORTED_GIB.items()}
 least_to_label_ratio, most_to_label_ratio = min(reported_to_label_ratio.values()), max(reported_to_label_ratio.values())
-# --8<-- [end:reported]
 
 
-# --8<-- [start:beside]
 FULL_CARDS = {  # GiB of the card, held by the process, held by its tensors, in messages of cards full of tensors
     "hahnyuan/PB-LLM/issues/3": (79.33, 79.27, 74.53),  # A800
     "vllm-project/compressed-tensors/pull/587": (79.18, 78.09, 75.31),
@@ -111,12 +113,7 @@ planned_beside_bytes, tight_share = BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE  
 assert all(tensors > 0.8 * card for card, held, tensors in FULL_CARDS.values())
 assert median_beside_bytes < planned_beside_bytes and most_beside_share < tight_share
 
-print(f"beside tensors: {least_beside_bytes / 2**30:.2f} to {most_beside_bytes / 2**30:.2f} GiB,")
-print(f"half of them below {median_beside_bytes / 2**30:.2f}; {least_beside_share:.1%} to {most_beside_share:.1%}")
-# --8<-- [end:beside]
 
-
-# --8<-- [start:which]
 h100 = PEAK_TERAFLOPS["H100 SXM"]
 a100 = PEAK_TERAFLOPS["A100 80GB SXM"]
 
@@ -135,15 +132,7 @@ assert max(h100_over_a100_ratio.values()) < 10  # "H100 ≫ A100": not even one
 assert 67.5 not in h100_fp32.values()
 assert not all("H100" in name for name in with_float8)  # "fp8 is the H100's alone"
 
-print(f"H100, bf16 over fp32: {bf16_over_fp32_ratio:.1f}")
-for dtype, ratio in h100_over_a100_ratio.items():
-    print(f"H100 over A100, {dtype}: {ratio:.2f}")
-print("H100 in fp32:", h100_fp32)
-print(f"{len(with_float8)} of {NUM_ROWS} rows have fp8")
-# --8<-- [end:which]
 
-
-# --8<-- [start:sparse]
 class Printed(NamedTuple):
     """A datasheet's 16-bit tensor core line, in TFLOP/s; 0 where it says nothing."""
 
@@ -169,11 +158,8 @@ for name, (dense_peak, sparse_peak) in PRINTED.items():
     peak = PEAK_TERAFLOPS[name]["float16"]
     assert dense_peak in (0, peak)
     assert sparse_peak == 0 or abs(sparse_peak / 2 / peak - 1) < 0.013
-print("without a dense figure:", ", ".join(only_sparse))
-# --8<-- [end:sparse]
 
 
-# --8<-- [start:derivation]
 class Derivation(NamedTuple):
     """Units and clocks of a GPU, from its maker's papers."""
 
@@ -197,10 +183,6 @@ class Derivation(NamedTuple):
         return {dtype: self.teraflops(dtype) for dtype in ("float32", *self.fma)}
 
 
-# --8<-- [end:derivation]
-
-
-# --8<-- [start:derived]
 def rates(bfloat16: int, float8: bool = True) -> dict[str, int]:
     """FMA a clock of a tensor core: half as many in TF32, twice as many in float8."""
     fma = {"tf32": bfloat16 // 2, "bfloat16": bfloat16, "float16": bfloat16}
@@ -227,10 +209,8 @@ DERIVED = {
 }
 # fmt: on
 DERIVED_NAMES = list(DERIVED)
-# --8<-- [end:derived]
 
 
-# --8<-- [start:compare]
 derived_teraflops = {name: derivation.peaks() for name, derivation in DERIVED.items()}
 derived_to_table_ratio = {
     name: {dtype: peak / PEAK_TERAFLOPS[name][dtype] for dtype, peak in peaks.items()}
@@ -245,89 +225,25 @@ outliers = [
 num_derived = sum(map(len, derived_teraflops.values()))
 
 assert outliers == ["L40S bfloat16", "L40S float16"]
-print(f"H100 SXM: {derived_teraflops['H100 SXM']['bfloat16']:.1f} TFLOP/s in bf16")
-print(f"{num_derived} peaks derived; more than 1 % off the table:", *outliers)
-# --8<-- [end:compare]
-
-
-# --8<-- [start:substring]
-CARDS = (  # names that a driver reports
-    "NVIDIA GH200 480GB",  # a GPU and a CPU, whose memory the name counts
-    "NVIDIA GeForce RTX 4090 Laptop GPU",  # another, smaller chip
-    "NVIDIA L40",  # by its datasheet half the L40S
-    "NVIDIA L40S",
-    "NVIDIA GB200",
-    "NVIDIA H100 80GB HBM3 MIG 1g.10gb",  # a slice: 16 of 132 multiprocessors
-    "NVIDIA H100",  # which of them, the name does not say
-)
-FAMILIES = ("H200", "4090", "L4", "B200", "H100")  # asked one after the other
-
-
-def find_by_substring(device_name: str) -> str | None:
-    """How it is often done: the first family whose name is part of the device's."""
-    return next((family for family in FAMILIES if family in device_name), None)
-
-
-def find_by_name(device_name: str) -> str | None:
-    """The row of the table that lists the device's whole name."""
-    rows = (name for name, gpu in GPUS.items() if device_name in gpu.device_names)
-    return next(rows, None)
-
-
-assert all(map(find_by_substring, CARDS))  # always an answer, never the right row
-found_by_name = [find_by_name(card) for card in CARDS if find_by_name(card)]
-assert found_by_name == ["L40S", "GB200"]
-
-for card in CARDS:
-    print(f"{card:35} {find_by_substring(card):6} {find_by_name(card)}")
-# --8<-- [end:substring]
-
-
-# --8<-- [start:unknown]
-def utilization(flop_per_second: float, peak: float | None) -> float | None:
-    """Share of the peak that was reached; None where nobody knows the peak."""
-    return None if peak is None else flop_per_second / peak
-
-
-assert utilization(1e12, None) is None
-
-measured_name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-measured_peak_flop_per_second = get_peak_flop_per_second("bfloat16")
-print(f"{measured_name}: {measured_peak_flop_per_second}")
-# --8<-- [end:unknown]
 
 
 # --8<-- [start:exercise_1]
 NANOGPT_SHARE = 1.04  # pull request 464: an H100 held against an A100's peak
 TORCHTITAN_SHARE = 1.52  # pull request 4779: an MI350X against the same
 MI350X_TERAFLOPS = 2300  # dense bf16: AMD's page, as that pull request cites it
+A100_PEAK = GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]
 
-h100_share = NANOGPT_SHARE * a100["bfloat16"] / h100["bfloat16"]
-mi350x_share = TORCHTITAN_SHARE * a100["bfloat16"] / MI350X_TERAFLOPS
-
-assert h100_share < NANOGPT_SHARE / 3
-assert abs(mi350x_share - 0.205) < 0.002  # which it reports after the change
+h100_share = NANOGPT_SHARE * A100_PEAK / GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
+mi350x_share = TORCHTITAN_SHARE * A100_PEAK / (MI350X_TERAFLOPS * 1e12)
 print(f"{h100_share:.1%}, {mi350x_share:.1%}")
 # --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
-TRUE_SHARE = 0.40  # of an A100's peak, say
-shown_share = TRUE_SHARE * a100["bfloat16"] / h100["bfloat16"]
-
-assert shown_share < TRUE_SHARE  # a peak too high makes the share too low
-print(f"{TRUE_SHARE:.0%} of an A100 shows as {shown_share:.1%} of an H100")
-# --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
 MIG_PROCESSORS = 16  # of a 1g.10gb slice, as `nvidia-smi mig -lgip` lists it
 
-mig_slice = DERIVED["H100 SXM"]._replace(processors=MIG_PROCESSORS)
-slice_teraflops = mig_slice.teraflops("bfloat16")
-whole_to_slice_ratio = h100["bfloat16"] / slice_teraflops
-
-assert whole_to_slice_ratio > 7  # seven slices leave some multiprocessors unused
+slice_teraflops = MIG_PROCESSORS * 4 * 512 * 2 * 1830 / 1e6
+whole_to_slice_ratio = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"] / 1e12 / slice_teraflops
 print(f"{slice_teraflops:.1f} TFLOP/s; the whole card {whole_to_slice_ratio:.2f} times")
 # --8<-- [end:exercise_3]
 
@@ -335,19 +251,7 @@ print(f"{slice_teraflops:.1f} TFLOP/s; the whole card {whole_to_slice_ratio:.2f}
 # --8<-- [start:exercise_4]
 CLOCK_MHZ = 1500  # under load, a power limit can hold the clock down
 
-throttled = DERIVED["H200 SXM"]._replace(tensor_mhz=CLOCK_MHZ)
-throttled_teraflops = throttled.teraflops("bfloat16")
-throttled_share = throttled_teraflops / PEAK_TERAFLOPS["H200 SXM"]["bfloat16"]
-
-assert abs(throttled_share - CLOCK_MHZ / 1830) < 1e-3
+throttled_teraflops = 132 * 4 * 512 * 2 * CLOCK_MHZ / 1e6
+throttled_share = throttled_teraflops / (GPUS["H200 SXM"].peak_flop_per_second["bfloat16"] / 1e12)
 print(f"{throttled_teraflops:.0f} TFLOP/s, {throttled_share:.1%} of the table's")
 # --8<-- [end:exercise_4]
-
-
-# --8<-- [start:exercise_5]
-sparse_bf16_teraflops = 2 * h100["bfloat16"]
-
-assert abs(sparse_bf16_teraflops / h100["float8"] - 1) < 0.001
-assert round(sparse_bf16_teraflops) == round(h100["float8"]) == 1979
-print(f"bf16, sparse: {sparse_bf16_teraflops:.1f}; fp8, dense: {h100['float8']:.1f}")
-# --8<-- [end:exercise_5]

@@ -6,11 +6,13 @@
 # ///
 """How much of a GPU's peak a run uses: a published step, where a peak comes from, what stops a matmul below it."""
 
-# --8<-- [start:setup]
 import math
+import re
 import statistics
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -19,30 +21,21 @@ import torch.nn.functional as F
 from flops_bytes.gpus import GPUS
 from flops_bytes.measure import Timing, divide, get_device, time_call
 from flops_bytes.measure import get_peak_flop_per_second as peak_of
-
-# --8<-- [end:setup]
-# isort: split
-# --8<-- [start:setup_published]
-import re
-from collections import defaultdict
-from pathlib import Path
-
 from flops_bytes.published.kernel_times import Timed, read_rows
 from flops_bytes.published.readings import Reading, read_all
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-# --8<-- [end:setup_published]
 
 
 # --8<-- [start:step]
 def flops_of_a_token(parameters: int, layers: int, width: int, context: int) -> int:
-    """Forward and backward: 6N + 12LHQT. `width` is HQ, that of all query heads together."""
+    """6N + 12LHQT; the width is HQ, of all query heads together."""
     return 6 * parameters + 12 * layers * width * context
 
 
 def step_mfu(tokens_per_second: float, gpus: int, token_flops: int, peak: float) -> float:
-    """The share of the peak that a training run reaches; `peak` is one GPU's, in FLOP/s."""
+    """The share of the peak that a run reaches; the peak is one GPU's, in FLOP/s."""
     return tokens_per_second / gpus * token_flops / peak
 
 
@@ -51,7 +44,6 @@ print(f"MFU {step_mfu(85_144, gpus=8, token_flops=mpt_7b_flops, peak=989.4e12):.
 # --8<-- [end:step]
 
 
-# --8<-- [start:rows]
 def published_mfus() -> list[Reading]:
     """What others published as the MFU of a step in bf16."""
     return [each for each in read_all(FOLDER) if each.kind == "mfu" and "missing" not in each.about]
@@ -86,7 +78,6 @@ assert {each.found["size"] + each.found["context"] for each in map(BY_LINE.get, 
 speed_up_ratio = PUBLISHED["h100_80gb"]["tokens_per_second"] / PUBLISHED["a100_80gb"]["tokens_per_second"]
 recomputed_rate_ratio = PUBLISHED["a100_40gb"]["tokens_per_second"] / PUBLISHED["a100_80gb"]["tokens_per_second"]
 assert PUBLISHED["a100_40gb"]["hfu_share"] > PUBLISHED["a100_80gb"]["hfu_share"] and recomputed_rate_ratio < 1
-# --8<-- [end:rows]
 
 
 # --8<-- [start:which_peak]
@@ -107,7 +98,6 @@ print(f"bf16 over fp32: {tensor_over_cuda_ratio:.1f}")
 # --8<-- [end:which_peak]
 
 
-# --8<-- [start:conventions]
 MPT_7B_PARAMETERS, LAYERS, WIDTH, CONTEXT = 6_658_859_008, 32, 4096, 2048
 attention_flops = 12 * LAYERS * WIDTH * CONTEXT  # of a token, over all pairs
 causal_flops = attention_flops * (CONTEXT + 1) // (2 * CONTEXT)  # what a causal mask leaves
@@ -126,10 +116,8 @@ ANSWERS = {  # FLOPs of a token, peak
 answers_share = {name: RATE * flops / peak for name, (flops, peak) in ANSWERS.items()}
 for name, share in answers_share.items():
     print(f"{name:10}{share:6.1%}")
-# --8<-- [end:conventions]
 
 
-# --8<-- [start:chip]
 class Chip(NamedTuple):
     """What multiplies in a GPU, and how often a second (NVIDIA's whitepapers)."""
 
@@ -140,11 +128,6 @@ class Chip(NamedTuple):
     cuda_cores: int  # in each SM; one fp32 multiply-add in a clock
     cuda_hertz: float
 
-
-# --8<-- [end:chip]
-
-
-# --8<-- [start:derive]
 
 CHIPS = {
     "A100 80GB SXM": Chip(108, 4, 256, 1.41e9, 64, 1.41e9),
@@ -167,17 +150,15 @@ for name, derived in DERIVED_FLOP_PER_SECOND.items():
         printed = GPUS[name].peak_flop_per_second[dtype]  # by NVIDIA
         print(f"{name:14}{dtype:9}{made / 1e12:6.1f}, printed {printed / 1e12:6.1f}")
         assert math.isclose(made, printed, rel_tol=1e-3)
-# --8<-- [end:derive]
 
 
 # --8<-- [start:precision]
 default_precision = torch.get_float32_matmul_precision()
 print("fp32 products:", default_precision)
-assert default_precision == "highest"  # fp32 all the way: no tensor core
 # --8<-- [end:precision]
+assert default_precision == "highest"  # fp32 all the way: no tensor core
 
 
-# --8<-- [start:prune]
 def prune_2_of_4(w: torch.Tensor) -> torch.Tensor:
     """w with the two smallest of every four neighbours in a row set to zero."""
     groups = w.reshape(-1, 4)
@@ -190,10 +171,8 @@ sample = torch.tensor([1, -9, 4, 2, 7, 6, -8, 0])
 pruned = prune_2_of_4(sample)
 print(sample.tolist(), "becomes", pruned.tolist())
 assert (pruned == 0).sum() == sample.numel() // 2
-# --8<-- [end:prune]
 
 
-# --8<-- [start:best]
 MATMULS = [
     row
     for path in sorted((FOLDER / "kernels").glob("*.toml"))
@@ -234,7 +213,6 @@ highest_share = max(share_of_peak(row) for row in MATMULS)
 num_matmuls = len(MATMULS)
 assert highest_share == BEST["V100_16GB_SXM_float32"]["peak_share"] < 0.82
 assert set(MOST) == {f"{row.card} {row.unit}" for row in MATMULS if of_card(f"{row.card} {row.unit}")["matmuls"] >= 10}
-# --8<-- [end:best]
 
 
 # --8<-- [start:tiles]
@@ -242,18 +220,18 @@ NUM_SMS = 132  # of an H100 or H200 SXM
 TILE_ROWS, TILE_COLUMNS = 128, 256  # one of cuBLAS's large tiles
 
 
-def tiling(m: int, n: int) -> dict[str, int | float]:
-    """Tiles of an m × n result, the waves in which the SMs compute them, and the share that they fill."""
-    tiles = math.ceil(m / TILE_ROWS) * math.ceil(n / TILE_COLUMNS)
+def tiling(m: int, p: int, x: int = TILE_ROWS, y: int = TILE_COLUMNS) -> dict[str, int | float]:
+    """Tiles of x × y in an m × p result, waves of the SMs, and the share that they fill."""
+    tiles = math.ceil(m / x) * math.ceil(p / y)
     waves = math.ceil(tiles / NUM_SMS)
-    paid = waves * NUM_SMS * TILE_ROWS * TILE_COLUMNS  # numbers there is time for
-    return {"tiles": tiles, "waves": waves, "filled_share": m * n / paid}
+    return {"tiles": tiles, "waves": waves, "filled_share": m * p / (waves * NUM_SMS * x * y)}
 
 
+for shape in ((5185, 1024), (5185, 4096)):
+    print(shape, tiling(*shape, x=128, y=128))
 # --8<-- [end:tiles]
 
 
-# --8<-- [start:filled]
 def tile_of(kernel: str) -> tuple[int, int] | None:
     """The tile in a kernel's name, such as 128 × 64 in sm90_tilesize128x64x64; None if it names none."""
     found = re.search(r"(?:tilesize|_MT|_)(\d{2,3})x(\d{2,3})", kernel)
@@ -314,10 +292,8 @@ EXAMPLE, EXAMPLE_TILE = SHOWN["few"], (128, 64)  # as the kernel's name says
 assert FILLED["few"]["tile"] == "128 × 64"
 assert FILLED["three_long"]["reached_share"] < FILLED["ten"]["reached_share"]
 assert FILLED["nine"]["reached_share"] < FILLED["nine_long"]["reached_share"]
-# --8<-- [end:filled]
 
 
-# --8<-- [start:aligned]
 def only(card: str, shape: tuple[int, int, int], operation: str) -> Timed:
     """The one published row of a card, a shape and an operation."""
     (row,) = [row for row in MATMULS if (row.card, row.shape[1:], row.operation) == (card, shape, operation)]
@@ -339,10 +315,8 @@ six_calls_share = share_of_peak(only("V100 16GB SXM", (1024, 1705, 512), "addmm"
 V100_ODD = only("V100 16GB SXM", (1024, 1705, 1024), "mm")
 assert {row.kernel[-6:] for row in A100_SUMS.values()} == {"align1", "align4"}
 assert aligned_ratio > 2 and share_of_peak(V100_ODD) == highest_share
-# --8<-- [end:aligned]
 
 
-# --8<-- [start:passes]
 TRACES = {  # of TraceLens, on an H100, bf16, forward only; as `flops-bytes trace` prints them
     "timesformer": ("facebook_timesformer-base-finetuned-k400__1016002.json.gz", 159.992e-3, 158.433e-3),
     "bert": ("gaunernst_bert-small-uncased__1016001.json.gz", 3.908e-3, 0.309e-3),
@@ -365,10 +339,8 @@ def of_pass(name: str, span: float, busy: float) -> dict[str, float]:
 
 PASSES = {key: of_pass(*trace) for key, trace in TRACES.items()}
 assert PASSES["timesformer"]["busy_share"] > 0.98 and PASSES["timesformer"]["all_share"] < 0.06
-# --8<-- [end:passes]
 
 
-# --8<-- [start:steps]
 CARDS = {"a100_40gb": "A100 40GB SXM", "a100_80gb": "A100 80GB SXM", "h100": "H100 SXM"}
 
 
@@ -397,10 +369,8 @@ for each in published_mfus():
 foundry_steps = counted_sources["llm-foundry"]
 assert len(counted_sources) == 2 and num_steps == sum(counted_sources.values())
 assert STEPS["h100"]["best_share"] == PUBLISHED["h100_80gb"]["printed_share"]
-# --8<-- [end:steps]
 
 
-# --8<-- [start:published]
 PALM_MFU, PALM_HFU_SHARE = 0.462, 0.578  # PaLM, section 4.1
 palm_ratio = PALM_HFU_SHARE / PALM_MFU
 full_recompute_ratio = (2 + 4 + 2) / (2 + 4)  # a second forward, over the model's own
@@ -422,10 +392,8 @@ TRAINING_MFU = {
     "llama_3_405b": 0.41,  # on 16,384 H100s: The Llama 3 Herd of Models, table 4
 }
 assert max(TRAINING_MFU.values()) < LONE_MATMUL_SHARE["GB200"]
-# --8<-- [end:published]
 
 
-# --8<-- [start:device]
 SIDE = 8192  # of the square product that is measured on a GPU
 DTYPES = ("float32", "tf32", "float16", "bfloat16", "float8")
 
@@ -435,10 +403,6 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-# --8<-- [end:device]
-
-
-# --8<-- [start:multiply]
 def stored_as(dtype: str) -> torch.dtype:
     """How operands lie in memory; TF32 is a way to multiply, not to store."""
     special = {"tf32": torch.float32, "float8": torch.float8_e4m3fn}
@@ -493,9 +457,6 @@ def in_seconds(timing: Timing | None) -> float | None:
     return timing.median_seconds if timing else None
 
 
-# --8<-- [end:multiply]
-
-
 # --8<-- [start:measure]
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_side = SIDE if has_gpu() else 512
@@ -516,7 +477,6 @@ for dtype, rate in rate_flop_per_second.items():
 # --8<-- [end:measure]
 
 
-# --8<-- [start:utilization]
 predicted_peaks_flop_per_second = {d: peak_of(d) for d in DTYPES}
 
 
@@ -529,10 +489,8 @@ predicted_seconds = {d: predict(d) for d in DTYPES}
 matmul_mfu = {d: divide(predicted_seconds[d], measured_seconds[d]) for d in DTYPES}
 measured_float32_rate = rate_flop_per_second["float32"]
 measured_over_float32_ratio = {d: divide(rate_flop_per_second[d], measured_float32_rate) for d in DTYPES}
-# --8<-- [end:utilization]
 
 
-# --8<-- [start:sparse]
 def time_sparse() -> Timing | None:
     """Time of the product with a pruned w; None where nothing can run it."""
     if not has_gpu():
@@ -551,10 +509,8 @@ def time_sparse() -> Timing | None:
 measured_sparse = time_sparse()
 measured_dense_seconds = measured_seconds["bfloat16"]
 measured_sparse_ratio = divide(measured_dense_seconds, in_seconds(measured_sparse))
-# --8<-- [end:sparse]
 
 
-# --8<-- [start:sweep]
 GPU_SIDES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 CPU_SIDES = (64, 128, 256, 512)
 
@@ -571,7 +527,6 @@ def rate_by_side(dtype: str) -> dict[str, float | None]:
 sweep_flop_per_second = {dtype: rate_by_side(dtype) for dtype in DTYPES}
 for side, rate in sweep_flop_per_second["bfloat16"].items():
     print(f"bf16 {side:>6}", f"{rate / 1e12:.4g} TFLOP/s" if rate else "not here")
-# --8<-- [end:sweep]
 
 
 # --8<-- [start:shapes]
@@ -615,8 +570,8 @@ addmm_flops = 2 * 1024 * 512 * 1705
 by_median_share = addmm_flops / statistics.median(KERNEL_SECONDS.values()) / V100_PEAK
 by_sum_share = addmm_flops / sum(KERNEL_SECONDS.values()) / V100_PEAK
 print(f"by the median kernel {by_median_share:.0%} of the peak, by their sum {by_sum_share:.0%}")
-assert by_sum_share < 1 < by_median_share
 # --8<-- [end:exercise_v100]
+assert by_sum_share < 1 < by_median_share
 
 
 # --8<-- [start:exercise_1]
@@ -626,8 +581,8 @@ TRACE_FLOP_PER_SECOND = TRACE_PRINTED * NO_PEAK  # undo the division
 
 trace_share = TRACE_FLOP_PER_SECOND / h100["float32"]
 print(f"{TRACE_FLOP_PER_SECOND / 1e9:.1f} GFLOP/s, {trace_share:.3%} of an H100")
-assert trace_share < 0.001  # no such GPU at work
 # --8<-- [end:exercise_1]
+assert trace_share < 0.001  # no such GPU at work
 
 
 # --8<-- [start:exercise_2]
@@ -639,12 +594,11 @@ lecture_share = {dtype: rate / h100[dtype] for dtype, rate in lecture_rates.item
 headline_share = lecture_rates["bfloat16"] / HEADLINE_FLOP_PER_SECOND
 print({dtype: round(share, 2) for dtype, share in lecture_share.items()})
 print(f"bf16 against the headline: {headline_share:.2f}")
+# --8<-- [end:exercise_2]
 
 reachable = h100["bfloat16"] * LONE_MATMUL_SHARE["H100 SXM"]
 EXPECTED_SECONDS = lecture_flops / reachable
-print(f"bf16 as fast as mamf-finder's: {EXPECTED_SECONDS * 1e3:.1f} ms")
 assert LECTURE_SECONDS["bfloat16"] / 2 > EXPECTED_SECONDS
-# --8<-- [end:exercise_2]
 
 
 # --8<-- [start:exercise_3]
@@ -654,8 +608,8 @@ GPT2_VOCABULARY = {"unpadded": 50257, "padded": 50304}
 vocabularies = {key: tiling(GPT2_TOKENS, n) for key, n in GPT2_VOCABULARY.items()}
 for key, cut in vocabularies.items():
     print(f"{key:9}{cut['tiles']} tiles, {cut['waves']} waves")
-assert vocabularies["unpadded"]["tiles"] == vocabularies["padded"]["tiles"]
 # --8<-- [end:exercise_3]
+assert vocabularies["unpadded"]["tiles"] == vocabularies["padded"]["tiles"]
 
 
 # --8<-- [start:exercise_4]
@@ -665,8 +619,8 @@ KERNEL_SHARE = 0.8  # of the peak, while products run
 step_share = KERNEL_SHARE * PRODUCTS_PART
 without_waiting_share = step_share / (PRODUCTS_PART + OTHER_PART)
 print(f"MFU {step_share:.2f}; {without_waiting_share:.2f} if waiting did not count")
-assert step_share < without_waiting_share < KERNEL_SHARE
 # --8<-- [end:exercise_4]
+assert step_share < without_waiting_share < KERNEL_SHARE
 
 
 # --8<-- [start:exercise_5]
@@ -679,14 +633,12 @@ against_fp8_share = against_bf16_share * h100["bfloat16"] / h100["float8"]
 print(f"{fp8_speedup_ratio:.2f} times as fast")
 print(f"MFU {against_bf16_share:.1%} of the bf16 peak", end=", ")
 print(f"{against_fp8_share:.1%} of the fp8 peak; printed: {printed_share['float8']:.1%}")
-assert abs(against_fp8_share - printed_share["float8"]) < 1e-3 and against_fp8_share < printed_share["bfloat16"]
 # --8<-- [end:exercise_5]
+assert abs(against_fp8_share - printed_share["float8"]) < 1e-3 and against_fp8_share < printed_share["bfloat16"]
 
 
-# --8<-- [start:typed]
 assert PUBLISHED["h100_80gb"]["a_gpu_per_second"] == RATE
 for name, line in {"bfloat16": 123, "float8": 155}.items():  # of llm-foundry's README.md
     assert FP8_TOKENS_PER_SECOND[name] == float(BY_LINE[line].found["tokens_per_second"])
     assert math.isclose(printed_share[name], BY_LINE[line].value)
 assert six_calls_share < by_sum_share
-# --8<-- [end:typed]

@@ -4,7 +4,6 @@
 # ///
 """Which numbers of a training step may be 16 bits wide, and what each recipe costs and risks."""
 
-# --8<-- [start:setup]
 import math
 from collections.abc import Callable
 from functools import partial
@@ -21,10 +20,8 @@ from flops_bytes.models import GPT2_SMALL, GPT2Block, fused
 from flops_bytes.trace import saved_tensors
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
-# --8<-- [end:setup]
 
 
-# --8<-- [start:recipe]
 class Recipe(NamedTuple):
     """The type in which each number is kept that training with AdamW needs."""
 
@@ -43,10 +40,8 @@ RECIPES = {
     "fp32_moments": Recipe(BF16, BF16, None, FP32),
     "bf16": Recipe(BF16, BF16, None, BF16),
 }
-# --8<-- [end:recipe]
 
 
-# --8<-- [start:adamw]
 class AdamW:
     """AdamW without decay: computes in fp32, keeps numbers as a recipe says."""
 
@@ -74,9 +69,6 @@ class AdamW:
             if self.master:
                 self.weights[i].copy_(weight)  # rounds, but nothing is lost
             self.gradients[i].zero_()
-
-
-# --8<-- [end:adamw]
 
 
 # --8<-- [start:count]
@@ -125,7 +117,6 @@ print("torch.sum of the bf16 gradients:", library_sum)
 assert accumulated["bf16"] == 0.5 and library_sum == 1
 
 
-# --8<-- [start:scores]
 SCORE = 20.0  # of a query and a key, before the softmax
 score_gap = torch.finfo(BF16).eps * 2 ** math.floor(math.log2(SCORE))
 score = torch.tensor(SCORE, dtype=BF16)
@@ -134,7 +125,6 @@ assert score + score_gap == SCORE + score_gap  # the next number
 exponential_error_share = round(math.exp(score_gap / 2) - 1, 4)  # e^(s + x) = e^s e^x
 print(f"scores near {SCORE} are {score_gap} apart in bf16")
 print(f"rounding changes an exponential by up to {exponential_error_share:.1%}")
-# --8<-- [end:scores]
 
 
 # --8<-- [start:use]
@@ -152,7 +142,6 @@ print(kept_types)
 # --8<-- [end:use]
 
 
-# --8<-- [start:types]
 def output_types(device: str) -> dict[str, str]:
     """Type of each operation's answer; x is fp32, h from a linear layer."""
     x = torch.ones(16, 16, device=device)
@@ -175,10 +164,6 @@ def output_types(device: str) -> dict[str, str]:
     return {name: str(y.dtype).removeprefix("torch.") for name, y in answers.items()}
 
 
-# --8<-- [end:types]
-
-
-# --8<-- [start:operations]
 REFERENCE = {  # PyTorch's autocast op reference, for CUDA
     "linear": "bfloat16",
     "attention": "bfloat16",
@@ -191,19 +176,15 @@ REFERENCE = {  # PyTorch's autocast op reference, for CUDA
     "sum": "float32",
     "cross_entropy": "float32",
 }
-# --8<-- [end:operations]
 
 
-# --8<-- [start:answers]
 measured_cpu_types = output_types("cpu")
 measured_gpu = torch.cuda.is_available()
 measured_cuda_types = output_types("cuda") if measured_gpu else dict.fromkeys(REFERENCE)
 measured_unlike = [op for op in REFERENCE if measured_cpu_types[op] != REFERENCE[op]]
 print("a CPU departs from CUDA's list in", measured_unlike)
-# --8<-- [end:answers]
 
 
-# --8<-- [start:layer_casts]
 class Casts(TorchDispatchMode):
     """Notes each tensor that is converted to another type."""
 
@@ -240,11 +221,9 @@ of_weights = sum(t.data_ptr() in weights for t in noted["autocast"])
 casts_in_layer = {"all": len(noted["autocast"]), "of_parameters": of_weights}
 kept_per_feature = {name: round(kept, 2) for name, kept in per_feature.items()}
 print(casts_in_layer, kept_per_feature)
-# --8<-- [end:layer_casts]
 assert not noted["fp32"] and not noted["bf16"]
 
 
-# --8<-- [start:casts]
 def use_twice(cache: bool) -> int:
     """Uses an fp32 weight twice: bytes of its bf16 copies kept for backward."""
     weight = nn.Parameter(torch.ones(256, 256))
@@ -262,7 +241,6 @@ cast_bytes, uncached_bytes = use_twice(cache=True), use_twice(cache=False)
 cast_per_parameter = cast_bytes // 256**2
 print(f"casts: {cast_bytes:,} bytes with the cache, {uncached_bytes:,} without")
 assert cast_per_parameter == 2 and uncached_bytes == 2 * cast_bytes
-# --8<-- [end:casts]
 
 
 # --8<-- [start:underflow]
@@ -286,10 +264,10 @@ small_gradient = {
     "bf16": gradient_of(BF16),
 }
 print(small_gradient)
+# --8<-- [end:underflow]
 assert small_gradient["fp16"] == 0  # underflow: this weight learns nothing
 assert math.isclose(small_gradient["fp16_scaled"], 1e-8, rel_tol=2**-10)
 assert math.isclose(small_gradient["bf16"], 1e-8, rel_tol=2**-7)  # unscaled
-# --8<-- [end:underflow]
 
 
 # --8<-- [start:loop]
@@ -310,7 +288,6 @@ def scaled_step(
 # --8<-- [end:loop]
 
 
-# --8<-- [start:scaler]
 GRADIENT = 8.0
 weight = nn.Parameter(torch.ones(1, 1))
 optimizer = torch.optim.SGD([weight], lr=0.01)
@@ -324,7 +301,6 @@ skipped_steps = scaled_weights.count(1.0)
 print("scale: ", scales)
 print("weight:", scaled_weights)
 assert GRADIENT * scales[-1] <= torch.finfo(FP16).max < GRADIENT * scales[-1] * 2
-# --8<-- [end:scaler]
 
 
 # --8<-- [start:stall]
@@ -343,37 +319,10 @@ def walk(dtype: torch.dtype) -> torch.Tensor:
 
 walked = {"bf16": walk(BF16).item(), "fp32_master": walk(FP32).to(BF16).item()}
 print(walked)
-assert walked == {"bf16": 1.0, "fp32_master": 2.0}
 # --8<-- [end:stall]
+assert walked == {"bf16": 1.0, "fp32_master": 2.0}
 
 
-# --8<-- [start:directions]
-SMALL_STEP, SMALL_STEPS = 2e-3, 10
-
-
-def move(change: float) -> float:
-    """Where equal changes take a bf16 weight of 1."""
-    weight = torch.ones((), dtype=BF16)
-    for _ in range(SMALL_STEPS):
-        weight += change
-    return weight.item()
-
-
-moved = {"up": move(SMALL_STEP), "down": move(-SMALL_STEP)}
-print(moved)
-# --8<-- [end:directions]
-
-
-# --8<-- [start:limits]
-one, eps = torch.ones((), dtype=BF16), torch.finfo(BF16).eps
-lost_up, lost_down = eps / 2, eps / 4  # the largest steps from 1 that are lost
-assert one + lost_up == one and one + 1.01 * lost_up > one
-assert one - lost_down == one and one - 1.01 * lost_down < one
-print(f"lost: +{lost_up:.5f} and less, -{lost_down:.5f} and less")
-# --8<-- [end:limits]
-
-
-# --8<-- [start:train]
 NUM_INPUTS, BATCH, TRAINING_STEPS, LEARNING_RATE = 64, 64, 400, 0.02
 REPORT = 20  # steps between two points of the curve
 
@@ -399,10 +348,6 @@ def train(recipe: Recipe) -> list[float]:
     return distances
 
 
-# --8<-- [end:train]
-
-
-# --8<-- [start:losses]
 measured_threads = torch.get_num_threads()
 torch.set_num_threads(1)  # products this small only wait for threads
 measured_curves = {
@@ -418,7 +363,6 @@ for name, last in measured_losses.items():
 measured_worst = max(measured_losses[name] for name in ("fp32", "autocast", "master"))
 for name in ("fp32_moments", "bf16"):  # weights that exist in bf16 alone
     assert measured_losses[name] > 100 * measured_worst
-# --8<-- [end:losses]
 
 
 # --8<-- [start:predict]
@@ -445,7 +389,6 @@ bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
 # --8<-- [end:predict]
 
 
-# --8<-- [start:step]
 def training_step(low: torch.dtype | None) -> Callable[[], None]:
     """A step of a feed-forward block; low: autocast's type, or None."""
     device = get_device()
@@ -468,10 +411,6 @@ def training_step(low: torch.dtype | None) -> Callable[[], None]:
     return step
 
 
-# --8<-- [end:step]
-
-
-# --8<-- [start:measure]
 torch.set_num_threads(1)  # on a CPU, other work disturbs one thread least
 lows = {"fp32": None, "bf16": BF16, "fp16": FP16}
 measured_steps = {name: time_call(training_step(low)) for name, low in lows.items()}
@@ -479,7 +418,6 @@ torch.set_num_threads(measured_threads)
 measured_fp32 = measured_steps["fp32"].median_seconds
 measured_speedup_ratio = {n: measured_fp32 / t[0] for n, t in measured_steps.items()}
 print({name: round(ratio, 2) for name, ratio in measured_speedup_ratio.items()})
-# --8<-- [end:measure]
 
 
 # --8<-- [start:exercise_1]
@@ -499,8 +437,8 @@ standing_share = {
     for rate, limit in stall_limit.items()
 }
 print(stall_limit, standing_share)
-assert stall_limit["1e-3"] == 0.5 and standing_share["1e-3"] == 0
 # --8<-- [end:exercise_1]
+assert stall_limit["1e-3"] == 0.5 and standing_share["1e-3"] == 0
 
 
 # --8<-- [start:exercise_2]
@@ -509,8 +447,8 @@ FORMATS = {"fp32": FP32, "fp16": FP16, "bf16": BF16}
 stored = {name: torch.tensor(CONFIDENCE, dtype=t).item() for name, t in FORMATS.items()}
 confident_loss = {name: round(0 - math.log(p), 8) for name, p in stored.items()}
 print(confident_loss)
-assert confident_loss["bf16"] == 0  # nothing left to learn, says bf16
 # --8<-- [end:exercise_2]
+assert confident_loss["bf16"] == 0  # nothing left to learn, says bf16
 
 
 # --8<-- [start:exercise_3]
@@ -521,24 +459,26 @@ def state_of_torch(dtype: torch.dtype) -> int:
     optimizer = torch.optim.AdamW([weight])
     optimizer.step()
     moments = [t for t in optimizer.state[weight].values() if t.numel() > 1]
-    return sum(map(get_memory_usage, (weight, weight.grad, *moments))) // 512**2
+    held: int = sum(t.nbytes for t in (weight, weight.grad, *moments))
+    return held // 512**2
 
 
 torch_bytes = {"fp32": state_of_torch(FP32), "bf16": state_of_torch(BF16)}
 print(torch_bytes)
-assert torch_bytes == {name: state_bytes[name] for name in torch_bytes}
 # --8<-- [end:exercise_3]
+assert torch_bytes == {name: state_bytes[name] for name in torch_bytes}
 
 
 # --8<-- [start:exercise_4]
 EIGHT_BILLION, CARD_BYTES = 8e9, 80e9
-configurations = {
-    "torchtitan": "autocast",  # its defaults: fp32 weights, bf16 in matmuls
-    "megatron": "master_fp32_gradients",  # --bf16
-    "torchtitan_bf16": "bf16",  # dtype = "bfloat16"
+each_bytes = {  # a parameter
+    "torchtitan": 4 + 4 + 8,  # its defaults: fp32 weights, bf16 in matmuls
+    "megatron": 2 + 4 + 4 + 8,  # --bf16
+    "torchtitan_bf16": 2 + 2 + 4,  # dtype = "bfloat16"
 }
-config_bytes = {c: state_bytes[r] * EIGHT_BILLION for c, r in configurations.items()}
-cards_needed = {c: math.ceil(held / CARD_BYTES) for c, held in config_bytes.items()}
+config_bytes = {name: each * EIGHT_BILLION for name, each in each_bytes.items()}
+cards_needed = {name: math.ceil(held / CARD_BYTES) for name, held in config_bytes.items()}
 room_bytes = CARD_BYTES - config_bytes["torchtitan_bf16"]
 print(config_bytes, cards_needed)
 # --8<-- [end:exercise_4]
+assert list(each_bytes.values()) == [state_bytes[name] for name in ("autocast", "master_fp32_gradients", "bf16")]

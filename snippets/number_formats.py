@@ -4,10 +4,8 @@
 # ///
 """What the bits of a floating-point number mean, which numbers a format holds, and what a tensor of them weighs."""
 
-# --8<-- [start:setup]
 import math
 import mmap
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +15,18 @@ import torch
 
 from flops_bytes.measure import divide, get_device, get_memory_usage
 
-# --8<-- [end:setup]
+# --8<-- [start:failures]
+large = torch.tensor(300.0, dtype=torch.float16)
+print("300 squared in fp16:", large.square().item())
+
+small = torch.tensor(1e-8, dtype=torch.float16)
+print("1e-8 stored in fp16:", small.item())
+
+weight = torch.ones((), dtype=torch.bfloat16)
+for _ in range(1000):
+    weight += 1e-3
+print("1 and 1,000 steps of 0.001 in bf16:", weight.item())
+# --8<-- [end:failures]
 
 
 # --8<-- [start:finfo]
@@ -36,19 +45,38 @@ for name, dtype in DTYPES.items():
 # --8<-- [end:finfo]
 
 
+# --8<-- [start:fields]
+FIELDS = {"fp32": (torch.int32, 8), "fp16": (torch.int16, 5), "bf16": (torch.int16, 8)}
+for number in (0.5, 1e-8):
+    for name, (integer, k) in FIELDS.items():
+        stored = torch.tensor(number, dtype=DTYPES[name])
+        bits = f"{stored.view(integer).item():0{8 * stored.itemsize}b}"  # the same memory, read as an integer
+        print(f"{name}  {bits[0]} {bits[1 : 1 + k]:8} {bits[1 + k :]:23}  {stored.item()}")
+# --8<-- [end:fields]
+
+
+# --8<-- [start:trap]
+stored = torch.tensor(1e-8, dtype=torch.bfloat16)
+print(stored == 1e-8, stored.item())
+# --8<-- [end:trap]
+
+
 # --8<-- [start:overflow]
-FACTOR = 300
-
-x = torch.full((8,), float(FACTOR), dtype=torch.float16)
-
-
-def root_mean_square(x: torch.Tensor) -> float:
-    return float(x.square().mean().sqrt())
-
-
-for name, values in (("fp16", x), ("bf16", x.bfloat16()), ("fp32", x.float())):
-    print(f"{name}: {root_mean_square(values)}")
+x = torch.full((8,), 300.0, dtype=torch.float16)
+for name, values in {"fp16": x, "bf16": x.bfloat16(), "fp32": x.float()}.items():
+    print(f"{name}  {values.square().mean().sqrt().item()}")
 # --8<-- [end:overflow]
+
+
+FACTOR, TINY, STEP_SIZE, STEPS = 300, 1e-8, 1e-3, 1000
+
+squares = {name: (x.to(DTYPES[name])[0] ** 2).item() for name in ("bf16", "fp32")}
+assert squares == {"bf16": 90112, "fp32": 90000}
+assert large == FACTOR and large.square().isinf() and small == 0
+assert torch.nn.functional.rms_norm(x, x.shape).isfinite().all()  # squares in fp32
+
+kept, infinite = torch.tensor([65519.0, 65520.0]).half().tolist()  # 65,504 + half a step of 32
+assert kept == torch.finfo(torch.float16).max and infinite == math.inf
 
 
 # --8<-- [start:loss_scaling]
@@ -65,33 +93,34 @@ def gradient(scale: int) -> float:
 
 plain_gradient, scaled_gradient = gradient(scale=1), gradient(SCALE)
 print("fp16:", plain_gradient, " fp16 with loss scaling:", scaled_gradient)
+
+assert plain_gradient == 0
+assert math.isclose(scaled_gradient, TINY, rel_tol=torch.finfo(torch.float16).eps)
 # --8<-- [end:loss_scaling]
 
 
-# --8<-- [start:check_fp16]
-squares: dict[str, float | str] = {}
-for name in ("fp16", "bf16", "fp32"):
-    stored = (x.to(DTYPES[name])[0] ** 2).item()
-    squares[name] = stored if math.isfinite(stored) else str(stored)
-assert squares == {"fp16": "inf", "bf16": 90112, "fp32": 90000}
-assert root_mean_square(x) == math.inf
-assert root_mean_square(x.float()) == root_mean_square(x.bfloat16()) == FACTOR
-assert torch.nn.functional.rms_norm(x, x.shape).isfinite().all()  # squares in fp32
-
-kept, infinite = torch.tensor([65519.0, 65520.0]).half().tolist()  # 65,504 + half a step of 32
-assert kept == torch.finfo(torch.float16).max and infinite == math.inf
-
-assert plain_gradient == 0
-one_step = torch.finfo(torch.float16).eps
-assert math.isclose(scaled_gradient, 1e-8, rel_tol=one_step)
-# --8<-- [end:check_fp16]
-
-
 # --8<-- [start:resolution]
-STEPS, STEP_SIZE = 1000, 1e-3
+for name in ("fp64", "fp32", "fp16", "bf16"):
+    total = torch.ones((), dtype=DTYPES[name])
+    for _ in range(1000):
+        total += 1e-3
+    print(f"{name}  {total.item()}")
+# --8<-- [end:resolution]
 
 
-def walk(dtype: torch.dtype, step: float = STEP_SIZE, steps: int = STEPS) -> float:
+# --8<-- [start:directions]
+for step in (0.003, -0.003):
+    weight = torch.ones((), dtype=torch.bfloat16)
+    for _ in range(10):
+        weight += step
+    print(f"ten steps of {step}: {weight.item()}")
+# --8<-- [end:directions]
+
+
+SMALL_STEP = 0.003
+
+
+def walk(dtype: torch.dtype, step: float, steps: int) -> float:
     """Where a number ends that starts at 1 and takes all steps, one after the other."""
     total = torch.ones((), dtype=dtype)
     for _ in range(steps):
@@ -99,23 +128,10 @@ def walk(dtype: torch.dtype, step: float = STEP_SIZE, steps: int = STEPS) -> flo
     return total.item()
 
 
-WIDE = ("fp64", "fp32", "fp16", "bf16")
-walked = {name: walk(DTYPES[name]) for name in WIDE}
-for name, end in walked.items():
-    print(f"{name:6}{end}")
-# --8<-- [end:resolution]
+walked = {name: walk(DTYPES[name], STEP_SIZE, STEPS) for name in ("fp64", "fp32", "fp16", "bf16")}
+walked_up, walked_down = (walk(torch.bfloat16, step, 10) for step in (SMALL_STEP, -SMALL_STEP))
 
 
-# --8<-- [start:directions]
-TEN, SMALL_STEP = 10, 0.003
-
-walked_up = walk(torch.bfloat16, SMALL_STEP, TEN)
-walked_down = walk(torch.bfloat16, -SMALL_STEP, TEN)
-print(f"{TEN} steps up: {walked_up}  {TEN} steps down: {walked_down}")
-# --8<-- [end:directions]
-
-
-# --8<-- [start:near_one]
 def grid(start: float, steps: int) -> list[float]:
     """bf16 numbers beside 1, one after the other: above it, or below it if steps < 0."""
     numbers, towards = [torch.tensor(start, dtype=torch.bfloat16)], float(steps > 0) * 2
@@ -133,23 +149,14 @@ one = torch.ones((), dtype=torch.bfloat16)
 assert (step_up, step_down) == (2**-7, 2**-8)
 assert one + lost_up == one == one - lost_down  # halfway: to 1, whose last bit is 0
 assert one + 1.02 * lost_up > one > one - 1.02 * lost_down
-assert walked["bf16"] == walked_up == 1 and walked_down == 1 - TEN * step_down
-print(f"lost: up to {lost_up} upwards, up to {lost_down} downwards")
+assert walked["bf16"] == walked_up == 1 and walked_down == 1 - 10 * step_down
 
 weights = torch.arange(2**7, 2**8) / 2**7  # all bf16 numbers from 1 up to 2
 for steps in (weights * step_up, -weights * step_up):  # eps of the weight, either way
     assert ((weights + 0.249 * steps).bfloat16() == weights).all()
     assert ((weights + 0.501 * steps).bfloat16() != weights).all()
-# --8<-- [end:near_one]
 
 
-# --8<-- [start:trap]
-x = torch.tensor(1e-8, dtype=torch.bfloat16)
-print("x == 1e-8:", (x == 1e-8).item(), " x.item():", x.item())
-# --8<-- [end:trap]
-
-
-# --8<-- [start:formats]
 class Format(NamedTuple):
     """A floating-point format: the widths of its fields in bits, beside the sign."""
 
@@ -175,10 +182,8 @@ FORMATS = {
 }
 for fmt in FORMATS.values():
     assert fmt.bits * fmt.packed == 8 * fmt.dtype.itemsize
-# --8<-- [end:formats]
 
 
-# --8<-- [start:decode]
 def decode(pattern: int, fmt: Format) -> float:
     """The finite number that a pattern of bits means (IEEE 754-2019, section 3.4)."""
     k, m = fmt.exponent_bits, fmt.fraction_bits
@@ -192,12 +197,9 @@ def decode(pattern: int, fmt: Format) -> float:
 
 
 by_hand = decode(0b0_01100_0100000000, FORMATS["fp16"])
-print(by_hand)
 assert by_hand == 2**-3 * 1.25
-# --8<-- [end:decode]
 
 
-# --8<-- [start:check]
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -213,11 +215,8 @@ for name in ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2"):
     numbers = all_numbers(fmt)
     assert numbers == [decode(pattern, fmt) for pattern in range(len(numbers))]
     assert numbers == sorted(numbers)  # patterns in order are numbers in order
-    print(f"{name:9}{len(numbers):6} patterns agree with the formulas")
-# --8<-- [end:check]
 
 
-# --8<-- [start:encode]
 def encode(x: float, fmt: Format) -> int:
     """The pattern of the number nearest to x; of two as near, the one ending in 0."""
     if fmt.packed == 1:
@@ -238,22 +237,6 @@ def fields_of(x: float, fmt: Format) -> str:
     return f"{digits[0]} {digits[1:end]} {digits[end:]}"
 
 
-# --8<-- [end:encode]
-
-
-# --8<-- [start:tiny]
-TINY = 1e-8
-
-tiny_stored = {name: decode(encode(TINY, fmt), fmt) for name, fmt in FORMATS.items()}
-for name in ("fp32", "fp16", "bf16"):
-    fields = [fields_of(number, FORMATS[name]) for number in (0.5, TINY)]
-    print(f"{name:6}{fields[0]:36}{fields[1]}")
-assert tiny_stored["fp16"] == 0
-assert x == TINY and x.item() == tiny_stored["bf16"] == 1.0011717677116394e-08
-# --8<-- [end:tiny]
-
-
-# --8<-- [start:limits]
 def limits_of(fmt: Format) -> dict[str, int | float]:
     """The ends of a format and its step at 1, all of them read off bit patterns."""
     bias: int = 2 ** (fmt.exponent_bits - 1) - 1
@@ -283,31 +266,16 @@ for name, dtype in DTYPES.items():
     assert info.smallest_normal == ours["smallest_normal"]
     assert info.eps == ours["eps"]
 assert limits["bf16"]["error_share"] == lost_up > STEP_SIZE  # why each sum rounded back
-# --8<-- [end:limits]
-
-
-# --8<-- [start:third]
-half_stored = {name: decode(encode(0.5, fmt), fmt) for name, fmt in FORMATS.items()}
-assert set(half_stored.values()) == {0.5}  # a power of two: exact in all of them
-
-
-def miss_of_third(x: float) -> float:
-    """By how much x misses one third, relative to it."""
-    return float(abs(3 * Fraction(x) - 1))
 
 
 third_fields = {name: fields_of(1 / 3, fmt) for name, fmt in FORMATS.items()}
 third_stored = {name: decode(encode(1 / 3, fmt), fmt) for name, fmt in FORMATS.items()}
-third_error_share = {name: miss_of_third(x) for name, x in third_stored.items()}
-for name, stored in third_stored.items():
-    print(f"{name:9}{stored}")
-    is_normal = stored >= limits[name]["smallest_normal"]
-    assert third_error_share[name] <= limits[name]["error_share"] or not is_normal
+for name, number in third_stored.items():
+    is_normal = number >= limits[name]["smallest_normal"]
+    assert abs(3 * Fraction(number) - 1) <= limits[name]["error_share"] or not is_normal
 assert third_stored["fp4_e2m1"] < limits["fp4_e2m1"]["smallest_normal"]
-# --8<-- [end:third]
 
 
-# --8<-- [start:tolerance]
 BATCH, FEATURES = 256, 64
 
 generator = torch.Generator().manual_seed(0)
@@ -333,62 +301,15 @@ def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
     return float((after - before).norm() / before.norm())
 
 
-# --8<-- [end:tolerance]
-
-
-# --8<-- [start:noise]
 batch, next_batch = draw_batch(), draw_batch()
 in_fp32 = gradient_of(batch, torch.float32)
 measured_batch_share = relative_change(in_fp32, gradient_of(next_batch, torch.float32))
 measured_bf16_share = relative_change(in_fp32, gradient_of(batch, torch.bfloat16))
 measured_noise_ratio = measured_batch_share / measured_bf16_share
-print(f"the next batch: {measured_batch_share:.1%}")
-print(f"the same in bf16: {measured_bf16_share:.2%}")
 assert measured_noise_ratio > 50
-# --8<-- [end:noise]
 
-
-# --8<-- [start:cancel]
-exact_x, exact_y = (tensor.double() for tensor in batch)
-coarse_x, coarse_y = (tensor.bfloat16().double() for tensor in batch)
-errors = coarse_x * coarse_y[:, None] - exact_x * exact_y[:, None]  # of each term
-measured_cancelled_ratio = (errors.abs().sum(0).norm() / errors.sum(0).norm()).item()
-print(f"all in one direction: {measured_cancelled_ratio:.1f} times the error")
-assert measured_cancelled_ratio > 3
-# --8<-- [end:cancel]
-
-
-# --8<-- [start:fp8]
-in_fp8 = torch.tensor([0.1, 448.0]).to(torch.float8_e4m3fn)
-print("back in fp32:", in_fp8.float().tolist())
-try:
-    in_fp8 + in_fp8
-except NotImplementedError as error:
-    print("NotImplementedError:", error)
-
-too_large = torch.tensor(1000.0).to(torch.float8_e4m3fn)
-measured_e4m3_overflow = str(too_large.float().item())
-print("1000 becomes", measured_e4m3_overflow, "with torch", torch.__version__)
 
 fnuz_largest = torch.finfo(torch.float8_e4m3fnuz).max  # the E4M3 of AMD's MI300X
-assert fnuz_largest == 240 != limits["fp8_e4m3"]["largest"]
-# --8<-- [end:fp8]
-
-
-# --8<-- [start:fp8_products]
-square = torch.ones(2, 2).to(torch.float8_e4m3fn)
-operations: dict[str, Callable[..., torch.Tensor]] = {
-    "/": torch.div,
-    "<": torch.lt,
-    "*": torch.mul,
-    "@": torch.matmul,
-}
-for sign, operation in operations.items():
-    try:
-        print(f"{sign} gives", operation(square, square).dtype)
-    except RuntimeError as error:  # a NotImplementedError is one
-        print(f"{sign} is refused:", error)
-# --8<-- [end:fp8_products]
 
 
 # --8<-- [start:tensor_bytes]
@@ -401,7 +322,6 @@ print(f"{y.nbytes:,} bytes, {y.nbytes / 2**30} GiB")
 # --8<-- [end:tensor_bytes]
 
 
-# --8<-- [start:memory]
 D_MODEL = 12288  # GPT-3 175B: Brown et al., 2020, table 2.1
 D_FF = 4 * D_MODEL  # its section 2.1
 
@@ -411,14 +331,8 @@ def matrix_in(fmt: Format) -> torch.Tensor:
     return torch.empty(D_MODEL, D_FF // fmt.packed, dtype=fmt.dtype, device="meta")
 
 
-small_bytes = get_memory_usage(torch.zeros(4, 8))
 matrix_bytes = {name: get_memory_usage(matrix_in(fmt)) for name, fmt in FORMATS.items()}
-print(f"4 × 8    {small_bytes:14,} bytes")
-for name, held in matrix_bytes.items():
-    print(f"{name:9}{held:14,} bytes")
-assert small_bytes == 4 * 8 * 4 == 128
 assert matrix_bytes["fp32"] == D_MODEL * D_FF * 4 == 2.25 * 2**30
-# --8<-- [end:memory]
 
 
 # --8<-- [start:measure]
@@ -441,89 +355,65 @@ del matrix
 
 
 # --8<-- [start:ways]
-zeros = torch.zeros(4, 8)
-ones = torch.ones(4, 8)
-normal = torch.randn(4, 8)  # mean 0, variance 1
-shape_only = torch.empty(4, 8)  # not zero: whatever the memory held before
-from_data = torch.tensor([[0.5, 1e-8], [1.0, 2.0]])
-token_ids = torch.tensor([50256, 11, 198])  # integers
-mask = torch.tensor([True, True, False])
-from_numpy = torch.from_numpy(np.zeros(3))  # keeps NumPy's type
-for x in (from_data, token_ids, mask, from_numpy):
-    print(f"{x.dtype!s:14}{x.element_size()} bytes an element")
+print(torch.empty(4, 8).dtype)  # zeros, ones and randn too
+print(torch.tensor([0.5, 1e-8]).dtype)
+print(torch.tensor([50256, 11, 198]).dtype)
+print(torch.tensor([True, False]).dtype)
+print(torch.from_numpy(np.zeros(3)).dtype)
 # --8<-- [end:ways]
 
 
-# --8<-- [start:empty]
-made = (zeros, ones, normal, shape_only, from_data)
-assert {x.dtype for x in made} == {torch.float32}
-float_bytes, integer_bytes = from_data.element_size(), token_ids.element_size()
-
-torch.use_deterministic_algorithms(True)
-filled = torch.empty(2, 3)
-torch.use_deterministic_algorithms(False)  # back to the default
-
-print(filled)
-assert filled.isnan().all()
-# --8<-- [end:empty]
+float_bytes, integer_bytes = torch.tensor([0.5]).element_size(), torch.tensor([50256]).element_size()
 
 
 # --8<-- [start:exercise_1]
-E5M2 = FORMATS["fp8_e5m2"]
-same_as_by_hand = decode(0b0_01100_01, E5M2)
-below = decode(0b1_00000_01, E5M2)
-print(same_as_by_hand, below)
-assert same_as_by_hand == by_hand == 0.15625
-assert below == -(2.0**-14) / 4 == -limits["fp8_e5m2"]["smallest_subnormal"]
+patterns = torch.tensor([0b0_01100_01, 0b1_00000_01], dtype=torch.uint8)
+print(patterns.view(torch.float8_e5m2).float().tolist())
 # --8<-- [end:exercise_1]
 
 
+assert decode(0b0_01100_01, FORMATS["fp8_e5m2"]) == by_hand == 0.15625
+assert decode(0b1_00000_01, FORMATS["fp8_e5m2"]) == -(2.0**-14) / 4
+
+
 # --8<-- [start:exercise_2]
-def last_count(fmt: Format) -> int:
+def last_count(dtype: torch.dtype) -> int:
     """The number at which counting by ones comes to a stand."""
-    last = 1 << (fmt.fraction_bits + 1)
-    assert decode(encode(last - 1.0, fmt), fmt) == last - 1  # exact so far
-    assert decode(encode(last + 1.0, fmt), fmt) == last  # a tie, to even
-    return last
+    count = torch.ones((), dtype=dtype)
+    while count + 1 > count:
+        count = 2 * count
+    return int(count)
 
 
-last_counts = {name: last_count(fmt) for name, fmt in FORMATS.items()}
-for name, last in last_counts.items():
-    print(f"{name:9}{last:,}")
+last_counts = {name: last_count(DTYPES[name]) for name in ("fp64", "fp32", "fp16", "bf16")}
+print(last_counts)
 # --8<-- [end:exercise_2]
 
 
+assert all(last == 2 ** (FORMATS[name].fraction_bits + 1) for name, last in last_counts.items())
+
+
 # --8<-- [start:exercise_3]
-def least_scale(x: float, fmt: str) -> int:
-    """The smallest power of two that lifts x into a format's normal range."""
-    return math.ceil(math.log2(limits[fmt]["smallest_normal"] / x))
-
-
 NARROW = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
-scale_powers = {name: least_scale(TINY, name) for name in NARROW}
+least = {name: torch.finfo(DTYPES[name]).smallest_normal for name in NARROW}
+scale_powers = {name: math.ceil(math.log2(least[name] / 1e-8)) for name in NARROW}
 print(scale_powers)
 
-last_step = 2 * (2**15 - decode(encode(2**15, FORMATS["fp16"]) - 1, FORMATS["fp16"]))
-infinite_from = limits["fp16"]["largest"] + last_step / 2  # halfway to what would be 2^16
-fp16_overflows_from = infinite_from / 2 ** scale_powers["fp16"]
-print(f"fp16 is infinite from {infinite_from:,.0f} on: from gradients of {fp16_overflows_from}")
+fp16_overflows_from = 65520 / 2 ** scale_powers["fp16"]
+print("with this scale, fp16 is infinite from gradients of", fp16_overflows_from)
+# --8<-- [end:exercise_3]
 
-for value, stored in ((infinite_from, math.inf), (infinite_from - 0.01, limits["fp16"]["largest"])):
-    assert torch.tensor(value, dtype=torch.float32).half() == stored
+
 assert 2 ** scale_powers["fp16"] * TINY >= limits["fp16"]["smallest_normal"]
 assert 2 ** (scale_powers["fp16"] - 1) * TINY < limits["fp16"]["smallest_normal"]
 assert scale_powers["bf16"] < 0  # already there, with room to spare
-# --8<-- [end:exercise_3]
 
 
 # --8<-- [start:exercise_4]
 BLOCK, SCALE_BITS = 32, 8  # MXFP4: OCP Microscaling Formats, 2023
 
-mxfp4_bits = FORMATS["fp4_e2m1"].bits + SCALE_BITS / BLOCK
-scales_bytes = D_MODEL * D_FF // BLOCK * SCALE_BITS // 8
-mxfp4_matrix_bytes = matrix_bytes["fp4_e2m1"] + scales_bytes
-bf16_to_mxfp4_ratio = matrix_bytes["bf16"] / mxfp4_matrix_bytes
-print(f"{mxfp4_bits} bits a number, {mxfp4_matrix_bytes:,} bytes")
-print(f"bf16 takes {bf16_to_mxfp4_ratio:.2f} times as much")
-assert mxfp4_matrix_bytes == D_MODEL * D_FF * mxfp4_bits / 8
+mxfp4_bits = 4 + SCALE_BITS / BLOCK
+mxfp4_matrix_bytes = 12288 * 49152 * (4 * BLOCK + SCALE_BITS) // BLOCK // 8
+bf16_to_mxfp4_ratio = 12288 * 49152 * 2 / mxfp4_matrix_bytes
+print(f"{mxfp4_bits} bits a number, {mxfp4_matrix_bytes:,} bytes; bf16: {bf16_to_mxfp4_ratio:.2f} times as much")
 # --8<-- [end:exercise_4]

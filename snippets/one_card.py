@@ -6,35 +6,38 @@
 # ///
 """What trains on one card of 16, 24 or 48 GB: each model, method and context put to the planner."""
 
-# --8<-- [start:setup]
 from typing import Any
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 
-# --8<-- [end:setup]
 # isort: split
-# --8<-- [start:setup_published]
 from pathlib import Path
 
 from flops_bytes.published.readings import asked, missing, predict, read_source
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-# --8<-- [end:setup_published]
 
 
-# --8<-- [start:ask]
+# --8<-- [start:first]
+step = {"gpu": "RTX 4090", "context": 2_048, "checkpointing": "full"}
+for model in ("qwen3-4b", "qwen3-8b", "qwen3-14b"):
+    for method in ("all", "lora", "qlora-double"):
+        answer = plan(model=model, trained=method, **step)
+        needs_gib = answer["memory_bytes"]["total"] / 2**30
+        print(f"{model:10} {method:12} {needs_gib:6.1f} GiB  {answer['verdict']}")
+# --8<-- [end:first]
+del step
+
+
 def ask(**fields: Any) -> dict[str, Any]:
     """What the planner's form answers: the names are those of its fields."""
     return plan(**fields | {"gpu": None if fields["gpu"] == "other" else fields["gpu"]})
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:fits]
 CONTEXT = 2_048
 LABEL_BYTES = {16: 16 * 10**9, 24: 24 * 10**9, 48: 48 * 10**9}  # as it stands on the box
 CARDS: dict[int, dict[str, str]] = {  # by the gigabytes on the box
@@ -67,14 +70,16 @@ for model in MODELS:
             "mark": MARKS[answer["verdict"]],
         }
     print(f"{model:12}", *(f"{cell['needs_bytes'] / 2**30:7.1f}{cell['mark']:3}" for cell in row.values()))
-# of one cell, by line
-lora_lines_bytes = ask(model="qwen3-8b", **CARDS[24], **STEP, trained="lora")["memory_bytes"]
+# of three cells, by line
+lines_bytes = {
+    name: ask(model="qwen3-8b", **CARDS[24], **STEP, **METHODS[name])["memory_bytes"]
+    for name in ("full_amp", "lora", "qlora")
+}
+lora_lines_bytes = lines_bytes["lora"]
 RTX_4090_BYTES = capacity_bytes("RTX 4090", GPUS["RTX 4090"])
 roomy_bytes = {method: RTX_4090_BYTES / times for method, times in ROOM.items()}
-# --8<-- [end:fits]
 
 
-# --8<-- [start:longest]
 ROWS = {
     "small_8bit": ("qwen3-1.7b", "full_8bit"),
     "medium_8bit": ("qwen3-4b", "full_8bit"),
@@ -102,48 +107,12 @@ fused_14b_bytes = ask(model="qwen3-14b", **CARDS[24], **STEP, trained="qlora-dou
 ]
 assert fused_14b_bytes < roomy_bytes["qlora"] < needs["qwen3-14b"]["qlora"]["needs_bytes"]
 layer_token_bytes, logits_token_bytes = _fused_bytes["layer"] / CONTEXT, lora_lines_bytes["logits"] / CONTEXT
-# --8<-- [end:longest]
 
 
-# --8<-- [start:example]
 EXAMPLE = {"model": "qwen3-8b", **CARDS[24], **STEP, "trained": "qlora-double", "loss": "fused", "accumulation": 8}
 example_bytes = ask(**EXAMPLE | {"context": 8_192})["memory_bytes"]["total"]
-# --8<-- [end:example]
 
 
-# --8<-- [start:copied]
-COPIED = {  # LLaMA-Factory's README: gigabytes for x billion parameters, and its cells for 14 and 70
-    "full_amp": (18, 240, 1200),
-    "full_bf16": (8, 120, 600),
-    "lora": (2, 32, 160),
-    "qlora": (1 / 2, 12, 48),
-}
-SIZES = {"qwen3-8b": None, "qwen3-14b": 1, "llama-3-70b": 2}
-LONG = 16_384
-copied: dict[str, dict[str, Any]] = {}
-for model, cell in SIZES.items():
-    for name, rule in COPIED.items():
-        at = {
-            length: ask(model=model, **CARDS[24], **STEP | {"context": length}, **METHODS[name])
-            for length in (CONTEXT, LONG)
-        }
-        theirs = rule[0] * at[CONTEXT]["parameters"]["total"]  # billions times gigabytes: bytes
-        ours = {length: answer["memory_bytes"]["total"] for length, answer in at.items()}
-        copied[f"{model.replace('-', '_')}_{name}"] = {
-            "cell_bytes": rule[cell] * 10**9 if cell else None,
-            "rule_bytes": int(theirs),
-            "factor": rule[0],
-            "short_bytes": ours[CONTEXT],
-            "long_bytes": ours[LONG],
-            "short_ratio": ours[CONTEXT] / theirs,
-            "long_ratio": ours[LONG] / theirs,
-            "cell_ratio": ours[CONTEXT] / (rule[cell] * 1e9) if cell else None,
-        }
-        print(f"{model:12} {name:10} {theirs / 1e9:7.1f} GB, {ours[CONTEXT] / theirs:.2f}, {ours[LONG] / theirs:.2f}")
-# --8<-- [end:copied]
-
-
-# --8<-- [start:ladder]
 START = {
     "model": "qwen3-8b",
     **CARDS[24],
@@ -194,10 +163,8 @@ _larger = ask(**FULL | FULL_CHANGES["loss"] | FULL_CHANGES["paged"] | FULL_CHANG
 assert _larger["fits"]
 in_backward_bytes, in_backward_tokens = _larger["memory_bytes"]["total"], _larger["longest_context"]
 print(f"qwen3-8b needs {in_backward_bytes / 2**30:6.2f}, up to {in_backward_tokens:,} tokens")
-# --8<-- [end:ladder]
 
 
-# --8<-- [start:published]
 ALIKE = {  # single cards, in the words of their sources; memory
     "full_4090": ("torchtune", "Llama 3.1", 0),
     "lora_4090": ("torchtune", "Llama 3.1", 2),
@@ -219,25 +186,8 @@ for name, (source, table, number) in ALIKE.items():
         "low_ratio": low / reading.value,
         "high_ratio": high / reading.value,
     }
-NINE_TENTHS = {kind: dict(zip(("low", "high"), EVIDENCE[kind][3:5], strict=True)) for kind in ROOM}
-NUM_READINGS = {kind: EVIDENCE[kind][0] for kind in NINE_TENTHS}
-LOWEST = {kind: EVIDENCE[kind][1] for kind in NINE_TENTHS}
-# --8<-- [end:published]
 
 
-# --8<-- [start:commands]
-COMMENTS = {"qwen3-4b": 13, "qwen3-8b": 22}  # gigabytes, in comments above two commands of ms-swift
-commands: dict[str, dict[str, int]] = {}
-for model, gigabytes in COMMENTS.items():
-    answer = ask(model=model, **CARDS[24], **STEP, lora=8, accumulation=16)
-    commands[model] = {
-        "reported_bytes": gigabytes * 10**9,
-        "planned_bytes": answer["memory_bytes"]["total"],
-    }
-# --8<-- [end:commands]
-
-
-# --8<-- [start:speeds]
 reached: dict[str, list[float]] = {"RTX 4090": [], "RTX 3090": []}  # shares of the peak
 for source in ("torchtune", "fsdp-qlora"):
     for reading in read_source(FOLDER / f"{source}.toml")[1]:
@@ -257,13 +207,11 @@ rates = {
 full_speed_share, qlora_speed_share = (
     rates[ALIKE[method][2]] / rates[ALIKE["lora_4090"][2]] for method in ("full_4090", "qlora_4090")
 )  # of LoRA's tokens a second
-# --8<-- [end:speeds]
 
 
-# --8<-- [start:day]
 PRICE = 2  # yuan for an hour of a card: our example, fill in your own
 TOKENS = 10_000_000  # of a data set, once
-DAILY = {"low": 0.2, "middle": 0.4, "high": 0.6}  # of the peak
+DAILY = {"run": RUN_MFU, "step": STEP_MFU}  # of the peak
 RUNS = {
     "small": ("qwen3-1.7b", "full_8bit"),
     "lora": ("qwen3-8b", "lora"),
@@ -276,14 +224,12 @@ for name, (model, method) in RUNS.items():
     question |= {"tokens": TOKENS, "price": f"¥{PRICE}"}
     answers = {speed: ask(**question, mfu=mfu) for speed, mfu in DAILY.items()}
     day[name] = {speed: 86_400 * answer["tokens_per_second"] for speed, answer in answers.items()}
-    day[name] |= {"token_flops": answers["middle"]["flops_a_token"]["all"]["model"]}
-    day[name] |= {"hours": answers["middle"]["gpu_hours"], "yuan": answers["middle"]["money"]}
-    _millions = day[name]["middle"] / 1e6
+    day[name] |= {"token_flops": answers["step"]["flops_a_token"]["all"]["model"]}
+    day[name] |= {"hours": answers["step"]["gpu_hours"], "yuan": answers["step"]["money"]}
+    _millions = day[name]["step"] / 1e6
     print(f"{name:7} {_millions:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
-# --8<-- [end:day]
 
 
-# --8<-- [start:cards]
 NAMES = ("RTX 3090", "RTX 4090 D", "RTX 4090", "RTX 5090", "L20", "L40S", "A800 80GB SXM", "H20", "RTX PRO 6000")
 QLORA_32B: dict[str, Any] = {"model": "qwen3-32b", "trained": "qlora-double", "loss": "fused"}
 cards: dict[str, dict[str, float]] = {}
@@ -299,18 +245,19 @@ for name in NAMES:
 peak_share = {
     name: cards[name]["bf16_teraflops"] / cards["RTX 4090"]["bf16_teraflops"] for name in ("RTX 4090 D", "H20")
 }
-# --8<-- [end:cards]
 
 
 # --8<-- [start:exercise_1]
 by_hand = 2 * 8_190_735_360  # bytes of Qwen3 8B's weights in bf16
-weights_bytes = ask(**CARDS[24], **STEP, model="qwen3-8b", trained="lora")["memory_bytes"]["weights"]
+lora = plan(model="qwen3-8b", gpu="RTX 4090", context=2_048, checkpointing="full", trained="lora")
+weights_bytes = lora["memory_bytes"]["weights"]
 assert weights_bytes == by_hand
 state_bytes = {name: each * 8_190_735_360 for name, each in {"full_amp": 16, "full_bf16": 8, "full_8bit": 6}.items()}
 for name, size in state_bytes.items():
     print(f"{name:10}{size / 2**30:7.1f} GiB")
-assert min(state_bytes.values()) > RTX_4090_BYTES
+assert min(state_bytes.values()) > 24 * 2**30
 # --8<-- [end:exercise_1]
+del lora
 
 
 # --8<-- [start:exercise_2]
@@ -324,7 +271,7 @@ for name, size in logits_of_bytes.items():
 # --8<-- [start:exercise_3]
 adapter_bytes = {}
 for rank in (8, 16, 64, 256):
-    answer = plan(**CARDS[24], **STEP, model="qwen3-8b", lora=rank)
+    answer = plan(model="qwen3-8b", gpu="RTX 4090", context=2_048, checkpointing="full", lora=rank)
     adapter_bytes[rank] = answer["memory_bytes"]["adapters"] + answer["memory_bytes"]["optimizer"]
     print(f"rank {rank:4}: {answer['parameters']['trained'] / 1e6:6.1f} M, {adapter_bytes[rank] / 2**30:5.2f} GiB")
 assert adapter_bytes[64] == 8 * adapter_bytes[8]

@@ -20,6 +20,15 @@ def ask(**options: Any) -> SimpleNamespace:
 # --8<-- [end:setup]
 
 
+# --8<-- [start:in_python]
+answer = plan(model="llama-3-8b", gpu="H100 SXM", gpus=8)
+print(answer["verdict"], "·", answer["assumed"])
+for line, size in sorted(answer["memory_bytes"].items(), key=lambda each: -each[1])[:6]:
+    print(f"{line:12}{size / 2**30:6.1f} GiB")
+# --8<-- [end:in_python]
+del answer  # all of it would be in the record
+
+
 # --8<-- [start:fits]
 LLAMA = {"model": "llama-3-8b", "context": 8_192, "trained": "all"}
 whole = ask(**LLAMA, gpu="H200 SXM", checkpointing="full")
@@ -54,7 +63,7 @@ eight_needs_bytes = {
     "full": again.memory_bytes["total"],
 }
 eight_has_bytes = int(kept.gpu_bytes)
-eight_room_ratio, eight_with_room_bytes = again.room_ratio, again.with_room_bytes
+eight_room_ratio = again.room_ratio
 assert (again.verdict, kept.verdict) == ("fits with room", "fits on paper")
 allowance_bytes = kept.memory_bytes["allowance"]
 recomputing_frees_bytes = eight_needs_bytes["none"] - eight_needs_bytes["full"]
@@ -73,8 +82,6 @@ days_for_tokens, days_for_run = (row["days"] for row in run.by_mfu)
 money_for_tokens, money_for_run = (round(row["money"], -2) for row in run.by_mfu)  # it stands on assumptions
 kept_days = ask(**EIGHT, tokens=TOKENS, checkpointing="none").days
 checkpointed_share = run.mfu
-steps_like_it = {"low_share": run.published_mfu["low"], "high_share": run.published_mfu["high"]}  # on H100s
-num_steps_like_it = run.published_mfu["readings"]
 implied_share = ask(**LLAMA, gpu="H100 SXM", tokens_per_second=TOKENS_A_GPU).mfu
 print(f"{days_for_tokens:.1f} days, {money_for_tokens:,.0f}; as a whole run {days_for_run:.1f}, {money_for_run:,.0f}")
 print(f"with nothing computed again {kept_days:.1f} days; 12,000 tokens a second are an MFU of {implied_share:.1%}")
@@ -136,12 +143,3 @@ served_small_cache = next(
 print(f"{served_users} users, {served_rates['each']:.0f} tokens/s for each")
 assert served.verdict == "fits with room"
 # --8<-- [end:serve]
-
-
-# --8<-- [start:reported]
-REPORTED_GPU_HOURS, REPORTED_TOKENS = 1_300_000, 15 * 10**12  # Llama 3 8B's model card
-planned_gpu_hours = ask(**EIGHT, tokens=REPORTED_TOKENS, mfu=RUN_MFU).gpu_hours
-reported_to_planned_ratio = REPORTED_GPU_HOURS / planned_gpu_hours
-reported_share_of_peak = RUN_MFU / reported_to_planned_ratio
-print(f"{planned_gpu_hours:,.0f} GPU-hours planned, {REPORTED_GPU_HOURS:,} reported")
-# --8<-- [end:reported]

@@ -6,20 +6,17 @@
 # ///
 """Is it arithmetic or memory that takes the time: predicted for an H100, beside kernels that others timed on one."""
 
-# --8<-- [start:setup]
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from math import ceil
-from typing import NamedTuple
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 from flops_bytes.gpus import GPUS, Gpu
-from flops_bytes.trace import Trace, count_flops
-
-# --8<-- [end:setup]
-# isort: split
-# --8<-- [start:setup_measured]
 from flops_bytes.measure import (
     Timing,
     divide,
@@ -29,24 +26,34 @@ from flops_bytes.measure import (
     get_peak_flop_per_second,
     time_call,
 )
-
-# --8<-- [end:setup_measured]
-# isort: split
-# --8<-- [start:setup_published]
-from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
-from statistics import median
-from typing import Any
-
 from flops_bytes.published.kernel_times import Timed, read_rows, reason
 from flops_bytes.published.kernel_times import read_source as read_kernels
 from flops_bytes.published.readings import read_source
 from flops_bytes.published.step_times import Rated, is_compiled, rate_reading
+from flops_bytes.trace import Trace, count_flops
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-# --8<-- [end:setup_published]
+
+
+# --8<-- [start:ridge]
+TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")
+H100 = GPUS["H100 SXM"]
+
+
+def ridge(gpu: Gpu, units: str = "bfloat16") -> float:
+    """FLOPs a byte at which arithmetic takes as long as moving the bytes."""
+    return gpu.peak_flop_per_second[units] / gpu.bandwidth_bytes_per_second
+
+
+for name in TABLE_GPUS:
+    tensor, other = ridge(GPUS[name]), ridge(GPUS[name], "float32")
+    print(f"{name:14} matmuls in bf16: {tensor:4.0f}   all else, in fp32: {other:3.0f}")
+# --8<-- [end:ridge]
+
+tensor_ridges = {name: ridge(GPUS[name]) for name in TABLE_GPUS}
+other_ridges = {name: ridge(GPUS[name], "float32") for name in TABLE_GPUS}
+h100_ridge, h100_other_ridge = tensor_ridges["H100 SXM"], other_ridges["H100 SXM"]
 
 
 # --8<-- [start:work]
@@ -74,11 +81,13 @@ def matmul(m: int, n: int, p: int, itemsize: int = BFLOAT16) -> Work:
     return Work(2 * m * n * p, itemsize * (m * n + n * p + m * p))
 
 
+SIDE = 16384  # n, of a square matrix
+print(f"ReLU    {elementwise(SIDE * SIDE, flops=1).intensity():8,.2f} FLOP/B")
+print(f"matmul  {matmul(SIDE, SIDE, SIDE).intensity():8,.2f} FLOP/B")
 # --8<-- [end:work]
 
 
 # --8<-- [start:count]
-SIDE = 16384  # n, of a square matrix
 RELU_FLOPS = 1  # for each element: one comparison
 GELU_FLOPS = 5  # x · 0.5 · (1 + erf(x · √½)): 3 products, 1 sum, 1 erf
 
@@ -111,8 +120,8 @@ def moved_bytes(call: Callable[..., object], *inputs: torch.Tensor) -> int:
     return sum(operation.moved_bytes for operation in trace.operations)
 
 
-# shapes without data
-x = torch.empty(SIDE, SIDE, dtype=torch.bfloat16, device="meta")
+x = torch.empty(SIDE, SIDE, dtype=torch.bfloat16, device="meta")  # a shape without data
+# --8<-- [end:moved_bytes]
 w = torch.empty_like(x)
 moved = {
     "relu": moved_bytes(torch.relu, x),
@@ -124,28 +133,8 @@ moved = {
 assert moved == {name: work.moved_bytes for name, work in works.items()}
 assert count_flops(lambda: torch.mm(x, w)) == works["matmul"].work_flops
 print("bytes of all five and FLOPs of the matmul: equal to the formulas")
-# --8<-- [end:moved_bytes]
 
 
-# --8<-- [start:ridge]
-TABLE_GPUS = ("A100 80GB SXM", "H100 SXM", "H200 SXM")  # rows of gpus.GPUS
-H100 = GPUS["H100 SXM"]
-
-
-def ridge(gpu: Gpu, units: str = "bfloat16") -> float:
-    """The intensity at which arithmetic takes as long as moving bytes."""
-    return gpu.peak_flop_per_second[units] / gpu.bandwidth_bytes_per_second
-
-
-tensor_ridges = {name: ridge(GPUS[name]) for name in TABLE_GPUS}
-other_ridges = {name: ridge(GPUS[name], "float32") for name in TABLE_GPUS}
-for name in TABLE_GPUS:
-    print(f"{name:14} tensor cores, bf16: {tensor_ridges[name]:4.0f}", end="  ")
-    print(f" other units, fp32: {other_ridges[name]:3.0f}  FLOP/B")
-# --8<-- [end:ridge]
-
-
-# --8<-- [start:predict]
 VECTOR = ("relu", "gelu", "dot", "matvec")  # without tensor cores, in float32
 PEAKS = ("bfloat16", "float32")
 Rate = float | None  # per second; None where it is not known
@@ -158,26 +147,46 @@ def roofline(work: Work, peak: Rate, bandwidth: Rate) -> float | None:
     return max(work.work_flops / peak, work.moved_bytes / bandwidth)
 
 
+# --8<-- [start:predict]
 def on_h100(work: Work, units: str = "bfloat16") -> float:
-    """Seconds at the roof of an H100."""
-    peak = H100.peak_flop_per_second[units]
-    return roofline(work, peak, H100.bandwidth_bytes_per_second) or 0.0
+    """Seconds that the work takes at least: the longer of arithmetic and bytes."""
+    arithmetic = work.work_flops / H100.peak_flop_per_second[units]
+    moving = work.moved_bytes / H100.bandwidth_bytes_per_second
+    return max(arithmetic, moving)
+
+
+print(f"ReLU    {on_h100(elementwise(SIDE * SIDE, flops=1), 'float32') * 1e3:8.3f} ms")
+print(f"matmul  {on_h100(matmul(SIDE, SIDE, SIDE)) * 1e3:8.3f} ms")
+# --8<-- [end:predict]
 
 
 H100_SECONDS = {name: on_h100(work, "float32" if name in VECTOR else "bfloat16") for name, work in works.items()}
 flops_ratio = works["matmul"].work_flops // works["relu"].work_flops
 h100_time_ratio = H100_SECONDS["matmul"] / H100_SECONDS["relu"]
-h100_ridge, h100_other_ridge = tensor_ridges["H100 SXM"], other_ridges["H100 SXM"]
 ridge_side = 3 * h100_ridge  # of square matrices
+# 132 SMs, 32 banks of 4 bytes in each, a read in each of 1.83e9 cycles a second
+ON_CHIP_BYTES_PER_SECOND = 132 * 32 * 4 * 1.83e9
 free_flops = h100_other_ridge * 2 * BFLOAT16  # for each element
-print(f"matmul over relu: {flops_ratio:,} × the FLOPs", end=", ")
-print(f"{h100_time_ratio:.1f} × the time")
 assert H100_SECONDS["gelu"] == H100_SECONDS["relu"] and free_flops > GELU_FLOPS
-# --8<-- [end:predict]
 
 
 # --8<-- [start:tokens]
 D_MODEL, D_FF = 4096, 14336  # Llama 3 8B: the matrix from d to f features in the MLP
+
+
+def tokens_at(intensity: float, d: int, f: int, itemsize: int = BFLOAT16) -> float:
+    """The m at which (m, d) @ (d, f) has that intensity, with weights of so many bytes.
+
+    1 / intensity = itemsize / (2 · m) + 1 / d + 1 / f, solved for m.
+    """
+    return itemsize / 2 / (1 / intensity - 1 / d - 1 / f)
+
+
+ridge_tokens = {gpu: tokens_at(ridge(GPUS[gpu]), D_MODEL, D_FF) for gpu in TABLE_GPUS}
+for gpu, tokens in ridge_tokens.items():
+    print(f"{gpu:14} {tokens:4.0f} tokens at once")
+# --8<-- [end:tokens]
+
 PREFILL, TRAINING = 2048, 2 * 8192  # tokens
 
 
@@ -200,24 +209,11 @@ def at_once(tokens: int) -> AtOnce:
     return AtOnce(work.intensity(), *work, arithmetic, moving, max(arithmetic, moving))
 
 
-def tokens_at(intensity: float, d: int, f: int, itemsize: int = BFLOAT16) -> float:
-    """The m at which (m, d) @ (d, f) has that intensity, with weights of so many bytes.
-
-    1 / intensity = itemsize / (2 · m) + 1 / d + 1 / f, solved for m.
-    """
-    return itemsize / 2 / (1 / intensity - 1 / d - 1 / f)
-
-
-ridge_tokens = {gpu: tokens_at(tensor_ridges[gpu], D_MODEL, D_FF) for gpu in TABLE_GPUS}
 FULL = ceil(ridge_tokens["H100 SXM"])
 AT_ONCE = {tokens: at_once(tokens) for tokens in (1, 64, FULL, PREFILL, TRAINING)}
-for tokens, times in AT_ONCE.items():
-    print(f"{tokens:6} tokens {times.intensity:7.1f} FLOP/B {times.roof_seconds * 1e6:8.1f} µs")
 assert at_once(FULL - 1).intensity < h100_ridge < at_once(FULL).intensity
-# --8<-- [end:tokens]
 
 
-# --8<-- [start:published]
 class Kernel(NamedTuple):
     """A kernel of a published trace, beside its roof."""
 
@@ -263,10 +259,6 @@ def published() -> tuple[Kernel, ...]:
     return tuple(each for each in found if each.why != "a copy from or to the host")
 
 
-# --8<-- [end:published]
-
-
-# --8<-- [start:kernels]
 @cache
 def of_h100s() -> list[Kernel]:
     """Of matmuls those in bf16."""
@@ -311,10 +303,8 @@ trace_flops_ratio = SHOWN["wide"].counted_flops / SHOWN["mul"].counted_flops
 TRACE_TIME_RATIO = SHOWN["mul"].taken_seconds / SHOWN["wide"].taken_seconds
 for name, shown in SHOWN.items():
     print(f"{name:10}{shown.intensity:8.2f} FLOP/B {shown.taken_seconds * 1e6:8.1f} µs {shown.roof_share:5.2f} of roof")
-# --8<-- [end:kernels]
 
 
-# --8<-- [start:groups]
 LONG_SECONDS, SHORT_SECONDS = 10e-6, 2e-6  # at the roof
 FUNCTIONS = ("gelu", "silu", "sigmoid")  # erf or an exponential for each number
 
@@ -351,10 +341,8 @@ GROUPS = {
 }
 for name, reached in GROUPS.items():
     print(f"{name:10}{reached.kernels:3} kernels {reached.low_share:.2f} to {reached.high_share:.2f} of their roofs")
-# --8<-- [end:groups]
 
 
-# --8<-- [start:beyond]
 def faster_than_roof() -> dict[str, float]:
     """Kernels that took 5 % less than their roof allows, on whatever card."""
     found = [each for each in published() if each.roof_share > 1.05]
@@ -381,7 +369,6 @@ FASTER = faster_than_roof()
 AMD = {operation: on_amd(operation) for operation in ("add", "silu")}
 SHORTEST = short_matmuls()
 (DECODED,) = (each for each in published() if each.card == "B200" and each.shape[1] == 1)
-# --8<-- [end:beyond]
 
 
 # --8<-- [start:chain]
@@ -394,12 +381,12 @@ with Trace() as chain:
     gelu_chain(x)
 chain_operations = len(chain.operations)
 chain_bytes = moved_bytes(gelu_chain, x)
-fused_bytes = works["gelu"].moved_bytes
+fused_bytes = moved_bytes(F.gelu, x)
 fusion_bytes_ratio = chain_bytes / fused_bytes
 print(f"{chain_operations} operations move {chain_bytes:,} B")
 print(f"one would move {fused_bytes:,} B, 1 / {fusion_bytes_ratio:.0f} of it")
-assert chain_operations == 9 and fusion_bytes_ratio == 11
 # --8<-- [end:chain]
+assert chain_operations == 9 and fusion_bytes_ratio == 11
 
 
 # --8<-- [start:launch]
@@ -410,7 +397,6 @@ print(f"a square matmul in bf16 takes longer from n = {HIDDEN_SIDE:.0f} on")
 # --8<-- [end:launch]
 
 
-# --8<-- [start:compiled]
 TITAN_BYTES_PER_SECOND = 2.4e12  # of torchtitan's H100s, by the source; rate_reading takes the 3.35e12 of 80 GB cards
 SLOWER_RATIO = H100.bandwidth_bytes_per_second / TITAN_BYTES_PER_SECOND
 
@@ -451,10 +437,8 @@ OTHER_CARD_SECONDS = COMPILED["8"].by_bytes_seconds / SLOWER_RATIO  # if they we
 COMPILED_SHARE = COMPILED["8"].saved_seconds / COMPILED["8"].eager_seconds
 for gpus, pair in COMPILED.items():
     print(f"{gpus:4} GPUs: {pair.saved_seconds * 1e3:.0f} ms saved, {pair.by_bytes_seconds * 1e3:.0f} by bytes")
-# --8<-- [end:compiled]
 
 
-# --8<-- [start:prepare]
 torch.set_num_threads(1)  # on a CPU: one core, and the roof of one core
 measured_on_gpu = torch.cuda.is_available()
 dtype = torch.bfloat16 if measured_on_gpu else torch.float32
@@ -473,10 +457,6 @@ def clock(call: Callable[[], object]) -> Timing:
     return time_call(call, min_trials=trials, min_seconds=seconds)
 
 
-# --8<-- [end:prepare]
-
-
-# --8<-- [start:measure]
 a, b = rand(measured_side, measured_side), rand(measured_side, measured_side)
 v = rand(measured_side)
 measured_timings = {
@@ -488,10 +468,8 @@ measured_timings = {
 }
 for name, timing in measured_timings.items():
     print(f"{name:7}{timing.median_seconds * 1e3:9.3f} ms")
-# --8<-- [end:measure]
 
 
-# --8<-- [start:sweep]
 def time_matmul(n: int) -> Timing:
     """A square product, into memory that is there already."""
     a, b, c = rand(n, n), rand(n, n), rand(n, n)
@@ -502,10 +480,8 @@ measured_matmuls = {n: time_matmul(n) for n in measured_sides}
 for n, timing in measured_matmuls.items():
     seconds = timing.median_seconds
     print(f"n = {n:<6}{seconds * 1e6:10,.1f} µs{2e-9 * n**3 / seconds:12,.1f} GFLOP/s")
-# --8<-- [end:sweep]
 
 
-# --8<-- [start:roofs]
 measured_copy = measured_timings["copy"]  # reads a and writes b
 measured_bytes_per_second = 2 * get_memory_usage(a) / measured_copy.median_seconds
 
@@ -523,7 +499,6 @@ print(f"{measured_bytes_per_second / 1e9:,.1f} GB/s: ridge {measured_ridge:.1f} 
 
 predicted_bytes_per_second = get_peak_bytes_per_second()
 predicted_flop_per_second = {d: get_peak_flop_per_second(d) for d in PEAKS}
-# --8<-- [end:roofs]
 
 
 # --8<-- [start:compare]
@@ -559,13 +534,12 @@ for name, point in measured_points.items():
 
 # --8<-- [start:exercise_1]
 EPILOGUE_WIDTHS = (1024, 4096, SIDE)
-relu_to_matmul_share = {n: 2 * h100_ridge / n for n in EPILOGUE_WIDTHS}
-equal_width = 2 * h100_ridge
+equal_width = 2 * ridge(H100)
+relu_to_matmul_share = {n: equal_width / n for n in EPILOGUE_WIDTHS}
 print({n: f"{share:.1%}" for n, share in relu_to_matmul_share.items()}, f"equal at {equal_width:.0f}")
-
+# --8<-- [end:exercise_1]
 direct = H100_SECONDS["relu"] / H100_SECONDS["matmul"]
 assert abs(relu_to_matmul_share[SIDE] - direct) < 1e-9
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
@@ -576,16 +550,15 @@ wrong_bytes = moved_bytes(torch.sub, output, target)
 right_bytes = moved_bytes(torch.sub, output.squeeze(1), target)
 wrong_ratio = wrong_bytes / right_bytes
 print(tuple((output - target).shape), f"{wrong_bytes:,} B, not {right_bytes:,} B")
-assert (output - target).shape == (POINTS, POINTS)
 # --8<-- [end:exercise_2]
+assert (output - target).shape == (POINTS, POINTS)
 
 
 # --8<-- [start:exercise_3]
 TOKENS, WIDTH = 8192, 4096  # rows of the input, and its columns
 
 up, down = matmul(TOKENS, WIDTH, 4 * WIDTH), matmul(TOKENS, 4 * WIDTH, WIDTH)
-gelu = elementwise(TOKENS * 4 * WIDTH, GELU_FLOPS)
-assert min(up.intensity(), down.intensity()) > h100_ridge
+gelu = elementwise(TOKENS * 4 * WIDTH, flops=5)
 
 # every kernel on its roof
 matmul_time = on_h100(up) + on_h100(down)
@@ -594,16 +567,17 @@ fused_layer_share = matmul_time / (matmul_time + gelu_time)
 eager_layer_share = matmul_time / (matmul_time + fusion_bytes_ratio * gelu_time)
 print(f"of the peak: fused {fused_layer_share:.0%}, the chain {eager_layer_share:.0%}")
 # --8<-- [end:exercise_3]
+assert min(up.intensity(), down.intensity()) > h100_ridge
 
 
 # --8<-- [start:exercise_4]
-eight_bit_tokens = tokens_at(h100_ridge, D_MODEL, D_FF, itemsize=1)
+eight_bit_tokens = tokens_at(ridge(H100), D_MODEL, D_FF, itemsize=1)
 print(f"{eight_bit_tokens:.0f} tokens instead of {ridge_tokens['H100 SXM']:.0f}")
+# --8<-- [end:exercise_4]
 rows = round(eight_bit_tokens)
 weight_bytes, features_bytes = D_MODEL * D_FF, BFLOAT16 * rows * (D_MODEL + D_FF)
 reached_intensity = 2 * rows * D_MODEL * D_FF / (weight_bytes + features_bytes)
 assert abs(reached_intensity / h100_ridge - 1) < 0.01
-# --8<-- [end:exercise_4]
 
 
 # --8<-- [start:exercise_5]
@@ -614,5 +588,5 @@ cache_flops = 2 * 2 * HEADS * HEAD_FEATURES * CACHED  # scores, and the sum of t
 cache_bytes = 2 * BFLOAT16 * KEY_VALUE_HEADS * HEAD_FEATURES * CACHED  # keys and values
 cache_intensity = cache_flops / cache_bytes
 print(f"{cache_intensity:.0f} FLOP/B")
-assert cache_intensity == HEADS / KEY_VALUE_HEADS
 # --8<-- [end:exercise_5]
+assert cache_intensity == HEADS / KEY_VALUE_HEADS

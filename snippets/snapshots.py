@@ -6,7 +6,6 @@
 # ///
 """Where a step's memory went: a snapshot read by line, allocated beside reserved, the allocator on others' cards."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,20 +14,13 @@ from textwrap import fill
 
 import torch
 
-from flops_bytes.allocator import Settings, reserved
-from flops_bytes.snapshot import BEFORE, Device, Life, Snapshot, follow, main, read, report
-from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
-
-# --8<-- [end:setup]
-# isort: split
-# --8<-- [start:setup_published]
-from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool
+from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
 from flops_bytes.published.replay import History, begun, closed_loop, one_ahead, read_histories
-from flops_bytes.snapshot import is_small
+from flops_bytes.snapshot import BEFORE, Device, Life, Snapshot, follow, is_small, main, read, report
+from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-# --8<-- [end:setup_published]
 
 
 # --8<-- [start:record]
@@ -52,13 +44,12 @@ print(fill(recorded()["counts"]["out_of_memory"]["message"], 96))
 
 
 # --8<-- [start:read]
-temporary = TemporaryDirectory()
-step_file = write_snapshot("out_of_memory", Path(temporary.name) / "step.pickle")
-main([str(step_file), "--rows", "8"])
+folder = TemporaryDirectory()
+step_file = write_snapshot("out_of_memory", Path(folder.name) / "step.pickle")  # the trainer's
+main([str(step_file), "--rows", "5"])
 # --8<-- [end:read]
 
 
-# --8<-- [start:kinds]
 KINDS = ("weights", "state", "gradients", "layers", "loss", "backward")
 
 
@@ -96,10 +87,6 @@ def is_update(block: Life) -> bool:
     return any(frame.function in ("_init_group", "adamw") for frame in block.frames or ())
 
 
-# --8<-- [end:kinds]
-
-
-# --8<-- [start:timeline]
 PIECES = 90  # of the events until the one that failed
 device = follow(read(step_file), 0)
 failed_event, wanted_bytes = device.errors[0]
@@ -118,10 +105,8 @@ second_event = min(block.born for block in device.blocks if block.born > updated
 second_piece = next(n for n, end in enumerate(cuts[1:]) if end >= second_event)
 limit_bytes = LIMIT_BYTES
 num_events = device.events
-# --8<-- [end:timeline]
 
 
-# --8<-- [start:peak]
 def at_peak(device: Device) -> dict[str, int]:
     """The bytes of each kind when the most are allocated."""
     return list(by_kind(device))[device.peak_allocated.event - 1]
@@ -133,28 +118,39 @@ state_bytes = stacks[failed_event - 1]["state"]
 largest_bytes = max(block.size for block in device.blocks)
 of_loss_bytes = peak_kinds_bytes["loss"] + peak_kinds_bytes["backward"]
 of_loss_share = of_loss_bytes / peak_bytes
-at_failure = device.gap(failed_event)
+print(f"{of_loss_bytes / 2**30:.2f} of {peak_bytes / 2**30:.2f} GiB")
+
+
+# --8<-- [start:mended]
+mended_file = write_snapshot("mended", Path(folder.name) / "mended.pickle")
+mended = follow(read(mended_file), 0)
+print(f"allocated at most {mended.peak_allocated.size / 2**30:.2f} GiB", end=", ")
+print(f"reserved at most {mended.peak_reserved.size / 2**30:.2f} GiB")
+# --8<-- [end:mended]
+
+
+# --8<-- [start:gap]
+failed = follow(read(step_file), 0)
+event, wanted = failed.errors[0]
+at_failure = failed.gap(event)
+print(f"wanted {wanted / 2**30:.2f} GiB")
+print(f"reserved and not allocated {(at_failure.reserved - at_failure.allocated) / 2**30:.2f} GiB", end=", ")
+print(f"in pieces {(at_failure.pieces_small + at_failure.pieces_large) / 2**30:.2f} GiB")
+# --8<-- [end:gap]
+
 at_failure_bytes = {
     "unallocated": at_failure.reserved - at_failure.allocated,
     "pieces": at_failure.pieces_small + at_failure.pieces_large,
     "empty": at_failure.segments,
 }
-print(f"{of_loss_bytes / 2**30:.2f} of {peak_bytes / 2**30:.2f} GiB")
-# --8<-- [end:peak]
-
-
-# --8<-- [start:mended]
-mended_file = write_snapshot("mended", Path(temporary.name) / "mended.pickle")
-mended = follow(read(mended_file), 0)
 recorded_counts = recorded()["counts"]
 peaks = {  # of two steps on a card with room for both ways
     name: {count: recorded_counts[run][count] for count in ("allocated_bytes", "reserved_bytes")}
     for name, run in {"whole": "first", "chunks": "chunks"}.items()
 }
+assert mended.peak_allocated.size == peaks["chunks"]["allocated_bytes"]
 mended_kinds_bytes = at_peak(mended)
 saved_share = 1 - peaks["chunks"]["allocated_bytes"] / peaks["whole"]["allocated_bytes"]
-print(f"{peaks['whole']['allocated_bytes'] / 2**30:.2f} → {peaks['chunks']['allocated_bytes'] / 2**30:.2f} GiB")
-# --8<-- [end:mended]
 
 
 # --8<-- [start:exercise_1]
@@ -193,7 +189,6 @@ print(f"{lineless_bytes / 2**30:.2f} of {late_peak_bytes / 2**30:.2f} GiB were t
 # --8<-- [end:exercise_3]
 
 
-# --8<-- [start:histories]
 histories = {path.name.split(".")[0]: read_histories(path) for path in sorted(FOLDER.glob("*.json.gz"))}
 of_all = [history for source in histories.values() for history in source.values()]
 ahead = [one_ahead(history) for history in of_all]
@@ -206,10 +201,8 @@ same_reserved = sum(
 )
 print(f"{right_addresses:,} of {num_addresses:,} addresses, {right_segments:,} of {num_segments:,} segments")
 print(f"peaks of reserved bytes, from sizes and order alone: {same_reserved} of {num_snapshots}")
-# --8<-- [end:histories]
 
 
-# --8<-- [start:placed]
 def new_segments(history: History) -> list[int]:
     """Where CUDA placed new segments of the large pool, in order."""
     return [step.address for step in history.steps if step.action == "segment_alloc" and not is_small(step.size)]
@@ -218,10 +211,8 @@ def new_segments(history: History) -> list[int]:
 pairs = [pair for history in of_all for pair in pairwise(new_segments(history))]
 below_share = sum(second < first for first, second in pairs) / len(pairs)
 print(f"{below_share:.0%} of new segments lie below the one before")
-# --8<-- [end:placed]
 
 
-# --8<-- [start:gap]
 STEPS = {  # of CS336's model, from sequences of so many tokens
     128: "memory_files/memory_ctx128_fullstep.pickle",
     256: "memory_files/memory_ctx256_fullstep_.pickle",
@@ -263,10 +254,8 @@ gap_bytes = {length: at_most(histories["cs336-a2-systems"][name]) for length, na
 unallocated_bytes = {length: gap["pieces"] + gap["empty"] for length, gap in gap_bytes.items()}
 for length, gap in gap_bytes.items():
     print(length, *(f"{name} {size / 2**30:.2f}" for name, size in gap.items()))
-# --8<-- [end:gap]
 
 
-# --8<-- [start:expandable]
 def changes(history: History) -> list[tuple[int, int]]:
     """A storage and its bytes, more or fewer, in order: what was there before comes first."""
     found, numbers = [], {}
@@ -297,4 +286,3 @@ saved_bytes = [sizes["default"] - sizes["expandable"] for sizes in by_setting_by
 growing_saves_bytes = {"least": min(saved_bytes), "most": max(saved_bytes)}
 for length, sizes in by_setting_bytes.items():
     print(length, *(f"{name} {size / 2**30:.2f}" for name, size in sizes.items()))
-# --8<-- [end:expandable]

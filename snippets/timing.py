@@ -4,7 +4,6 @@
 # ///
 """How long one matrix product takes: cold or warm, by which clock, on which data; and how to time it right."""
 
-# --8<-- [start:setup]
 import math
 import os
 import random
@@ -28,22 +27,15 @@ from flops_bytes.measure import (
     time_trials,
 )
 
-# --8<-- [end:setup]
-
-
-# --8<-- [start:question]
 M, K, N = 16384, 32768, 8192  # M × K times K × N
 CLAIMED_SECONDS = 20e-6
 
 product_flops = 2 * M * K * N
 LEAST_SECONDS = product_flops / GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 claimed_to_peak_ratio = LEAST_SECONDS / CLAIMED_SECONDS
-print(f"{product_flops:,} FLOPs, at the peak {LEAST_SECONDS * 1e3:.2f} ms")
 assert claimed_to_peak_ratio > 400
-# --8<-- [end:question]
 
 
-# --8<-- [start:product]
 # The whole product on a GPU; a 32nd of each side on a CPU.
 measured_scale = 1 if torch.cuda.is_available() else 32
 measured_m = M // measured_scale
@@ -60,10 +52,8 @@ b = torch.ones(measured_k, measured_n, device=get_device())
 a.normal_(generator=generator)
 b.normal_(generator=generator)
 half_a, half_b = a.bfloat16(), b.bfloat16()
-# --8<-- [end:product]
 
 
-# --8<-- [start:clock]
 def synchronize() -> None:
     """Waits until the GPU has done all it was told; a CPU's calls do so anyway."""
     if torch.cuda.is_available():
@@ -79,10 +69,6 @@ def wait_and_time(call: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-# --8<-- [end:clock]
-
-
-# --8<-- [start:first_calls]
 # Nothing has multiplied matrices in this process yet.
 measured_calls_seconds = {
     "fp32": [wait_and_time(lambda: a @ b) for _ in range(6)],
@@ -102,10 +88,8 @@ def mean_over_later(calls: list[float]) -> float:
 
 measured_first_ratio = first_over_later(measured_calls_seconds["bf16"])
 measured_mean_of_five_ratio = mean_over_later(measured_calls_seconds["bf16"])
-# --8<-- [end:first_calls]
 
 
-# --8<-- [start:clocks]
 def time_naively(call: Callable[[], Any]) -> float:
     """Seconds until a call returns, whether or not its result is there."""
     synchronize()  # so that only this call is in question
@@ -122,26 +106,17 @@ def multiply() -> torch.Tensor:
 measured_naive_seconds = statistics.median(time_naively(multiply) for _ in range(5))
 measured_waiting_seconds = statistics.median(wait_and_time(multiply) for _ in range(5))
 measured_event_seconds = statistics.median(time_trials(multiply, 5))
-print(f"until it returns     {measured_naive_seconds * 1e3:9.3f} ms")
-print(f"until it is done     {measured_waiting_seconds * 1e3:9.3f} ms")
-print(f"by the device itself {measured_event_seconds * 1e3:9.3f} ms")
 
 predicted_seconds = divide(measured_flops, get_peak_flop_per_second("bfloat16"))
 measured_naive_to_peak_ratio = divide(predicted_seconds, measured_naive_seconds)
-# --8<-- [end:clocks]
 
 
-# --8<-- [start:summary]
 def summarize(seconds: list[float]) -> Timing:
     """The median, and the interquartile range as a share of it."""
     low, median, high = statistics.quantiles(seconds, n=4)
     return Timing(median, (high - low) / median, len(seconds))
 
 
-# --8<-- [end:summary]
-
-
-# --8<-- [start:trials]
 # One call after the other of a smaller product, the first among them.
 NUM_TRIALS, GROUP = 396, 11  # the median of an odd number is one of them
 
@@ -154,11 +129,8 @@ measured_many = summarize(measured_trials_seconds)
 measured_median_seconds = measured_many.median_seconds
 measured_mean_ratio = statistics.mean(measured_trials_seconds) / measured_median_seconds
 measured_slowest_ratio = max(measured_trials_seconds) / measured_median_seconds
-print(f"median {measured_median_seconds:.2e} s, mean {measured_mean_ratio:.3f} ×")
-# --8<-- [end:trials]
 
 
-# --8<-- [start:medians]
 COUNTS, REPETITIONS = (3, 5, 11, 33, 101, 333), 60  # odd: the median is one of them
 draw = random.Random(0)  # trials are normal: mean 0, standard deviation σ = 1
 
@@ -173,56 +145,22 @@ simulated_medians = {count: simulate(count) for count in COUNTS}
 formula_errors = {count: 1.25 / math.sqrt(count) for count in COUNTS}
 
 
-def count_inside(count: int) -> int:
-    """How many medians lie within the formula's error of the truth, which is 0."""
-    error = formula_errors[count]
-    return sum(abs(median) <= error for median in simulated_medians[count])
-
-
-inside_share = sum(map(count_inside, COUNTS)) / (len(COUNTS) * REPETITIONS)
-print(f"{inside_share:.0%} of the medians are within 1.25 σ / √n of the truth")
-# --8<-- [end:medians]
-
-
-# --8<-- [start:factor]
-def median_error(n: int, grid: int = 20_000) -> float:
-    """Standard error of the median of n = 2k + 1 normal trials, in σ / √n.
-
-    That the median is at x, below which a share u of all trials lies, is as
-    probable as k trials below it and k above: u^k (1 - u)^k, up to a factor.
-    """
-    total = variance = 0.0
-    for i in range(grid):
-        u = (i + 0.5) / grid
-        probability = (4 * u * (1 - u)) ** (n // 2)
-        total += probability
-        variance += probability * statistics.NormalDist().inv_cdf(u) ** 2
-    return math.sqrt(n * variance / total)
-
-
-median_errors = {n: round(median_error(n), 3) for n in (1, 5, 11, 101)}
-print(median_errors, "for many:", round(math.sqrt(math.pi / 2), 3))
-worst_error_share = max(abs(median_errors[n] / 1.25 - 1) for n in (5, 11, 101))
-assert worst_error_share < 0.05
-# --8<-- [end:factor]
-
-
 # --8<-- [start:needed]
+def trials_needed(spread: float, error: float = 0.005) -> int:
+    """Trials until the median's standard error is this share of the median."""
+    return math.ceil((1.25 * spread / 1.349 / error) ** 2)
+
+
+for spread in (0.01, 0.02, 0.05, 0.2):
+    print(f"spread {spread:4.0%}: {trials_needed(spread)} trials")
+# --8<-- [end:needed]
+
+
 TOLERANCE = 0.005  # the standard error that time_call asks for, as a share
 SPREADS = [0.01, 0.02, 0.05, 0.2]  # interquartile range / median
-
-
-def trials_needed(spread: float, tolerance: float = TOLERANCE) -> int:
-    """Trials until the median's standard error is as small as the tolerance."""
-    return math.ceil((1.25 * spread / 1.349 / tolerance) ** 2)
-
-
 needed = [trials_needed(spread) for spread in SPREADS]
-for spread, trials in zip(SPREADS, needed, strict=True):
-    print(f"spread {spread:6.1%} needs {trials:5} trials")
 assert Timing(1.0, 0.05, trials_needed(0.05)).standard_error <= TOLERANCE
 assert Timing(1.0, 0.05, trials_needed(0.05) - 1).standard_error > TOLERANCE
-# --8<-- [end:needed]
 
 
 # --8<-- [start:check_rule]
@@ -236,12 +174,9 @@ measured_groups = summarize(medians_of_groups(measured_trials_seconds))
 measured_error_share = measured_groups.spread / 1.349
 predicted_error_share = measured_many._replace(trials=GROUP).standard_error
 measured_rule_ratio = divide(measured_error_share, predicted_error_share)
-print(f"medians of {GROUP} trials scatter by {measured_error_share:.2%},", end=" ")
-print(f"predicted {predicted_error_share:.2%}")
 # --8<-- [end:check_rule]
 
 
-# --8<-- [start:benchmark]
 def time_with_benchmark(x: torch.Tensor, y: torch.Tensor, threads: int) -> float:
     """Median seconds of x @ y by PyTorch's own timer."""
     timer = benchmark.Timer("x @ y", globals={"x": x, "y": y}, num_threads=threads)
@@ -249,28 +184,17 @@ def time_with_benchmark(x: torch.Tensor, y: torch.Tensor, threads: int) -> float
     return median
 
 
-# --8<-- [end:benchmark]
-
-
-# --8<-- [start:agreement]
 measured_ours = time_call(multiply, min_trials=5, min_seconds=0.1)
 measured_theirs_seconds = time_with_benchmark(half_a, half_b, threads=1)
 measured_agreement_ratio = measured_theirs_seconds / measured_ours.median_seconds
-print(f"torch.utils.benchmark / time_call: {measured_agreement_ratio:.3f}")
-# --8<-- [end:agreement]
 
 
-# --8<-- [start:threads]
 left, right = torch.rand(512, 1024), torch.rand(1024, 256)  # on the CPU, always
 measured_one_seconds = time_with_benchmark(left, right, threads=1)
 measured_all_seconds = time_with_benchmark(left, right, measured_threads)
 measured_threads_ratio = measured_one_seconds / measured_all_seconds
-print(f"1 thread: {measured_one_seconds * 1e3:.3f} ms")
-print(f"{measured_threads} threads: {measured_all_seconds * 1e3:.3f} ms")
-# --8<-- [end:threads]
 
 
-# --8<-- [start:state]
 def read_clock_and_power(call: Callable[[], Any]) -> list[float | None]:
     """MHz and watts while the GPU repeats call(), by nvidia-smi; None: unknown."""
     if not torch.cuda.is_available():
@@ -287,10 +211,6 @@ def read_clock_and_power(call: Callable[[], Any]) -> list[float | None]:
         return [None, None]
 
 
-# --8<-- [end:state]
-
-
-# --8<-- [start:data]
 class OnData(NamedTuple):
     """The product on one kind of data, and the GPU's state during the bf16 one."""
 
@@ -331,10 +251,8 @@ REPORTED_ZEROS_RATIO = 295 / 257  # TFLOP/s on an A100, Horace He, 2024
 measured_zeros_seconds = measured_data["zeros"].bf16.median_seconds
 measured_random_seconds = measured_data["random"].bf16.median_seconds
 measured_on_zeros_ratio = measured_random_seconds / measured_zeros_seconds
-# --8<-- [end:data]
 
 
-# --8<-- [start:cache]
 PASSES = 50
 
 measured_elements = 2**22 if torch.cuda.is_available() else 2**17
@@ -361,10 +279,6 @@ def make_passes(passes: int) -> Callable[[], Any]:
     return graph.replay
 
 
-# --8<-- [end:cache]
-
-
-# --8<-- [start:passes]
 measured_flushed = time_call(make_passes(1), min_seconds=0.05, flush_l2=True)
 # Nothing is flushed: each trial leaves the buffer in the cache for the next.
 measured_passes = time_call(make_passes(PASSES), min_seconds=0.05)
@@ -372,15 +286,15 @@ measured_passes = time_call(make_passes(PASSES), min_seconds=0.05)
 measured_flushed_seconds = measured_flushed.median_seconds
 measured_resident_seconds = measured_passes.median_seconds / PASSES
 measured_flush_ratio = measured_flushed_seconds / measured_resident_seconds
-print(f"a pass after a flush: {measured_flushed_seconds * 1e6:.2f} µs")
-print(f"one of {PASSES} in a row:   {measured_resident_seconds * 1e6:.2f} µs")
-# --8<-- [end:passes]
 
 
 # --8<-- [start:exercise_1]
 FIVE_MS = [106.0, 11.1, 11.0, 11.2, 11.1]  # made up; the first call is cold
 
 five_mean, five_median = statistics.mean(FIVE_MS), statistics.median(FIVE_MS)
+calls_needed = math.ceil((FIVE_MS[0] - five_median) / (0.01 * five_median))
+print(f"mean {five_mean:.2f} ms, median {five_median} ms, {calls_needed} calls")
+# --8<-- [end:exercise_1]
 
 
 def mean_of(calls: int) -> float:
@@ -388,10 +302,7 @@ def mean_of(calls: int) -> float:
     return (FIVE_MS[0] + (calls - 1) * five_median) / calls
 
 
-calls_needed = math.ceil((FIVE_MS[0] - five_median) / (0.01 * five_median))
-print(f"mean {five_mean:.2f} ms, median {five_median} ms, {calls_needed} calls")
 assert mean_of(calls_needed) <= 1.01 * five_median < mean_of(calls_needed - 1)
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
@@ -401,9 +312,10 @@ SPREAD, DIFFERENCE = 0.02, 0.01  # of each kernel; between the two
 tolerable_share = DIFFERENCE / (2 * math.sqrt(2))
 per_kernel = trials_needed(SPREAD, tolerable_share)
 print(per_kernel, "trials of each")
-error = Timing(1.0, SPREAD, per_kernel).standard_error
-assert error <= tolerable_share
 # --8<-- [end:exercise_2]
+
+
+assert Timing(1.0, SPREAD, per_kernel).standard_error <= tolerable_share
 
 
 # --8<-- [start:exercise_3]
@@ -424,14 +336,16 @@ mirrored_share = apparent_slowdown(  # ABBA ABBA …
 print(f"in turn {in_turn_share:.1%}")
 print(f"alternating {alternating_share:.1%}")
 print(f"mirrored {mirrored_share:.1%}")
-assert in_turn_share > 10 * alternating_share > mirrored_share == 0
 # --8<-- [end:exercise_3]
+
+
+assert in_turn_share > 10 * alternating_share > mirrored_share == 0
 
 
 # --8<-- [start:exercise_4]
 RESOLUTION_SECONDS = 0.5e-6  # of a CUDA event
 
-SHORTEST_SECONDS = RESOLUTION_SECONDS / TOLERANCE
+SHORTEST_SECONDS = RESOLUTION_SECONDS / 0.005
 print(f"{SHORTEST_SECONDS * 1e6:.0f} µs")
-assert math.isclose(SHORTEST_SECONDS, 100e-6)
 # --8<-- [end:exercise_4]
+assert math.isclose(SHORTEST_SECONDS, RESOLUTION_SECONDS / TOLERANCE)

@@ -10,9 +10,9 @@
 # ///
 """What a GPU was doing: a trace of torch.profiler read in thirty lines, and what others' traces say."""
 
-# --8<-- [start:setup]
 import gzip
 import json
+import tomllib
 from collections.abc import Callable
 from functools import cache
 from math import isclose, prod
@@ -23,11 +23,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import profile, schedule
 
-# --8<-- [end:setup]
-# isort: split
-# --8<-- [start:setup_published]
-import tomllib
-
 from flops_bytes.gpus import GPUS
 from flops_bytes.kernels import as_trace, gaps, printed, report
 from flops_bytes.published.kernel_times import Timed, read_all
@@ -35,44 +30,14 @@ from flops_bytes.published.trace_reports import read_reports
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
-# --8<-- [end:setup_published]
 
 
-# --8<-- [start:record]
-
-
-def record(step: Callable[[], None], path: Path) -> None:
-    """Records three steps, after one that is left alone and one that warms the profiler up."""
-    with profile(
-        schedule=schedule(wait=1, warmup=1, active=3, repeat=1),
-        record_shapes=True,
-        on_trace_ready=lambda found: found.export_chrome_trace(str(path)),
-    ) as recording:
-        for _ in range(5):
-            step()
-            recording.step()  # the next step begins
-
-
-# --8<-- [end:record]
-
-
-# --8<-- [start:read_trace]
+# --8<-- [start:lines]
 class Kernel(NamedTuple):
     name: str
     start: float  # µs
     end: float
     stream: int
-
-
-def read_events(path: Path) -> list[dict[str, Any]]:
-    data = path.read_bytes()
-    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
-    return [event for event in events if event.get("ph") == "X"]  # what has a duration
-
-
-def read_kernels(path: Path) -> list[Kernel]:
-    kernels = [event for event in read_events(path) if event.get("cat") == "kernel"]
-    return [Kernel(k["name"], k["ts"], k["ts"] + k["dur"], k["args"]["stream"]) for k in kernels]
 
 
 def covered(kernels: list[Kernel]) -> float:
@@ -89,15 +54,55 @@ def exposed(kernels: list[Kernel]) -> float:
     return covered(kernels) - covered([k for k in kernels if "nccl" not in k.name])
 
 
+kernels = [  # made up
+    Kernel("gemm_forward", 10, 50, stream=7),
+    Kernel("gemm_backward", 60, 90, stream=7),
+    Kernel("ncclDevKernel_AllReduce", 70, 100, stream=20),
+]
+span_us = max(kernel.end for kernel in kernels) - min(kernel.start for kernel in kernels)
+busy_us, exposed_us = covered(kernels), exposed(kernels)
+print(f"span {span_us:.0f} µs, busy {busy_us:.0f}, idle {span_us - busy_us:.0f}, exposed {exposed_us:.0f}")
+# --8<-- [end:lines]
+
+idle_us, added_us = span_us - busy_us, sum(kernel.end - kernel.start for kernel in kernels)
+
+
+# --8<-- [start:record]
+def record(step: Callable[[], None], path: Path) -> None:
+    """Records three steps, after one that is left alone and one that warms the profiler up."""
+    with profile(
+        schedule=schedule(wait=1, warmup=1, active=3, repeat=1),
+        record_shapes=True,
+        on_trace_ready=lambda found: found.export_chrome_trace(str(path)),
+    ) as recording:
+        for _ in range(5):
+            step()
+            recording.step()  # the next step begins
+
+
+# --8<-- [end:record]
+
+
+# --8<-- [start:read_trace]
+def read_events(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    return [event for event in events if event.get("ph") == "X"]  # what has a duration
+
+
+def read_kernels(path: Path) -> list[Kernel]:
+    found = [event for event in read_events(path) if event.get("cat") == "kernel"]
+    return [Kernel(k["name"], k["ts"], k["ts"] + k["dur"], k["args"]["stream"]) for k in found]
+
+
 # --8<-- [end:read_trace]
 
 
-# --8<-- [start:small_trace]
 def event(cat: str, name: str, ts: float, dur: float, **args: int) -> dict[str, Any]:
     return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "args": args}
 
 
-STEP = [  # made up, in µs
+STEP = [  # the made-up step as a trace has it, in µs, with its launches
     event("cuda_runtime", "cudaLaunchKernel", 0, 5, correlation=1),
     event("cuda_runtime", "cudaLaunchKernel", 52, 5, correlation=2),
     event("cuda_runtime", "cudaLaunchKernel", 60, 5, correlation=3),
@@ -108,30 +113,25 @@ STEP = [  # made up, in µs
 folder = TemporaryDirectory()
 step_file = Path(folder.name) / "step.json"
 step_file.write_text(json.dumps({"traceEvents": STEP}))
-
-kernels = read_kernels(step_file)
-span_us = max(kernel.end for kernel in kernels) - min(kernel.start for kernel in kernels)
-busy_us, exposed_us = covered(kernels), exposed(kernels)
-idle_us, added_us = span_us - busy_us, sum(kernel.end - kernel.start for kernel in kernels)
-print(f"span {span_us:.0f} µs, busy {busy_us:.0f}, idle {idle_us:.0f}, exposed {exposed_us:.0f}")
-# --8<-- [end:small_trace]
+assert read_kernels(step_file) == kernels
 
 
 # --8<-- [start:shapes]
 ROWS, WIDTH = 64, 256
 model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(2)))
 x = torch.randn(ROWS, WIDTH)
-own_file = Path(folder.name) / "own.json"
+own_folder = TemporaryDirectory()
+own_file = Path(own_folder.name) / "own.json"
 record(lambda: model(x).sum().backward(), own_file)
 
 matmuls = [e["args"]["Input Dims"] for e in read_events(own_file) if e["name"] == "aten::mm"]
 recorded_flops = sum(2 * m * n * k for (m, k), (_, n), *_ in matmuls)
 print(f"{len(matmuls)} matmuls in three steps, {recorded_flops / 1e6:.0f} MFLOPs")
-assert recorded_flops == 3 * 5 * 2 * ROWS * WIDTH**2  # the first layer's input needs no gradient
 # --8<-- [end:shapes]
 
+assert recorded_flops == 3 * 5 * 2 * ROWS * WIDTH**2  # the first layer's input needs no gradient
 
-# --8<-- [start:published]
+
 @cache
 def published(name: str) -> dict[str, Any]:
     """What `flops-bytes trace --json` printed of somebody's trace."""
@@ -158,14 +158,11 @@ SPAN_SECONDS = {name: published(name)["span_seconds"] for name in NAMES}
 time_shares = {name: shares_of(published(name)) for name in NAMES}
 busy_share = {name: shares["kernels"] + shares["exposed"] for name, shares in time_shares.items()}
 matmul_share = {name: published(name)["with_shapes"]["peak_share"] for name in NAMES}  # of the card's peak
-# --8<-- [end:published]
 
 
-# --8<-- [start:small_again]
 small = as_trace(("traceEvents", each) for each in STEP)
 unlaunched_us = sum(gap.launching or 0 for gap in gaps(small.kernels, small.launches)) / 1000
 assert report(small, 0)["exposed_communication_seconds"] == exposed_us / 1e6
-# --8<-- [end:small_again]
 
 
 # --8<-- [start:command]
@@ -173,7 +170,6 @@ print("\n".join(printed(published("bert"), width=48)))
 # --8<-- [end:command]
 
 
-# --8<-- [start:launches]
 def launches_of(told: dict[str, Any]) -> dict[str, float]:
     """Medians: a call that launches, from the call to the kernel on an idle GPU, and the kernel of the first row."""
     found = told["launches"]
@@ -186,10 +182,8 @@ def launches_of(told: dict[str, Any]) -> dict[str, float]:
 
 LAUNCH_SECONDS = launches_of(published("bert"))
 num_launches = published("bert")["launches"]["count"]
-# --8<-- [end:launches]
 
 
-# --8<-- [start:timesformer]
 H100_FLOP_PER_SECOND = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 
 
@@ -243,10 +237,8 @@ for name, part in PASS.items():
         f"{name:9}{part.calls:5} calls{part.flops:20,} FLOPs{part.kernel_seconds * 1e3:8.2f} ms{part.time_share:7.1%}"
     )
 assert sum(part.time_share for part in PASS.values()) <= busy_share["timesformer"] + 1e-9
-# --8<-- [end:timesformer]
 
 
-# --8<-- [start:communication]
 def communication_of(told: dict[str, Any]) -> dict[str, float]:
     """A span, the communication in it, and how much of that nothing hides."""
     ran, shown = told["communication_seconds"], told["exposed_communication_seconds"]
@@ -278,10 +270,8 @@ REDUCED = sorted(
 )
 SHORTEST_SECONDS, LONGEST_SECONDS = min(e.seconds for e in REDUCED), max(e.seconds for e in REDUCED)
 least_ring_ratio, most_ring_ratio = min(e.ring_ratio for e in REDUCED), max(e.ring_ratio for e in REDUCED)
-# --8<-- [end:communication]
 
 
-# --8<-- [start:tried]
 GRAPH = published("sglang")["most_launched"]
 graph_busy_share = GRAPH["busy_seconds"] / GRAPH["span_seconds"]
 
@@ -295,7 +285,6 @@ def published_tokens(row: int) -> int:
 
 TOKENS = {"eager": published_tokens(0), "compiled": published_tokens(1)}
 compiled_ratio = TOKENS["compiled"] / TOKENS["eager"]
-# --8<-- [end:tried]
 
 
 # --8<-- [start:exercise_1]
@@ -340,7 +329,6 @@ assert size_ratio > 3 and time_ratio < 1
 # --8<-- [end:exercise_4]
 
 
-# --8<-- [start:exercises_hold]
 def is_close(said: float, found: float) -> bool:
     """Whether a number of an exercise is what a report says, in three digits."""
     return isclose(said, found, rel_tol=2e-3)
@@ -369,4 +357,3 @@ assert is_close(PASS_MS, 1e3 * published("timesformer")["span_seconds"])
 assert is_close(FLASH_TFLOP_PER_SECOND, flash_rate(published("qwen")))
 assert {each.bytes: round(1e3 * each.seconds, 3) for each in REDUCED} == ALL_REDUCES
 num_scores = FRAMES * HEADS * TOKENS_A_FRAME**2  # of a layer
-# --8<-- [end:exercises_hold]

@@ -505,6 +505,12 @@ def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
     return told or (8_192 if is_large else 2_048)
 
 
+def refuse_wide_rank(rank: int | None, width: int) -> None:
+    """A product of two matrices whose rank is above their narrow side has no use. Raises ValueError."""
+    if rank and rank > width:
+        raise ValueError(f"--lora: a rank of {rank:,} is more than the model is wide, {width:,}; give at most that")
+
+
 def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:
     """Tokens up to which the model is what is counted here."""
     return shape.positions or window(asked["config"] or {}) or 2**40

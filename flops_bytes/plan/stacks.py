@@ -29,6 +29,7 @@ from flops_bytes.plan.options import (
     read_gpu,
     read_options,
     read_text,
+    refuse_wide_rank,
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
 from flops_bytes.plan.training import STEP_MFU, booked, card_format, cost, methods
@@ -574,6 +575,7 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     def missing(**change: Any) -> float:
         return needs(**change) - memory_bytes
 
+    refuse_wide_rank(a["lora"], stack.d_model)
     moment, lines = peak(a, stack, kind)
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
     fewest = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few

@@ -53,7 +53,8 @@ def pay(found: dict[str, Any], money: float, digits: str) -> str:
 def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
     """Days, GPU-hours and money."""
     price = f", costs {pay(found, costs['money'], ',.0f')}" if costs["money"] else ""
-    return f"{costs['days']:,.4g} days, {costs['gpu_hours']:,.4g} GPU-hours{price}"
+    hours = f"{costs['gpu_hours']:,.{'0f' if costs['gpu_hours'] >= 1_000 else '4g'}}"
+    return f"{costs['days']:,.4g} days, {hours} GPU-hours{price}"
 
 
 def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from flops_bytes.plan.options import (
     read_network,
     read_shape,
     read_text,
+    refuse_wide_rank,
     row_name,
 )
 from flops_bytes.plan.runs import BATCHES, steps_like
@@ -382,12 +383,12 @@ def wire(timing: Timing, step_seconds: float, matmuls: float) -> dict[str, Any] 
     if not timing.network:
         return None
     setup, seconds = timing.setup, sent_bytes(timing.setup) / timing.network["bytes_per_second"]
-    pairs = communication(timing, matmuls).pairs
+    pairs, waits = communication(timing, matmuls).pairs, max(0.0, step_seconds - matmuls)  # a sum of fractions
     return timing.network | {
         "bytes": sent_bytes(setup),
         "seconds": seconds,
-        "hidden": step_seconds == matmuls and seconds <= step_seconds,
-        "waits_seconds": step_seconds - matmuls,
+        "hidden": not waits and seconds <= step_seconds,
+        "waits_seconds": waits,
         "tokens": setup.micro_batch * setup.context * max([sent / beside if beside else 0 for sent, beside in pairs]),
     }
 
@@ -633,6 +634,7 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         refuse_in_backward(a, shape)
     if a["matmuls"] != "as-recipe":
         refuse_fp8(a, shape, peaks)
+    refuse_wide_rank(a["lora"], shape.d_model)
     counts = parameters(shape)
     trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
     same = ("context", "micro_batch", "accumulation", "checkpointing", "checkpoint_every", "gpus", "lora_on")

@@ -23,7 +23,7 @@ BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<
 FILLED = ("output", "figure", "table", "data", "device")  # blocks that stand for what is filled in
 KINDS = {  # of blocks, as mkdocs.yml's extensions know them
     *(*FILLED, "recorded", "only", "details", "question", "tab"),
-    *("admonition", "note", "tip", "warning", "takeaway"),
+    *("admonition", "note", "tip", "warning", "takeaway", "map"),
 }
 BLOCK_END = re.compile(r"^/{3,}\s*$")
 HTML_BLOCK = re.compile(

@@ -111,6 +111,8 @@ class Reuse:
             logging.getLogger("mkdocs").removeHandler(warnings)
         if not warnings.get_counts():  # else the next build has to warn again
             lines = (page.markdown or "").splitlines()
+            if "/// map" in lines:
+                return  # it says of other pages how long they are
             shown = {Path(match["path"]) for line in lines if (match := INCLUDE.match(line))}
             included = {path.stem for path in shown if self.is_snippet(self.book.root / path)}
             page.meta["reuse"] = included | self.source.touched

@@ -4,11 +4,10 @@
 # ///
 """How many floating-point operations a product takes: derived, counted, then held against the clock."""
 
-# --8<-- [start:setup]
 from collections import Counter
-from functools import partial, reduce
+from functools import reduce
 from operator import add
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,18 +15,10 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flops_bytes.gpus import GPUS
-from flops_bytes.measure import (
-    Timing,
-    get_device,
-    get_memory_usage,
-    time_call,
-)
+from flops_bytes.measure import get_device
 from flops_bytes.trace import count_flops
 
-# --8<-- [end:setup]
 
-
-# --8<-- [start:scalar]
 class Scalar:
     """A number; all of its kind together keep count of what is done to them."""
 
@@ -47,9 +38,6 @@ class Scalar:
 
 def to_scalars(matrix: np.ndarray) -> np.ndarray:
     return np.array([[Scalar(int(entry)) for entry in row] for row in matrix])
-
-
-# --8<-- [end:scalar]
 
 
 # --8<-- [start:textbook]
@@ -83,8 +71,8 @@ w = torch.empty(N, P, device="meta")
 counted_flops = count_flops(lambda: x @ w)
 product_flops = 2 * M * N * P
 print(f"counted {counted_flops:,}, 2mnp {product_flops:,}")
-assert counted_flops == product_flops
 # --8<-- [end:counter]
+assert counted_flops == product_flops
 
 
 # --8<-- [start:linear_model]
@@ -92,35 +80,24 @@ model_parameters = w.numel()
 per_point_flops = count_flops(lambda: x[:1] @ w)
 claimed_flops = 2 * model_parameters
 print(f"one point: {per_point_flops:,}   all {M:,}: {counted_flops:,}")
+# --8<-- [end:linear_model]
 assert per_point_flops == claimed_flops
 assert counted_flops == 2 * M * model_parameters != claimed_flops
-# --8<-- [end:linear_model]
 
 
 # --8<-- [start:blind]
-SIDE = 1024
-OPERATIONS = {  # what is counted, and what has to be done at the least
-    "X @ X": SIDE**2 * (2 * SIDE - 1),
-    "F.linear(X, X, v)": SIDE**2 * (2 * SIDE - 1) + SIDE**2,  # the bias
-    "F.conv1d(X[None], X[:, :, None])": SIDE**2 * (2 * SIDE - 1),
-    "(X[:, :, None] * X).sum(1)": SIDE**2 * (2 * SIDE - 1),  # X @ X as a sum
-    "X @ v": SIDE * (2 * SIDE - 1),
-    "v @ v": 2 * SIDE - 1,
-    "X + X": SIDE**2,  # element-wise: one for each result, from here on
-    "X.exp()": SIDE**2,
-    "F.gelu(X)": SIDE**2,
-    "F.softmax(X, dim=-1)": SIDE**2,
-    "F.layer_norm(X, (SIDE,))": SIDE**2,
+X, v = torch.empty(1024, 1024, device="meta"), torch.empty(1024, device="meta")
+calls = {
+    "X @ X": lambda: X @ X,
+    "the same as a sum": lambda: (X[:, :, None] * X).sum(1),
+    "X @ v": lambda: X @ v,
+    "X @ v[:, None]": lambda: X @ v[:, None],  # v as a matrix of one column
+    "F.gelu(X)": lambda: F.gelu(X),
 }
-
-X, v = torch.empty(SIDE, SIDE, device="meta"), torch.empty(SIDE, device="meta")
-codes, needed_flops = list(OPERATIONS), list(OPERATIONS.values())
-seen_flops = [count_flops(partial(eval, code, globals())) for code in codes]
-for code, seen, needed in zip(codes, seen_flops, needed_flops, strict=True):
-    print(f"{code:33}{seen:14,} of{needed:14,}")
-missed_flops = OPERATIONS["(X[:, :, None] * X).sum(1)"]
-assert seen_flops == [2 * SIDE**3] * 3 + [0] * 8
+for name, call in calls.items():
+    print(f"{name:18}{count_flops(call):13,}")
 # --8<-- [end:blind]
+assert (X[:, :, None] * X).sum(1).shape == (X @ X).shape
 
 
 # --8<-- [start:attention]
@@ -139,44 +116,11 @@ with sdpa_kernel(SDPBackend.MATH):
     math_flops = count_flops(lambda: attend("meta"))
     causal_flops = count_flops(lambda: attend("meta", is_causal=True))
 measured_default_flops = count_flops(lambda: attend(get_device()))
-print(f"formula           {attention_flops:,}")
-print(f"MATH kernel       {math_flops:,}, with a causal mask {causal_flops:,}")
-print(f"default on {get_device().type:6} {measured_default_flops:,}")
 assert math_flops == causal_flops == attention_flops
 assert measured_default_flops in (0, attention_flops)
 # --8<-- [end:attention]
 
 
-# --8<-- [start:precision]
-DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-measured_side = 8192 if torch.cuda.is_available() else 512
-torch.set_num_threads(1)  # on a CPU: steadier than many
-
-
-class Product(NamedTuple):
-    """A product of two square matrices in one data type."""
-
-    counted_flops: int
-    held_bytes: int  # both factors and the result
-    time: Timing
-    rate_flop_per_second: float
-
-
-def measure(dtype: torch.dtype) -> Product:
-    """The same product of random matrices, counted, weighed and timed."""
-    x, y = torch.randn(2, measured_side, measured_side, device=get_device()).to(dtype)
-    flops = count_flops(lambda: x @ y)
-    time = time_call(lambda: x @ y, min_seconds=0.05)
-    return Product(flops, 3 * get_memory_usage(x), time, flops / time.median_seconds)
-
-
-measured_products = {str(dtype)[6:]: measure(dtype) for dtype in DTYPES}  # "torch."
-assert len({product.counted_flops for product in measured_products.values()}) == 1
-assert len({product.held_bytes for product in measured_products.values()}) == 3
-# --8<-- [end:precision]
-
-
-# --8<-- [start:sheet]
 HELD_AS = {  # TF32 is fp32 in memory
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -200,10 +144,8 @@ def at_peak(name: str, dtype: torch.dtype) -> dict[str, float]:
 AT_PEAK = {name: at_peak(name, dtype) for name, dtype in HELD_AS.items()}
 for name, found in AT_PEAK.items():
     print(f"{name:9}at least {found['least_seconds']:.5f} s")
-# --8<-- [end:sheet]
 
 
-# --8<-- [start:units]
 TENSOR_TYPES = {  # the GPU, and its 16-bit type: V100 has no bfloat16
     "V100 32GB SXM": "float16",
     "A100 80GB SXM": "bfloat16",
@@ -224,10 +166,8 @@ def units(name: str, dtype: str) -> dict[str, float]:
 
 UNITS = {name: units(name, dtype) for name, dtype in TENSOR_TYPES.items()}
 print({name: round(found["peaks_ratio"], 1) for name, found in UNITS.items()})
-# --8<-- [end:units]
 
 
-# --8<-- [start:published]
 PUBLISHED = {  # of a training step of a BERT layer: Ivanov et al., table 1
     "matmuls": {"flops_share": 0.9980, "time_share": 0.610},
     "norms": {"flops_share": 0.0017, "time_share": 0.255},
@@ -242,7 +182,6 @@ def time_per_flop(kind: str) -> float:
 
 per_flop_ratio = {k: time_per_flop(k) / time_per_flop("matmuls") for k in PUBLISHED}
 print({kind: round(ratio) for kind, ratio in per_flop_ratio.items()})
-# --8<-- [end:published]
 
 
 # --8<-- [start:exercise_1]
@@ -254,9 +193,9 @@ scores_flops = count_flops(lambda: q @ k.mT)
 one_head_flops = count_flops(lambda: wide_q @ wide_k.mT)
 print(f"{HEADS} heads of {HEAD_DIM}: {scores_flops:,}")
 print(f"1 head of {HEADS * HEAD_DIM}: {one_head_flops:,}")
+# --8<-- [end:exercise_1]
 assert scores_flops == 2 * BATCH * HEADS * CONTEXT * HEAD_DIM * CONTEXT
 assert scores_flops == one_head_flops
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]
@@ -267,8 +206,8 @@ left_first_flops = count_flops(lambda: (A @ A) @ u)
 right_first_flops = count_flops(lambda: A @ (A @ u))
 order_ratio = left_first_flops / right_first_flops
 print(f"(AA)u {left_first_flops:,}, A(Au) {right_first_flops:,}: {order_ratio}")
-assert order_ratio == (LARGE + 1) / 2
 # --8<-- [end:exercise_2]
+assert order_ratio == (LARGE + 1) / 2
 
 
 # --8<-- [start:exercise_5]
@@ -278,6 +217,6 @@ small_first_flops = count_flops(lambda: (thin @ flat) @ wide)
 large_first_flops = count_flops(lambda: thin @ (flat @ wide))
 print((thin @ flat).numel(), (flat @ wide).numel(), "elements on the way")
 print(small_first_flops, large_first_flops, "FLOPs")
+# --8<-- [end:exercise_5]
 assert small_first_flops == 2 * 10 * 10 * (2 + 60)
 assert large_first_flops == 2 * 2 * 60 * (10 + 10)
-# --8<-- [end:exercise_5]

@@ -4,7 +4,6 @@
 # ///
 """What four tools say of one GPT-2, against the truth. A configuration is enough: nothing is downloaded."""
 
-# --8<-- [start:setup]
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,9 +19,6 @@ from calflops import calculate_flops
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, GPT2Config
 from transformers.pytorch_utils import Conv1D
-
-# --8<-- [end:setup]
-
 
 # --8<-- [start:truth]
 VOCABULARY, WIDTH, LAYERS = 50_257, 768, 12  # V, d, L of GPT-2 small
@@ -47,7 +43,6 @@ for T in CONTEXTS:
 # --8<-- [end:truth]
 
 
-# --8<-- [start:parts]
 def shares(seq_len: int) -> dict[str, float]:
     """Of the FLOPs of a forward pass."""
     total = forward_flops(seq_len)
@@ -66,7 +61,6 @@ true_parameters = embedding_parameters + LAYERS * block_parameters + 2 * WIDTH
 by_head_flops = 2 * true_parameters * CONTEXTS[0]
 by_head_ratio = (by_head_flops + parts_flops[256]["attention"]) / true_flops[256]
 print(f"{true_parameters:,} parameters, {by_head_ratio:.4f} of the truth by head")
-# --8<-- [end:parts]
 
 
 # --8<-- [start:gpt2]
@@ -84,7 +78,23 @@ print(f"{gpt2_flops:,}")
 # --8<-- [end:gpt2]
 
 
-# --8<-- [start:ask]
+# --8<-- [start:two_lengths]
+for T in (256, 1024):
+    tokens = torch.zeros(1, T, dtype=torch.long, device="meta")
+    said = torchinfo.summary(model, input_data=tokens, device="meta", verbose=0)
+    print(f"T = {T}: torchinfo {2 * said.total_mult_adds:,}, by hand {forward_flops(T):,}")
+# --8<-- [end:two_lengths]
+
+
+# --8<-- [start:exercise_3]
+constant_flops = 2 * said.total_mult_adds  # whatever T is
+accident = next(T for T in range(1, 4096) if forward_flops(T) >= constant_flops)
+accident_ratio = forward_flops(accident) / constant_flops
+print(f"T = {accident}: the truth is {accident_ratio:.4f} of what torchinfo says")
+# --8<-- [end:exercise_3]
+assert forward_flops(accident - 1) < constant_flops
+
+
 class Answer(NamedTuple):
     """What a tool says."""
 
@@ -122,10 +132,6 @@ def ask_thop(model: torch.nn.Module, tokens: torch.Tensor) -> Answer:
     return Answer(int(2 * multiply_adds), int(parameters))
 
 
-# --8<-- [end:ask]
-
-
-# --8<-- [start:tools]
 Ask = Callable[[torch.nn.Module, torch.Tensor], Answer]
 TOOLS: dict[str, Ask] = {
     "FlopCounterMode": ask_counter,
@@ -155,7 +161,6 @@ def ask_at_both(ask: Ask) -> dict[int, Answer]:
 
 
 answers = {tool: ask_at_both(ask) for tool, ask in TOOLS.items()}
-# --8<-- [end:tools]
 
 
 # --8<-- [start:ratios]
@@ -178,7 +183,6 @@ assert said_parameters["FlopCounterMode"] == true_parameters
 # --8<-- [end:ratios]
 
 
-# --8<-- [start:torchinfo]
 gpt2 = make_gpt2()
 as_convolution = sum(
     parameter.numel() * module.nf  # nf: its output features
@@ -192,15 +196,12 @@ all_others = sum(
     if not isinstance(module, Conv1D)
     for parameter in module.parameters(recurse=False)
 )
-constant_flops = 2 * (as_convolution + all_others)
 tied_parameters = VOCABULARY * WIDTH  # of embedding and head, counted twice
-assert set(said_flops["torchinfo"].values()) == {constant_flops}
+assert set(said_flops["torchinfo"].values()) == {2 * (as_convolution + all_others)} == {constant_flops}
 assert said_parameters["torchinfo"] == true_parameters + tied_parameters
 print(f"multiply-adds: {as_convolution:,} as convolutions, {all_others:,} all else")
-# --8<-- [end:torchinfo]
 
 
-# --8<-- [start:thop]
 NORMS = 2 * LAYERS + 1
 
 head_and_norms_flops = {
@@ -210,10 +211,8 @@ head_and_norms_flops = {
 assert said_flops["thop"] == head_and_norms_flops
 assert said_parameters["thop"] == VOCABULARY * WIDTH + NORMS * 2 * WIDTH
 print(f"thop sees the head and {NORMS} norms, and no product in {LAYERS} blocks")
-# --8<-- [end:thop]
 
 
-# --8<-- [start:calflops]
 extra_flops = said_flops["calflops"][256] - true_flops[256]
 fused = {T: ask_calflops(make_gpt2("sdpa"), make_tokens(T)) for T in CONTEXTS}
 fused_ratio = over_truth(flops_of(fused))
@@ -223,10 +222,8 @@ print(f"eager, T = 256: {extra_flops:,} more than the products")
 for T, share in attention_share.items():
     print(f"sdpa, T = {T}: {fused_ratio[T]:.4f} of the truth; attention is {share:.4f}")
     assert abs(fused_ratio[T] + share - 1) < 0.0005
-# --8<-- [end:calflops]
 
 
-# --8<-- [start:results]
 ARITHMETIC = ("add", "mul", "pow", "tanh", "_softmax", "native_layer_norm")
 
 
@@ -248,18 +245,8 @@ with Results() as others:
     make_gpt2()(make_tokens(1024))
 results_share = others.written / true_flops[1024]
 print(f"{others.written:,} results, {results_share:.4%} of the matmuls' FLOPs")
-# --8<-- [end:results]
 
 
-# --8<-- [start:exercise_3]
-accident = next(T for T in range(1, 4096) if forward_flops(T) >= constant_flops)
-accident_ratio = forward_flops(accident) / constant_flops
-print(f"T = {accident}: the truth is {accident_ratio:.4f} of what torchinfo says")
-assert forward_flops(accident - 1) < constant_flops
-# --8<-- [end:exercise_3]
-
-
-# --8<-- [start:exercise_4]
 REAL = 0.40  # utilization of a pass over 1,024 tokens, by the true count
 
 reported_share = {tool: REAL * ratio[1024] for tool, ratio in flops_ratio.items()}
@@ -268,4 +255,3 @@ for tool, share in reported_share.items():
     print(f"{tool:16}{share:.1%}")
 print(f"thop, undoubled {undoubled_share:.1%}")
 assert reported_share["thop"] < REAL < reported_share["torchinfo"]
-# --8<-- [end:exercise_4]

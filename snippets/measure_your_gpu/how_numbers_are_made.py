@@ -101,7 +101,6 @@ print("won against an equal:", measured_equal_won, " against two:", measured_hal
 # --8<-- [end:rounds]
 
 
-# --8<-- [start:predict]
 half_flops = matmul_flops_of(N // 2)
 flops_ratio = matmul_flops / half_flops
 assert flops_ratio == 8
@@ -110,52 +109,9 @@ half_seconds = time_call(lambda: half_a @ half_b).median_seconds
 predicted_seconds = half_seconds * flops_ratio
 full_seconds = statistics.median(medians_seconds)
 measured_to_predicted_ratio = full_seconds / predicted_seconds
-print(f"measured / predicted: {measured_to_predicted_ratio:.2f}")
-# --8<-- [end:predict]
 
 
-# --8<-- [start:units]
-D_MODEL = 12288  # GPT-3 (arXiv 2005.14165, table 2.1)
-D_FF = 4 * D_MODEL  # its feed-forward layer (section 2.1)
-CLAIMED_BYTES = 2_300_000_000  # "2.3 GB", as lecture notes have it
-
-matrix_bytes = D_MODEL * D_FF * 4  # float32
-matrix_gb, matrix_gib = matrix_bytes / 1000**3, matrix_bytes / 1024**3
-missing_bytes = matrix_bytes - CLAIMED_BYTES
-
-assert matrix_bytes != CLAIMED_BYTES
-assert f"{matrix_gb:.1f}" == "2.4" and matrix_gib == 2.25
-print(f"{matrix_bytes:,} bytes = {matrix_gb:.2f} GB = {matrix_gib:.2f} GiB")
-# --8<-- [end:units]
-
-
-# --8<-- [start:prefixes]
 prefix_ratio = {prefix: 1024**n / 1000**n for n, prefix in enumerate("MGT", start=2)}
-for prefix, ratio in prefix_ratio.items():
-    print(f"1 {prefix}iB = {ratio:.3f} {prefix}B")
-# --8<-- [end:prefixes]
-
-
-# --8<-- [start:exercise_1]
-def depends_on_device(name: str) -> bool:
-    """Whether the name of a value says that it depends on the device."""
-    if name.isupper():
-        return False  # a constant was chosen or looked up, not measured
-    ends, begins = ("_seconds", "_per_second", "mfu"), ("measured_", "predicted_")
-    return name.endswith(ends) or name.startswith(begins)
-
-
-NAMES = (
-    "weight_bytes",
-    "copy_bytes_per_second",
-    "PEAK_FLOP_PER_SECOND",
-    "measured_peak_bytes",
-    "bf16_mfu",
-)
-device_names = [name for name in NAMES if depends_on_device(name)]
-assert device_names == ["copy_bytes_per_second", "measured_peak_bytes", "bf16_mfu"]
-print(*device_names)
-# --8<-- [end:exercise_1]
 
 
 # --8<-- [start:exercise_2]

@@ -4,7 +4,6 @@
 # ///
 """What an optimizer holds, reads and writes, and how long a step of it takes."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -40,9 +39,6 @@ def with_gradients(
     return made
 
 
-# --8<-- [end:setup]
-
-
 # --8<-- [start:your_own]
 model = build(GPT2_SMALL)  # on meta: shapes without memory
 for w in model.parameters():
@@ -55,7 +51,6 @@ print(f"{sum(x.nbytes for x in kept if torch.is_tensor(x)):,} bytes of state")
 # --8<-- [end:your_own]
 
 
-# --8<-- [start:count_state]
 model_parameters = sum(w.numel() for w in model.parameters())
 
 
@@ -76,10 +71,6 @@ def count_state(make: Make, dtype: torch.dtype = torch.float32) -> dict[str, int
     }
 
 
-# --8<-- [end:count_state]
-
-
-# --8<-- [start:state]
 OPTIMIZERS: dict[str, Make] = {
     "sgd": torch.optim.SGD,
     "momentum": partial(torch.optim.SGD, momentum=0.9),
@@ -98,10 +89,8 @@ for name, held in state.items():
     print(f"{name:13}{per_parameter:2} B a parameter, in all {total:13,} B")
 made_at_birth = [name for name, held in state.items() if held["tensors_at_birth"]]
 assert made_at_birth == ["adagrad"]  # the others at the first step
-# --8<-- [end:state]
 
 
-# --8<-- [start:models]
 SIZES = {
     "gpt2": model_parameters,
     "seven_b": 7_000_000_000,
@@ -122,10 +111,8 @@ def of_models(per_parameter: int) -> dict[str, int]:
 total_bytes = {name: together(held) for name, held in state.items()}
 needed_bytes = {name: of_models(each) for name, each in total_bytes.items()}
 llama_state_bytes = SIZES["llama"] * state["adamw"]["per_parameter_bytes"]
-# --8<-- [end:models]
 
 
-# --8<-- [start:peaks]
 net = build(GPT2_SMALL, flash)
 weights: list[Tensor] = list(net.parameters())
 for weight in weights:
@@ -178,10 +165,8 @@ def more(way: str) -> dict[str, int]:
 more_bytes = {way: more(way) for way in ("zeros", "foreach")}
 for way, found in peak_bytes.items():
     print(f"{way:8}" + "".join(f"{found[size] / 2**30:7.2f} GiB" for size in TOKENS))
-# --8<-- [end:peaks]
 
 
-# --8<-- [start:traffic]
 IMPLEMENTATIONS: dict[str, Make] = {
     "adamw_loop": partial(torch.optim.AdamW, foreach=False),
     "adamw_foreach": partial(torch.optim.AdamW, foreach=True),
@@ -205,10 +190,20 @@ def count_traffic(make: Make) -> dict[str, int]:
 
 traffic = {name: count_traffic(make) for name, make in IMPLEMENTATIONS.items()}
 print(*(f"{name:15} {count}" for name, count in traffic.items()), sep="\n")
-# --8<-- [end:traffic]
+
+# --8<-- [start:moved]
+for name, foreach, fused in ("for-loop", False, False), ("foreach", True, False), ("fused", False, True):
+    torch.manual_seed(0)  # a write is seen where it changes a number
+    weight = torch.randn(64, 32, requires_grad=True)
+    weight.grad = torch.randn_like(weight)
+    optimizer = torch.optim.AdamW([weight], foreach=foreach, fused=fused)
+    optimizer.step()  # makes the state
+    with Traffic() as seen:
+        optimizer.step()
+    print(f"{name:9}{seen.moved_bytes // weight.numel()} bytes a parameter")
+# --8<-- [end:moved]
 
 
-# --8<-- [start:seconds]
 CARDS = {"h100": "H100 SXM", "a100": "A100 80GB SXM", "rtx_4090": "RTX 4090"}
 moved_bytes = of_models(traffic["adamw_fused"]["per_parameter_bytes"])
 
@@ -224,13 +219,8 @@ def milliseconds(card: str) -> dict[str, float]:
 
 card_terabytes = {card: terabytes(name) for card, name in CARDS.items()}
 update_milliseconds = {card: milliseconds(name) for card, name in CARDS.items()}
-LLAMA_2_7B = 6_738_415_616  # parameters; in bf16 each takes half of the bytes
-halved = moved_bytes["gpt2"] // model_parameters // 2
-llama_2_milliseconds = LLAMA_2_7B * halved / terabytes("H100 SXM") / 1e9
-# --8<-- [end:seconds]
 
 
-# --8<-- [start:measure]
 SMALL = replace(gpt2(d_model=256, layers=4, heads=4), vocab=4096)
 measured_on_gpu = torch.cuda.is_available()
 measured_params = list(build(GPT2_SMALL if measured_on_gpu else SMALL).parameters())
@@ -261,10 +251,6 @@ def time_copy() -> float:
     return 2 * get_memory_usage(source) / timing.median_seconds
 
 
-# --8<-- [end:measure]
-
-
-# --8<-- [start:predict]
 # a root and its quotient, for one tensor; the roots of all tensors
 measured_largest_bytes = max(map(get_memory_usage, measured_params))
 predicted_extra_bytes = {
@@ -278,7 +264,6 @@ predicted_state_bytes = {
     name: measured_parameters * state[name.split("_")[0]]["per_parameter_bytes"]
     for name in IMPLEMENTATIONS  # the name begins with that of the optimizer
 }
-# --8<-- [end:predict]
 
 
 # --8<-- [start:compare]
@@ -305,11 +290,9 @@ for name, ratio in measured_time_ratio.items():
 
 # --8<-- [start:exercise_1]
 gpu_bytes = GPUS["H100 SXM"].memory_bytes
-largest_parameters = {
-    name: gpu_bytes / (2 * held["element_bytes"] + held["per_parameter_bytes"])
-    for name, held in state.items()  # parameter and gradient, then state
-}
-for name in ("sgd", "momentum", "adamw", "amsgrad", "adamw_bf16"):
-    print(f"{name:11}{largest_parameters[name] / 1e9:6.2f}B parameters")
-assert largest_parameters["adamw"] == 5e9 and largest_parameters["adamw_bf16"] == 10e9
+each_bytes = {"sgd": 8, "momentum": 12, "adamw": 16, "amsgrad": 20, "adamw_bf16": 8}  # weight, gradient, state
+largest_parameters = {name: gpu_bytes / each for name, each in each_bytes.items()}
+for name, number in largest_parameters.items():
+    print(f"{name:11}{number / 1e9:6.2f}B parameters")
 # --8<-- [end:exercise_1]
+assert each_bytes == {name: total_bytes[name] for name in each_bytes}

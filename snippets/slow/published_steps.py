@@ -8,20 +8,14 @@
 All is counted, in Python alone. Times of a step are in milliseconds, rounded to a microsecond.
 """
 
-# --8<-- [start:setup]
+import statistics
+from pathlib import Path
 from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.gpus import GPUS
 from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import read_options, read_shape
-
-# --8<-- [end:setup]
-# isort: split
-# --8<-- [start:setup_published]
-import statistics
-from pathlib import Path
-
 from flops_bytes.published.readings import A_GPU, Reading, read_source
 from flops_bytes.published.step_times import Rated, rated
 
@@ -41,10 +35,6 @@ def ms_of(readings: dict[str, Reading], tokens: int) -> float:
     return round(1e3 * tokens / reading.value, 3)
 
 
-# --8<-- [end:setup_published]
-
-
-# --8<-- [start:in_ms]
 def in_ms(of: rates.Step) -> dict[str, dict[str, float]]:
     """Each line and their sum: low, assumed and high."""
     lines = {line.replace(" ", "_").replace("-", "_"): each for line, each in of.lines.items()} | {"sum": of.seconds}
@@ -54,40 +44,50 @@ def in_ms(of: rates.Step) -> dict[str, dict[str, float]]:
     }
 
 
-# --8<-- [end:in_ms]
-
-
 # --8<-- [start:run]
-RUN: dict[str, Any] = {
-    "shape": "layers=28 d_model=3072 heads=24 kv_heads=8 head_dim=128 d_ff=8192 vocab=128256 tied=yes",  # Llama 3.2 3B
+SEQ_LEN, SEQUENCES = 4_096, 2
+RUN = {
+    "shape": """layers=28 d_model=3072 heads=24 kv_heads=8 head_dim=128
+                d_ff=8192 vocab=128256 tied=yes""",  # Llama 3.2 3B
     "gpu": "A100 80GB SXM",
     "recipe": "bf16",  # weights, gradients and AdamW's moments
-    "context": 4_096,
-    "micro_batch": 2,
+    "layers": "composed",  # several kernels a norm, as before torch.compile
+    "context": SEQ_LEN,
+    "micro_batch": SEQUENCES,
 }
-RUN_TOKENS = RUN["context"] * RUN["micro_batch"]
+SHAPE = read_shape(read_options(RUN))
+run_moments = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", composed=True)
+for line, size in run_moments["loss"].items():
+    if size > 2**20:
+        print(f"{line:14}{size / 2**30:6.1f} GiB")
 
-run_moments = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", composed=True)
-run_moment_bytes = {moment: sum(lines.values()) for moment, lines in run_moments.items()}
-run_peak_at = max(run_moment_bytes, key=lambda moment: run_moment_bytes[moment])
-run_lines_bytes = {line: size for line, size in run_moments[run_peak_at].items() if size}
-for moment, size in run_moment_bytes.items():
-    print(f"{moment:12}{size / 2**30:7.2f} GiB")
+run_step = rates.step(read_options(RUN), compiled=False)
+for line, seconds in run_step.lines.items():
+    if seconds.assumed:
+        print(f"{line:14}{1e3 * seconds.assumed:6.0f} ms")
 # --8<-- [end:run]
 
 
-# --8<-- [start:run_time]
-run_step = rates.step(read_options(RUN | {"layers": "composed"}), compiled=False)
+# --8<-- [start:moments]
+for moment, lines in run_moments.items():
+    print(f"{moment:12}{sum(lines.values()) / 2**30:6.1f} GiB")
+# --8<-- [end:moments]
+
+
+# --8<-- [start:checkpointed]
+fewer = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", loss="compiled", checkpointing="full")
+for moment, lines in fewer.items():
+    print(f"{moment:12}{sum(lines.values()) / 2**30:6.1f} GiB")
+# --8<-- [end:checkpointed]
+
+RUN_TOKENS = SEQ_LEN * SEQUENCES
+run_moment_bytes = {moment: sum(lines.values()) for moment, lines in run_moments.items()}
+run_peak_at = max(run_moment_bytes, key=lambda moment: run_moment_bytes[moment])
+assert run_peak_at == "loss"
+run_lines_bytes = {line: size for line, size in run_moments[run_peak_at].items() if size}
+last_moment_bytes = {moment: sum(lines.values()) for moment, lines in fewer.items()}
 run_ms = in_ms(run_step)
-for line, seconds in run_step.lines.items():
-    if seconds.assumed:
-        print(f"{line:14}" + "".join(f"{1e3 * each:9,.0f}" for each in seconds) + " ms")
-print(f"{'together':14}" + "".join(f"{1e3 * each:9,.0f}" for each in run_step.seconds) + " ms")
-# --8<-- [end:run_time]
-
-
-# --8<-- [start:run_rates]
-SHAPE, CARD = read_shape(read_options(RUN)), RUN["gpu"]
+CARD = "A100 80GB SXM"
 PEAK = rates.peak_of(CARD)
 SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
 SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
@@ -101,9 +101,9 @@ for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True):
 run_size_share = {name: round(run_work[side][0] / run_work[side][1], 4) for name, side in SIDES.items()}
 run_flops = {
     "matmuls": int(sum(flops for flops, _ in run_work.values())),
-    "attention_forward": 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * (RUN["context"] + 1) // 2,
+    "attention_forward": 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * (SEQ_LEN + 1) // 2,
 }
-forward, backward = rates.attention_rates(CARD, PEAK, RUN["context"], SHAPE.heads)
+forward, backward = rates.attention_rates(CARD, PEAK, SEQ_LEN, SHAPE.heads)
 run_rates = {  # TFLOP/s
     "peak": round(PEAK / 1e12, 1),
     "matmuls": round(SUSTAINED / 1e12, 1),
@@ -115,10 +115,8 @@ run_rates = {  # TFLOP/s
 run_terabytes = round(rates.bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
 assert sum(rates.layer_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
 loss_logit_bytes = rates.loss_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
-# --8<-- [end:run_rates]
 
 
-# --8<-- [start:run_beside]
 TORCHTUNE = "torchtune", "Llama 3.2 3B"
 _run_found = read_row(*TORCHTUNE, 1)
 run_published = {
@@ -145,13 +143,12 @@ run_of_peak = {  # the matmuls' FLOPs in the published time; how much of it they
 assert run_counted["low_ms"] < run_published["ms"] < run_counted["high_ms"]
 run_missing_bytes = run_published["peak_bytes"] - run_counted["peak_bytes"]
 run_lines_share = {line: round(size / run_counted["peak_bytes"], 4) for line, size in run_lines_bytes.items()}
-# --8<-- [end:run_beside]
 
 
-# --8<-- [start:mpt]
+# --8<-- [start:exercise]
 MPT_OPTIONS = {
-    "shape": "layers=32 d_model=4096 heads=32 kv_heads=32 head_dim=128 d_ff=16384 vocab=50368 positions=2048 "
-    "tied=yes gated=no biases=yes norm_shift=yes",
+    "shape": "layers=32 d_model=4096 heads=32 kv_heads=32 head_dim=128 d_ff=16384 "
+    "vocab=50368 positions=2048 tied=yes gated=no biases=yes norm_shift=yes",
     "gpu": "A100 40GB SXM",
     "gpus": 8,
     "zero": 3,
@@ -161,15 +158,16 @@ MPT_OPTIONS = {
     "accumulation": 4,
     "checkpointing": "full",
 }
-mpt = rates.step(read_options(MPT_OPTIONS), compiled=False, flash=1)  # flash=1: the first FlashAttention
+mpt, newer = (rates.step(read_options(MPT_OPTIONS), compiled=False, flash=version) for version in (1, 2))
+for line, seconds in mpt.lines.items():
+    if seconds.assumed:
+        print(f"{line:24}{1e3 * seconds.assumed:8,.0f}{1e3 * newer.lines[line].assumed:8,.0f} ms")
+print(f"{'together':24}{1e3 * mpt.seconds.assumed:8,.0f}{1e3 * newer.seconds.assumed:8,.0f} ms")
+# --8<-- [end:exercise]
+
 mpt_ms = in_ms(mpt)
-for line, (low, assumed, high) in mpt.lines.items():
-    print(f"{line:24}{1e3 * low:9,.0f}{1e3 * assumed:9,.0f}{1e3 * high:9,.0f} ms")
-print(f"{'together':24}" + "".join(f"{1e3 * each:9,.0f}" for each in mpt.seconds) + " ms")
-# --8<-- [end:mpt]
-
-
-# --8<-- [start:mpt_beside]
+flash_saves_ms = {line: round(each["assumed"] - in_ms(newer)[line]["assumed"], 3) for line, each in mpt_ms.items()}
+assert {line for line, ms in flash_saves_ms.items() if ms} == {"attention", "recomputation", "sum"}
 MPT_TOKENS = 8 * 4 * 12 * 2_048
 _mpt_found = read_row("llm-foundry", "MPT", 158)
 mpt_published = {
@@ -179,10 +177,8 @@ mpt_published = {
 }
 mpt_ratio = round(mpt_ms["sum"]["assumed"] / mpt_published["ms"], 4)
 assert mpt_ms["sum"]["low"] < mpt_published["ms"] < mpt_ms["sum"]["high"]
-# --8<-- [end:mpt_beside]
 
 
-# --8<-- [start:compile]
 TITAN_OPTIONS = {
     "model": "llama-3-8b",
     "gpu": "H100 SXM",
@@ -208,10 +204,8 @@ titan = {way: on_their_cards(each) for way, each in usual.items()}
 titan_ms = {way: in_ms(each) for way, each in titan.items()}
 for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
     print(f"{line:24}" + "".join(f"{lines[line]['assumed']:9,.0f} ms" for lines in titan_ms.values()))
-# --8<-- [end:compile]
 
 
-# --8<-- [start:compile_beside]
 TITAN = "torchtitan", "8 GPUs, FSDP"
 titan_published_ms = {way: ms_of(read_row(*TITAN, row), 2 * 8_192) for row, way in enumerate(titan)}
 usual_ms = {way: round(1e3 * each.seconds.assumed, 3) for way, each in usual.items()}
@@ -222,10 +216,8 @@ titan_saved_ms = {
 }
 titan_saved_bytes = round(titan_saved_ms["by_bytes"] / 1e3 * titan_terabytes["theirs"] * 1e12)
 titan_saved_ratio = round(titan_saved_ms["by_bytes"] / titan_saved_ms["published"], 4)
-# --8<-- [end:compile_beside]
 
 
-# --8<-- [start:rungs]
 # Each on top of those before. AdamW is fused: unfused, with a temporary of all weights, the fourth would peak at the
 # update, higher than was measured. The loss in chunks keeps all logits in 16 bits.
 TECHNIQUES: dict[str, dict[str, Any]] = {
@@ -238,7 +230,7 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
 
 
 def moments_of(name: str) -> dict[str, int]:
-    lines = peak_bytes(read_shape(read_options(RUN)), RUN["context"], RUN["micro_batch"], "bf16", **TECHNIQUES[name])
+    lines = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", **TECHNIQUES[name])
     return {moment: sum(each.values()) for moment, each in lines.items()}
 
 
@@ -252,13 +244,10 @@ def time_of(name: str) -> float:
 by_formula = {
     name: {"formula_bytes": max(moments_of(name).values()), "formula_ms": time_of(name)} for name in TECHNIQUES
 }
-last_moment_bytes = moments_of("checkpointed")
 for name, said in by_formula.items():
     print(f"{name:14}{said['formula_bytes'] / 2**30:7.2f} GiB{said['formula_ms']:9,.0f} ms")
-# --8<-- [end:rungs]
 
 
-# --8<-- [start:rungs_beside]
 def published_row(row: int) -> dict[str, float]:
     found = read_row(*TORCHTUNE, row)
     return {"published_bytes": int(found["active_gib"].value), "published_ms": ms_of(found, RUN_TOKENS)}
@@ -278,10 +267,8 @@ compiled_frees_bytes = {
     for each in ("published", "formula")
 }
 in_backward_ratio = round(rungs["in_backward"]["formula_bytes"] / rungs["in_backward"]["published_bytes"], 4)
-# --8<-- [end:rungs_beside]
 
 
-# --8<-- [start:stacks]
 LINES = {  # of the drawing, and what each adds up
     "matmuls": ("matmuls",),
     "recomputed": ("recomputation", "recomputed element-wise"),
@@ -291,7 +278,7 @@ LINES = {  # of the drawing, and what each adds up
     "update": ("update",),
     "communication": ("communication",),
 }
-tuned = rates.step(read_options(RUN), compiled=True)
+tuned = rates.step(read_options(RUN | {"layers": "fused"}), compiled=True)
 PAIRS = {
     "tune_eager": (run_step, run_published["ms"]),
     "tune_compiled": (tuned, rungs["compiled"]["published_ms"]),
@@ -304,20 +291,8 @@ stacks = {
     for name, (of, ms) in PAIRS.items()
 }
 stack_sum_ratio = {name: round(1e3 * of.seconds.assumed / ms, 4) for name, (of, ms) in PAIRS.items()}
-# --8<-- [end:stacks]
 
 
-# --8<-- [start:exercise]
-newer = in_ms(rates.step(read_options(MPT_OPTIONS), compiled=False, flash=2))
-flash_saves_ms = {line: round(mpt_ms[line]["assumed"] - newer[line]["assumed"], 3) for line in newer}
-for line, ms in flash_saves_ms.items():
-    if ms:
-        print(f"{line:16}{ms:8,.0f} ms less")
-assert {line for line, ms in flash_saves_ms.items() if ms} == {"attention", "recomputation", "sum"}
-# --8<-- [end:exercise]
-
-
-# --8<-- [start:held]
 def card(each: Rated) -> str:
     of = each.reading.settings["gpu"]
     return rates.family(str(of[0] if isinstance(of, list) else of))
@@ -355,4 +330,3 @@ SHORT_SECONDS = {str(each.reading.settings["context"]): each.seconds for each in
 held_short_ratio = {str(each.reading.settings["context"]): round(each.ratio, 4) for each in short}
 for name, said in held.items():
     print(f"{name:10}{said['steps']:4} steps, median {said['median']:.2f}, {said['inside_share']:.0%} inside")
-# --8<-- [end:held]

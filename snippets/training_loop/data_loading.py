@@ -4,7 +4,6 @@
 # ///
 """From a file of tokens to batches: windows, and how many tokens a second."""
 
-# --8<-- [start:setup]
 import math
 import statistics
 import tempfile
@@ -37,7 +36,6 @@ CORPUS_TOKENS = 2**25
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
-# --8<-- [end:setup]
 
 
 # --8<-- [start:token_file]
@@ -82,33 +80,33 @@ def get_batch(file: TokenFile, size: int, seq_len: int, draw: torch.Generator) -
 
 
 # --8<-- [start:windows]
-LENGTH, WINDOW = 10, 4
-generator = torch.Generator().manual_seed(0)
-np.save(folder / "ten.npy", np.arange(LENGTH, dtype=np.uint16))
-ten = TokenFile(folder / "ten.npy", vocab_size=LENGTH)
-inputs, targets = get_batch(ten, 1000, WINDOW, generator)
-assert inputs.unique().tolist() == list(range(LENGTH - 1))
-assert targets.unique().tolist() == list(range(1, LENGTH))  # the last token too
+np.save("ten.npy", np.arange(10, dtype=np.uint16))
+ten = TokenFile(Path("ten.npy"), vocab_size=10)
+inputs, targets = get_batch(ten, size=2, seq_len=4, draw=torch.Generator().manual_seed(0))
+print(inputs)
+print(targets)
 # --8<-- [end:windows]
 
 
-# --8<-- [start:corpus]
+LENGTH, WINDOW = len(ten), inputs.shape[1]
+many_inputs, many_targets = get_batch(ten, 1000, WINDOW, torch.Generator().manual_seed(0))
+assert many_inputs.unique().tolist() == list(range(9))
+assert many_targets.unique().tolist() == list(range(1, 10))  # the last token too
+Path("ten.npy").unlink()
+
+
 rng = np.random.default_rng(0)
 tokens = rng.integers(VOCAB_SIZE, size=CORPUS_TOKENS, dtype=np.uint16)
 np.save(folder / "corpus.npy", tokens)
 corpus = TokenFile(folder / "corpus.npy", VOCAB_SIZE)
-# --8<-- [end:corpus]
 
 
 # --8<-- [start:needed]
-MFU, PARAMETERS = 0.5, 124_439_808  # GPT-2 small
-PEAK_FLOP_PER_SECOND = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
-NEEDED_TOKENS_PER_SECOND = MFU * PEAK_FLOP_PER_SECOND / (6 * PARAMETERS)
-print(f"one H100 asks for {NEEDED_TOKENS_PER_SECOND:,.0f} tokens per second")
+MFU, PARAMETERS = 0.4, 124_439_808  # of a good step; GPT-2 small
+needed_rate = MFU * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"] / (6 * PARAMETERS)
 # --8<-- [end:needed]
 
 
-# --8<-- [start:dataset]
 class Windows(Dataset[Pair]):
     """Every window of a token file with its targets, by the place where it begins."""
 
@@ -130,10 +128,6 @@ def make_loader(batches: int, num_workers: int) -> DataLoader[Pair]:
     return DataLoader(windows, BATCH, sampler=drawn, num_workers=num_workers)
 
 
-# --8<-- [end:dataset]
-
-
-# --8<-- [start:measure]
 NUM_BATCHES, ROUNDS = 100, 5
 
 
@@ -176,12 +170,7 @@ SOURCES: dict[str, Callable[[], Iterator[Any]]] = {
 }
 measured_loading = {name: time_batches(make) for name, make in SOURCES.items()}
 measured_rates = {n: t["tokens_per_second"] for n, t in measured_loading.items()}
-needed = NEEDED_TOKENS_PER_SECOND
-measured_supply_ratio = {n: rate / needed for n, rate in measured_rates.items()}
-for name, rate in measured_rates.items():
-    print(f"{name:11}{rate / 1e6:6.1f} million tokens per second")
 temporary.cleanup()  # the files are no longer needed
-# --8<-- [end:measure]
 
 
 # --8<-- [start:exercise_twins]
@@ -208,20 +197,18 @@ def first_starts(per_worker: bool) -> list[int]:
 one_seed, two_seeds = first_starts(per_worker=False), first_starts(per_worker=True)
 distinct = {"one_seed": len(set(one_seed)), "seed_per_worker": len(set(two_seeds))}
 print(distinct)
-assert distinct == {"one_seed": 3, "seed_per_worker": 6}
 # --8<-- [end:exercise_twins]
 
 
+assert distinct == {"one_seed": 3, "seed_per_worker": 6}
+
+
 # --8<-- [start:exercise_epoch]
-def unseen_share(n: int) -> float:
-    """Share of n windows never drawn, if n are drawn with replacement."""
-    return (1 - 1 / n) ** n
-
-
-epoch_unseen_share = unseen_share(CORPUS_TOKENS - SEQ_LEN)
-places = torch.randint(10_000, (10_000,), generator=torch.Generator().manual_seed(0))
-drawn_unseen_share = 1 - len(set(places.tolist())) / 10_000
-print(f"formula {epoch_unseen_share:.1%}, drawn {drawn_unseen_share:.1%}")
-assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6
-assert abs(drawn_unseen_share - math.exp(-1)) < 0.02
+starts = torch.randint(10_000, (10_000,), generator=torch.Generator().manual_seed(0))
+print(f"formula {(1 - 1 / 10_000) ** 10_000:.1%}, drawn {1 - len(set(starts.tolist())) / 10_000:.1%}")
 # --8<-- [end:exercise_epoch]
+
+
+num_windows = CORPUS_TOKENS - SEQ_LEN
+epoch_unseen_share = (1 - 1 / num_windows) ** num_windows
+assert abs(epoch_unseen_share - math.exp(-1)) < 1e-6

@@ -4,7 +4,6 @@
 # ///
 """A training loop on data whose best loss is known, which survives being killed."""
 
-# --8<-- [start:setup]
 import contextlib
 import importlib.util
 import io
@@ -29,10 +28,9 @@ torch.set_num_threads(1)  # tensors are tiny; and sums keep their order
 Pair = tuple[Tensor, Tensor]
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
-# --8<-- [end:setup]
 
 
-# --8<-- [start:data]
+# --8<-- [start:rows]
 D_MODEL, NUM_ROWS, BATCH, SIGMA = 16, 1024, 4, 1.0
 
 
@@ -43,10 +41,6 @@ def draw_rows(rows: int, generator: torch.Generator, d_model: int = D_MODEL) -> 
     return x, x @ torch.arange(d_model, dtype=torch.float32) + noise
 
 
-# --8<-- [end:data]
-
-
-# --8<-- [start:model]
 def make_model(layers: int, generator: torch.Generator, d_model: int) -> nn.Module:
     """Square linear layers, then a head with one output: (batch, d) → (batch,)."""
     widths = [d_model] * layers + [1]
@@ -56,7 +50,33 @@ def make_model(layers: int, generator: torch.Generator, d_model: int) -> nn.Modu
     return nn.Sequential(*modules, nn.Flatten(0))
 
 
-# --8<-- [end:model]
+class Batches:
+    """Rows in random order, each once an epoch; a last, short batch is left out."""
+
+    def __init__(self, x: Tensor, y: Tensor, size: int, seed: int) -> None:
+        self.x, self.y, self.size = x, y, size
+        self.generator = torch.Generator().manual_seed(seed)
+        self.order = torch.randperm(len(x), generator=self.generator)
+        self.position = 0
+
+    def __call__(self) -> Pair:
+        if self.position + self.size > len(self.order):
+            self.order = torch.randperm(len(self.x), generator=self.generator)
+            self.position = 0
+        rows = self.order[self.position : self.position + self.size]
+        self.position += self.size
+        return self.x[rows], self.y[rows]
+
+    def state_dict(self) -> dict[str, Any]:
+        random = self.generator.get_state()
+        return {"random": random, "order": self.order, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.generator.set_state(state["random"])
+        self.order, self.position = state["order"], state["position"]
+
+
+# --8<-- [end:rows]
 
 
 # --8<-- [start:loop]
@@ -84,36 +104,6 @@ def train(
 
 
 # --8<-- [end:loop]
-
-
-# --8<-- [start:batches]
-class Batches:
-    """Rows in random order, each once an epoch; a last, short batch is left out."""
-
-    def __init__(self, x: Tensor, y: Tensor, size: int, seed: int) -> None:
-        self.x, self.y, self.size = x, y, size
-        self.generator = torch.Generator().manual_seed(seed)
-        self.order = torch.randperm(len(x), generator=self.generator)
-        self.position = 0
-
-    def __call__(self) -> Pair:
-        if self.position + self.size > len(self.order):
-            self.order = torch.randperm(len(self.x), generator=self.generator)
-            self.position = 0
-        rows = self.order[self.position : self.position + self.size]
-        self.position += self.size
-        return self.x[rows], self.y[rows]
-
-    def state_dict(self) -> dict[str, Any]:
-        random = self.generator.get_state()
-        return {"random": random, "order": self.order, "position": self.position}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["random"])
-        self.order, self.position = state["order"], state["position"]
-
-
-# --8<-- [end:batches]
 
 
 # --8<-- [start:run]
@@ -183,7 +173,6 @@ def load(run: Run, path: Path) -> None:
 # --8<-- [end:load]
 
 
-# --8<-- [start:train_run]
 def train_run(run: Run, last_step: int, path: Path, every: int = 25) -> list[float]:
     """Trains up to last_step; reports and saves every so many steps."""
     losses: list[float] = []
@@ -197,10 +186,6 @@ def train_run(run: Run, last_step: int, path: Path, every: int = 25) -> list[flo
     return losses
 
 
-# --8<-- [end:train_run]
-
-
-# --8<-- [start:program]
 def main(path: Path, last_step: int) -> None:
     """Begins a run, or resumes it if there is a checkpoint."""
     run = Run()
@@ -212,10 +197,42 @@ def main(path: Path, last_step: int) -> None:
 if sys.argv[1:2] == ["--train"]:  # python training_loop.py --train PATH LAST_STEP
     main(Path(sys.argv[2]), int(sys.argv[3]))
     sys.exit()
-# --8<-- [end:program]
 
 
-# --8<-- [start:many]
+# --8<-- [start:forgotten]
+def start() -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Linear(16, 1)
+    return {"model": model, "optimizer": torch.optim.AdamW(model.parameters(), lr=1e-2)}
+
+
+def take_steps(run: dict[str, Any], steps: range) -> Tensor:
+    losses = []
+    for step in steps:
+        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(step))
+        loss = (run["model"](x) - x.sum(1, keepdim=True)).square().mean()
+        run["optimizer"].zero_grad()
+        loss.backward()
+        run["optimizer"].step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+run = start()
+take_steps(run, range(100))
+torch.save({name: part.state_dict() for name, part in run.items()}, "run.pt")
+never_killed = take_steps(run, range(100, 200))
+
+for names in (["model", "optimizer"], ["model"]):
+    run, saved = start(), torch.load("run.pt")  # as after a restart
+    for name in names:
+        run[name].load_state_dict(saved[name])
+    resumed = take_steps(run, range(100, 200))
+    print("resumed with", *names, " same losses:", resumed.equal(never_killed))
+# --8<-- [end:forgotten]
+Path("run.pt").unlink()
+
+
 RATES = {"lowest": 0.01, "low": 0.03, "middle": 0.1, "high": 0.15, "beyond": 0.25}
 RUNS, STEPS, TAIL = 500, 240, 40
 
@@ -236,22 +253,17 @@ def train_many() -> Tensor:
 
 
 many = train_many()
-# --8<-- [end:many]
 
 
-# --8<-- [start:floors]
 measured_floor = {}
 for index, name in ((1, "low"), (2, "middle"), (3, "high")):  # those at rest by now
     of_run = many[-TAIL:, index].mean(0)  # each run's mean over the last steps
     error = float(of_run.std()) / math.sqrt(RUNS)
     measured_floor[name] = float(of_run.mean())
-    print(f"lr={RATES[name]:<5} rests at {measured_floor[name]:.3f} ± {error:.3f}")
     assert measured_floor[name] > SIGMA**2 + 6 * error
 assert many[-1, 4].mean() > many[0, 4].mean()  # the last rate's losses grow
-# --8<-- [end:floors]
 
 
-# --8<-- [start:kill]
 def train_and_kill(path: Path, kill_step: int) -> int:
     """Trains in another process, kills it from kill_step on; its exit code."""
     spec = importlib.util.find_spec("training_loop")  # saved beside your code
@@ -268,55 +280,44 @@ def train_and_kill(path: Path, kill_step: int) -> int:
 killed = folder / "killed.pt"  # a step is reported before it is saved
 measured_exit_code = train_and_kill(killed, kill_step=random.randint(101, 300))
 measured_saved_step = read_checkpoint(killed)["step"]
-print("exit code", measured_exit_code, " last checkpoint: step", measured_saved_step)
 assert measured_exit_code != 0 and measured_saved_step >= 100
-# --8<-- [end:kill]
 
 
-# --8<-- [start:quietly]
 def quietly(run: Run, last_step: int, name: str = "run.pt") -> list[float]:
     """train_run without its report; the checkpoint goes to our folder."""
     with contextlib.redirect_stdout(io.StringIO()):
         return train_run(run, last_step, folder / name)
 
 
-# --8<-- [end:quietly]
-
-
-# --8<-- [start:resume]
 measured_last_step = measured_saved_step + 100
-resumed = Run()
-load(resumed, killed)
-resumed_losses = torch.tensor(quietly(resumed, measured_last_step))
+revived = Run()
+load(revived, killed)
+revived_losses = torch.tensor(quietly(revived, measured_last_step))
 
 unbroken = Run()  # from the first step to the last in this process
 unbroken_losses = torch.tensor(quietly(unbroken, measured_last_step, "unbroken.pt"))
 
-same_losses = torch.equal(resumed_losses, unbroken_losses[-100:])
-pairs = zip(resumed.model.parameters(), unbroken.model.parameters(), strict=True)
+same_losses = torch.equal(revived_losses, unbroken_losses[-100:])
+pairs = zip(revived.model.parameters(), unbroken.model.parameters(), strict=True)
 same_parameters = all(torch.equal(a, b) for a, b in pairs)
-print("same losses:", same_losses, " same parameters, bit for bit:", same_parameters)
 assert same_losses and same_parameters
-# --8<-- [end:resume]
 
 
-# --8<-- [start:parts]
 def resume_without(part: str) -> dict[str, bool | float]:
     """Resumes as above with one part as in a new run; compares the losses."""
-    resumed, new = Run(), Run()
-    load(resumed, killed)
-    if part in resumed.parts:
-        resumed.parts[part].load_state_dict(new.parts[part].state_dict())
+    rerun, new = Run(), Run()
+    load(rerun, killed)
+    if part in rerun.parts:
+        rerun.parts[part].load_state_dict(new.parts[part].state_dict())
     elif part == "random":
-        resumed.batches.generator.set_state(new.batches.generator.get_state())
-    losses = torch.tensor(quietly(resumed, measured_last_step))
+        rerun.batches.generator.set_state(new.batches.generator.get_state())
+    losses = torch.tensor(quietly(rerun, measured_last_step))
     difference = float((losses - unbroken_losses[-100:]).abs().max())
     return {"same": difference == 0, "measured_difference": round(difference, 3)}
 
 
 parts = {p: resume_without(p) for p in ("none", "optimizer", "batches", "random")}
 assert [outcome["same"] for outcome in parts.values()] == [True, False, False, False]
-# --8<-- [end:parts]
 
 
 # --8<-- [start:size]
@@ -338,16 +339,16 @@ quietly(Run(WIDTH), last_step=1)
 predicted_checkpoint_bytes = predict_file(WIDTH)
 measured_checkpoint_bytes = (folder / "run.pt").stat().st_size
 measured_checkpoint_ratio = measured_checkpoint_bytes / predicted_checkpoint_bytes
-print(f"{predicted_checkpoint_bytes:,} B, measured {measured_checkpoint_bytes:,} B")
 assert 1 < measured_checkpoint_ratio < 1.001  # the container: names, headers, alignment
 # --8<-- [end:size]
 
 
 # --8<-- [start:exercise_rate]
-faster = Run(lr=0.5)
-load(faster, killed)
-loaded_lr = faster.optimizer.param_groups[0]["lr"]
-print("asked for 0.5, got", loaded_lr)
-assert loaded_lr == 0.01
-temporary.cleanup()
+weight = nn.Parameter(torch.zeros(1))
+slow, fast = (torch.optim.AdamW([weight], lr=lr) for lr in (0.01, 0.5))
+fast.load_state_dict(slow.state_dict())
+print("asked for 0.5, got", fast.param_groups[0]["lr"])
 # --8<-- [end:exercise_rate]
+
+
+temporary.cleanup()

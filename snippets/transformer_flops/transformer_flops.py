@@ -4,7 +4,6 @@
 # ///
 """Where a transformer's FLOPs go: by component, context and formula, against a counter."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,10 +31,27 @@ from flops_bytes.models import (
 )
 from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
 
-# --8<-- [end:setup]
+
+# --8<-- [start:formula]
+def multiplied(shape: Decoder) -> int:
+    """M: the parameters of the matrices that a token is multiplied with."""
+    d, wide = shape.d_model, shape.heads * shape.head_dim
+    projections = d * (wide + 2 * shape.kv_heads * shape.head_dim) + wide * d
+    mlp = (3 if shape.gated else 2) * d * shape.d_ff * shape.active_experts
+    router = d * shape.experts if shape.experts > 1 else 0
+    return shape.layers * (projections + mlp + router) + d * shape.vocab  # the head
 
 
-# --8<-- [start:components]
+def token_flops(shape: Decoder, T: int) -> int:
+    """Forward and backward, over all pairs of tokens."""
+    return 6 * multiplied(shape) + 12 * shape.layers * shape.heads * shape.head_dim * T
+
+
+for T in (8_192, 131_072):
+    print(f"T = {T:7,}: {token_flops(LLAMA_3_8B, T):,} FLOPs a token")
+# --8<-- [end:formula]
+
+
 SHAPES = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 CONTEXT = {"gpt2": 1_024, "llama": 8_192}  # T that each was first trained with
 
@@ -57,7 +73,6 @@ component_share = {m: as_shares(flops) for m, flops in component_flops.items()}
 for part, count in component_flops["gpt2"].items():
     shares = (component_share[m][part] for m in SHAPES)
     print(f"{part:10}{count:16,}", *(f"{share:7.1%}" for share in shares))
-# --8<-- [end:components]
 
 
 # --8<-- [start:count]
@@ -96,6 +111,8 @@ def count_step(shape: Decoder, seq_len: int, attend: models.Attend) -> tuple[int
     return forward, counter.get_total_flops() - forward
 
 
+print(f"counted  {sum(count_step(replace(LLAMA_3_8B, layers=1), 8_192, eager)):,}")
+print(f"formula  {8_192 * token_flops(replace(LLAMA_3_8B, layers=1), 8_192):,}")
 # --8<-- [end:step]
 
 
@@ -123,26 +140,6 @@ assert again_flops == component_flops["gpt2"]["attention"] / 2
 # --8<-- [end:backward]
 
 
-# --8<-- [start:formula]
-def multiplied(shape: Decoder) -> int:
-    """M: the parameters of the matrices that a token is multiplied with."""
-    d, wide = shape.d_model, shape.heads * shape.head_dim
-    projections = d * (wide + 2 * shape.kv_heads * shape.head_dim) + wide * d
-    mlp = (3 if shape.gated else 2) * d * shape.d_ff * shape.active_experts
-    router = d * shape.experts if shape.experts > 1 else 0
-    return shape.layers * (projections + mlp + router) + d * shape.vocab  # the head
-
-
-def token_flops(shape: Decoder, T: int) -> int:
-    """Forward and backward, over all pairs of tokens."""
-    return 6 * multiplied(shape) + 12 * shape.layers * shape.heads * shape.head_dim * T
-
-
-print(f"{token_flops(LLAMA_3_8B, 8_192):,} FLOPs a token")
-# --8<-- [end:formula]
-
-
-# --8<-- [start:experts_module]
 class Experts(nn.Module):
     """Mixtral's MLPs with a router; here each expert gets as many tokens as the others."""
 
@@ -172,10 +169,6 @@ def count_experts(shape: Decoder, seq_len: int) -> int:
     return int(counter.get_total_flops())
 
 
-# --8<-- [end:experts_module]
-
-
-# --8<-- [start:cases]
 CASES = {  # a shape, and T
     "gpt2_1k": (GPT2_SMALL, 1_024),
     "llama_8k": (LLAMA_3_8B, 8_192),
@@ -202,10 +195,8 @@ formula_token_flops = {case: token_flops(shape, T) for case, (shape, T) in CASES
 print(*(f"{case}: {count:,}" for case, count in counted_token_flops.items()), sep="\n")
 assert counted_token_flops == formula_token_flops
 assert counted_steps_flops == {case: formula_token_flops[case] * T for case, (_, T) in CASES.items()}
-# --8<-- [end:cases]
 
 
-# --8<-- [start:contexts]
 CONTEXTS = tuple(1_024 * 2**i for i in range(8))  # 1k to 128k
 ONE_LAYER = {  # all are alike; GPT-2 gets positions that it never had
     "gpt2": replace(GPT2_SMALL, layers=1, positions=CONTEXTS[-1]),
@@ -218,10 +209,8 @@ for m, shape in ONE_LAYER.items():
             assert forward == sum(forward_flops(shape, T).values())
             assert forward + backward == step_flops(shape, T, attend is flash_each)
     print(f"{m}: {2 * len(CONTEXTS)} steps counted, each as predicted")
-# --8<-- [end:contexts]
 
 
-# --8<-- [start:shares]
 def attention_shares(shape: Decoder, causal: bool = False) -> dict[int, float]:
     """Attention's share of a forward pass in each context."""
     shares = {T: as_shares(by_component(shape, T, causal)) for T in CONTEXTS}
@@ -232,19 +221,24 @@ attention_share = {m: attention_shares(shape) for m, shape in SHAPES.items()}
 causal_share = {m: attention_shares(shape, True) for m, shape in SHAPES.items()}
 for T in CONTEXTS:
     print(f"{T:8,}", *(f"{m} {share[T]:6.1%}" for m, share in attention_share.items()))
-# --8<-- [end:shares]
 
 
-# --8<-- [start:crossing]
+# --8<-- [start:equal]
 def crossing(M: int, shape: Decoder) -> float:
     """The context in which scores and values take as much as all other matmuls."""
     return M / (2 * shape.layers * shape.heads * shape.head_dim)
+
+
+for name, shape in {"GPT-2 small": GPT2_SMALL, "Llama 3 8B": LLAMA_3_8B}.items():
+    print(f"{name:12}{crossing(multiplied(shape), shape):7,.0f} tokens")
+# --8<-- [end:equal]
 
 
 def layers_alone(shape: Decoder) -> int:
     return multiplied(shape) - shape.d_model * shape.vocab
 
 
+# --8<-- [start:crossing]
 multiplied_parameters = {m: multiplied(shape) for m, shape in SHAPES.items()}
 crossings = {m: crossing(multiplied(shape), shape) for m, shape in SHAPES.items()}
 without_head = {m: crossing(layers_alone(shape), shape) for m, shape in SHAPES.items()}
@@ -252,12 +246,10 @@ crossing_in_widths = {m: T / SHAPES[m].d_model for m, T in without_head.items()}
 at_crossing = count_parts(LLAMA_3_8B, round(crossings["llama"]))
 crossing_attention_flops = at_crossing.pop("attention")
 crossing_rest_flops = sum(at_crossing.values())
-print(crossings, crossing_in_widths)
 assert crossing_attention_flops == crossing_rest_flops
 # --8<-- [end:crossing]
 
 
-# --8<-- [start:causal]
 def all_over_causal(shape: Decoder, T: int) -> float:
     return step_flops(shape, T) / step_flops(shape, T, causal=True)
 
@@ -265,10 +257,8 @@ def all_over_causal(shape: Decoder, T: int) -> float:
 causal_ratio = {T: all_over_causal(LLAMA_3_8B, T) for T in CONTEXTS}
 for T in (8_192, 131_072):
     print(f"T = {T:7,}: all pairs are {causal_ratio[T]:.2f} × the causal count")
-# --8<-- [end:causal]
 
 
-# --8<-- [start:names]
 def without_tables(shape: Decoder) -> int:
     """Kaplan's N; of experts, the active ones."""
     tables = ("embedding", "positions", "head")
@@ -287,7 +277,6 @@ names_parameters = {
     for m, shape in NAMED.items()
 }
 names_ratio = names_parameters["gpt2"]["all"] / names_parameters["gpt2"]["kaplan"]
-# --8<-- [end:names]
 
 
 # --8<-- [start:papers]
@@ -340,62 +329,32 @@ assert {ratio["multiplied"] for ratio in over_count_ratio.values()} == {1}
 # --8<-- [end:papers]
 
 
-# --8<-- [start:experts]
 expert_parameters = {
     "total": sum(parameters(MIXTRAL_8X7B).values()),
     "active": sum(parameters(MIXTRAL_8X7B, active=True).values()),
 }
-expert_ratio = expert_parameters["total"] / expert_parameters["active"]
-print(expert_parameters, f"{expert_ratio:.2f}")
-# --8<-- [end:experts]
-
-
-# --8<-- [start:six]
-def flops_a_parameter(blocks: list[GPT2Block]) -> float:
-    """FLOPs of a step for each token and weight, without attention's own products."""
-    x = torch.zeros(1, 64, GPT2_SMALL.d_model, device="meta", requires_grad=True)
-    with FlopCounterMode(display=False) as counter:
-        nn.Sequential(*blocks)(x).sum().backward()
-    attention = counter.get_flop_counts()["Global"][torch.ops.aten.bmm]
-    weights = {w for block in blocks for w in block.parameters() if w.dim() == 2}
-    products = counter.get_total_flops() - attention
-    return float(products / 64 / sum(weight.numel() for weight in weights))
-
-
-with torch.device("meta"):
-    blocks = [GPT2Block(GPT2_SMALL, eager) for _ in range(GPT2_SMALL.layers)]
-    frozen = [GPT2Block(GPT2_SMALL, eager).requires_grad_(False) for _ in blocks]
-six = {
-    "own": flops_a_parameter(blocks),
-    "shared": flops_a_parameter(blocks[:1] * len(blocks)),
-    "frozen": flops_a_parameter(frozen),
-}
-print(six)
-assert six == {"own": 6, "shared": 72, "frozen": 4}
-# --8<-- [end:six]
 
 
 # --8<-- [start:bill]
-TOKENS = 1e12  # D
-MFU = 0.3
 H100_PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # FLOP/s, dense
+TOKENS, MFU = 1e12, 0.3  # D, and what a whole run reaches
 
 
 def gpu_hours(flops: float) -> float:
     return flops / (H100_PEAK * MFU) / 3600
 
 
+for T in (8_192, 131_072):
+    print(f"T = {T:7,}: {gpu_hours(TOKENS * token_flops(LLAMA_3_8B, T)):9,.0f} H100-hours")
+# --8<-- [end:bill]
+
 bill_hours = {case: gpu_hours(TOKENS * token_flops(*CASES[case])) for case in CASES}
 bill_flops = {case: TOKENS * token_flops(*CASES[case]) for case in CASES}
 six_hours = {case: bill_hours[case] * over_count_ratio[case]["all"] for case in CASES}
 causal_hours = {case: bill_hours[case] * over_count_ratio[case]["causal"] for case in CASES}
 bill_ratio = bill_hours["llama_128k"] / bill_hours["llama_8k"]
-for case, hours in bill_hours.items():
-    print(f"{case:12}{hours:10,.0f} H100-hours, by 6ND {six_hours[case]:10,.0f}")
-# --8<-- [end:bill]
 
 
-# --8<-- [start:conventions]
 TITAN_TOKENS = 2_904  # a second and A100: pytorch/torchtitan, docs/performance.md at 6a6f755
 A100_PEAK = GPUS["A100 80GB SXM"].peak_flop_per_second["bfloat16"]
 
@@ -410,10 +369,8 @@ run_share = {name: TITAN_TOKENS * flops / A100_PEAK for name, flops in run_token
 titan_hours = TOKENS / TITAN_TOKENS / 3600  # of A100s, for a trillion tokens
 short_share = run_token_flops["causal"] / run_token_flops["theirs"]
 assert round(run_share["theirs"], 3) == 0.568  # what they report
-# --8<-- [end:conventions]
 
 
-# --8<-- [start:timed]
 if torch.cuda.is_available():
     TIMED, TIMED_LEN, BATCH, DTYPE = GPT2_SMALL, 1_024, 8, torch.bfloat16
 else:  # a third of the width, the vocabulary and the context: the same shares of FLOPs
@@ -433,10 +390,8 @@ head.to(block.out.weight)
 x = torch.randn(BATCH, TIMED_LEN, TIMED.d_model).to(block.out.weight)
 q, k, v = block.qkv(x).unflatten(-1, (3, TIMED.heads, -1)).permute(2, 0, 3, 1, 4)
 wide = block.up(x)
-# --8<-- [end:timed]
 
 
-# --8<-- [start:time]
 CALLS: dict[str, tuple[int, Callable[[], Any]]] = {  # how often, and what
     "attention": (TIMED.layers, lambda: fused(q, k, v)),
     "qkv": (TIMED.layers, lambda: block.qkv(x)),
@@ -454,7 +409,6 @@ measured_rest_share = measured_time_share["gelu"] + measured_time_share["norms"]
 for part, share in measured_time_share.items():
     counted = component_share["gpt2"].get(part, 0)
     print(f"{part:10}{counted:6.1%} of FLOPs {share:6.1%} of time")
-# --8<-- [end:time]
 
 
 # --8<-- [start:exercise_1]
@@ -464,8 +418,8 @@ print(f"T = {crossing_70b:,.0f}")
 
 
 # --8<-- [start:exercise_2]
-small_llama_flops = by_component(models.LLAMA_3_2_1B, 8_192)
-small_head_share = as_shares(small_llama_flops)["head"]
+small_llama = models.LLAMA_3_2_1B
+small_head_share = 6 * small_llama.d_model * small_llama.vocab / token_flops(small_llama, 8_192)
 print(f"{small_head_share:.1%}")
 # --8<-- [end:exercise_2]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -14,6 +13,7 @@ import pytest
 from figures import (
     activations,
     compute_for_memory,
+    count_your_step,
     counting_flops,
     experts,
     full_ledger,
@@ -428,15 +428,6 @@ def test_shares_of_a_link_are_drawn_in_their_own_colours() -> None:
     assert all(len(chart.lines(chart.colours[name])[0]) == 2 for name in sizes)  # from 32 KiB on
 
 
-def test_running_median_and_mean_are_not_swapped() -> None:
-    seconds = [1.0, 1.0, 1.0, 100.0, 1.0, 1.0, 1.0, 1.0]
-    chart = Chart(timing.running(Values({"timing.measured_trials_seconds": seconds}), Words()))
-    (median,), (mean,) = (chart.lines(chart.colours[name]) for name in ("median", "mean"))
-    assert {y for _, y in median} == {median[0][1]}  # one slow trial leaves it where it is
-    assert median[0][1] == pytest.approx(chart.place("1.00")[1] - 5, abs=0.1)
-    assert min(y for _, y in mean) == pytest.approx(chart.place("25.75")[1] - 5, abs=0.1)
-
-
 def test_medians_lie_over_their_counts_between_both_errors() -> None:
     simulated, errors = {"1": [0.0, 0.5], "100": [0.1]}, {"1": 1.25, "100": 0.125}
     made = {"timing.simulated_medians": simulated, "timing.formula_errors": errors}
@@ -447,20 +438,6 @@ def test_medians_lie_over_their_counts_between_both_errors() -> None:
     above, below = chart.lines(chart.colours["error"])
     assert [zero - y for _, y in above] == pytest.approx([2.5 * (zero - half), 0.25 * (zero - half)], abs=0.1)
     assert [y - zero for _, y in below] == pytest.approx([zero - y for _, y in above], abs=0.1)
-
-
-def test_rates_of_a_data_type_have_its_colour() -> None:
-    rates = {"float32": {"256": 1e9, "1024": 1e10, "4096": 1e11}, "bfloat16": {"256": 1e10, "1024": 1e11, "4096": None}}
-    made = {"sweep_flop_per_second": rates, "predicted_peaks_flop_per_second": {"bfloat16": 1e12}}
-    chart = Chart(mfu.sizes(Values({f"mfu.{name}": value for name, value in made.items()}), Words()))
-    assert set(chart.colours) == {"float32", "bfloat16"}
-    slow, fast = (chart.dots(chart.colours[dtype]) for dtype in rates)
-    assert [x for x, _ in slow] == pytest.approx([chart.place(side)[0] for side in ("256", "1,024", "4,096")], abs=0.1)
-    assert [x for x, _ in fast] == [x for x, _ in slow[:2]]
-    assert [y for _, y in fast] == pytest.approx([y for _, y in slow[1:]])  # ten times the rate, a decade higher
-    assert slow[1][1] == pytest.approx(chart.place("10 GFLOP/s")[1] - 5, abs=0.1)
-    flat = [line for line in chart.lines(chart.colours["bfloat16"]) if line[0][1] == line[-1][1]]
-    assert [line[0][1] for line in flat] == pytest.approx([chart.place("1 TFLOP/s")[1] - 5], abs=0.1)
 
 
 def test_published_steps_lie_at_their_mfu_in_the_row_of_their_card() -> None:
@@ -492,35 +469,6 @@ def test_a_wave_is_filled_as_far_as_there_are_tiles() -> None:
     assert "67 %" in chart.texts
 
 
-def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
-    made = {
-        "measured_points": {"relu": {"intensity": 0.25, "rate_flop_per_second": 2.5e8}},
-        "measured_sweep": {
-            "8": {"intensity": 1.3, "rate_flop_per_second": 1e8},
-            "6144": {"intensity": 1000.0, "rate_flop_per_second": 1e11},
-        },
-        "measured_flop_per_second": 1e11,
-        "measured_bytes_per_second": 1e9,
-        "predicted_flop_per_second": {"bfloat16": 1e12, "float32": 1e10},
-        "predicted_bytes_per_second": 1e10,
-    }
-    chart = Chart(roofline.roof(Values({f"roofline.{name}": value for name, value in made.items()}), Words()))
-    heights = {f"{size} GFLOP/s": chart.place(f"{size} GFLOP/s")[1] - 5 for size in (10, 100)}
-    decade = heights["10 GFLOP/s"] - heights["100 GFLOP/s"]
-    sheet, measured = (
-        chart.lines(next(colour for word, colour in chart.colours.items() if word.startswith(name)))
-        for name in ("sheet", "measured")
-    )
-    for (start, ridge, end), peak in ((sheet[0], 1e12), (measured[0], 1e11)):
-        assert ridge[1] == end[1] == pytest.approx(heights["100 GFLOP/s"] - decade * math.log10(peak / 1e11), abs=0.2)
-        rise, run = start[1] - ridge[1], ridge[0] - start[0]
-        assert rise / decade == pytest.approx(run / (chart.place("100")[0] - chart.place("10")[0]), rel=0.01)
-    (relu,) = chart.dots("2")
-    on_roof = measured[0][1][1] + decade * math.log10(1e11 / 2.5e8)
-    assert relu[1] == pytest.approx(on_roof, abs=0.2)
-    assert not list(faults(chart))
-
-
 def kernel(intensity: float, rate: float, roof: float, taken: float) -> dict[str, Any]:
     return {"intensity": intensity, "rate_flop_per_second": rate, "roof_seconds": roof, "taken_seconds": taken}
 
@@ -537,17 +485,27 @@ H100_ROOF = {
 }
 
 
-def test_published_kernels_lie_under_a_roof_where_their_rates_are() -> None:
+def test_a_roof_rises_with_the_bandwidth_and_ends_at_the_peak() -> None:
     chart = Chart(roofline.h100(Values({f"roofline.{name}": value for name, value in H100_ROOF.items()}), Words()))
-    (roof,) = [line for line in chart.lines("ink") if len(line) == 3]
-    places = {kind: chart.dots(str(colour)) for kind, colour in roofline.KINDS.items()}
-    assert [len(each) for each in places.values()] == [1, 1, 1, 1]
-    flat = roof[1][1]
-    assert places["matmul"][0][1] == pytest.approx(flat, abs=1)
-    start, ridge = roof[:2]
-    x, y = places["contiguous"][0]
-    assert (y - start[1]) / (x - start[0]) == pytest.approx((ridge[1] - start[1]) / (ridge[0] - start[0]), rel=0.02)
-    assert places["strided"][0][0] == pytest.approx(x, abs=1) and places["strided"][0][1] > y
+    ((start, ridge, end),) = [line for line in chart.lines("ink") if len(line) == 3]
+    (other,) = chart.lines("5")
+    heights = {word: chart.place(word)[1] - 5 for word in ("10 TFLOP/s", "100 TFLOP/s")}
+    decade = heights["10 TFLOP/s"] - heights["100 TFLOP/s"]
+    assert ridge[1] == end[1] == pytest.approx(heights["100 TFLOP/s"], abs=0.2)
+    assert other[0][1] == pytest.approx(heights["10 TFLOP/s"], abs=0.2)
+    run = chart.place("100")[0] - chart.place("10")[0]
+    assert (start[1] - ridge[1]) / decade == pytest.approx((ridge[0] - start[0]) / run, rel=0.01)
+    assert other[0][0] == pytest.approx(chart.place("10")[0], abs=1)  # 1e13 / 1e12
+
+
+def test_a_way_between_memories_is_as_wide_as_it_is_fast() -> None:
+    made = {"roofline.H100": {"bandwidth_bytes_per_second": 2e12}, "roofline.ON_CHIP_BYTES_PER_SECOND": 3e13}
+    chart = Chart(roofline.memories(Values(made), Words()))
+    on_chip, memory = sorted(chart.bars("0"), key=lambda box: box[2])
+    assert on_chip[1] - on_chip[0] == pytest.approx(15 * (memory[1] - memory[0]))
+    heights = {word: chart.place(word)[1] for word in ("cores", "30 TB/s", "shared", "cache", "2 TB/s", "memory")}
+    assert list(heights.values()) == sorted(heights.values())
+    assert not list(faults(chart))
 
 
 def test_a_kernel_at_its_roof_lies_on_the_diagonal() -> None:
@@ -670,43 +628,28 @@ def test_what_a_layer_keeps_stands_beside_its_tensor_and_under_its_model() -> No
         assert [min(rows[y])[1] for y in middles] == words, "what is kept has the colour of its part"
 
 
-def test_a_model_has_its_weights_beside_their_steps_and_its_tensors_in_boxes() -> None:
-    chart, rows = Chart(gpt2_parameters.model(Values(), Words())), dict[float, list[tuple[float, str]]]()
-    for text in chart.root.iter("text"):
-        rows.setdefault(float(text.attrib["y"]) - 5, []).append((float(text.attrib["x"]), _word(text)))
-    lines = {y: [word for _, word in sorted(rows[y])] for y in sorted(rows)}
-    block = [
-        ["times"],
-        ["norm", "2 × d"],
-        ["qkv", "d × 3d"],
-        ["attend"],
-        ["mix", "d × d"],
-        ["add"],
-        ["norm", "2 × d"],
-        ["up", "d × 4d"],
-        ["gelu"],
-        ["down", "4d × d"],
-        ["add"],
+def test_a_model_has_its_matrices_to_scale_beside_their_steps_and_its_tensors_in_boxes() -> None:
+    made = {"gpt2_parameters.letters": {"gpt2": {"d": 100, "T": 200, "V": 5_000}}}
+    chart = Chart(gpt2_parameters.model(Values(made), Words()))
+    texts = sorted((float(text.attrib["y"]), float(text.attrib["x"]), _word(text)) for text in chart.root.iter("text"))
+    half = ["norm", "qkv", "100 × 300: 30K", "attend", "mix", "100 × 100: 10K", "add"]
+    mlp = ["norm", "up", "100 × 400: 40K", "gelu", "down", "400 × 100: 40K", "add"]
+    assert [word for _, _, word in texts] == [
+        *("weights", "tokens", "b × T", "embed", "5,000 × 100: 500K", "place", "200 × 100: 20K"),
+        *("stream", "b × T × d", "times", *half, *mlp, "stream", "b × T × d"),
+        *("final", "head", "100 × 5,000: tied", "logits", "b × T × V"),
     ]
-    assert list(lines.values()) == [
-        ["weights"],
-        ["tokens", "b × T"],
-        ["embed", "V × d"],
-        ["place", "T × d"],
-        ["stream", "b × T × d"],
-        *block,
-        ["stream", "b × T × d"],
-        ["final", "2 × d"],
-        ["head", "tied"],
-        ["logits", "b × T × V"],
-    ]
-    ((_, _, top, bottom),) = chart.bars("0")
-    assert [words for y, words in lines.items() if top < y < bottom] == block, "what is repeated"
-    boxes = {(top + bottom) / 2 for _, _, top, bottom in chart.bars("muted")}
-    assert [words[0] for y, words in lines.items() if y in boxes] == ["tokens", "stream", "stream", "logits"]
-    dots, norms = chart.dots("ink"), [y for y, words in lines.items() if words[0] == "norm"]
+    at = {word: y for y, _, word in texts}
+    repeated = [(top, bottom) for left, right, top, bottom in chart.bars("0") if right - left > 300]
+    assert repeated[0][0] < at["times"] < at["down"] < repeated[0][1] < at["final"], "what is repeated"
+    sides = {
+        part: [(right - left, bottom - top) for left, right, top, bottom in chart.bars(colour)]
+        for part, colour in (("att", "1"), ("mlp", "3"))
+    }
+    d = sides["att"][1][0]
+    assert sides == {"att": [(3 * d, d), (d, d)], "mlp": [(4 * d, d), (d, 4 * d)]}, "columns and rows, to scale"
+    dots, norms = chart.dots("ink"), [y for y, _, word in texts if word == "norm"]
     paths = [[float(y) for y in re.findall(r"[ V]([\d.]+)", d.attrib["d"])] for d in chart.root.iter("path")]
-    assert [y for _, y in dots] == [y for y, words in lines.items() if words[0] == "add"]
     for (start, end), norm, (_, dot) in zip(paths, norms, dots, strict=True):
         assert start < norm < end == dot, "the residual stream passes each half by"
 
@@ -1045,11 +988,20 @@ def test_a_run_ends_at_the_hours_that_it_took_over_those_booked() -> None:
     assert chart.place("o\u20032.00")[1] < chart.place("f\u20030.50")[1], "each bar's number stands beside it"
 
 
-def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() -> None:
-    step = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
-    made = {"room_bytes": {"step": step, "napkin": {"optimizer": 40e9, "weights": 20e9}}, "REPORTED_BYTES": 80e9}
+def test_a_line_of_code_is_as_long_as_its_bytes_and_the_most_lies_on_top() -> None:
+    made = {"count_your_step.line_bytes": {"less": 2**30, "most": 3 * 2**30}}
+    chart = Chart(count_your_step.lines(Values(made), {"axis": "axis", "less": "l", "most": "m"}))
+    zero, unit = chart.place("0")[0], chart.place("1")[0] - chart.place("0")[0]
+    ends = [(bar[1] - zero) / unit for bar in sorted(chart.bars("0"), key=lambda bar: bar[2])]
+    assert ends == pytest.approx([3, 1], abs=0.02)
+    assert chart.place("m")[1] < chart.place("l")[1]
+
+
+def test_what_fills_a_gpu_is_stacked() -> None:
+    planner = {"logits": 30e9, "weights": 10e9, "copies": 10e9}
+    made = {"room_bytes": {"planner": planner, "napkin": {"optimizer": 40e9, "weights": 20e9}}}
     chart = Chart(two_questions.room(Values({f"two_questions.{name}": made[name] for name in made}), Words()))
-    zero, unit = chart.place("0")[0], (chart.place("80")[0] - chart.place("0")[0]) / 80
+    zero, unit = chart.place("0")[0], (chart.place("60")[0] - chart.place("0")[0]) / 60
     ends = {
         part: [((bar[0] - zero) / unit, (bar[1] - zero) / unit) for bar in chart.bars(chart.colours[part])]
         for part in ("weights", "moments", "logits")
@@ -1057,9 +1009,6 @@ def test_what_fills_a_gpu_is_stacked_and_what_was_published_lies_at_its_bytes() 
     for part, row, place in (("weights", 0, (0, 20)), ("moments", 0, (20, 60)), ("weights", 1, (0, 20))):
         assert ends[part][row] == pytest.approx(place, abs=0.5)  # the estimate's row first
     assert ends["logits"][-1] == pytest.approx((20, 50), abs=0.5)
-    (dot,) = chart.dots("ink")
-    assert (dot[0] - zero) / unit == pytest.approx(80, abs=0.5)
-    assert dot[1] > chart.bars(chart.colours["moments"])[0][3]  # in the row below
 
 
 def test_a_published_reading_lies_in_the_row_of_its_source_first_above_today() -> None:
@@ -1156,19 +1105,6 @@ def test_of_each_phase_the_bars_are_as_long_as_its_times() -> None:
 
 
 # Figures of the book, with the values of its records
-
-
-def test_a_rungs_prediction_stands_beside_its_measurement() -> None:
-    made = {"predicted_rungs_seconds": {"fp32": {"products": 2.0, "optimizer": 1.0, "step": 3.0}}}
-    values = Values({f"gpt2_ladder.{name}": value for name, value in made.items()})
-    header, fp32, *_ = tables.by_key(tables.blocks("en")["full-ledger#run"].options).filled(values)
-    assert [*header[:4], fp32[0]] == ["Rung", "Time, predicted", "measured", "measured / predicted", "fp32"]
-    assert fp32[1] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.step }}"
-    assert fp32[2:4] == [f"{{{{ gpt2_ladder.measured_rungs.fp32.{cell} }}}}" for cell in ("seconds", "ratio")]
-    header, fp32, *_, last = full_ledger.ladder_lines(values, Words())
-    by_line = dict(zip(header, fp32, strict=True))
-    assert by_line["optimizer"] == "{{ gpt2_ladder.predicted_rungs_seconds.fp32.optimizer }}"
-    assert by_line["norms"] == "—" and last[0] == "adamw"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -22,9 +22,6 @@ CROSSED = {
     "mixed-precision#recipes": {
         ("master", "master_fp32_gradients"),
         ("fp32_moments", "bf16"),
-        ("bf16", "nvfp4"),
-        ("autocast", "fp8_input"),
-        ("fp8_input", "deepseek"),
     },
     "tensor_operations.expressions": {("measured", "ratio")},
 }

@@ -50,7 +50,7 @@ NUMBERS_IN_WORDS: dict[str, Said] = {
     "activations.md#why": {1e3, 1e6, 2e6, 8e6},  # "two million bytes"
     "gpt2-parameters.md#block": {700},
     "gpt2-parameters.md#llama": {4000},
-    "gpt2-parameters.md#shares": {124, 1.24e8},  # "from 124 to 1,558 million"
+    "gpt2-parameters.md#model": {124, 1.24e8},  # "from 124 to 1,558 million"
     "gpu-memory.md#luck": {512},
     "number-formats.md#limits": {0.5},
 }

@@ -1,19 +1,16 @@
-"""The predictions of the full ledger and of its ladder stand before what runs, and read nothing that a run binds."""
+"""The predictions of a step and of its ladder stand before what runs, and read nothing that a run binds."""
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
 from ledger.book import Book
-from ledger.snippet import Snippet
 from tests.conftest import ROOT
 
 RUNS = {"full_ledger": "run", "gpt2_ladder": "measure"}  # the section in which steps are run
 PATHS = {name: Book(ROOT).snippet_file(name) for name in RUNS}
-PAGES = [ROOT / "docs" / language / "full-ledger.md" for language in ("en", "zh")]
 
 
 def names(code: str) -> tuple[set[str], set[str]]:
@@ -59,12 +56,3 @@ def test_a_prediction_after_the_run_is_found(snippet: str, old: str, new: str) -
     code = PATHS[snippet].read_text(encoding="utf-8")
     assert old in code
     assert problems(code.replace(old, new), RUNS[snippet])
-
-
-@pytest.mark.parametrize("page", PAGES, ids=["en", "zh"])
-@pytest.mark.parametrize("snippet", RUNS)
-def test_the_page_predicts_first(page: Path, snippet: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    predict, run = (text.index(f'{snippet}.py:{section}"') for section in ("predict", RUNS[snippet]))
-    assert predict < run
-    assert set(Snippet.read(PATHS[snippet]).sections) >= {"predict", RUNS[snippet]}

@@ -19,9 +19,7 @@ from tests.tables import BOOK
 CELL = re.compile(r"\[\{\{ (?P<path>one_card\.[^:}]+?)(?::\S+)? \}\}\]\(plan\.md\?(?P<query>[^)]+)\)(?P<mark>[^\[\n]*)")
 MARKS = {"fits with room": "✓", "fits on paper": "?", "does not fit": ""}
 NAME = re.compile(r'\bname="?([\w]+)')
-SAYS = {"hours": "gpu_hours"} | dict.fromkeys(
-    ("needs_bytes", "short_bytes", "long_bytes", "planned_bytes"), "memory_bytes"
-)
+SAYS = {"hours": "gpu_hours"} | dict.fromkeys(("needs_bytes",), "memory_bytes")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -57,14 +55,13 @@ def planned(values: Values) -> set[str]:
     tables_of = {
         "needs": "needs_bytes",
         "longest": "",
-        "copied": "short_bytes long_bytes",
         "adapters_down": "needs_bytes",
     }
-    tables_of |= {"full_down": "needs_bytes", "day": "hours", "cards": "qlora_tokens", "commands": "planned_bytes"}
+    tables_of |= {"full_down": "needs_bytes", "day": "hours", "cards": "qlora_tokens"}
     paths = set()
     for name, ends in tables_of.items():
         for row, cells in values[f"one_card.{name}"].items():
-            if (name == "copied" and "14b" not in row) or (name, row) == ("day", "qlora"):  # would say the same again
+            if (name, row) == ("day", "qlora"):  # would say the same again
                 continue
             nested = isinstance(next(iter(cells.values())), dict)
             for cell in cells if nested or not ends else ends.split():

@@ -30,18 +30,14 @@ TABLES = [name for name, block in BLOCKS.items() if block.kind == "table"]
 
 # Words of values that a name means, where it does not say them.
 MEANS: dict[str, dict[str, str]] = {
-    "full_ledger.ladder_lines": {"fused": "attention", "adamw": "optimizer"},
     "gpu_memory.requests": {
         "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
     },
-    "activations#block": {"T = 1,024": "gpt2", "T = 8,192": "llama"},
-    "activations#claim": {"A layer, b = 1": "variants"},
     "experts#layer": {"Held": "expert", "Met": "active"},
-    "muon#share": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
-    "counting-flops#blind": {"Counted": "seen", "Performed, at least": "needed"},
+    "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "training-loop#overlap": {
-        "w": "work", "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
+        "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
     "inference#kinds": {
         "A token adds": "grows", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
@@ -54,20 +50,10 @@ MEANS: dict[str, dict[str, str]] = {
         "Planner, 2,048 tokens": "short", "Planner, 16,384 tokens": "long",
     },
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
-    "full-ledger#held": {
-        "A tenth lies below": "low", "Within 15 %": "near"
-    },
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
-    "gpu_memory.measured_requests": {
-        "scalar": "scalar", "4 × 8": "small", "2 × (32 × 32)": "pair", "100 × (1000)": "vectors",
-        "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
-    },
-    "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
-    "gpu-memory#before-the-first": {"Taken of the card": "used", "By PyTorch's allocator": "reserved"},
     "hardware#derive": {"SMs, $S$": "processors"},
-    "hardware#narrower": {"Measured": "speed up", "Measured / predicted": "to datasheet"},
-    "hardware#half-a-minute": {"Rate / all busy": "at clock share"},
+    "evidence#held": {"Rate / all busy": "at clock share"},
     "how-far-off#others": {"The planner's, today": "planned", "At first sight": "planned first"},
     "how-far-off#room": {
         "Smallest ratio": "low ratio", "Largest": "high ratio", "Nine of ten from": "start ratio", "to": "end ratio",
@@ -83,28 +69,17 @@ MEANS: dict[str, dict[str, str]] = {
     "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
-    "number-formats#rounding": {"1/2": "half", "1e-8": "tiny", "1/3": "third"},
-    "optimizers#state": {"State": "per parameter", "In all": "total", "7 billion": "seven b", "GPT-2 small": "gpt2"},
+    "optimizers#state": {"State": "per parameter", "In all": "total", "GPT-2 small": "gpt2"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
-    "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many"},
     "roofline#tokens": {"FLOP/B": "intensity", "Least time": "roof"},
-    "roofline#fusion": {
-        "Without": "eager", "With torch.compile": "compiled seconds", "Saved": "saved", "By the bytes": "by bytes",
-        "By the bytes / saved": "ratio",
-    },
+    "roofline#measured": {"How many": "kernels", "Slowest": "low", "Fastest": "high"},
+    "roofline.memories": {"cores cores_size shared": "chip", "cache_size memory": "bandwidth"},
     "roofline.h100": {
         "ridge 295": "peak bfloat16", "other_units": "peak float32", "decode": "at once", "batch": "at once",
         "prefill": "at once", "training": "at once",
     },
-    "roofline.roof": {"cuda_cores": "predicted second float32"},
-    "roofline#measurement": {"FLOP/B": "intensity", "By the datasheet": "sheet", "Measured": "median"},
-    "roofline#next-to-nothing 2": {
-        "Measured": "measured row", "Measured / predicted": "ratio row", "In a row / node": "ratio graph"
-    },
-    "storage-and-strides#views": {"Reports": "reported", "Holds": "held"},
     "storage-and-strides#bandwidth": {"Bandwidth": "rate second"},
-    "tensor-operations#einsum 2": {"Without names": "unnamed", "With names": "named"},
-    "tensor-operations#element-wise": {"Counted": "allocated", "GPU, allocator": "measured"},
+    "tensor-operations#element-wise": {"Allocates": "allocated", "GPU, allocator": "measured"},
     "tokens#rate": {
         "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
         "Chinese characters a token": "characters zh", "Chinese tokens / English tokens": "ratio",
@@ -113,15 +88,10 @@ MEANS: dict[str, dict[str, str]] = {
         "Bytes a token, English": "rate en", "Bytes a token, Chinese": "rate zh",
         "Chinese tokens / English tokens": "ratio",
     },
-    "tokens#merges": {"40 paragraphs, 128 merges": "learn", "all English, until no pair occurs twice": "whole"},
     "transformer-flops#papers": {
         "GPT-2 small, T = 1,024": "gpt2 1", "Llama 3 8B, T = 8,192": "llama 8", "Llama 3 8B, T = 131,072": "llama 128",
     },
-    "transformer-flops#bill": {"T": "case len", "By 6N, all parameters": "six hours", "GPU-hours": "bill hours"},
-    "tokens#vocabulary": {"of its parameters": "parameter share", "of its forward FLOPs": "head share"},
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
-    "full_ledger.waterfall": {"residual": "lines measured"},
-    "gpu_memory.timeline": {"forward": "layers"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
     },
@@ -136,7 +106,7 @@ SAID = {  # by headers of tables, in any of them
     "\\bas fast as\\b": "ratio",
 }
 
-OF_THE_SAME = ("gpu_memory.timeline", "optimizers.held", "timing.running")  # whose series are made of one value
+OF_THE_SAME = ("optimizers.held",)  # whose series are made of one value
 TWICE = {"storage-and-strides#bandwidth.predicted_copy_seconds"}  # shown in several rows
 
 SOURCE = open_source(BOOK, configured_device(BOOK), local=False)

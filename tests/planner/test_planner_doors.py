@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -83,6 +84,8 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     command, _, printed = text.partition("```console\n$ ")[2].partition("```")[0].partition("\n")
     assert main(shlex.split(command)[2:]) == 0
     assert capsys.readouterr().out == printed and 8 <= printed.count("\n") <= 18
+    others = re.findall(r"^\|.*`flops-bytes (plan .*?)`", text, re.MULTILINE)
+    assert [main(shlex.split(other)[1:]) for other in others] == [0, 0]
 
 
 def test_the_form_assumes_the_speed_that_the_terminal_names() -> None:

@@ -81,9 +81,9 @@ def test_formulas_are_set_without_a_script(browser: Browser, address: str, path:
 
 def test_a_copy_button_copies_the_code_as_it_stands_in_the_snippet(page: Page, address: str) -> None:
     page.goto(address + "gradients/")
-    code = page.locator(".highlight").locator("visible=true").first
+    code = page.locator(".highlight", has_text="outputs_grad").first  # without imports that the page adds
     code.scroll_into_view_if_needed()  # what is seen gets its button
-    page.locator(".md-clipboard, .md-code__button").locator("visible=true").first.click()
+    code.locator(".md-clipboard, .md-code__button").first.click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.strip() and copied.strip() in (ROOT / "snippets/gradients.py").read_text()
 
@@ -101,6 +101,18 @@ def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
         }"""
     )
     assert round(shown) == written > 5
+
+
+def test_a_finger_opens_a_note_beside_its_number_and_then_follows_it(browser: Browser, address: str) -> None:
+    page = browser.new_page(viewport=PHONE, has_touch=True)
+    page.goto(address + "two-questions/")
+    number = page.locator("a.footnote-ref:visible").first
+    number.tap()
+    expect(page.locator(".md-tooltip2--active")).to_have_count(1)
+    assert "#" not in page.url
+    number.tap()
+    page.wait_for_url("**#fn:*")
+    page.close()
 
 
 def test_dark_and_light_follow_the_switch(page: Page, address: str) -> None:
@@ -249,6 +261,7 @@ def axe() -> Axe:
 
 def violations(page: Page, passed: set[int]) -> list[str]:
     """What axe finds on a page; looks that have passed are not judged again, and those that pass are added to them."""
+    page.wait_for_function(WIDE_CODE_CAN_BE_REACHED)
     looks = page.evaluate(LOOKS_ALIKE, [*passed])
     found = axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     if not found:

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.usefixtures("site")
 TOP = 120  # pixels, of which the header takes about half
 
 
-@pytest.mark.parametrize("path", ["muon/", "zh/traces/"])
+@pytest.mark.parametrize("path", ["fp8/", "zh/traces/"])
 def test_a_click_in_the_contents_leads_to_the_section(page: Page, address: str, path: str) -> None:
     page.goto(address + path)
     contents = page.locator(".md-sidebar--secondary .md-nav__link")

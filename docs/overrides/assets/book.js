@@ -201,17 +201,22 @@
     close();
     dismissed = true;
   });
-  /* A term is a link: the keyboard opens its card on the way, a finger with a first tap; a second one follows it. */
-  let byFinger = false;
+  /* A term is a link, and so is a note's number: the keyboard opens its card on the way, a finger with a first tap; a second
+     one follows it. The theme opens the note of a number that has the focus. */
+  let byFinger = false, before = null; // what had the focus before the finger came
   document.addEventListener("focusin", (event) => event.target.matches?.(".term:focus-visible") && open(event.target));
   document.addEventListener("focusout", (event) => event.target === tip?.owner && close());
-  document.addEventListener("pointerdown", (event) => { byFinger = event.pointerType !== "mouse" });
+  document.addEventListener("pointerdown", (event) => {
+    byFinger = event.pointerType !== "mouse";
+    before = document.activeElement;
+  });
   document.addEventListener("click", (event) => {
-    const term = event.target.closest?.(".term");
-    if (!term || !byFinger || term === tip?.owner) return;
+    const link = event.target.closest?.(".term, .footnote-ref");
+    if (!link || !byFinger || link === tip?.owner || link === before) return;
     event.preventDefault();
     event.stopPropagation(); // before the theme's navigation takes it
-    open(term);
+    if (link.matches(".term")) open(link);
+    else link.focus();
   }, true);
   addEventListener("hashchange", unfold);
   addEventListener("pageshow", (event) => event.persisted && start()); // Back may bring a page as it was left

@@ -34,6 +34,7 @@ import planner
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, main
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
+from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import OPTIONS, ROWS, TRAINED, belongs
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
 from flops_bytes.plan.parallel import TAKEN as OF_LAYOUTS
@@ -294,7 +295,8 @@ def mended(drawn: random.Random, asked: Question, refused: Refused) -> Question:
 
 def fixed(asked: Question, found: Mapping[str, Any]) -> Question:
     """The same question, in which nothing is left to a default that depends on what is asked."""
-    told = {name: str(each) for name, each in found["assumed"].items()} | asked
+    told = {name: str(each) for name, each in found["assumed"].items()} | settled(asked, found)
+    told = {name: str(each) for name, each in told.items()}
     told.pop("global_batch", None)
     if "layout" in found:
         told.pop("accumulation", None)

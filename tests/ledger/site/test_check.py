@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from markdown import Markdown
 
 from ledger.__main__ import main
@@ -309,6 +310,14 @@ def test_many_openings_that_do_not_close_are_read_in_a_moment(sign: str) -> None
 
 
 def test_the_kinds_of_blocks_are_those_that_a_build_knows(book: Book) -> None:
-    names = re.findall(r"^  (pymdownx\.blocks\.\w+):", (book.root / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
-    markdown = Markdown(extensions=[*names, makeExtension(root=str(book.root), local=False)])
+    text = (
+        (book.root / "mkdocs.yml")
+        .read_text(encoding="utf-8")
+        .partition("markdown_extensions:\n")[2]
+        .partition("\n\n")[0]
+    )
+    known = yaml.safe_load(text.replace("!ENV", ""))
+    names = [name for name in known if "blocks" in name or name == "ledger.site.minutes"]
+    ours = makeExtension(root=str(book.root), local=False)
+    markdown = Markdown(extensions=[*names, ours], extension_configs={name: known[name] for name in names})
     assert {*markdown.parser.blockprocessors["blocks"].blocks, "recorded"} == KINDS  # type: ignore[attr-defined]

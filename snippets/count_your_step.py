@@ -4,30 +4,45 @@
 # ///
 """A step of one's own is counted without a GPU: by kind, by line of code, and on a card; then watched as it runs."""
 
-# --8<-- [start:setup]
 from collections.abc import Callable
+from linecache import getline
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from flops_bytes.count import count, fit
 from flops_bytes.watch import watch
 
-# --8<-- [end:setup]
-
 
 # --8<-- [start:make]
-def make() -> Callable[[], None]:
+class Block(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm1(x)).unflatten(2, (3, 12, -1)).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
+        hidden = F.gelu(self.up(self.norm2(x)))
+        return x + self.down(hidden)
+
+
+def make(block: type[Block] = Block) -> Callable[[], None]:
     V, d = 50_304, 768  # vocabulary, width
-    layers = [nn.TransformerEncoderLayer(d, 12, 4 * d, batch_first=True) for _ in range(12)]
-    model = nn.Sequential(nn.Embedding(V, d), *layers, nn.Linear(d, V)).cuda()
+    layers = [nn.Embedding(V, d), *(block(d) for _ in range(12)), nn.Linear(d, V)]
+    model = nn.Sequential(*layers).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step() -> None:
-        words = torch.randint(V, (8, 1024), device="cuda")
+        tokens = torch.randint(V, (8, 1024), device="cuda")
         with torch.autocast("cuda", torch.bfloat16):
-            loss = F.cross_entropy(model(words).flatten(0, 1), words.flatten())
+            logits = model(tokens)
+            loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -42,14 +57,37 @@ def make() -> Callable[[], None]:
 found = count(make)
 print(found)
 # --8<-- [end:count]
+needed_bytes = found.peak_bytes
+state_bytes = sum(found.kinds[kind] for kind in ("weights", "optimizer state"))
+
+LINES = {  # what each of the listed lines of this file has in it, for the figure
+    "loss": "loss = F.cross_entropy(",
+    "backward": "loss.backward(",
+    "hidden": "hidden = F.gelu(",
+    "logits": "logits = model(",
+    "qkv": "q, k, v = self.qkv(",
+    "down": "return x + self.down(",
+    "out": "x = x + self.out(",
+    "seen": "seen = F.scaled_dot_product_attention(",
+}
+
+
+def bytes_at(start: str) -> int:
+    """What the line that begins so made, of what lives at the peak."""
+    places = {line: int(line.rpartition(":")[2]) for line in found.lines}
+    return next(
+        size for line, size in found.lines.items() if getline(__file__, places[line]).lstrip().startswith(start)
+    )
+
+
+line_bytes = {name: bytes_at(start) for name, start in LINES.items()}
 
 
 # --8<-- [start:card]
-card = "RTX 4090"
-needed_bytes, moment = found.peak_bytes, found.moment
-largest_bytes, in_line = max((size, line) for line, size in found.lines.items())
-card_bytes, left_bytes, fits = fit(found, card)[:3]
-print(f"{card}: {'fits' if fits else 'does not fit'}")
+for card in ("RTX 4090", "RTX 5090"):
+    answer = fit(found, card)
+    left = f"{answer.left_bytes / 2**30:.1f} GiB left"
+    print(f"{card}: {'fits' if answer.fits else 'does not fit'}, {left}")
 # --8<-- [end:card]
 
 
@@ -67,7 +105,6 @@ with watch() as seen:
 # --8<-- [end:watch]
 
 
-# --8<-- [start:others]
 COUNTED_BYTES = {  # peaks of steps of other people's code, none of whose files was changed, with torch 2.13
     "nanogpt": 13_300_377_176,  # karpathy/nanoGPT at 3adf61e
     "nanochat": 16_944_714_740,  # karpathy/nanochat at 92d63d4
@@ -97,4 +134,19 @@ allocated = {
     }
     for key, (counted, most, beside) in ALLOCATED.items()
 }
-# --8<-- [end:others]
+
+
+# --8<-- [start:exercise_1]
+class Light(Block):
+    """Keeps its input, and computes the rest again in the backward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        again = checkpoint(super().forward, x, use_reentrant=False)
+        assert isinstance(again, Tensor)
+        return again
+
+
+light = count(lambda: make(Light))
+print(light)
+# --8<-- [end:exercise_1]
+light_bytes = light.peak_bytes

@@ -4,7 +4,6 @@
 # ///
 """What people train with instead of plain AdamW: its state, its traffic, its FLOPs."""
 
-# --8<-- [start:setup]
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -28,10 +27,8 @@ from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2, parameters
 from flops_bytes.trace import Trace, Traffic, count_flops, tensors_in
 
 MODELS = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
-# --8<-- [end:setup]
 
 
-# --8<-- [start:split]
 def split(model: torch.nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """The matrices of the layers, for Muon, and all else, for AdamW: embeddings, head, norms, biases."""
     blocks: torch.nn.Module = model.get_submodule("blocks")
@@ -45,10 +42,6 @@ def muon_and_adamw(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
     return [torch.optim.Muon(matrices), torch.optim.AdamW(others, foreach=True)]
 
 
-# --8<-- [end:split]
-
-
-# --8<-- [start:state]
 def give_gradients(model: torch.nn.Module) -> torch.nn.Module:
     for w in model.parameters():
         w.grad = torch.randn_like(w)
@@ -72,10 +65,8 @@ for name, shape in MODELS.items():
     flops, held = count_muon(few)
     print(f"two layers of {name}: {flops:,} FLOPs, {held:,} B of state")
     assert flops == muon_flops(few) and held == muon_state_bytes(few, sum(parameters(few).values()))
-# --8<-- [end:state]
 
 
-# --8<-- [start:factored]
 torch.manual_seed(0)  # Adafactor looks at its numbers, so this model has some
 little = replace(gpt2(d_model=128, layers=1, heads=2), vocab=500)
 
@@ -102,10 +93,8 @@ def outer_product_flops(shapes: Iterable[tuple[int, ...]]) -> int:
 print(f"{adafactor_held_bytes:,} bytes, {adafactor_flops:,} FLOPs for {sum(parameters(little).values()):,} parameters")
 assert adafactor_held_bytes == adafactor_state_bytes(little_shapes)
 assert adafactor_flops == outer_product_flops(little_shapes)
-# --8<-- [end:factored]
 
 
-# --8<-- [start:recipes]
 def state_bytes(shape: Decoder) -> dict[str, int]:
     sizes = shapes_of(shape)
     total = sum(map(math.prod, sizes))
@@ -131,10 +120,8 @@ matmul_flops = dict.fromkeys(held_each["llama"], 0) | {
     "adafactor": outer_product_flops(shapes_of(LLAMA_3_8B)),
     "muon": update_flops["llama"],
 }
-# --8<-- [end:recipes]
 
 
-# --8<-- [start:moved]
 def moved_each(make: Callable[[torch.nn.Module], list[torch.optim.Optimizer]]) -> float:
     """Bytes that one step after the first moves, per parameter of GPT-2's matrices in small."""
     model = with_numbers()
@@ -160,10 +147,8 @@ for name, size in MOMENTS.items():
     moved[name] = 3 * 4 + 2 * size
 for name, each in moved.items():
     print(f"{name:12}{each:8.2f} bytes read and written a parameter")
-# --8<-- [end:moved]
 
 
-# --8<-- [start:read]
 LLAMA_2_7B = 6_738_415_616  # parameters, in bf16
 READ = {"adamw": 51.6, "bitsandbytes": 39.3, "eight_bit": 39.1, "four_bit": 33.2}  # torchao's peaks of a finetuning
 spared_bytes = {  # by each instead of AdamW in bf16, whose moments are 4 bytes a parameter
@@ -176,27 +161,26 @@ for name, size in spared_bytes.items():
     print(
         f"{name:13}{size / 2**30:6.2f} GiB less, {read_spared_bytes[name] / 2**30:.1f} read: {spared_ratio[name]:.3f}"
     )
-# --8<-- [end:read]
 
 
 # --8<-- [start:one_matrix]
-SHORT, LONG = 4_096, 14_336  # an MLP matrix of Llama 3 8B
-matrix = torch.zeros(LONG, SHORT, device="meta", requires_grad=True)
+m, n = 4_096, 14_336  # an MLP matrix of Llama 3 8B
+matrix = torch.zeros(n, m, device="meta", requires_grad=True)
 matrix.grad = torch.zeros_like(matrix)
 muon = torch.optim.Muon([matrix])
 muon.step()  # makes the momentum
-by_hand_flops = 5 * (4 * SHORT**2 * LONG + 2 * SHORT**3)
+counted_flops = count_flops(muon.step)
+by_hand_flops = 5 * (4 * m**2 * n + 2 * m**3)
+print(f"{counted_flops:,} FLOPs counted, {by_hand_flops:,} by hand")
+# --8<-- [end:one_matrix]
 with Trace() as trace:
-    counted_flops = count_flops(muon.step)
+    muon.step()
 temporary_bytes = trace.peak_bytes
 counted_to_hand_ratio = counted_flops / by_hand_flops
-assert by_hand_flops == newton_schulz_flops(LONG, SHORT)
-print(f"{counted_flops:,} FLOPs counted, {counted_to_hand_ratio:.2f} × by hand")
+assert by_hand_flops == newton_schulz_flops(n, m)
 print(f"{temporary_bytes:,} bytes on top meanwhile")
-# --8<-- [end:one_matrix]
 
 
-# --8<-- [start:share]
 SMALL_SHARE = 0.01
 BATCHES = {"8k": 2**13, "64k": 2**16, "512k": 2**19, "4M": 2**22}  # tokens
 
@@ -215,32 +199,12 @@ one_percent_tokens = {name: update_flops[name] / (SMALL_SHARE * training_flops[n
 for name in MODELS:
     shares = ", ".join(f"{batch}: {share:.2%}" for batch, share in muon_share[name].items())
     print(f"{name:6}{shares}; 1 % at {one_percent_tokens[name]:,.0f} tokens")
-# --8<-- [end:share]
 
 
-# --8<-- [start:exercise_1]
+# --8<-- [start:exercise_6]
 SIDE = 4_096
-square_flops = newton_schulz_flops(SIDE, SIDE) // SIDE**2  # per parameter
-square_tokens = square_flops / (SMALL_SHARE * 6)  # at which these are 1 % of 6 FLOPs a token
+square_flops = 5 * 6 * SIDE**3 // SIDE**2  # per parameter
+square_tokens = square_flops / (0.01 * 6)  # at which these are 1 % of 6 FLOPs a token
 print(f"{square_flops:,} FLOPs a parameter; 1 % at {square_tokens:,.0f} tokens")
-# --8<-- [end:exercise_1]
-
-
-# --8<-- [start:exercise_2]
-GPUS, GPU_TOKENS = 8, 65_536
-whole_share = update_flops["llama"] / (GPU_TOKENS * training_flops["llama"])  # each GPU updates all matrices
-divided_share = whole_share / GPUS  # or an eighth of them
-print(f"{whole_share:.2%} or {divided_share:.2%}")
-# --8<-- [end:exercise_2]
-
-
-# --8<-- [start:exercise_3]
-embedding = (128_256, 4_096)  # Llama 3 8B's
-embedding_bytes = {
-    "adamw": 8 * math.prod(embedding),
-    "eight_bit": eight_bit_state_bytes([math.prod(embedding)]),
-    "adafactor": adafactor_state_bytes([embedding]),
-}
-for name, size in embedding_bytes.items():
-    print(f"{name:10}{size:14,} bytes")
-# --8<-- [end:exercise_3]
+# --8<-- [end:exercise_6]
+assert square_flops == newton_schulz_flops(SIDE, SIDE) // SIDE**2
