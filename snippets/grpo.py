@@ -99,10 +99,11 @@ backed_up_ratio = round(SLEPT["backed_up"] * 2**30 / engine_weights_bytes, 4)
 # --8<-- [start:plan]
 CARD_BYTES = capacity_bytes("A100 80GB SXM", GPUS["A100 80GB SXM"])
 engine_bytes = round(0.3 * CARD_BYTES)  # TRL's default share for vLLM
-run = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "context": 3_072, "accumulation": 8}
-run |= {"recipe": "autocast", "checkpointing": "full"}  # 8 answers, trained on one by one
+run = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast"}
+run |= {"checkpointing": "full", "context": 3_072, "accumulation": 8}
 training_bytes = plan(**run)["memory_bytes"]["total"]
-for engine, engine_held in (("awake", engine_bytes), ("asleep", 1.19 * 2**30)):
+asleep_bytes = 1.19 * 2**30  # what vLLM said that it still held
+for engine, engine_held in (("awake", engine_bytes), ("asleep", asleep_bytes)):
     together = training_bytes + engine_held
     print(f"engine {engine}: {together / 2**30:.1f} of {CARD_BYTES / 2**30:.1f} GiB")
 # --8<-- [end:plan]
@@ -113,7 +114,7 @@ parts_bytes = {
         "awake": training_bytes,
         "asleep": training_bytes,
     },
-    "engine": {"sampling": engine_bytes, "awake": engine_bytes, "asleep": SLEPT["left"] * 2**30},
+    "engine": {"sampling": engine_bytes, "awake": engine_bytes, "asleep": asleep_bytes},
 }
 planned_bytes = {phase: sum(parts[phase] for parts in parts_bytes.values()) for phase in parts_bytes["engine"]}
 

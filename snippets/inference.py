@@ -204,16 +204,12 @@ equal = {name: equal_tokens(shape) for name, shape in MODELS.items()}
 ridge = ridge_users(H100)
 
 
-CONTEXTS = (128, 256, 512, 1_024, 8_192)
-
-
 def compute_share(users: int, context: int) -> float:
     """The FLOPs' time over the bytes' time of a step: 1 at the ridge."""
     flops = decode_flops(LLAMA_3_8B, users, context) / PEAK
     return flops / (decode_bytes(LLAMA_3_8B, users, context) / BANDWIDTH)
 
 
-most = {context: compute_share(10**6, context) for context in CONTEXTS}
 longest_at_ridge = max(T for T in range(1, 10_000) if compute_share(10**9, T) >= 1)
 
 
@@ -236,10 +232,6 @@ for name, by_rows in KNEE.items():
         reported = flops / teraflops / 1e6
         knee[name][rows] = {"bound": bound, "reported": reported}
         knee[name][rows]["ratio"] = bound / reported
-wide_us = {rows: point["reported"] for rows, point in knee["bf16"].items()}
-narrow_us = {rows: point["reported"] for rows, point in knee["fp8"].items()}
-knee_slower = {rows: wide_us[rows] / wide_us[1] for rows in (128, 256)}
-fp8_faster = {rows: wide_us[rows] / narrow_us[rows] for rows in (1, 256)}
 
 
 SERVED = {128: 10, 1_024: 8, 8_192: 5}  # tokens of a user: powers of two that fit
@@ -334,7 +326,6 @@ ratios = [row["ratio"] for row in published.values()]
 reached_all = [min(ratios), max(ratios)]
 del ratios
 int4_faster = published["fast_7b_int4"]["reported"] / published["fast_7b"]["reported"]
-int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["reported"]
 
 
 KINDS = (
@@ -353,9 +344,6 @@ for name in KINDS:
 deepseek = read_stack(PRESETS["deepseek-v3"].config)
 latent_flops = {how: stack.decode_flops(deepseek, 1, SHORT, absorbed=how == "absorbed") for how in ("absorbed", "made")}
 latent_flops_ratio = latent_flops["made"] / latent_flops["absorbed"]
-expanded_cache_bytes = stack.expanded_cache_bytes(deepseek, SHORT)
-indexed = read_stack(PRESETS["deepseek-v3.2"].config)
-chosen_bytes = sum(2 * times * mixer.read(LONG) for mixer, times in indexed.mixers())  # that a step reads, in bf16
 
 
 GEMMA_BYTES = 2 * 2 * 16 * 128  # of a token in a layer
@@ -384,7 +372,6 @@ with torch.no_grad(), Trace() as trace:
     cached.feed(token)
 measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
 small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, H100)
-measured_operation_us = small_us / measured_operations
 eager_ratio = 25.5 / published["fast_7b"]["bound"]  # as PyTorch's authors began
 
 
@@ -402,7 +389,6 @@ at_once_ratio = {n: n / rate * AT_ONCE[1] for n, rate in AT_ONCE.items()}
 PLAIN = ALONE["vllm_8b"][-1]  # tokens/s without drafts, on an H100
 EAGLE = {2: 201.69, 4: 198, 7: 169.92}  # with so many drafted tokens
 eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
-drafted_70b_ratio = 48.4 / ALONE["fast_70b_int4"][-1]
 
 
 # --8<-- [start:plan]

@@ -68,7 +68,6 @@ fsdp_bytes = {n: fsdp_payload(*group_numbers(shapes_of(gpt2), n)) for n in (2, 4
 print("DDP       ", ddp_bytes)
 for ranks, handed in fsdp_bytes.items():
     print(f"FSDP2, {ranks}  ", handed)
-padding_bytes = fsdp_bytes[4]["reduce_scatter"] - ddp_bytes["allreduce"]
 rank_bytes = {  # what rank 0 of 2 should hold after a step
     "zero_1": sum(stage_bytes(gpt2_parameters, 2, 1).values()),
     "fsdp": sum(stage_bytes(gpt2_parameters, 2, 3).values()),
@@ -125,11 +124,6 @@ def reached(row: Timed) -> float:
     return REACHED * row.predicted["ring"] / row.seconds
 
 
-def largest_seconds(name: str) -> float:
-    """The time of the largest message."""
-    return max(table(name), key=lambda row: row.shape[0]).seconds or 0.0
-
-
 reached_share = {name: {row.shape[0]: reached(row) for row in table(name)} for name in TABLES}
 LATENCY_SECONDS = {name: min(row.seconds or 0.0 for row in table(name)) for name in TABLES}
 SENT_BYTES_PER_SECOND = {  # of the largest message, on the bus: what a ring would send
@@ -139,7 +133,6 @@ SENT_BYTES_PER_SECOND = {  # of the largest message, on the bus: what a ring wou
 }
 NEAR_PERCENT = round(100 * NEAR)
 large_plain = near(row for name in PLAIN for row in table(name))
-slower_ratio = largest_seconds("four") / largest_seconds("b200")
 for name in TABLES:
     print(f"{name:13}{SENT_BYTES_PER_SECOND[name] / 1e9:5.0f} GB/s, {LATENCY_SECONDS[name] * 1e6:4.0f} µs")
 # --8<-- [end:published]
@@ -179,12 +172,6 @@ for link, rate in LINKS.items():
 
 
 # --8<-- [start:step]
-block_bytes = {  # of one block's weights in bf16, which FSDP2 gathers at a time
-    name: 2 * group_numbers(shapes_of(model), 1)[0] // len(model.blocks)
-    for name, model in (("gpt2", gpt2), ("llama", llama))
-}
-
-
 def seconds_of_a_step(link: str, tokens: int) -> dict[str, float]:
     """FSDP2's step of Llama 3 8B on H100s: its matmuls, and what is sent, if nothing overlaps."""
     n = RANKS[link]

@@ -62,7 +62,6 @@ print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
 
 
 features_bytes = 2 * T * LLAMA_3_70B.d_model
-all_reduced_bytes = ring_bytes(features_bytes, 8, "allreduce")
 EIGHT = Layout(tensor=8)
 layer_held_bytes = {
     "whole": layer_activations(LLAMA_3_70B, Layout(), T),
@@ -89,14 +88,11 @@ pairs_bytes = 2 * 2 * LLAMA_3_70B.kv_heads * LLAMA_3_70B.head_dim * T  # keys an
 features_to_pairs_ratio = features_bytes / pairs_bytes
 
 
-FOUR = Layout(pipeline=4, micro_batches=8, ends=False)  # twenty layers each
 handed_bytes = features_bytes  # by one stage to the next, for each micro-batch
 stage_flops = forward_flops(LLAMA_3_70B, T, causal=True)
 HANDING_SECONDS = handed_bytes / BETWEEN
 STAGE_SECONDS = (sum(stage_flops.values()) - stage_flops["head"]) / 4 / FLOP_PER_SECOND
 handing_share = HANDING_SECONDS / STAGE_SECONDS
-stage_held_bytes = sum(rank_parameters(LLAMA_3_70B, FOUR, 0).values()) * (WEIGHT_BYTES + GRADIENT_BYTES + STATE_BYTES)
-kept_bytes = {rank: activations(LLAMA_3_70B, FOUR, rank, T) for rank in range(4)}
 
 
 SEQUENCES = 512  # of 8,192 tokens, in a step
