@@ -19,28 +19,28 @@ def sorted_rows() -> list[list[int]]:
 
 def layer(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Tokens, their copies sorted by expert, the experts, their results, and the sums by token: as wide as a phone."""
-    drawing = Drawing(356, 262)
-    for name, x in (("tokens", 24.0), ("rows", 104.0), ("experts", 178.0), ("results", 252.0), ("sums", 332.0)):
+    drawing = Drawing(340, 262)
+    for name, x in (("tokens", 26.0), ("rows", 99.0), ("experts", 170.0), ("results", 241.0), ("sums", 322.0)):
         drawing.text(x, 16, labels[name], "muted", anchor="middle")
     tokens = [52.0 + 52 * token for token in range(len(CHOICES))]
     top = 34.0
     for expert, rows in enumerate(sorted_rows()):
         height = PITCH * len(rows) - (PITCH - ROW)
-        drawing.rect(156, top, 44, height, "faint")
-        drawing.text(178, top + height / 2 + 5, f"E{expert}", anchor="middle")
+        drawing.rect(148, top, 44, height, "faint")
+        drawing.text(170, top + height / 2 + 5, f"E{expert}", anchor="middle")
         for token in rows:
             middle, own = top + ROW / 2, tokens[token] + ROW / 2
-            drawing.path(f"M36 {own:g}L84 {middle:g}", f"stroke-{token}")
-            drawing.path(f"M272 {middle:g}L320 {own:g}", f"stroke-{token}")
-            drawing.rect(84, top, 40, ROW, f"fill-{token}")
-            drawing.line(128, middle, 152, middle, "stroke-muted")
-            drawing.line(204, middle, 228, middle, "stroke-muted")
-            drawing.add("rect", f"fill-{token}", x=232, y=top, width=40, height=ROW, fill_opacity=0.5)
+            drawing.path(f"M34 {own:g}L80 {middle:g}", f"stroke-{token}")
+            drawing.path(f"M260 {middle:g}L306 {own:g}", f"stroke-{token}")
+            drawing.rect(80, top, 38, ROW, f"fill-{token}")
+            drawing.line(122, middle, 144, middle, "stroke-muted")
+            drawing.line(196, middle, 218, middle, "stroke-muted")
+            drawing.add("rect", f"fill-{token}", x=222, y=top, width=38, height=ROW, fill_opacity=0.5)
             top += PITCH
         top += GAP
     for token, own in enumerate(tokens):
-        drawing.rect(0, own, 36, ROW, f"fill-{token}")
-        drawing.rect(320, own, 36, ROW, f"fill-{token}")
+        drawing.rect(0, own, 34, ROW, f"fill-{token}")
+        drawing.rect(306, own, 34, ROW, f"fill-{token}")
     drawing.resize(tokens[-1] + ROW + 20)
     return str(drawing)
 

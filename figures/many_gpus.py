@@ -5,36 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Colour, Log, Names, Scale
+from figures.axes import Axes, Log, Scale
 from figures.svg import Drawing
 
-GIB = 2**30
 RANKS = 4  # in drawings, and pieces of a tensor
 PALE = 0.3
-CARD_BYTES = 80e9
-PARTS: dict[str, Colour] = {"weights": 0, "gradients": 1, "state": "muted"}
-BARS = {  # a label, and its stage and ranks
-    "ddp": ("DDP", "8"),
-    "one_8": ("ZeRO-1", "8"),
-    "two_8": ("ZeRO-2", "8"),
-    "three_8": ("ZeRO-3", "8"),
-    "one_64": ("ZeRO-1", "64"),
-    "two_64": ("ZeRO-2", "64"),
-    "three_64": ("ZeRO-3", "64"),
-}
+PARTS = {"weights": ("fill-0", 3, 12.0), "gradients": ("fill-1", 2, 12.0), "state": ("muted", 1, 24.0)}  # first stage
+HEIGHT = 40.0  # of a rank's bars
 
 
-def stages(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Bytes on a rank by stage and number of ranks, stacked by what they are."""
-    found = values["many_gpus.parts_bytes"] or {}
-    axes = Axes(Scale(labels["axis"]), Names([labels[bar] for bar in BARS]))
-    left = [0.0] * len(BARS)
-    for part, colour in PARTS.items():
-        sizes = [found.get(ranks, {}).get(stage, {}).get(part, 0) / GIB for stage, ranks in BARS.values()]
-        axes.barh(range(len(BARS)), sizes, colour, labels[part], left=left)
-        left = [before + size for before, size in zip(left, sizes, strict=True)]
-    axes.axvline(CARD_BYTES / GIB, after=labels["card"])
-    return str(axes)
+def zero(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What four ranks hold under DDP and ZeRO: bars as wide as bytes a parameter, full or a piece."""
+    drawing = Drawing(340, 46 + 4 * (HEIGHT + 14))
+    x = 0.0
+    for part, (css, _, _) in PARTS.items():
+        drawing.rect(x, 3, 14, 14, css)
+        drawing.text(x + 18, 15, labels[part])
+        x += 104
+    for rank in range(RANKS):
+        drawing.text(106 + 66 * rank, 42, labels["rank"].format(n=rank), "muted", anchor="middle")
+    for stage, name in enumerate(("ddp", "one", "two", "three")):
+        top = 50 + stage * (HEIGHT + 14)
+        drawing.text(0, top + HEIGHT / 2 + 5, labels[name])
+        for rank in range(RANKS):
+            left = 80.0 + 66 * rank
+            for css, first, width in PARTS.values():
+                piece = HEIGHT / RANKS
+                drawing.rect(left, top, width, HEIGHT, "faint")
+                held = (top + rank * piece, piece) if stage >= first else (top, HEIGHT)
+                drawing.rect(left, held[0], width, held[1], css)
+                left += width + 2
+    return str(drawing)
 
 
 def reached(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:

@@ -52,14 +52,11 @@ for size in ("0.6b", "1.7b"):
 # --8<-- [end:held]
 
 
-# --8<-- [start:seen]
 SEEN_MIB = {"0_6b": 49_273, "1_7b": 78_147}  # Qwen3 on an A100: TRL issue 3456
 seen_bytes = {size: mib * 2**20 for size, mib in SEEN_MIB.items()}
 rest_bytes = {size: seen - phase_bytes[size]["training"] for size, seen in seen_bytes.items()}
 growth_bytes = 5 * (held_bytes["1_7b"]["weights"] - held_bytes["0_6b"]["weights"])  # all but the logits
 growth_share = round(growth_bytes / (seen_bytes["1_7b"] - seen_bytes["0_6b"]), 4)
-print({size: f"{n / 2**30:.1f} GiB" for size, n in rest_bytes.items()}, growth_share)
-# --8<-- [end:seen]
 
 
 # --8<-- [start:flops]
@@ -94,31 +91,35 @@ for answers in (1, 8, 64):
 # --8<-- [end:flops]
 
 
-# --8<-- [start:sleep]
 SLEPT = {"backed_up": 7.56, "dropped": 26.51, "left": 1.19}  # GiB, Qwen3 4B: vLLM issue 28714
 engine_weights_bytes = 2 * sum(decoders.parameters(STACKS["4b"]).values())
 backed_up_ratio = round(SLEPT["backed_up"] * 2**30 / engine_weights_bytes, 4)
-print(f"{engine_weights_bytes / 2**30:.2f} GiB by the parameters, {SLEPT['backed_up']} moved to the CPU")
-# --8<-- [end:sleep]
 
 
 # --8<-- [start:plan]
-ENGINE_SHARE = 0.3  # of the card: TRL's vllm_gpu_memory_utilization
-CARD_BYTES = capacity_bytes("A100 80GB SXM", A100)
-engine_bytes = round(ENGINE_SHARE * CARD_BYTES)
-RUN = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast", "checkpointing": "full"}
-training_bytes = plan(**RUN, context=TOKENS, accumulation=8)["memory_bytes"]["total"]  # 8 answers, one by one
-planned_bytes = {
-    "sampling": 12 * sum(decoders.parameters(STACKS["4b"]).values()) + engine_bytes,  # weights and moments
-    "awake": training_bytes + engine_bytes,
-    "asleep": training_bytes + SLEPT["left"] * 2**30,
-}
-for phase, size in planned_bytes.items():
-    print(f"{phase:9}{size / 2**30:6.1f} of {CARD_BYTES / 2**30:.2f} GiB")
+CARD_BYTES = capacity_bytes("A100 80GB SXM", GPUS["A100 80GB SXM"])
+engine_bytes = round(0.3 * CARD_BYTES)  # TRL's default share for vLLM
+run = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast"}
+run |= {"checkpointing": "full", "context": 3_072, "accumulation": 8}
+training_bytes = plan(**run)["memory_bytes"]["total"]
+asleep_bytes = 1.19 * 2**30  # what vLLM said that it still held
+for engine, engine_held in (("awake", engine_bytes), ("asleep", asleep_bytes)):
+    together = training_bytes + engine_held
+    print(f"engine {engine}: {together / 2**30:.1f} of {CARD_BYTES / 2**30:.1f} GiB")
 # --8<-- [end:plan]
+ENGINE_SHARE = 0.3  # of the card: TRL's vllm_gpu_memory_utilization
+parts_bytes = {
+    "trainer": {  # sampling: weights and moments
+        "sampling": 12 * sum(decoders.parameters(STACKS["4b"]).values()),
+        "awake": training_bytes,
+        "asleep": training_bytes,
+    },
+    "engine": {"sampling": engine_bytes, "awake": engine_bytes, "asleep": asleep_bytes},
+}
+planned_bytes = {phase: sum(parts[phase] for parts in parts_bytes.values()) for phase in parts_bytes["engine"]}
 
 
-# --8<-- [start:logits]
+# --8<-- [start:score]
 SCORED, KEPT_LOGITS, VOCAB, CHUNK = 2, 256, 151_665, 128  # of TRL issue 3678; rows of a chunk
 
 
@@ -135,6 +136,10 @@ def log_probabilities(logits: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     return chosen, torch.cat(entropies)
 
 
+# --8<-- [end:score]
+
+
+# --8<-- [start:logits]
 with torch.no_grad(), Trace() as scoring:
     log_probabilities(meta(SCORED, KEPT_LOGITS + 1, VOCAB), meta(SCORED, KEPT_LOGITS, dtype=torch.long))
 one_logits_bytes = 4 * SCORED * KEPT_LOGITS * VOCAB

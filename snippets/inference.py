@@ -49,7 +49,6 @@ from flops_bytes.trace import Trace
 # --8<-- [end:setup]
 
 
-# --8<-- [start:library]
 SHAPE = replace(llama(64, 3, 4, 96, head_dim=16), kv_heads=2, vocab=1_000)
 NAMES = {  # theirs: ours
     "model.": "",
@@ -85,10 +84,8 @@ library = LlamaForCausalLM(
         eos_token_id=None,  # no token ends the text
     )
 )
-# --8<-- [end:library]
 
 
-# --8<-- [start:equal]
 torch.manual_seed(0)
 device = get_device()
 for weight in library.parameters():
@@ -102,9 +99,7 @@ mine = generate(ours, prompt, 100)
 theirs = library.generate(prompt, max_new_tokens=100, do_sample=False)
 equal_count = int((mine == theirs)[:, 20:].sum())
 measured_different = len(set(mine[:, 20:].flatten().tolist()))
-print(f"{equal_count} of 200 tokens equal, {measured_different} different ones")
 assert equal_count == 200
-# --8<-- [end:equal]
 
 
 # --8<-- [start:counted]
@@ -176,7 +171,14 @@ assert stored == latent_cache_bytes(LAYERS, LATENT, TURNED, CAPACITY)
 BANDWIDTH = GPUS["H100 SXM"].bandwidth_bytes_per_second
 PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
 H100 = Server(BANDWIDTH, PEAK)
-PROMPT = 1_024
+PROMPT = 1_024  # tokens
+prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, H100)
+decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, H100)
+print(f"prefill {prefill_ms:7.2f} ms for {PROMPT} tokens")
+print(f"decode  {decode_ms:7.2f} ms for one, {1e3 / decode_ms:.0f} tokens/s")
+# --8<-- [end:phases]
+decode_rate = 1e3 / decode_ms
+phase_ratio = decode_ms * PROMPT / prefill_ms
 phase = {
     "prefill": {
         "read_bytes": round(decode_bytes(LLAMA_3_8B, 1, 0)),
@@ -196,26 +198,10 @@ phase_ms = {  # for reading alone, and for computing alone
 }
 intensity = {name: part["flops"] / part["read_bytes"] for name, part in phase.items()}
 prompt_cache_bytes = cache_bytes(LLAMA_3_8B, PROMPT)
-prefill_ms = 1e3 * prefill_seconds(LLAMA_3_8B, PROMPT, H100)
-decode_ms = 1e3 * decode_seconds(LLAMA_3_8B, 1, PROMPT, H100)
-decode_rate = 1e3 / decode_ms
-phase_ratio = decode_ms * PROMPT / prefill_ms
-print(f"prefill {prefill_ms:7.2f} ms for {PROMPT} tokens")
-print(f"decode  {decode_ms:7.2f} ms for one, {decode_rate:.0f} tokens/s")
-# --8<-- [end:phases]
 
 
-# --8<-- [start:crossings]
 equal = {name: equal_tokens(shape) for name, shape in MODELS.items()}
 ridge = ridge_users(H100)
-for name, tokens in equal.items():
-    print(f"{name:10} keys and values equal the weights at {tokens:9,.0f} tokens")
-print(f"ridge of an H100: {ridge:.0f} users")
-# --8<-- [end:crossings]
-
-
-# --8<-- [start:never]
-CONTEXTS = (128, 256, 512, 1_024, 8_192)
 
 
 def compute_share(users: int, context: int) -> float:
@@ -224,15 +210,9 @@ def compute_share(users: int, context: int) -> float:
     return flops / (decode_bytes(LLAMA_3_8B, users, context) / BANDWIDTH)
 
 
-most = {context: compute_share(10**6, context) for context in CONTEXTS}
 longest_at_ridge = max(T for T in range(1, 10_000) if compute_share(10**9, T) >= 1)
-for context, share in most.items():
-    print(f"{context:6,} tokens each: at most {share:.2f} of the ridge")
-print(f"at the ridge up to {longest_at_ridge} tokens each")
-# --8<-- [end:never]
 
 
-# --8<-- [start:knee]
 IN, OUT = 5_376, 43_008  # a matrix of Gemma 4 31B
 KNEE = {  # TFLOP/s on an H100, by rows: vLLM, pull request 49363
     "bf16": {1: 3.072, 16: 48.329, 64: 187.994, 128: 364.745, 256: 593.265},
@@ -252,28 +232,18 @@ for name, by_rows in KNEE.items():
         reported = flops / teraflops / 1e6
         knee[name][rows] = {"bound": bound, "reported": reported}
         knee[name][rows]["ratio"] = bound / reported
-wide_us = {rows: point["reported"] for rows, point in knee["bf16"].items()}
-narrow_us = {rows: point["reported"] for rows, point in knee["fp8"].items()}
-knee_slower = {rows: wide_us[rows] / wide_us[1] for rows in (128, 256)}
-fp8_faster = {rows: wide_us[rows] / narrow_us[rows] for rows in (1, 256)}
-# --8<-- [end:knee]
 
 
-# --8<-- [start:served]
 SERVED = {128: 10, 1_024: 8, 8_192: 5}  # tokens of a user: powers of two that fit
 served_ms = {}
 for context, doublings in SERVED.items():
     users_at = [2**n for n in range(doublings + 1)]
     steps = [1e3 * decode_seconds(LLAMA_3_8B, b, context, H100) for b in users_at]
     served_ms[context] = dict(zip(users_at, steps, strict=True))
-    print(f"{context:6,} tokens each: 1 user {steps[0]:.2f} ms, ", end="")
-    print(f"{users_at[-1]:4} users {steps[-1]:5.2f} ms")
 served_ratio = served_ms[1_024][64] / served_ms[1_024][1]
 served_gain = 64 / served_ratio
-# --8<-- [end:served]
 
 
-# --8<-- [start:bits]
 BITS = {"bf16": 16, "int8": 8, "int4": bits_per_weight(4, group=32, group_bits=32)}
 LENGTHS = (1, 131_072)
 quantized_bytes, one_user = {}, {}  # tokens a second on an H100, by context
@@ -281,13 +251,9 @@ for name, bits in BITS.items():
     quantized_bytes[name] = round(decode_bytes(LLAMA_3_8B, 1, 0, bits))
     server = H100._replace(bits=bits)
     one_user[name] = {T: 1 / decode_seconds(LLAMA_3_8B, 1, T, server) for T in LENGTHS}
-    short, long = one_user[name].values()
-    print(f"{name}: {BITS[name]:4.1f} bits, {short:5.0f} tokens/s, at 128k {long:4.0f}")
 quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS}
-# --8<-- [end:bits]
 
 
-# --8<-- [start:published]
 LLAMA_2_7B = replace(llama(4_096, 32, 32, 11_008), kv_heads=32, vocab=32_000)
 LLAMA_2_70B = replace(LLAMA_3_70B, vocab=32_000)
 NAMED = {
@@ -345,8 +311,6 @@ for name, (model, gpu, cards, bits, rate) in PUBLISHED.items():
     published[name] = {"model": model, "gpu": gpu, "cards": cards, "bits": bits}
     published[name] |= {"bound": bound, "reported": rate, "ratio": rate / bound}
     assert rate < bound, name
-    if "_on_" in name:
-        print(f"{cards} × {model:15}{bits:3.0f} bits: {rate:6.2f} of {bound:5.1f} tokens/s, {rate / bound:.2f}")
 
 
 def reached_between(cards: int, bits: float) -> list[float]:
@@ -362,11 +326,8 @@ ratios = [row["ratio"] for row in published.values()]
 reached_all = [min(ratios), max(ratios)]
 del ratios
 int4_faster = published["fast_7b_int4"]["reported"] / published["fast_7b"]["reported"]
-int8_faster = published["fast_7b_int8"]["reported"] / published["fast_7b"]["reported"]
-# --8<-- [end:published]
 
 
-# --8<-- [start:kinds]
 KINDS = (
     *("qwen3-30b-a3b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3", "deepseek-v3.2"),
     *("kimi-linear-48b-a3b", "qwen3-next-80b-a3b"),
@@ -383,13 +344,8 @@ for name in KINDS:
 deepseek = read_stack(PRESETS["deepseek-v3"].config)
 latent_flops = {how: stack.decode_flops(deepseek, 1, SHORT, absorbed=how == "absorbed") for how in ("absorbed", "made")}
 latent_flops_ratio = latent_flops["made"] / latent_flops["absorbed"]
-expanded_cache_bytes = stack.expanded_cache_bytes(deepseek, SHORT)
-indexed = read_stack(PRESETS["deepseek-v3.2"].config)
-chosen_bytes = sum(2 * times * mixer.read(LONG) for mixer, times in indexed.mixers())  # that a step reads, in bf16
-# --8<-- [end:kinds]
 
 
-# --8<-- [start:caches]
 GEMMA_BYTES = 2 * 2 * 16 * 128  # of a token in a layer
 CACHES = {  # bytes, how often they are kept, and the GiB that were reported for all
     "vllm_20k": (token_bytes["llama_8b"], 1_952 * 16, 3.81),
@@ -407,10 +363,8 @@ for name, (size, times, reported) in CACHES.items():
     gib = size * times / 2**30
     caches[name] = {"formula": gib, "reported": reported, "ratio": reported / gib}
     assert abs(reported / gib - 1) < 0.002
-# --8<-- [end:caches]
 
 
-# --8<-- [start:small]
 cached = Cached(build(GPT2_SMALL, dtype=torch.bfloat16), PROMPT)  # on meta
 token = torch.zeros(1, 1, dtype=torch.int64, device="meta")
 cached.feed(token)
@@ -418,14 +372,9 @@ with torch.no_grad(), Trace() as trace:
     cached.feed(token)
 measured_operations = sum(operation.taken_bytes > 0 for operation in trace.operations)
 small_us = 1e6 * decode_seconds(GPT2_SMALL, 1, PROMPT, H100)
-measured_operation_us = small_us / measured_operations
 eager_ratio = 25.5 / published["fast_7b"]["bound"]  # as PyTorch's authors began
-print(f"GPT-2 small: {small_us:.0f} µs, {measured_operations} tensors made")
-print(f"{measured_operation_us:.2f} µs for each")
-# --8<-- [end:small]
 
 
-# --8<-- [start:speculative]
 def tokens_a_pass(accepted: float, drafted: int) -> float:
     """Expected tokens of a pass that checks drafted ones, each accepted so often."""
     return (1 - accepted ** (drafted + 1)) / (1 - accepted)
@@ -433,38 +382,30 @@ def tokens_a_pass(accepted: float, drafted: int) -> float:
 
 ACCEPTED, DRAFTED = 0.8, 4
 pass_tokens = round(tokens_a_pass(ACCEPTED, DRAFTED), 3)
-# --8<-- [end:speculative]
 
 
-# --8<-- [start:drafts]
 AT_ONCE = {1: 65.20, 2: 124.32, 4: 246.37, 8: 485.16}  # tokens/s, RTX 4090, llama.cpp
 at_once_ratio = {n: n / rate * AT_ONCE[1] for n, rate in AT_ONCE.items()}
 PLAIN = ALONE["vllm_8b"][-1]  # tokens/s without drafts, on an H100
 EAGLE = {2: 201.69, 4: 198, 7: 169.92}  # with so many drafted tokens
 eagle_ratio = {drafted: rate / PLAIN for drafted, rate in EAGLE.items()}
-drafted_70b_ratio = 48.4 / ALONE["fast_70b_int4"][-1]
-# --8<-- [end:drafts]
 
 
 # --8<-- [start:plan]
 RESERVED_BYTES = BESIDE_TENSORS_BYTES  # the CUDA context, workspaces
 ENGINE_SHARE = 0.9  # of a card, as vLLM took by default for years
-latency_ms = 20  # a token: 50 tokens a second for each user
-exercise_context = 8_192
 room = ENGINE_SHARE * capacity_bytes("H100 SXM", GPUS["H100 SXM"]) - RESERVED_BYTES
-latency = latency_ms / 1e3
-answer = plan_serving(LLAMA_3_8B, room, H100, exercise_context, latency)
+answer = plan_serving(LLAMA_3_8B, room, H100, 8_192, 0.020)  # tokens of a user, seconds a token
+print(f"{answer['users_that_fit']} users fit, {answer['users_in_time']} are served in time:")
+print(f"{1e3 * answer['token_seconds']:.1f} ms a token, {answer['tokens_per_second']:,.0f} tokens/s")
+# --8<-- [end:plan]
+latency_ms, exercise_context = 20, 8_192
 users = {key: answer[f"users_{key}"] for key in ("that_fit", "in_time")}
 answer_ms, answer_rate = 1e3 * answer["token_seconds"], answer["tokens_per_second"]
 first_ms = 1e3 * answer["prefill_seconds"]
 del answer
 reached = published["fast_8b"]["ratio"]  # of an A100's bandwidth
-likely = H100._replace(bandwidth=reached * BANDWIDTH)
-likely_users = users_within(LLAMA_3_8B, latency, exercise_context, likely)
-print(f"{users['that_fit']} users fit, {users['in_time']} are served in time:")
-print(f"{answer_ms:.1f} ms a token, {answer_rate:,.0f} tokens/s together")
-print(f"at {reached:.0%} of the bandwidth, {likely_users} in time")
-# --8<-- [end:plan]
+likely_users = users_within(LLAMA_3_8B, 0.020, exercise_context, H100._replace(bandwidth=reached * BANDWIDTH))
 
 
 # --8<-- [start:exercise_1]
@@ -481,10 +422,10 @@ assert large_bytes > large_room_bytes and large_fit[16] == 0
 
 
 # --8<-- [start:exercise_2]
-narrow_users = users_within(LLAMA_3_8B, latency, 8_192, H100._replace(width=1))
-int8_users = users_within(LLAMA_3_8B, latency, 8_192, H100._replace(bits=8))
+narrow_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(width=1))
+int8_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(bits=8))
 print(f"8-bit cache: {narrow_users} users in time; 8-bit weights: {int8_users}")
-assert narrow_users > int8_users > users["in_time"]
+assert narrow_users > int8_users
 # --8<-- [end:exercise_2]
 
 

@@ -30,7 +30,7 @@ from flops_bytes.sharding import (
 from collections.abc import Iterable
 from pathlib import Path
 
-from flops_bytes.published.kernel_times import LARGE_BYTES, NEAR, Timed, compared, link_of, read_all
+from flops_bytes.published.kernel_times import LARGE_BYTES, NEAR, Timed, compared, read_all
 
 FOLDERS = (above / "measurements" / "published" / "kernels" for above in Path(__file__).parents)
 _collectives = [row for row in read_all(next(filter(Path.is_dir, FOLDERS))) if row.kind == "collective"]
@@ -38,26 +38,22 @@ _collectives = [row for row in read_all(next(filter(Path.is_dir, FOLDERS))) if r
 
 
 # --8<-- [start:stages]
-llama = build(LLAMA_3_8B)
-llama_parameters = sum(weight.numel() for weight in llama.parameters())
+N = 8_030_261_248  # parameters of Llama 3 8B
 
 
-def all_stages(ranks: int) -> dict[str, dict[str, float]]:
-    """Bytes of Llama 3 8B on a rank, by stage and by what they are."""
-    sizes = {}
-    for stage, name in enumerate(STAGES):
-        sizes[name] = stage_bytes(llama_parameters, ranks, stage)
-    return sizes
+def on_a_rank(stage: int, ranks: int) -> float:
+    """Bytes of weights, gradients and AdamW's state in fp32; stage 0 is DDP."""
+    state = 8 * N / (ranks if stage >= 1 else 1)
+    gradients = 4 * N / (ranks if stage >= 2 else 1)
+    weights = 4 * N / (ranks if stage >= 3 else 1)
+    return weights + gradients + state
 
 
-parts_bytes = {ranks: all_stages(ranks) for ranks in (8, 64)}
-for ranks, stages in parts_bytes.items():
-    for name, parts in stages.items():
-        print(f"{ranks:2} ranks, {name:7}{sum(parts.values()) / 2**30:7.1f} GiB each")
-replicated_bytes = sum(parts_bytes[64]["DDP"].values())
-CARD_BYTES = GPUS["H100 SXM"].memory_bytes
-sharded_bytes = sum(parts_bytes[8]["ZeRO-3"].values())
+for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3, FSDP")):
+    print(f"{name:13}", *(f"{on_a_rank(stage, ranks) / 2**30:6.1f} GiB on {ranks}" for ranks in (8, 64)))
 # --8<-- [end:stages]
+replicated_bytes, sharded_bytes = on_a_rank(0, 64), on_a_rank(3, 8)
+CARD_BYTES = GPUS["H100 SXM"].memory_bytes
 
 
 # --8<-- [start:numbers]
@@ -72,7 +68,6 @@ fsdp_bytes = {n: fsdp_payload(*group_numbers(shapes_of(gpt2), n)) for n in (2, 4
 print("DDP       ", ddp_bytes)
 for ranks, handed in fsdp_bytes.items():
     print(f"FSDP2, {ranks}  ", handed)
-padding_bytes = fsdp_bytes[4]["reduce_scatter"] - ddp_bytes["allreduce"]
 rank_bytes = {  # what rank 0 of 2 should hold after a step
     "zero_1": sum(stage_bytes(gpt2_parameters, 2, 1).values()),
     "fsdp": sum(stage_bytes(gpt2_parameters, 2, 3).values()),
@@ -89,6 +84,7 @@ for ranks in (2, 4, 8, 64):
 
 
 # --8<-- [start:peak]
+llama = build(LLAMA_3_8B)
 peaks = {n: fsdp_peak_bytes(*group_numbers(shapes_of(llama), n), n) for n in (8, 64)}
 peak_bytes = {ranks: sum(lines.values()) for ranks, lines in peaks.items()}
 whole_share = {ranks: peaks[ranks]["whole"] / peak_bytes[ranks] for ranks in peaks}
@@ -110,7 +106,6 @@ TABLES = {  # of nccl-tests and the like: the source's file, and the table's nam
     "four": ("ml-engineering", "all-reduce, 4 × 8 B200"),
     "two": ("create-a3mega", "all-reduce, 2 × 8 H100"),
 }
-CARDS_BYTES_PER_SECOND = {"four": 50e9, "two": 25e9}  # a network card for each GPU
 PLAIN = ("a100", "a100_gather", "a100_scatter", "a100_again")  # NVSwitch adds up on the other cards (SHARP)
 
 
@@ -129,18 +124,6 @@ def reached(row: Timed) -> float:
     return REACHED * row.predicted["ring"] / row.seconds
 
 
-def nominal(name: str) -> float:
-    """What the links of a GPU carry a second: NVLink's, or with machines the slower level."""
-    row = table(name)[0]
-    return ring_rate(row.shape[1], link_of(row.card), CARDS_BYTES_PER_SECOND.get(name, 0.0))
-
-
-def largest_seconds(name: str) -> float:
-    """The time of the largest message."""
-    return max(table(name), key=lambda row: row.shape[0]).seconds or 0.0
-
-
-NOMINAL_BYTES_PER_SECOND = {name: nominal(name) for name in TABLES}
 reached_share = {name: {row.shape[0]: reached(row) for row in table(name)} for name in TABLES}
 LATENCY_SECONDS = {name: min(row.seconds or 0.0 for row in table(name)) for name in TABLES}
 SENT_BYTES_PER_SECOND = {  # of the largest message, on the bus: what a ring would send
@@ -149,14 +132,7 @@ SENT_BYTES_PER_SECOND = {  # of the largest message, on the bus: what a ring wou
     for row in (max(table(name), key=lambda row: row.shape[0]),)
 }
 NEAR_PERCENT = round(100 * NEAR)
-large = near(_collectives)  # all tables, as they stand in the sources
 large_plain = near(row for name in PLAIN for row in table(name))
-slower_ratio = largest_seconds("four") / largest_seconds("b200")
-waiting_ratio = [
-    round((row.seconds or 0.0) / row.predicted["ring"])
-    for row in _collectives
-    if row.source == "holistic-trace-analysis"
-]
 for name in TABLES:
     print(f"{name:13}{SENT_BYTES_PER_SECOND[name] / 1e9:5.0f} GB/s, {LATENCY_SECONDS[name] * 1e6:4.0f} µs")
 # --8<-- [end:published]
@@ -196,19 +172,13 @@ for link, rate in LINKS.items():
 
 
 # --8<-- [start:step]
-block_bytes = {  # of one block's weights in bf16, which FSDP2 gathers at a time
-    name: 2 * group_numbers(shapes_of(model), 1)[0] // len(model.blocks)
-    for name, model in (("gpt2", gpt2), ("llama", llama))
-}
-
-
 def seconds_of_a_step(link: str, tokens: int) -> dict[str, float]:
     """FSDP2's step of Llama 3 8B on H100s: its matmuls, and what is sent, if nothing overlaps."""
     n = RANKS[link]
     blocks, root = group_numbers(shapes_of(llama), n)
     handed = fsdp_payload(blocks, root, gather_bytes=2, reduce_bytes=4)
     sent = sum(ring_bytes(size, n, name) for name, size in handed.items())
-    matmuls = 6 * llama_parameters * tokens / (MFU * PEAK)
+    matmuls = 6 * N * tokens / (MFU * PEAK)
     return {"sent_bytes": sent, "wire": sent / (REACHED * LINKS[link]), "matmuls": matmuls}
 
 
@@ -222,22 +192,17 @@ STEP_SECONDS = {
 # --8<-- [end:step]
 
 
-# --8<-- [start:traces]
-SPAN_SECONDS = {"deepseek": 129.012e-3, "recommender": 464.594e-3}
-COMMUNICATION_SECONDS = {"deepseek": 113.030e-3, "recommender": 163.535e-3}
+COMMUNICATION_SECONDS = {"deepseek": 113.030e-3, "recommender": 163.535e-3}  # of two traces, with what is exposed of it
 EXPOSED_SECONDS = {"deepseek": 4.162e-3, "recommender": 87.921e-3}
-
-hidden_share = {name: 1 - EXPOSED_SECONDS[name] / COMMUNICATION_SECONDS[name] for name in SPAN_SECONDS}
-exposed_share = {name: EXPOSED_SECONDS[name] / SPAN_SECONDS[name] for name in SPAN_SECONDS}
-# --8<-- [end:traces]
+hidden_share = {name: 1 - EXPOSED_SECONDS[name] / COMMUNICATION_SECONDS[name] for name in EXPOSED_SECONDS}
 
 
 # --8<-- [start:exercise_1]
 HALF = 0.5 * GPUS["H100 SXM"].memory_bytes
-smallest: dict[str, int | None] = {}
-for name in STAGES:
-    sizes = {n: sum(all_stages(n)[name].values()) for n in range(1, 1_025)}
-    smallest[name] = next((n for n in sizes if sizes[n] <= HALF), None)
+smallest = {
+    name: next((ranks for ranks in range(1, 1_025) if on_a_rank(stage, ranks) <= HALF), None)
+    for stage, name in enumerate(STAGES)
+}
 print(smallest)
 assert smallest == {"DDP": None, "ZeRO-1": None, "ZeRO-2": 13, "ZeRO-3": 4}
 # --8<-- [end:exercise_1]
@@ -262,11 +227,3 @@ for link, rate in LINKS.items():
     print(f"{link:9}{backward_tokens[link]:8,.0f} tokens a GPU")
     assert abs(backward_tokens[link] / hiding_tokens[link] - 1.5) < 1e-9
 # --8<-- [end:exercise_3]
-
-
-# --8<-- [start:exercise_4]
-hidden = {name: COMMUNICATION_SECONDS[name] - EXPOSED_SECONDS[name] for name in SPAN_SECONDS}
-serial_ratio = {name: 1 + hidden[name] / SPAN_SECONDS[name] for name in SPAN_SECONDS}
-print({name: f"{ratio:.2f}" for name, ratio in serial_ratio.items()})
-assert serial_ratio["deepseek"] > 1.8 > 1.2 > serial_ratio["recommender"]
-# --8<-- [end:exercise_4]

@@ -4,7 +4,6 @@
 # ///
 """What PyTorch's counter sees of models with experts, what a count of all experts says, and what capacity adds."""
 
-# --8<-- [start:routed]
 from typing import Any
 
 import torch
@@ -58,13 +57,9 @@ routed_flops = {
 routed_ratio = {
     name: {how: flops[how] / flops["formula"] for how in ("batched", "grouped")} for name, flops in routed_flops.items()
 }
-for name, ratios in routed_ratio.items():
-    print(f"{name:9}", *(f"{how} {ratio:.3f}  " for how, ratio in ratios.items()))
-    assert routed_flops[name]["batched"] == routed_flops[name]["formula"]
-# --8<-- [end:routed]
+assert all(flops["batched"] == flops["formula"] for flops in routed_flops.values())
 
 
-# --8<-- [start:all_experts]
 QWEN, QWEN_LEN = ROUTED["qwen"], 8_192
 held = sum(stack.parameters(QWEN).values())
 met = sum(stack.parameters(QWEN, active=True).values())
@@ -79,11 +74,8 @@ public_billions = {  # where the difference comes from
 }
 qwen_billions, public_total_billions = qwen_token_flops / 1e9, public_token_flops / 1e9
 public_billions["norms"] = public_total_billions - qwen_billions - sum(public_billions.values())
-print(f"said {public_token_flops / 1e9:.1f} GFLOPs a token, counted {qwen_token_flops / 1e9:.1f}: {public_ratio:.2f}")
-# --8<-- [end:all_experts]
 
 
-# --8<-- [start:capacity]
 CAPACITY_FACTOR, MICRO_BATCH = 1.25, 4_096  # tokens that are routed together
 CHOICES, EXPERTS = 8, 128  # of Qwen3-30B-A3B
 mean_tokens = MICRO_BATCH * CHOICES // EXPERTS
@@ -92,8 +84,6 @@ dropped_tokens = 2 * mean_tokens - room_tokens  # of an expert that twice as man
 forward_parts_flops = stack.forward_flops(QWEN, MICRO_BATCH)
 experts_share = forward_parts_flops["experts"] / sum(forward_parts_flops.values())
 capacity_ratio = 1 + (CAPACITY_FACTOR - 1) * experts_share
-print(f"{mean_tokens} tokens an expert, room for {room_tokens}: {capacity_ratio:.3f} of the FLOPs")
-# --8<-- [end:capacity]
 
 
 # --8<-- [start:layer]

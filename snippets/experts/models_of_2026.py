@@ -4,7 +4,6 @@
 # ///
 """Six models side by side: what they are, compute, keep and send, from their configurations."""
 
-# --8<-- [start:setup]
 from flops_bytes.configs import read_stack
 from flops_bytes.memory import RECIPES
 from flops_bytes.presets import PRESETS
@@ -29,7 +28,6 @@ NAMED = ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b", "qwen3-n
 CONFIGS = {"llama-3-8b": LLAMA_CONFIG} | {name: dict(PRESETS[name].config) for name in NAMED}
 STACKS = {name: read_stack(config) for name, config in CONFIGS.items()}
 KINDS = {name: str(config["model_type"]) for name, config in CONFIGS.items()}
-# --8<-- [end:setup]
 
 
 # --8<-- [start:compare]
@@ -43,7 +41,6 @@ for name in ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3"):
 # --8<-- [end:compare]
 
 
-# --8<-- [start:table]
 all_parameters = {name: sum(parameters(stack).values()) for name, stack in STACKS.items()}
 active_parameters = {name: sum(parameters(stack, active=True).values()) for name, stack in STACKS.items()}
 state_bytes = {name: sum(RECIPES[RECIPE]) * total for name, total in all_parameters.items()}
@@ -69,12 +66,8 @@ gathered_layer_bytes = {name: RECIPES[RECIPE].weights * layer_parameters(stack) 
 sent_step_bytes = {
     name: int(sum(sent_bytes(stack, RECIPE, NUM_GPUS, STAGE).values())) for name, stack in STACKS.items()
 }
-for name, total in all_parameters.items():
-    print(f"{name:19}{total / 1e9:7.1f}B, active {active_parameters[name] / 1e9:5.1f}B")
-# --8<-- [end:table]
 
 
-# --8<-- [start:expert_layer]
 qwen = CONFIGS["qwen3-30b-a3b"]
 V, d, f, L = (qwen[key] for key in ("vocab_size", "hidden_size", "moe_intermediate_size", "num_hidden_layers"))
 E, k = qwen["num_experts"], qwen["num_experts_per_tok"]
@@ -88,6 +81,4 @@ expert_layer_parameters = {
 active_layer_parameters = expert_layer_parameters | {"experts": k * 3 * d * f}
 layer_parameter_counts = [sum(parts.values()) for parts in (expert_layer_parameters, active_layer_parameters)]
 for models, layer in zip((all_parameters, active_parameters), layer_parameter_counts, strict=True):
-    print(f"{layer:12,} in a layer, {2 * V * d + d + L * layer:15,} in the model")
     assert 2 * V * d + d + L * layer == models["qwen3-30b-a3b"]  # embedding, head, the last norm
-# --8<-- [end:expert_layer]

@@ -24,48 +24,44 @@ from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
 # --8<-- [end:setup]
 
 
-# --8<-- [start:state]
-T = 8192  # tokens of a sequence
 WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES = 2, 4, 12  # bf16; fp32; fp32 master weights and AdamW's two moments
-a_parameter_bytes = WEIGHT_BYTES + GRADIENT_BYTES + STATE_BYTES
+
+
+# --8<-- [start:state]
+T = 8_192  # tokens of a sequence
 model_parameters = sum(parameters(LLAMA_3_70B).values())
-whole_bytes = a_parameter_bytes * model_parameters
+whole_bytes = (2 + 4 + 12) * model_parameters  # weights, gradients, AdamW's state
+layers_bytes = activations(LLAMA_3_70B, Layout(), 0, T)  # of one sequence
 sharded_bytes = {gpus: whole_bytes / gpus for gpus in (8, 64, 512)}
-CARD_BYTES = GPUS["H100 SXM"].memory_bytes
-layers_bytes = activations(LLAMA_3_70B, Layout(), 0, T)  # of one sequence, on one GPU
-checkpointed_bytes = activations(LLAMA_3_70B, Layout(), 0, T, checkpointing="full")
 for gpus, size in sharded_bytes.items():
-    print(f"{gpus:3} GPUs: {size / 1e9:6.1f} GB each, and {layers_bytes / 1e9:.0f} GB of activations a sequence")
+    print(f"{gpus:3} GPUs: {size / 1e9:5.1f} GB of state each")
+print(f"and {layers_bytes / 1e9:.0f} GB of activations a sequence")
 # --8<-- [end:state]
 
 
-# --8<-- [start:tensor]
 MFU, LINK_SHARE = 0.4, REACHED  # of the peak while it computes; of a link's nominal rate
-FLOP_PER_SECOND = MFU * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]
-WITHIN, BETWEEN = (LINK_SHARE * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink, 400 Gb/s
 
 
-def layer_parameters(shape: Decoder) -> int:
-    """Of one layer's matrices."""
-    counts = parameters(shape)
-    return (counts["qkv"] + counts["out"] + counts["mlp"]) // shape.layers
+# --8<-- [start:tensor]
+FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # the MFU of a good step
+WITHIN, BETWEEN = (REACHED * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink; 400 Gb/s a GPU
 
 
 def tensor_share(shape: Decoder, ranks: int) -> float:
     """Forward: seconds of a layer's two all-reduces over those of its matmuls; attention's own left out."""
-    moved = 2 * ring_bytes(2 * shape.d_model, ranks, "allreduce")  # of a token
-    flops = 2 * layer_parameters(shape) / ranks
-    return moved / ring_rate(ranks, WITHIN, BETWEEN) * FLOP_PER_SECOND / flops
+    counts = parameters(shape)
+    layer_parameters = (counts["qkv"] + counts["out"] + counts["mlp"]) / shape.layers
+    sent = 2 * ring_bytes(2 * shape.d_model, ranks, "allreduce")  # of a token
+    flops = 2 * layer_parameters / ranks
+    return sent / ring_rate(ranks, WITHIN, BETWEEN) * FLOP_PER_SECOND / flops
 
 
-features_bytes = 2 * T * LLAMA_3_70B.d_model
-all_reduced_bytes = ring_bytes(features_bytes, 8, "allreduce")
 tensor_wait_share = {ranks: tensor_share(LLAMA_3_70B, ranks) for ranks in (2, 4, 8, 16)}
 print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
 # --8<-- [end:tensor]
 
 
-# --8<-- [start:sequence]
+features_bytes = 2 * T * LLAMA_3_70B.d_model
 EIGHT = Layout(tensor=8)
 layer_held_bytes = {
     "whole": layer_activations(LLAMA_3_70B, Layout(), T),
@@ -74,9 +70,6 @@ layer_held_bytes = {
     "regathered": layer_activations(LLAMA_3_70B, EIGHT, T, regathers=True),
 }
 held_ratio = {name: size / layer_held_bytes["whole"] for name, size in layer_held_bytes.items()}
-for name, size in layer_held_bytes.items():
-    print(f"{name:10} {size / 2**20:6.0f} MiB a layer, {held_ratio[name]:.3f}")
-# --8<-- [end:sequence]
 
 
 # --8<-- [start:context]
@@ -89,26 +82,19 @@ ring_tokens = {
     "NVLink": tokens_to_hide_ring(LLAMA_3_70B, WITHIN),
     "400 Gb/s": tokens_to_hide_ring(LLAMA_3_70B, BETWEEN),
 }
-pairs_bytes = 2 * 2 * LLAMA_3_70B.kv_heads * LLAMA_3_70B.head_dim * T  # keys and values of a sequence, of one layer
-features_to_pairs_ratio = features_bytes / pairs_bytes
 print({link: round(tokens) for link, tokens in ring_tokens.items()})
 # --8<-- [end:context]
+pairs_bytes = 2 * 2 * LLAMA_3_70B.kv_heads * LLAMA_3_70B.head_dim * T  # keys and values of a sequence, of one layer
+features_to_pairs_ratio = features_bytes / pairs_bytes
 
 
-# --8<-- [start:pipeline]
-FOUR = Layout(pipeline=4, micro_batches=8, ends=False)  # twenty layers each
 handed_bytes = features_bytes  # by one stage to the next, for each micro-batch
 stage_flops = forward_flops(LLAMA_3_70B, T, causal=True)
 HANDING_SECONDS = handed_bytes / BETWEEN
 STAGE_SECONDS = (sum(stage_flops.values()) - stage_flops["head"]) / 4 / FLOP_PER_SECOND
 handing_share = HANDING_SECONDS / STAGE_SECONDS
-stage_held_bytes = sum(rank_parameters(LLAMA_3_70B, FOUR, 0).values()) * a_parameter_bytes
-kept_bytes = {rank: activations(LLAMA_3_70B, FOUR, rank, T) for rank in range(4)}
-print(f"{HANDING_SECONDS * 1e3:.1f} ms to hand over, {STAGE_SECONDS * 1e3:.0f} ms of matmuls")
-# --8<-- [end:pipeline]
 
 
-# --8<-- [start:layouts]
 SEQUENCES = 512  # of 8,192 tokens, in a step
 SLOW = BETWEEN / 8  # one network card of 400 Gb/s for eight GPUs
 CHOICES = {
@@ -145,9 +131,6 @@ def worked(layout: Layout) -> dict[str, float]:
 
 
 WORKED = {name: worked(layout) for name, layout in CHOICES.items()}
-for name, one in WORKED.items():
-    print(f"{name:12}{one['step_seconds']:5.1f} s, {one['one_card_step_seconds']:5.1f} s with one card a machine")
-# --8<-- [end:layouts]
 
 
 # --8<-- [start:exercise_tensor]

@@ -85,8 +85,6 @@ ANSWERS: dict[str, float] = {
     "inference.cache_of_bytes.ungrouped": 8192 * 2 * 32 * 32 * 128 * 2,
     "inference.cache_of_bytes.single": 8192 * 2 * 32 * 1 * 128 * 2,
     "many_gpus.between_share": (3 / 4) / (31 / 32),
-    "many_gpus.serial_ratio.deepseek": (129.012 + 113.030 - 4.162) / 129.012,
-    "many_gpus.serial_ratio.recommender": (464.594 + 163.535 - 87.921) / 464.594,
     "parallelism.narrower_share": (4 * 4096 * 7 / (llama_matrices(4096, 1, 1024, 14336, 0))) * 0.4 * H100 / 360e9,
     "parallelism.smallest_context": 2 ** math.ceil(math.log2(217.60573632e9 / 8 * 16 / 40e9)),
     "expert_flops.dropped": 2600 - 1.25 * 2048,

@@ -20,6 +20,7 @@ from figures import (
     gpt2_parameters,
     gpu_memory,
     gradients,
+    grpo,
     how_far_off,
     inference,
     many_gpus,
@@ -390,11 +391,31 @@ def test_an_all_to_all_sorts_tokens_by_the_rank_they_go_to() -> None:
     assert own == [54] * 4 + [238, 286, 334, 382]
 
 
+def test_a_stage_leaves_a_rank_a_piece_of_what_it_shards() -> None:
+    chart = Chart(many_gpus.zero(Values({}), Words(rank="{n}")))
+    for stage, (whole, summed) in enumerate(((40, 40), (40, 40), (40, 10), (10, 10))):
+        top = 50 + 54 * stage
+        for colour, height in (("0", whole), ("1", summed)):
+            bars = [bar for bar in chart.bars(colour) if top <= bar[2] < top + 40]
+            assert [low - high for *_, high, low in bars] == [height] * 4
+
+
+def test_a_sleeping_engine_shortens_the_bar_of_training() -> None:
+    gib = {"trainer": {"sampling": 2, "awake": 4, "asleep": 4}, "engine": {"sampling": 3, "awake": 3, "asleep": 1}}
+    parts = {part: {phase: size * 2**30 for phase, size in sizes.items()} for part, sizes in gib.items()}
+    chart = Chart(grpo.phases(Values({"grpo.parts_bytes": parts, "grpo.CARD_BYTES": 6 * 2**30}), Words()))
+    trainer, engine = (sorted(chart.bars(colour), key=lambda bar: bar[2])[-3:] for colour in ("0", "2"))
+    widths = [[right - left for left, right, *_ in bars] for bars in (trainer, engine)]
+    assert widths[0] == pytest.approx([widths[0][0], 2 * widths[0][0], 2 * widths[0][0]], rel=0.01)
+    assert widths[1] == pytest.approx([3 * widths[1][2]] * 2 + [widths[1][2]], rel=0.01)
+    assert [left for left, *_ in engine] == pytest.approx([right for _, right, *_ in trainer], abs=0.1)
+
+
 def test_a_layer_of_experts_sorts_the_copies_of_its_tokens() -> None:
     rows = experts.sorted_rows()
     assert sorted(token for held in rows for token in held) == sorted([0, 1, 2, 3] * 2)
     chart = Chart(experts.layer(Values({}), Words()))
-    tops = [top for left, _, top, _ in chart.bars("0") if left == 84]  # the first row of E0 and the first of E2
+    tops = [top for left, _, top, _ in chart.bars("0") if left == 80]  # the first row of E0 and the first of E2
     assert tops == [34, 34 + 4 * experts.PITCH + 2 * experts.GAP]
 
 

@@ -39,9 +39,8 @@ MEANS: dict[str, dict[str, str]] = {
     "training-loop#overlap": {
         "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
     },
-    "inference#launches": {"Predicted": "bound", "over the prediction": "ratio"},
     "inference#kinds": {
-        "A token adds": "grows", "Fixed": "fixed", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
+        "A token adds": "grows", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
     },
     "inference#measured": {
         "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
@@ -61,10 +60,7 @@ MEANS: dict[str, dict[str, str]] = {
         "All weights, one card": "full", "All weights, sharded": "full sharded",
     },
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
-    "many-gpus#wire": {"In all": "payload", "Bytes a parameter after the step": "held ratio"},
-    "many-gpus#gathered": {"Before the update": "after", "Peak, counted": "simulated"},
-    "many-gpus#hidden 2": {"A GPU sends": "sent bytes", "Communication": "wire"},
-    "many-gpus#time": {"Rate sent, largest size": "sent"},
+    "many-gpus#hidden": {"A GPU sends": "sent bytes", "Communication": "wire"},
     "mfu#here 2": {"4096 × 4096 × 4095": "odd sums"},
     "mfu#tiles": {
         "788 × 768 × 3,072": "few", "5,185 × 1,024 × 1,024": "three", "5,185 × 1,024 × 4,096": "three long",
@@ -98,9 +94,6 @@ MEANS: dict[str, dict[str, str]] = {
     "optimizers.held": {"parameter": "element", "gradient": "element", "state": "per_parameter"},
     "snapshots.timeline": {"first": "second piece"},
     "inference.knee": {f"{name}_{kind}": f"{name} {kind}" for name in ("bf16", "fp8") for kind in ("bound", "reported")
-    },
-    "many_gpus.stages": {
-        f"{stage}_{n}": f"{i} {n}" for i, stage in enumerate(("one", "two", "three"), 1) for n in (8, 64)
     },
     "tokens.rates": {"en_zh": "enzh", "zh_en": "zhen"},
 }  # fmt: skip

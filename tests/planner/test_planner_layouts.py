@@ -79,4 +79,4 @@ def test_models_whose_layers_differ_have_it_too(script: MiniRacer) -> None:
 def test_both_languages_have_its_words() -> None:
     for language in ("en", "zh"):
         text, chapter = planner.words(language)["layouts"]
-        assert text and chapter == "parallelism/#published"
+        assert text and chapter == "parallelism/#layouts"
