@@ -42,7 +42,6 @@ FORMULAS_WITHOUT_A_ROW = {
     "activations.md#fits": (1, PART),
     "activations.md#logits": (1, PART),
     "counting-flops.md#count-or-speed": (1, PART),
-    "gpt2-parameters.md#block": (1, PART),
     "roofline.md#ridge": (1, PART),
 }
 
