@@ -146,7 +146,7 @@ def f():
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
 def test_a_row_leads_to_the_chapter_that_makes_its_values(formula: Formula) -> None:
     page, _, heading = formula.derived_at.partition("#")
-    snippet = Snippet.read(BOOK.snippet_file(formula.code.partition(":")[0]))
+    snippet = Snippet.read(BOOK.snippet_file(formula.snippet))
     tests_itself = formula.measured and not formula.measured_by
     value = (formula.measured if tests_itself else formula.predicted).partition(".")[0].partition(":")[0]
     assert value in snippet.bindings
