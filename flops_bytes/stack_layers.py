@@ -8,6 +8,7 @@ key-value heads of Q features; k experts that a token goes to.
 # --8<-- [start:setup]
 from dataclasses import dataclass
 
+from flops_bytes.adapters import Format
 from flops_bytes.stack import Attention, Experts, Latent, Layer
 from flops_bytes.tape import (
     FLOAT32,
@@ -20,10 +21,14 @@ from flops_bytes.tape import (
     cast,
     copied,
     count,
+    dropped,
+    is_remembered,
     joined,
     keeping,
     like,
     linear,
+    linear_in_few_bits,
+    multiplied,
     multiply,
     packed,
     packed_linear,
@@ -56,6 +61,7 @@ class Kind:
     sinks: bool = False
     turned_share: float = 1.0  # of a head's features
     shared_first: bool = False  # the shared expert goes before the others
+    dropout: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
 
 
 KINDS = {
@@ -67,7 +73,7 @@ KINDS = {
     "glm4_moe_lite": Kind(turned="pairs", router="sigmoid"),
     "minimax_m2": Kind(turned="partly", router="scores", turned_share=0.5),
     "dots1": Kind(router="sigmoid"),
-    "seed_oss": Kind(),
+    "seed_oss": Kind(dropout="inside"),
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
@@ -75,7 +81,7 @@ KINDS = {
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
     "olmo3": Kind(norm="wide", turned="cast", first=False, after=True),
     "smollm3": Kind(),
-    "phi3": Kind(turned="partly", joint=True),
+    "phi3": Kind(turned="partly", joint=True, dropout="beside"),
     "mistral": Kind(),
     "qwen3": Kind(),
     "llama": Kind(),
@@ -108,6 +114,9 @@ class Way:
     turning: tuple[Tensor, Tensor]  # cosines and sines
     mask: Tensor | None  # of eager attention
     adapters: Adapters | None = None  # beside weights that are frozen
+    drops: tuple[bool, bool] = (False, False)  # of attention's probabilities, and behind half a layer
+    attends_again: bool = False  # attention is made again (selective checkpointing)
+    few_bits: Format | None = None  # the copies that linear layers multiply
 
 
 # --8<-- [end:setup]
@@ -132,6 +141,8 @@ def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = Fal
     """A matrix as it is held."""
     if way.adapters is not None and way.adapters.four_bit:
         return packed_linear(way.tape, x, outputs)
+    if way.few_bits:
+        return linear_in_few_bits(way.tape, x, name, outputs, way.few_bits, biased)
     return linear(way.tape, x, name, outputs, biased)
 
 
@@ -235,7 +246,13 @@ def rotated(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:attend]
 def attend(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Of (b, H, T, Q), (b, G, T, Q) and (b, G, T, values): (b, T, H · values)."""
-    return in_one(way, q, k, v) if way.mask is None else eager(way, q, k, v)
+    make = in_one if way.mask is None else eager
+    if not way.attends_again:
+        return make(way, q, k, v)
+    tape = way.tape
+    tape.enter()
+    q, k, v = [tape.bind(each) for each in (q, k, v)]
+    return tape.leave(tape.recomputed(lambda: make(way, q, k, v), [q, k, v]))
 
 
 def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -244,8 +261,8 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     tape.enter()
     inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
-    result = tape.new((batch, tokens, heads * v.shape[-1]), inputs[0].width)
-    sums = tape.bind(tape.new((batch, heads, tokens), FLOAT32))
+    result = tape.remembered((batch, tokens, heads * v.shape[-1]), inputs[0].width)
+    sums = tape.bind(tape.remembered((batch, heads, tokens), FLOAT32))
     unasked = sum(
         like(each).total_bytes() for each in inputs if each.made is None
     )  # the kernel makes all three gradients
@@ -276,10 +293,11 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tape.forget(both)
         own = part(tape, probabilities, of_scores)
         tape.forget(masked)
-        shares = cast(tape, own, values.width)
+        shares = cast(tape, dropped(tape, own) if way.drops[0] else own, values.width)
     else:
         shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
         tape.forget(masked)
+        shares = dropped(tape, shares) if way.drops[0] else shares
     result = matmul(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]))
     return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
 
@@ -339,7 +357,12 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     tape.forget(straight_q)
     tape.forget(straight_k)
     result = attend(way, q, k, v)
-    return tape.leave(layer_linear(way, result, name, "out", d, mixer.out_bias))
+    return tape.leave(inside(way, layer_linear(way, result, name, "out", d, mixer.out_bias)))
+
+
+def inside(way: Way, x: Tensor) -> Tensor:
+    """What half a layer has made, of kinds that have dropout in it."""
+    return dropped(way.tape, x) if way.drops[1] and way.kind.dropout == "inside" else x
 
 
 def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, ...]) -> Tensor:
@@ -414,7 +437,7 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     gate = tape.bind(apply(tape, layer_linear(way, x, name, "gate", inner, biases)))
     product_of_both = multiply(tape, gate, layer_linear(way, x, name, "up", inner, biases))
     tape.forget(gate)
-    return tape.leave(layer_linear(way, product_of_both, name, "down", d, biases))
+    return tape.leave(inside(way, layer_linear(way, product_of_both, name, "down", d, biases)))
 
 
 def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
@@ -436,7 +459,8 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
         return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
     matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
-    logits = tape.bind(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
+    both = [of_float32, cast(tape, matrix, FLOAT32)]
+    logits = tape.bind(multiplied(tape, both, (tokens, mlp.experts), is_remembered(tape)))
     scores = tape.bind(keeping(tape, logits))
     experts = tape.bind(tape.new(chosen, INT64))
     return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, chosen)))
@@ -479,10 +503,10 @@ def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: 
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
     if way.adapters is not None and way.adapters.four_bit:  # all of a matrix's experts are unpacked for it
-        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width))
+        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width), False)
     else:
         matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
-        result = product(tape, x, matrix, (there, outputs))
+        result = multiplied(tape, [x, matrix], (there, outputs), False)
     for each in biases:
         made = tape.record([result, each], [], [same(result), same(each)])
         result = tape.done(made, [result, each], tape.tensor(result.shape, result.width, result.storage))
@@ -558,8 +582,11 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
 
 
 def behind(way: Way, x: Tensor, name: str) -> Tensor:
-    """The norm behind half a layer, of kinds that have one."""
+    """The norm or the dropout behind half a layer, of kinds that have one. The layer has a name for what comes to
+    dropout until it has added what comes out."""
     tape = way.tape
+    if way.drops[1] and way.kind.dropout == "beside":
+        return dropped(tape, tape.bind(x))
     tape.enter()
     x = tape.bind(x)
     return tape.leave(norm(way, x, name) if way.kind.after else x)

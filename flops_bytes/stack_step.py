@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, Format, quantized_bytes
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import gathered_width, ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
@@ -39,11 +39,17 @@ class Run(NamedTuple):
     seq_len: int
     autocast: bool
     fused: bool
-    checkpointing: bool
-    accumulated: bool
+    checkpointing: str  # "none", "selective", "per-op", "full"
+    accumulated: bool  # gradients of an earlier batch are there
     adapters: Adapters | None = None
     loss: str = "plain"  # "compiled", "fused"
     chunks: int = 1  # in which head and loss go forward and backward
+    width: int = 2  # bytes of a weight, and of a number on the residual path
+    every: int = 1  # with "full": every so many layers, from the first
+    reentrant: bool = False  # with "full"
+    drops: tuple[bool, bool] = (False, False)  # of attention's probabilities, and behind half a layer
+    few_bits: Format | None = None  # the copies that the layers' linear modules multiply
+    in_backward: bool = False  # the update: each gradient goes as soon as it is there
 
 
 class Passed(NamedTuple):
@@ -65,7 +71,7 @@ class Passed(NamedTuple):
 # --8<-- [start:layer]
 def stream(run: Run, d: int) -> int:
     """Bytes of the residual path."""
-    return (FLOAT32 if run.autocast else 2) * run.batch * run.seq_len * d
+    return run.width * run.batch * run.seq_len * d
 
 
 def turned_features(layer: Layer, kind: Kind) -> int:
@@ -76,23 +82,32 @@ def turned_features(layer: Layer, kind: Kind) -> int:
 
 
 @lru_cache(maxsize=256)
-def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False) -> Passed:
-    """One layer, forward and backward; below the lowest of frozen weights nothing needs a gradient."""
+def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again: bool = True) -> Passed:
+    """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
+    weights nothing needs a gradient."""
     tape = tape_of(run)
-    width = FLOAT32 if run.autocast else 2
+    width = run.width
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
     of_turning = FLOAT32 if run.kind.turned == "cast" else width
     turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
     mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
-    way = Way(tape, run.kind, "layer", turning, mask, run.adapters)
+    selective = run.checkpointing == "selective"
+    way = Way(tape, run.kind, "layer", turning, mask, run.adapters, run.drops, selective, run.few_bits)
+    again = is_again and run.checkpointing in ("full", "per-op")
 
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        made = tape.recomputed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
+        if again and run.reentrant:
+            made = tape.reentered(lambda x: forward(way, x, layer), x)
+        elif again:
+            made = tape.recomputed(lambda: forward(way, x, layer), [x])
+        else:
+            made = forward(way, x, layer)
         return tape.leave(made)
 
-    return gone_both_ways(tape, d, run, make, has_gradient=not (is_lowest and tape.frozen))
+    # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
+    return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.reentrant)
 
 
 def outside(shape: Sequence[int], width: int) -> Tensor:
@@ -102,14 +117,15 @@ def outside(shape: Sequence[int], width: int) -> Tensor:
 
 
 def tape_of(run: Run) -> Tape:
-    tape = Tape(run.accumulated, run.autocast)
-    tape.frozen = run.adapters is not None
+    tape = Tape(run.accumulated or run.in_backward, run.autocast)
+    tape.frozen, tape.width = run.adapters is not None, run.width
+    tape.keeps_products = run.checkpointing == "per-op"
     return tape
 
 
 def residual(tape: Tape, d: int, run: Run, has_gradient: bool = True) -> Tensor:
     """What comes to a layer, or to the last norm, from below."""
-    shape, width = (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2
+    shape, width = (run.batch, run.seq_len, d), run.width
     return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
 
 
@@ -289,15 +305,36 @@ def step_bytes(
     base: str = "as-recipe",
     loss: str = "plain",
     chunks: int = 1,
+    every: int = 1,
+    reentrant: bool = False,
+    drops: tuple[bool, bool] = (False, False),
+    few_bits: Format | None = None,
+    update: str = "fused",
 ) -> dict[str, dict[str, int]]:
     """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them.
 
-    With `adapters` all else is frozen, and its matrices are held as `base` says.
+    With `adapters` all else is frozen, and its matrices are held as `base` says. Full checkpointing can be of `every`
+    second layer, or third; `drops` says where there is dropout, of what a kind has: in attention, behind half a layer.
+    AdamW's `update` is "fused", of all tensors at once ("foreach"), or of each gradient as it comes ("in-backward").
     """
-    autocast = recipe.startswith("autocast")
-    chunks = min(chunks, batch * seq_len)
-    kind_of = KINDS[kind]
-    run = Run(kind_of, batch, seq_len, autocast, fused, checkpointing == "full", accumulated, adapters, loss, chunks)
+    run = Run(
+        kind=KINDS[kind],
+        batch=batch,
+        seq_len=seq_len,
+        autocast=recipe.startswith("autocast"),
+        fused=fused,
+        checkpointing=checkpointing,
+        accumulated=accumulated,
+        adapters=adapters,
+        loss=loss,
+        chunks=min(chunks, batch * seq_len),
+        width=RECIPES[recipe].weights,
+        every=every,
+        reentrant=reentrant,
+        drops=drops,
+        few_bits=few_bits,
+        in_backward=update == "in-backward",
+    )
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
     passed = passes(stack, run)
     end = pass_end(stack, run)
@@ -308,7 +345,7 @@ def step_bytes(
     copies = sum(times * one.copies for one, times in passed)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
-    masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * (FLOAT32 if run.autocast else 2)
+    masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * run.width
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
     if adapters:
         width = RECIPES[recipe].weights
@@ -329,8 +366,8 @@ def step_bytes(
         below += one.kept_bytes + one.copies
     ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
-    kept_masks = masks if run.checkpointing else 0
-    is_summed = stack.tied and chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
+    kept_masks = masks if checkpointing != "none" else 0
+    is_summed = stack.tied and run.chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
     found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
@@ -339,36 +376,48 @@ def step_bytes(
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
             is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
             around = left + tables + (kept_masks // 2 if is_first else kept_masks) + end.stays
-            gradients = made + (0 if accumulated else turn * one.gradients)
+            gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
     found["last_layer"] = most(highest[:1])
     found["first_layer"] = most(highest[1:] or highest)
     summed = head * ((2 * is_summed + accumulated) or stack.tied)
     again = 0 if adapters else max(path + summed - head * is_summed, summed)  # a frozen embedding gets no gradient
-    found["embedding"] = at(end.stays, gradients=each.gradients * total, temporaries=again)
+    left_over = 0 if run.in_backward else each.gradients * total
+    found["embedding"] = at(end.stays, gradients=left_over, temporaries=again)
     # master weights' gradients take the place of the others one by one: the last that waits
     head_parameters = 0 if stack.tied else stack.vocab * d
     last = max(head_parameters, widest(stack) - head_parameters) if each.master else 0
-    found["update"] = at(0, gradients=(each.master or each.gradients) * total + each.gradients * last)
+    roots = each.optimizer // 2 * total if update == "foreach" else 0  # of all second moments
+    held = 0 if run.in_backward else (each.master or each.gradients) * total
+    casts = each.gradients * last
+    found["update"] = at(0, gradients=held + (casts if casts >= roots else 0), temporaries=roots if roots > casts else 0)
     return found
 
 
 def passes(stack: Stack, run: Run) -> list[tuple[Passed, int]]:
     """Each kind of layer gone both ways, and how many there are. The lowest is apart where all below it is frozen."""
     found: list[tuple[Passed, int]] = []
-    for layer, times in stack.layers:
+    for layer, times, is_again in pieces(stack, run.every):
         is_lowest = run.adapters is not None and not found
         if is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run, True), 1))
+            found.append((pass_layer(stack.d_model, layer, run, True, is_again), 1))
         if times > is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run), times - is_lowest))
+            found.append((pass_layer(stack.d_model, layer, run, False, is_again), times - is_lowest))
     return found
+
+
+def pieces(stack: Stack, every: int) -> list[tuple[Layer, int, bool]]:
+    """Layers that do alike, how many, and whether they are of those that are made again."""
+    if every == 1:
+        return [(layer, times, True) for layer, times in stack.layers]
+    each = [layer for layer, times in stack.layers for _ in range(times)]
+    return [(layer, 1, place % every == 0) for place, layer in enumerate(each)]
 
 
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
-    run = Run(KINDS[kind], 1, 1, False, True, False, False, adapters)
+    run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
     return sum(times * one.trained for one, times in passes(stack, run))
 
 
@@ -393,7 +442,7 @@ def kept_bytes(
     stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
 ) -> dict[str, int]:
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
-    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing == "full", False)
+    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
     return {
         "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
         "rotary": rotary_bytes(stack, run),
@@ -424,7 +473,7 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
     kinds = 2 if run.kind.norm == "one more" and varies(stack) else 1
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
-    width = FLOAT32 if run.autocast or run.kind.turned == "cast" else 2
+    width = FLOAT32 if run.kind.turned == "cast" else run.width
     return kinds * 2 * width * run.seq_len * features // share
 
 
@@ -442,9 +491,7 @@ def why_not(stack: Stack, kind: str, recipe: str) -> str:
         return f"transformers' {kind} trains no indexer"
     if kind not in DERIVED:
         return f"those of a {kind} are not derived"
-    if recipe == "fp32":
-        return f"those of a {kind} with weights and matmuls in float32 are not derived"
-    if recipe.startswith("autocast") and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
+    if (recipe == "fp32" or recipe.startswith("autocast")) and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
 

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from flops_bytes.adapters import Format
+
 FLOAT32, INT64 = 4, 8  # bytes
 Shape = tuple[int, ...]
 
@@ -84,7 +86,8 @@ class Operation:
         self.region: Region | None = None  # it is made again with
         self.weight = ""  # of a leaf, where gradients end: its name
         self.numbers = 0  # of a leaf that is a weight
-        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's
+        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
+        self.enters: Callable[[Tensor], Tensor] | None = None  # a part that is made again whole when it goes backward
 
 
 class Region:
@@ -96,6 +99,7 @@ class Region:
         self.asking: list[Operation] = []  # operations that will ask for what they would have kept
         self.left = 0  # of these, those that have not gone backward
         self.made = False
+        self.results: list[Storage] = []  # that are kept all the same, as checkpointing per operation does
 
 
 # --8<-- [end:operation]
@@ -108,13 +112,19 @@ class Tape:
     def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
+        self.width = FLOAT32 if autocast else 2  # bytes of a weight, and of a number on the residual path
+        self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
+        self.has_gradients = True  # else nothing is kept, as under torch.no_grad()
         self.frozen = False  # weights are, and need no gradients: adapters alone are trained
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
         self.leaves: dict[str, Operation] = {}
+        self.named_leaves = 0  # that there have been
         self.tied: list[str] = []  # leaves whose gradients wait for those of another use
         self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
         self.forgetting: Region | None = None
+        self.region: Region | None = None  # that is gone through now, for the first time or again
+        self.products = 0  # matmuls with a matrix and no biases that it has had
         self.asking: list[Operation] = []  # for what is made again now, the first last
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
@@ -225,7 +235,8 @@ class Tape:
 
     def leaf_over(self, name: str, shape: Sequence[int], width: int, storage: Storage, remains: bool) -> Tensor:
         if name not in self.leaves:
-            made = Operation(-1 - len(self.leaves), [], [], 0)
+            self.named_leaves += 1
+            made = Operation(-self.named_leaves, [], [], 0)
             made.weight, made.remains = name, remains
             self.leaves[name] = made
         found = self.tensor(shape, width, storage)
@@ -252,7 +263,7 @@ class Tape:
         self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
     ) -> Operation | None:
         """The operation, if one of its inputs has a gradient."""
-        if all(x.made is None for x in inputs):
+        if not self.has_gradients or all(x.made is None for x in inputs):
             return None
         self.number += 1
         made = Operation(self.number, inputs, makes, temporary)
@@ -281,6 +292,21 @@ class Tape:
             self.let_go_of(self.frames[frame - 1], frame)
         self.forget_copies()
         self.stopped = True
+
+    def remembered(self, shape: Sequence[int], width: int) -> Tensor:
+        """A result that a region keeps although it is made again: then it is there already."""
+        region = self.region
+        if region is None or not self.keeps_products or self.stopped:
+            return self.new(shape, width)
+        if self.forgetting is None:
+            storage = region.results.pop()
+            found = self.tensor(shape, width, storage)
+            self.drop(storage)
+            return found
+        made = self.new(shape, width)
+        self.hold(made.storage)
+        region.results.append(made.storage)
+        return made
 
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
@@ -345,6 +371,8 @@ class Tape:
     def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         region = operation.region
+        if operation.enters is not None:
+            return [self.entered(operation, gradients[0])]
         if region is not None and not region.made:
             self.make_again(region)
         temporary = Storage(operation.temporary)
@@ -375,7 +403,7 @@ class Tape:
             operation.region = None
             region.left -= 1
             if region.left == 0:
-                for storage in region.inputs:
+                for storage in (*region.inputs, *region.results):
                     self.drop(storage)
         return fitted
 
@@ -400,11 +428,12 @@ class Tape:
         """To the last that will be asked for; autocast makes its copies again."""
         copies, self.copies = self.copies, {}
         self.asking, self.above = list(reversed(region.asking)), len(self.frames)
-        region.made = True
+        region.made, region.results = True, list(reversed(region.results))
+        self.region, self.products = region, 0
         self.enter()
         region.make()
         self.end([])
-        self.stopped = False
+        self.region, self.stopped = None, False
         self.copies = copies
 
     def forget_copies(self) -> None:
@@ -418,10 +447,45 @@ class Tape:
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:
             self.hold(storage)
-        self.forgetting = region
+        self.forgetting = self.region = region
+        self.products = 0
         result = make()
-        self.forgetting = None
+        self.forgetting = self.region = None
         return result
+
+    def reentered(self, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The same of torch.utils.checkpoint with use_reentrant=True, which runs the part without gradients first."""
+        self.has_gradients = False
+        result = make(x)
+        self.has_gradients = True
+        self.number += 1
+        made = Operation(self.number, [x], [like(x)], 0)
+        made.enters = make
+        self.hold(x.storage)
+        made.saved.append(x.storage)
+        result.made, result.place = made, 0
+        return result
+
+    def entered(self, operation: Operation, gradient: Tensor | None) -> Tensor:
+        """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
+        function that does so has a name for the result until it ends, and for its gradient."""
+        assert operation.enters is not None and gradient is not None
+        size, copies = operation.sizes[0], self.copies
+        name, self.copies = f"input {operation.number}", {}
+        self.enter()
+        x = self.bind(self.leaf_over(name, size.shape, size.width, operation.saved[0], True))
+        result = self.bind(operation.enters(x))
+        self.forget_copies()
+        self.copies = copies
+        assert result.made is not None
+        self.run_backward(result.made, self.tensor(gradient.shape, gradient.width, gradient.storage))
+        found = self.gradients[name]
+        self.gradients = {one: each for one, each in self.gradients.items() if one != name}
+        self.leaves = {one: each for one, each in self.leaves.items() if one != name}
+        self.end([])
+        self.let_go(gradient)
+        self.release(operation)
+        return found
 
 
 def operations_below(root: Operation) -> list[Operation]:
@@ -511,6 +575,14 @@ def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     return tape.done(made, [x], result)
 
 
+def dropped(tape: Tape, x: Tensor) -> Tensor:
+    """Dropout, which keeps a byte a number."""
+    result, mask = tape.new(x.shape, x.width), tape.new(x.shape, 1)
+    made = tape.record([x], [mask], [like(x)])
+    tape.let_go(mask)
+    return tape.done(made, [x], result)
+
+
 def part(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A slice: its gradient stands among zeros."""
     made = tape.record([x], [], [like(x)])
@@ -555,7 +627,7 @@ def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
 
 
 def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
-    width = FLOAT32 if tape.autocast else 2
+    width = tape.width
     return tape.tensor(shape, width, Storage(0)) if tape.frozen else tape.leaf(name, shape, width)
 
 
@@ -564,33 +636,62 @@ def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False)
     x = cast(tape, x, 2) if tape.autocast else x
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
-    return multiplied(tape, inputs, (*x.shape[:-1], outputs))
+    return multiplied(tape, inputs, (*x.shape[:-1], outputs), is_remembered(tape, biased))
+
+
+def is_remembered(tape: Tape, biased: bool = False) -> bool:
+    """Whether checkpointing per operation keeps a matmul's result: as torchtitan does, but of every second `mm`, which
+    a linear layer is that adds no biases."""
+    if biased:
+        return True
+    tape.products += 1
+    return tape.products % 2 == 1
 
 
 def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
     """Of two that both may have gradients."""
-    return multiplied(tape, [x, y], shape)
+    return multiplied(tape, [x, y], shape, True)
 
 
-def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
     """A matmul of the first two, plus biases."""
     x, y = inputs[0], inputs[1]
-    return tape.note(inputs, shape, x.width, factors(x, y), [like(each) for each in inputs])
+    made = tape.record(inputs, factors(x, y), [like(each) for each in inputs])
+    return tape.done(made, inputs, tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width))
 
 
 def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
     """A matmul with a frozen matrix in few bits."""
     x = cast(tape, x, 2) if tape.autocast else x
-    return packed(tape, x, (*x.shape[:-1], outputs), Like((outputs, x.shape[-1]), x.width))
+    matrix = Like((outputs, x.shape[-1]), x.width)
+    return packed(tape, x, (*x.shape[:-1], outputs), matrix, is_remembered(tape))
 
 
-def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like) -> Tensor:
+def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered: bool) -> Tensor:
     """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
     tape.enter()
     unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
-    result = tape.note([x], shape, x.width, [], [like(x)], matrix.total_bytes())
+    made = tape.record([x], [], [like(x)], matrix.total_bytes())
+    result = tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width)
+    result = tape.done(made, [x], result)
     tape.forget(unpacked)
     return tape.leave(result)
+
+
+def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: Format, biased: bool = False) -> Tensor:
+    """A matmul of copies in few bits, each made in one kernel. Its factors are kept in 16 bits and copied again, as
+    torchao's function does, which has names for all four copies until it ends; or the copies are kept."""
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    of_x, of_matrix, of_result = count(x.shape), count(matrix.shape), count(x.shape[:-1]) * outputs
+    turned = 2 * of_result + (0 if form.peak == "float4" else of_x + of_matrix)
+    tape.enter()
+    copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
+    kept = copies if form.kept else [x, matrix]
+    made = tape.record([x, matrix], kept, [like(x), like(matrix)], form.bits * turned // 32)
+    shape, remembered = (*x.shape[:-1], outputs), is_remembered(tape)
+    result = tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width)
+    result = tape.leave(tape.done(made, [x, matrix], result))
+    return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 
 
 # --8<-- [end:matmul]
@@ -603,7 +704,7 @@ def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
         x = cast(tape, x, 2)
         if matrix.width == FLOAT32 and matrix.made is not None:
             matrix = copy_of(tape, matrix.made.weight, matrix)
-    return product(tape, x, matrix, (*x.shape[:-1], matrix.shape[0]))
+    return multiplied(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
 
 
 # --8<-- [end:adapted]

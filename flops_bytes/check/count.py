@@ -21,11 +21,10 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import flop_registry
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.count import cross_entropy
 from flops_bytes.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
 from flops_bytes.plan.options import has_dropout
-from flops_bytes.plan.software import FORMATS, Format
 from flops_bytes.shapes import Decoder
 from flops_bytes.trace import Trace
 

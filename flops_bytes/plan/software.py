@@ -6,9 +6,9 @@ PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from flops_bytes.adapters import CONSTANTS, adapter_parameters, matrix_adapters, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, FORMATS, Format, adapter_parameters, matrix_adapters, quantized_bytes
 from flops_bytes.shapes import matmuls
 
 if TYPE_CHECKING:
@@ -220,22 +220,6 @@ def joined_values(setup: Setup) -> int:
     shape = setup.shape
     turned = (shape.heads + shape.kv_heads) * shape.head_dim if setup.fused and not shape.positions else 0
     return width_of(setup) * setup.micro_batch * setup.context * turned
-
-
-class Format(NamedTuple):
-    """In which copies the layers' matmuls multiply."""
-
-    bits: int  # of a number, in units of 1/32 of a byte: its scale is among them
-    kept: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
-    peak: str  # the format at whose peak they multiply
-
-
-FORMATS = {
-    "fp8": Format(32, False, "float8"),  # torchao's Float8Linear; a scale a tensor or row is not counted
-    "fp8-kept": Format(32, True, "float8"),  # nanochat/fp8.py, a scale a tensor
-    "mxfp8": Format(33, False, "float8"),  # a byte for 32: torchao's mxfp8_linear.py
-    "nvfp4": Format(18, True, "float4"),  # a byte for 16: its nvfp4_linear.py, which keeps codes of both
-}
 
 
 def copy_in_float8(setup: Setup, at: Moments) -> None:

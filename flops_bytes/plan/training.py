@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes, token_flops, trained_parameters
+from flops_bytes.adapters import CONSTANTS, FORMATS, quantized_bytes, token_flops, trained_parameters
 from flops_bytes.flops import forward_flops, training_seconds
 from flops_bytes.memory import RECIPES
 from flops_bytes.optimizers import (
@@ -35,7 +35,7 @@ from flops_bytes.plan.options import (
     row_name,
 )
 from flops_bytes.plan.runs import BATCHES, steps_like
-from flops_bytes.plan.software import FORMATS, with_software
+from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
