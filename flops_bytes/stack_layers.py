@@ -279,10 +279,13 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     assert mask is not None
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
+    several = batch > 1 and heads > 1
+    by_tokens = way.kind.turned in ("halves", "cast")  # queries and keys still lie so; what was joined lies by heads
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     keys, values = tape.bind(repeated(tape, k, heads)), tape.bind(repeated(tape, v, heads))
-    scores = tape.bind(scaled(tape, matmul(tape, q, keys, of_scores)))
+    apart = several and by_tokens, several and (k.shape[1] == 1 or (k.shape[1] == heads and by_tokens))
+    scores = tape.bind(scaled(tape, batched(tape, q, keys, of_scores, apart)))
     masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
     if way.kind.sinks:
@@ -298,8 +301,10 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
         tape.forget(masked)
         shares = dropped(tape, shares) if way.drops[0] else shares
-    result = matmul(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]))
-    return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
+    apart = False, several and v.shape[1] in (1, heads)
+    result = batched(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]), apart)
+    by_token = copied(tape, result) if several else laid_out(tape, result)
+    return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
 
 
 def sink_column(way: Way, scores: Tensor) -> Tensor:
@@ -319,16 +324,28 @@ def largest(tape: Tape, x: Tensor) -> Tensor:
 
 
 def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
-    """repeat_kv()."""
+    """repeat_kv(), which copies nothing of one head alone."""
     batch, own, tokens, features = x.shape
-    return x if heads == own else tape.note([x], (batch, heads, tokens, features), x.width, [], [like(x)])
+    if heads == own:
+        return x
+    shape = batch, heads, tokens, features
+    made = tape.record([x], [], [Like(shape, x.width, same=True)])  # of which the sum is the gradient
+    result = tape.tensor(shape, x.width, x.storage) if own == 1 else tape.new(shape, x.width)
+    return tape.done(made, [x], result)
 
 
-def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Of two with four dimensions, in 16 bits under autocast."""
+def batched(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool]) -> Tensor:
+    """A matmul of two with four dimensions, in 16 bits under autocast. It takes all heads of all sequences in one row:
+    of what does not lie so a copy is made."""
     if tape.autocast:
         x, y = cast(tape, x, 2), cast(tape, y, 2)
+    x, y = laid_out(tape, x) if apart[0] else x, laid_out(tape, y) if apart[1] else y
     return product(tape, x, y, shape)
+
+
+def laid_out(tape: Tape, x: Tensor) -> Tensor:
+    """A copy in another order, whose gradient is a view of that of the copy."""
+    return tape.note([x], x.shape, x.width, [], [same(x)])
 
 
 # --8<-- [end:attend]

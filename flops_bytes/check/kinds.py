@@ -222,11 +222,12 @@ def configuration(chance: random.Random, kind: str) -> Config:
     kv_heads, groups = chance.choice((1, 2, 3, 4)), chance.choice((1, 2, 4))
     head_dim = chance.choice((32, 48, 64, 96))
     heads = kv_heads * groups
-    d_model = heads * head_dim if kind in WHOLE_HEADS else 16 * chance.randint(8, 64)
+    of_heads = heads * head_dim if kind in WHOLE_HEADS else heads * 16 if kind == "gemma3_text" else 16
+    d_model = of_heads * (1 if kind in WHOLE_HEADS else -(-16 * chance.randint(8, 64) // of_heads))
     found: Config = {
         "hidden_size": d_model,
         "intermediate_size": 16 * chance.randint(8, 160),
-        "num_hidden_layers": chance.randint(1, 6),
+        "num_hidden_layers": chance.randint(2 if kind == "glm4_moe_lite" else 1, 6),
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "vocab_size": round(100 * 300 ** chance.random()),
@@ -247,7 +248,8 @@ def configuration(chance: random.Random, kind: str) -> Config:
         found |= {"rotary_dim": head_dim // 2}
     if kind in ROUTED:
         found |= experts | {"n_routed_experts": 8, "n_group": 1, "topk_group": 1, "n_shared_experts": 1}
-        found |= {"first_k_dense_replace": chance.randint(0, found["num_hidden_layers"] - 1)}
+        first = 1 if kind == "glm4_moe_lite" else chance.randint(0, found["num_hidden_layers"] - 1)
+        found |= {"first_k_dense_replace": first}
         found |= {"sliding_window": None} if kind == "dots1" else {}
     if kind == "glm4_moe":
         found |= {"use_qk_norm": chance.random() < 0.5, "attention_bias": chance.random() < 0.5}
