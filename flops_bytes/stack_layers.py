@@ -61,6 +61,7 @@ class Kind:
     sinks: bool = False
     turned_share: float = 1.0  # of a head's features
     shared_first: bool = False  # the shared expert goes before the others
+    turned_apart: bool = False  # layers of a window have cosines and sines of their own
     dropout: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
 
 
@@ -77,9 +78,9 @@ KINDS = {
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
-    "gemma3_text": Kind(norm="one more", after=True),
+    "gemma3_text": Kind(norm="one more", after=True, turned_apart=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
-    "olmo3": Kind(norm="wide", turned="cast", first=False, after=True),
+    "olmo3": Kind(norm="wide", turned="cast", first=False, after=True, turned_apart=True),
     "smollm3": Kind(),
     "phi3": Kind(turned="partly", joint=True, dropout="beside"),
     "mistral": Kind(),
@@ -302,7 +303,8 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tape.forget(masked)
         shares = dropped(tape, shares) if way.drops[0] else shares
     apart = False, several and v.shape[1] in (1, heads)
-    result = batched(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]), apart)
+    shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer)
+    result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart)
     by_token = copied(tape, result) if several else laid_out(tape, result)
     return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
 
@@ -581,6 +583,7 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = way.tape, way.kind
     tape.enter()
+    tape.layer = len(tape.frames)
     x = tape.bind(x)
     normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
     mixer = layer.mixer
@@ -592,7 +595,10 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     tape.forget(x)
     normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
     mlp = layer.mlp
-    made = mixture(way, normed_x, mlp) if isinstance(mlp, Experts) else dense(way, normed_x, mlp.d_ff, "mlp")
+    if isinstance(mlp, Experts):
+        made = mixture(way, normed_x, mlp)
+    else:
+        made = dense(way, normed_x, mlp.d_ff, "mlp", mlp.biases)
     if kind.first:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, behind(way, made, "behind_second")))

@@ -338,14 +338,16 @@ def step_bytes(
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
     passed = passes(stack, run)
     end = pass_end(stack, run)
-    total = sum(times * one.trained for one, times in passed) if adapters else sum(parameters(stack).values())
+    total = sum(times * one.trained for one, times, _ in passed) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
-    tables = rotary_bytes(stack, run)
-    kept = sum(times * one.kept_bytes for one, times in passed)
-    copies = sum(times * one.copies for one, times in passed)
+    kinds = passed[-1][2]  # of attention
+    table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.width
+    apart = run.kind.turned_apart  # tables, as masks are
+    tables, masks = (kinds if apart else 1) * table, kinds * mask
+    kept = sum(times * one.kept_bytes for one, times, _ in passed)
+    copies = sum(times * one.copies for one, times, _ in passed)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
-    masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * run.width
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
     if adapters:
         width = RECIPES[recipe].weights
@@ -360,22 +362,21 @@ def step_bytes(
     # the embedding's result has a name until the last layer has gone forward
     named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
-    for one, times in passed:
+    for one, times, _ in passed:
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
     ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
-    kept_masks = masks if checkpointing != "none" else 0
+    mask = mask if checkpointing != "none" else 0  # which is kept by what is made again with it
     is_summed = stack.tied and run.chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
-    found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
+    found["loss"] = at(kept + tables + kinds * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times in reversed(passed):
+    for one, times, kinds in reversed(passed):  # what layers of another kind had to themselves has gone with the last
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
-            is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
-            around = left + tables + (kept_masks // 2 if is_first else kept_masks) + end.stays
+            around = left + (kinds if apart else 1) * table + kinds * mask + end.stays
             gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
@@ -383,7 +384,7 @@ def step_bytes(
     found["first_layer"] = most(highest[1:] or highest)
     summed = head * ((2 * is_summed + accumulated) or stack.tied)
     again = 0 if adapters else max(path + summed - head * is_summed, summed)  # a frozen embedding gets no gradient
-    left_over = 0 if run.in_backward else each.gradients * total
+    left_over = (head if is_summed else 0) if run.in_backward else each.gradients * total
     found["embedding"] = at(end.stays, gradients=left_over, temporaries=again)
     # master weights' gradients take the place of the others one by one: the last that waits
     head_parameters = 0 if stack.tied else stack.vocab * d
@@ -395,15 +396,21 @@ def step_bytes(
     return found
 
 
-def passes(stack: Stack, run: Run) -> list[tuple[Passed, int]]:
-    """Each kind of layer gone both ways, and how many there are. The lowest is apart where all below it is frozen."""
-    found: list[tuple[Passed, int]] = []
+def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int]]:
+    """Each kind of layer gone both ways, how many there are, and how many kinds of attention these and those below
+    have. The lowest is apart where all below it is frozen."""
+    found: list[tuple[Passed, int, int]] = []
+    reaches: list[int] = []
     for layer, times, is_again in pieces(stack, run.every):
+        reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
+        if reach not in reaches:
+            reaches.append(reach)
         is_lowest = run.adapters is not None and not found
         if is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run, True, is_again), 1))
+            found.append((pass_layer(stack.d_model, layer, run, True, is_again), 1, len(reaches)))
         if times > is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run, False, is_again), times - is_lowest))
+            one = pass_layer(stack.d_model, layer, run, False, is_again)
+            found.append((one, times - is_lowest, len(reaches)))
     return found
 
 
@@ -418,7 +425,7 @@ def pieces(stack: Stack, every: int) -> list[tuple[Layer, int, bool]]:
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
     run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
-    return sum(times * one.trained for one, times in passes(stack, run))
+    return sum(times * one.trained for one, times, _ in passes(stack, run))
 
 
 def packed_parameters(stack: Stack) -> int:
@@ -445,7 +452,7 @@ def kept_bytes(
     run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
     return {
         "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
-        "rotary": rotary_bytes(stack, run),
+        "rotary": (passes(stack, run)[-1][2] if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
         "ends": pass_end(stack, run).kept_bytes,
     }
 
@@ -463,18 +470,12 @@ def widest(stack: Stack) -> int:
     return stack.d_model * mlp.d_ff
 
 
-def varies(stack: Stack) -> bool:
-    """Whether windows and none stand beside each other."""
-    return len({mixer.reach for mixer, _ in stack.mixers() if isinstance(mixer, Attention)}) > 1
-
-
 def rotary_bytes(stack: Stack, run: Run) -> int:
-    """Cosines and sines, of each kind of attention."""
-    kinds = 2 if run.kind.norm == "one more" and varies(stack) else 1
+    """Cosines and sines."""
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
     width = FLOAT32 if run.kind.turned == "cast" else run.width
-    return kinds * 2 * width * run.seq_len * features // share
+    return 2 * width * run.seq_len * features // share
 
 
 # --8<-- [end:step]

@@ -126,6 +126,7 @@ class Tape:
         self.region: Region | None = None  # that is gone through now, for the first time or again
         self.products = 0  # matmuls with a matrix and no biases that it has had
         self.asking: list[Operation] = []  # for what is made again now, the first last
+        self.layer = 0  # the frames within a layer's own function, and its own
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
 
@@ -174,6 +175,12 @@ class Tape:
         if not x.named:
             x.named = True
             self.frame(x)
+        return x
+
+    def bind_in(self, x: Tensor, frame: int) -> Tensor:
+        """The same until a function ends that has so many around it, which gets it as a second result."""
+        x.named, x.owner = True, frame
+        self.frames[frame - 1].append(x)
         return x
 
     def pin(self, x: Tensor) -> Tensor:
@@ -619,6 +626,16 @@ def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     return cast(tape, found, 2) if tape.frozen else copy_of(tape, name, found)
 
 
+def narrowed(tape: Tape, x: Tensor) -> Tensor:
+    """As autocast casts it: anew for each matmul, but once if it has no past, which the input of a part has that
+    reentrant checkpointing makes again."""
+    if not tape.autocast:
+        return x
+    if x.width == FLOAT32 and x.made is not None and x.made.weight[:5] == "input":
+        return copy_of(tape, x.made.weight, x)
+    return cast(tape, x, 2)
+
+
 def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
     """Autocast's of a weight, which it makes once."""
     if name not in tape.copies:
@@ -633,7 +650,7 @@ def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
 
 def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matmul with a matrix of weights: it keeps its input."""
-    x = cast(tape, x, 2) if tape.autocast else x
+    x = narrowed(tape, x)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
     return multiplied(tape, inputs, (*x.shape[:-1], outputs), is_remembered(tape, biased))
@@ -662,7 +679,7 @@ def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remem
 
 def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
     """A matmul with a frozen matrix in few bits."""
-    x = cast(tape, x, 2) if tape.autocast else x
+    x = narrowed(tape, x)
     matrix = Like((outputs, x.shape[-1]), x.width)
     return packed(tape, x, (*x.shape[:-1], outputs), matrix, is_remembered(tape))
 
@@ -700,10 +717,9 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
 # --8<-- [start:adapted]
 def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
     """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
-    if tape.autocast:
-        x = cast(tape, x, 2)
-        if matrix.width == FLOAT32 and matrix.made is not None:
-            matrix = copy_of(tape, matrix.made.weight, matrix)
+    x = narrowed(tape, x)
+    if tape.autocast and matrix.width == FLOAT32 and matrix.made is not None:
+        matrix = copy_of(tape, matrix.made.weight, matrix)
     return multiplied(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
 
 
