@@ -366,9 +366,9 @@ def step_bytes(
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
-    ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
-    found = {"forward": most([*ahead, ended])}
     mask = mask if checkpointing != "none" else 0  # which is kept by what is made again with it
+    ended = at(kept + copies + tables + kinds * mask, logits=end.forward, gradients=earlier)
+    found = {"forward": most([*ahead, ended])}
     is_summed = stack.tied and run.chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
     found["loss"] = at(kept + tables + kinds * mask, logits=end.backward, gradients=earlier)
