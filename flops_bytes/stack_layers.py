@@ -262,8 +262,8 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     tape.enter()
     inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
-    result = tape.remembered((batch, tokens, heads * v.shape[-1]), inputs[0].width)
-    sums = tape.bind(tape.remembered((batch, heads, tokens), FLOAT32))
+    result = tape.result((batch, tokens, heads * v.shape[-1]), inputs[0].width, True, "scores", 1)
+    sums = tape.bind(tape.result((batch, heads, tokens), FLOAT32, True, "values", 1))
     unasked = sum(
         like(each).total_bytes() for each in inputs if each.made is None
     )  # the kernel makes all three gradients
@@ -286,7 +286,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     keys, values = tape.bind(repeated(tape, k, heads)), tape.bind(repeated(tape, v, heads))
     apart = several and by_tokens, several and (k.shape[1] == 1 or (k.shape[1] == heads and by_tokens))
-    scores = tape.bind(scaled(tape, batched(tape, q, keys, of_scores, apart)))
+    scores = tape.bind(scaled(tape, batched(tape, q, keys, of_scores, apart, "scores")))
     masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
     if way.kind.sinks:
@@ -304,7 +304,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         shares = dropped(tape, shares) if way.drops[0] else shares
     apart = False, several and v.shape[1] in (1, heads)
     shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer)
-    result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart)
+    result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart, "values")
     by_token = copied(tape, result) if several else laid_out(tape, result)
     return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
 
@@ -336,13 +336,15 @@ def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
     return tape.done(made, [x], result)
 
 
-def batched(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool]) -> Tensor:
+def batched(
+    tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool], part_of: str
+) -> Tensor:
     """A matmul of two with four dimensions, in 16 bits under autocast. It takes all heads of all sequences in one row:
     of what does not lie so a copy is made."""
     if tape.autocast:
         x, y = cast(tape, x, 2), cast(tape, y, 2)
     x, y = laid_out(tape, x) if apart[0] else x, laid_out(tape, y) if apart[1] else y
-    return product(tape, x, y, shape)
+    return product(tape, x, y, shape, part_of)
 
 
 def laid_out(tape: Tape, x: Tensor) -> Tensor:

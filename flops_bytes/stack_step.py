@@ -62,6 +62,7 @@ class Passed(NamedTuple):
     gradients: int  # of weights, that it leaves
     keeps_input: bool
     trained: int  # parameters
+    again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
     stays: int = 0  # until the step has ended: what the function that computes a loss in chunks has names for
 
 
@@ -142,7 +143,8 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     kept = tape.live_bytes
     tape.peak_bytes = 0
     tape.run_backward(root, tape.new(of.shape, of.width))
-    return Passed(ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape), is_kept, trained_by(tape))
+    backward, copies = tape.peak_bytes, with_copies - kept
+    return Passed(ahead, copies, kept, backward, weights_left(tape), is_kept, trained_by(tape), tape.again)
 
 
 def weights_left(tape: Tape, stays: int = 0) -> int:
@@ -275,9 +277,8 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
     tape.let_go_gradients([f"piece {n}" for n in range(len(pieces))])
     tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
     stays = hidden.storage.nbytes + gradient.storage.nbytes
-    return Passed(
-        ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape, stays), is_kept, trained_by(tape), stays
-    )
+    left, backward, copies = weights_left(tape, stays), tape.peak_bytes, with_copies - kept
+    return Passed(ahead, copies, kept, backward, left, is_kept, trained_by(tape), tape.again, stays)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
@@ -401,25 +402,47 @@ def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int]]:
     have. The lowest is apart where all below it is frozen."""
     found: list[tuple[Passed, int, int]] = []
     reaches: list[int] = []
-    for layer, times, is_again in pieces(stack, run.every):
+    for layer, times, is_again in pieces(stack, run):
         reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
         if reach not in reaches:
             reaches.append(reach)
         is_lowest = run.adapters is not None and not found
-        if is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run, True, is_again), 1, len(reaches)))
-        if times > is_lowest:
-            one = pass_layer(stack.d_model, layer, run, False, is_again)
-            found.append((one, times - is_lowest, len(reaches)))
+        found.append((pass_layer(stack.d_model, layer, run, is_lowest, is_again), times, len(reaches)))
     return found
 
 
-def pieces(stack: Stack, every: int) -> list[tuple[Layer, int, bool]]:
+def pieces(stack: Stack, run: Run) -> list[tuple[Layer, int, bool]]:
     """Layers that do alike, how many, and whether they are of those that are made again."""
-    if every == 1:
-        return [(layer, times, True) for layer, times in stack.layers]
-    each = [layer for layer, times in stack.layers for _ in range(times)]
-    return [(layer, 1, place % every == 0) for place, layer in enumerate(each)]
+    each: list[tuple[Layer, int]] = list(stack.layers)
+    if run.every > 1:
+        each = [(layer, 1) for layer, times in each for _ in range(times)]
+    elif run.adapters is not None and each[0][1] > 1:
+        each = [(each[0][0], 1), (each[0][0], each[0][1] - 1), *each[1:]]
+    return [(layer, times, place % run.every == 0) for place, (layer, times) in enumerate(each)]
+
+
+def again_flops(
+    stack: Stack,
+    kind: str,
+    seq_len: int,
+    causal: bool,
+    fused: bool = True,
+    checkpointing: str = "none",
+    every: int = 1,
+    reentrant: bool = False,
+    adapters: Adapters | None = None,
+    few_bits: Format | None = None,
+    drops: tuple[bool, bool] = (False, False),
+) -> int:
+    """FLOPs of one sequence that a step does a second time, to keep less."""
+    run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
+    run = run._replace(every=every, reentrant=reentrant, few_bits=few_bits, drops=drops)
+    found = 0
+    for (one, times, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
+        mixing = layer.mixer.mixing_flops(seq_len, causal)
+        attended = one.again["scores"] * mixing.get("scores", 0) + one.again["values"] * mixing.get("values", 0)
+        found += times * (one.again["matrices"] + attended)
+    return found
 
 
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:

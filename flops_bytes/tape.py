@@ -126,6 +126,8 @@ class Tape:
         self.region: Region | None = None  # that is gone through now, for the first time or again
         self.products = 0  # matmuls with a matrix and no biases that it has had
         self.asking: list[Operation] = []  # for what is made again now, the first last
+        self.is_again = False  # what goes forward now has done so before
+        self.again = {"matrices": 0, "scores": 0, "values": 0}  # FLOPs of the first so; how often attention's products
         self.layer = 0  # the frames within a layer's own function, and its own
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
@@ -300,10 +302,11 @@ class Tape:
         self.forget_copies()
         self.stopped = True
 
-    def remembered(self, shape: Sequence[int], width: int) -> Tensor:
-        """A result that a region keeps although it is made again: then it is there already."""
+    def result(self, shape: Sequence[int], width: int, remembered: bool, part: str, amount: int) -> Tensor:
+        """Of a product; one that is remembered, a region keeps although it is made again: then it is there already."""
         region = self.region
-        if region is None or not self.keeps_products or self.stopped:
+        if region is None or not (remembered and self.keeps_products) or self.stopped:
+            self.multiplied_again(part, amount)
             return self.new(shape, width)
         if self.forgetting is None:
             storage = region.results.pop()
@@ -314,6 +317,11 @@ class Tape:
         self.hold(made.storage)
         region.results.append(made.storage)
         return made
+
+    def multiplied_again(self, part: str, amount: int) -> None:
+        """A product that is made now counts, if it was made before."""
+        if self.is_again and not self.stopped:
+            self.again[part] += amount
 
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
@@ -436,11 +444,11 @@ class Tape:
         copies, self.copies = self.copies, {}
         self.asking, self.above = list(reversed(region.asking)), len(self.frames)
         region.made, region.results = True, list(reversed(region.results))
-        self.region, self.products = region, 0
+        self.region, self.products, self.is_again = region, 0, True
         self.enter()
         region.make()
         self.end([])
-        self.region, self.stopped = None, False
+        self.region, self.stopped, self.is_again = None, False, False
         self.copies = copies
 
     def forget_copies(self) -> None:
@@ -481,7 +489,9 @@ class Tape:
         name, self.copies = f"input {operation.number}", {}
         self.enter()
         x = self.bind(self.leaf_over(name, size.shape, size.width, operation.saved[0], True))
+        self.is_again = True
         result = self.bind(operation.enters(x))
+        self.is_again = False
         self.forget_copies()
         self.copies = copies
         assert result.made is not None
@@ -665,16 +675,22 @@ def is_remembered(tape: Tape, biased: bool = False) -> bool:
     return tape.products % 2 == 1
 
 
-def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
-    """Of two that both may have gradients."""
-    return multiplied(tape, [x, y], shape, True)
+def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
+    """Of attention, whose factors both have gradients."""
+    made = tape.record([x, y], factors(x, y), [like(x), like(y)])
+    return tape.done(made, [x, y], tape.result(shape, x.width, True, part, 1))
 
 
 def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
-    """A matmul of the first two, plus biases."""
+    """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
     made = tape.record(inputs, factors(x, y), [like(each) for each in inputs])
-    return tape.done(made, inputs, tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width))
+    return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape)))
+
+
+def flops_of(x: Tensor, shape: Sequence[int]) -> int:
+    """Of a matmul with a matrix."""
+    return 2 * count(x.shape) * shape[-1]
 
 
 def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
@@ -689,7 +705,7 @@ def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered
     tape.enter()
     unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
     made = tape.record([x], [], [like(x)], matrix.total_bytes())
-    result = tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width)
+    result = tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape))
     result = tape.done(made, [x], result)
     tape.forget(unpacked)
     return tape.leave(result)
@@ -705,8 +721,8 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
     copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
     kept = copies if form.kept else [x, matrix]
     made = tape.record([x, matrix], kept, [like(x), like(matrix)], form.bits * turned // 32)
-    shape, remembered = (*x.shape[:-1], outputs), is_remembered(tape)
-    result = tape.remembered(shape, x.width) if remembered else tape.new(shape, x.width)
+    shape = (*x.shape[:-1], outputs)
+    result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops_of(x, shape))
     result = tape.leave(tape.done(made, [x, matrix], result))
     return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 
