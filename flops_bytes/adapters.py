@@ -36,7 +36,7 @@ class Format(NamedTuple):
     """In which copies the layers' matmuls multiply."""
 
     bits: int  # of a number, in units of 1/32 of a byte: its scale is among them
-    kept: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
+    keeps_copies: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
     peak: str  # the format at whose peak they multiply
 
 

@@ -105,6 +105,9 @@ class Adapters:
     four_bit: bool = False
 
 
+NO_DROPOUT = (False, False)
+
+
 @dataclass(frozen=True)
 class Way:
     """How a step goes through a layer."""
@@ -115,7 +118,7 @@ class Way:
     turning: tuple[Tensor, Tensor]  # cosines and sines
     mask: Tensor | None  # of eager attention
     adapters: Adapters | None = None  # beside weights that are frozen
-    drops: tuple[bool, bool] = (False, False)  # of attention's probabilities, and behind half a layer
+    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
     attends_again: bool = False  # attention is made again (selective checkpointing)
     few_bits: Format | None = None  # the copies that linear layers multiply
 
@@ -303,7 +306,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tape.forget(masked)
         shares = dropped(tape, shares) if way.drops[0] else shares
     apart = False, several and v.shape[1] in (1, heads)
-    shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer)
+    shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer_frame)
     result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart, "values")
     by_token = copied(tape, result) if several else laid_out(tape, result)
     return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
@@ -336,9 +339,7 @@ def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
     return tape.done(made, [x], result)
 
 
-def batched(
-    tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool], part_of: str
-) -> Tensor:
+def batched(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool], part_of: str) -> Tensor:
     """A matmul of two with four dimensions, in 16 bits under autocast. It takes all heads of all sequences in one row:
     of what does not lie so a copy is made."""
     if tape.autocast:
@@ -585,7 +586,7 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = way.tape, way.kind
     tape.enter()
-    tape.layer = len(tape.frames)
+    tape.layer_frame = len(tape.frames)
     x = tape.bind(x)
     normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
     mixer = layer.mixer

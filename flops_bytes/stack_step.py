@@ -14,8 +14,8 @@ from flops_bytes.adapters import CONSTANTS, Format, quantized_bytes
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import gathered_width, ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
-from flops_bytes.stack_layers import KINDS, Adapters, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, like, linear, vector
+from flops_bytes.stack_layers import KINDS, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
+from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, keeping, like, linear, part, vector
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -42,12 +42,12 @@ class Run(NamedTuple):
     checkpointing: str  # "none", "selective", "per-op", "full"
     accumulated: bool  # gradients of an earlier batch are there
     adapters: Adapters | None = None
-    loss: str = "plain"  # "compiled", "fused"
+    loss: str = "plain"  # or as loss_of() says, or "fused"
     chunks: int = 1  # in which head and loss go forward and backward
-    width: int = 2  # bytes of a weight, and of a number on the residual path
+    number_bytes: int = 2  # of a weight, and of a number on the residual path
     every: int = 1  # with "full": every so many layers, from the first
-    reentrant: bool = False  # with "full"
-    drops: tuple[bool, bool] = (False, False)  # of attention's probabilities, and behind half a layer
+    enters: bool = False  # with "full": reentrant checkpointing
+    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
     few_bits: Format | None = None  # the copies that the layers' linear modules multiply
     in_backward: bool = False  # the update: each gradient goes as soon as it is there
 
@@ -72,7 +72,7 @@ class Passed(NamedTuple):
 # --8<-- [start:layer]
 def stream(run: Run, d: int) -> int:
     """Bytes of the residual path."""
-    return run.width * run.batch * run.seq_len * d
+    return run.number_bytes * run.batch * run.seq_len * d
 
 
 def turned_features(layer: Layer, kind: Kind) -> int:
@@ -87,7 +87,7 @@ def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again
     """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
     weights nothing needs a gradient."""
     tape = tape_of(run)
-    width = run.width
+    width = run.number_bytes
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
     of_turning = FLOAT32 if run.kind.turned == "cast" else width
     turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
@@ -99,7 +99,7 @@ def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        if again and run.reentrant:
+        if again and run.enters:
             made = tape.reentered(lambda x: forward(way, x, layer), x)
         elif again:
             made = tape.recomputed(lambda: forward(way, x, layer), [x])
@@ -108,7 +108,7 @@ def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again
         return tape.leave(made)
 
     # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
-    return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.reentrant)
+    return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.enters)
 
 
 def outside(shape: Sequence[int], width: int) -> Tensor:
@@ -118,15 +118,15 @@ def outside(shape: Sequence[int], width: int) -> Tensor:
 
 
 def tape_of(run: Run) -> Tape:
-    tape = Tape(run.accumulated or run.in_backward, run.autocast)
-    tape.frozen, tape.width = run.adapters is not None, run.width
+    tape = Tape(run.accumulated or run.in_backward, run.autocast, run.number_bytes)
+    tape.frozen = run.adapters is not None
     tape.keeps_products = run.checkpointing == "per-op"
     return tape
 
 
 def residual(tape: Tape, d: int, run: Run, has_gradient: bool = True) -> Tensor:
     """What comes to a layer, or to the last norm, from below."""
-    shape, width = (run.batch, run.seq_len, d), run.width
+    shape, width = (run.batch, run.seq_len, d), run.number_bytes
     return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
 
 
@@ -143,11 +143,17 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     kept = tape.live_bytes
     tape.peak_bytes = 0
     tape.run_backward(root, tape.new(of.shape, of.width))
-    backward, copies = tape.peak_bytes, with_copies - kept
-    return Passed(ahead, copies, kept, backward, weights_left(tape), is_kept, trained_by(tape), tape.again)
+    return passed(tape, ahead, with_copies - kept, kept, is_kept)
 
 
-def weights_left(tape: Tape, stays: int = 0) -> int:
+def passed(tape: Tape, ahead: int, copies: int, kept: int, keeps_input: bool) -> Passed:
+    """What a part has left that has gone backward."""
+    stays = sum(x.storage.nbytes for x in tape.staying)
+    left = weights_left(tape, stays)
+    return Passed(ahead, copies, kept, tape.peak_bytes, left, keeps_input, trained_by(tape), tape.again, stays)
+
+
+def weights_left(tape: Tape, stays: int) -> int:
     """Bytes of weights' gradients that a part leaves. It ends as it began: what is alive beside these, the gradient of
     what came from below, and what `stays` has no name, and is an error."""
     left = sum(gradient.storage.nbytes for gradient in tape.gradients.values())
@@ -186,11 +192,42 @@ def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
     tape.forget(x)
     if run.loss == "fused":
         return tape.leave(fused_loss(tape, stack, hidden))
-    if run.loss == "compiled":
-        return tape.leave(compiled_loss(tape, linear(tape, hidden, "head", stack.vocab)))
+    if run.loss != "plain":
+        return tape.leave(loss_of(tape, run.loss, linear(tape, hidden, "head", stack.vocab)))
     logits = tape.bind(linear(tape, tape.bind(hidden), "head", stack.vocab))
     wide = tape.bind(cast(tape, logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
+
+
+def loss_of(tape: Tape, loss: str, logits: Tensor) -> Tensor:
+    """Another than the plain one, of the model's own logits. Some had names for these, or for them in float32, until
+    the backward pass had ended; or, as transformers 4.46 to 4.48, compared all but the last with what comes next."""
+    if loss == "compiled":
+        return compiled_loss(tape, logits)
+    if loss == "as-logits":
+        return shifted_loss(tape, logits)
+    if loss == "float32-held":
+        return shifted_loss(tape, tape.stay(cast(tape, logits, FLOAT32)))
+    tape.enter()
+    if loss == "logits-held":
+        wide = tape.bind(cast(tape, tape.stay(logits), FLOAT32))
+        return tape.leave(log_softmax(tape, wide))
+    logits = tape.bind(logits)
+    return tape.leave(shifted_loss(tape, cast(tape, logits, FLOAT32)))
+
+
+def shifted_loss(tape: Tape, logits: Tensor) -> Tensor:
+    """Of all tokens but each sequence's last, which are copied where there are several sequences. Under autocast the
+    probabilities are made as the logits are, and then in float32."""
+    batch, tokens, vocab = logits.shape
+    tape.enter()
+    logits = tape.bind(logits)
+    before = part(tape, logits, (batch, tokens - 1, vocab))
+    before = tape.bind(laid_out(tape, before) if batch > 1 else before)
+    if not tape.autocast:
+        return tape.leave(log_softmax(tape, before))
+    wide = tape.bind(cast(tape, keeping(tape, before), FLOAT32))
+    return tape.leave(tape.note([wide], (1,), FLOAT32, [wide], [like(wide)]))
 
 
 def compiled_loss(tape: Tape, logits: Tensor) -> Tensor:
@@ -254,7 +291,7 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
     What the head saw, and all of its gradient, have names there until the step has ended.
     """
     x = residual(tape, stack.d_model, run)
-    hidden = tape.pin(last_norm(tape, run, x))
+    hidden = tape.stay(last_norm(tape, run, x))
     ahead, root, shape, tokens = tape.peak_bytes, hidden.made, hidden.shape, count(hidden.shape[:-1])
     assert root is not None
     is_kept = x.storage.holders > 0
@@ -273,12 +310,10 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
         tape.end([])
         tape.forget_copies()
         tape.run_backward(lowest, tape.new((1,), FLOAT32))
-    gradient = tape.pin(tape.new(shape, hidden.width))
+    gradient = tape.stay(tape.new(shape, hidden.width))
     tape.let_go_gradients([f"piece {n}" for n in range(len(pieces))])
     tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
-    stays = hidden.storage.nbytes + gradient.storage.nbytes
-    left, backward, copies = weights_left(tape, stays), tape.peak_bytes, with_copies - kept
-    return Passed(ahead, copies, kept, backward, left, is_kept, trained_by(tape), tape.again, stays)
+    return passed(tape, ahead, with_copies - kept, kept, is_kept)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
@@ -308,7 +343,7 @@ def step_bytes(
     chunks: int = 1,
     every: int = 1,
     reentrant: bool = False,
-    drops: tuple[bool, bool] = (False, False),
+    drops: tuple[bool, bool] = NO_DROPOUT,
     few_bits: Format | None = None,
     update: str = "fused",
 ) -> dict[str, dict[str, int]]:
@@ -329,24 +364,24 @@ def step_bytes(
         adapters=adapters,
         loss=loss,
         chunks=min(chunks, batch * seq_len),
-        width=RECIPES[recipe].weights,
+        number_bytes=RECIPES[recipe].weights,
         every=every,
-        reentrant=reentrant,
+        enters=reentrant,
         drops=drops,
         few_bits=few_bits,
         in_backward=update == "in-backward",
     )
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
-    passed = passes(stack, run)
+    gone = passes(stack, run)
     end = pass_end(stack, run)
-    total = sum(times * one.trained for one, times, _ in passed) if adapters else sum(parameters(stack).values())
+    total = sum(times * one.trained for one, times, _ in gone) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
-    kinds = passed[-1][2]  # of attention
-    table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.width
+    kinds = gone[-1][2]  # of attention
+    table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.number_bytes
     apart = run.kind.turned_apart  # tables, as masks are
     tables, masks = (kinds if apart else 1) * table, kinds * mask
-    kept = sum(times * one.kept_bytes for one, times, _ in passed)
-    copies = sum(times * one.copies for one, times, _ in passed)
+    kept = sum(times * one.kept_bytes for one, times, _ in gone)
+    copies = sum(times * one.copies for one, times, _ in gone)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
@@ -361,20 +396,22 @@ def step_bytes(
         return state | own | {"temporaries": temporaries}
 
     # the embedding's result has a name until the last layer has gone forward
-    named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
+    named = 0 if gone[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
-    for one, times, _ in passed:
+    for one, times, _ in gone:
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
     mask = mask if checkpointing != "none" else 0  # which is kept by what is made again with it
     ended = at(kept + copies + tables + kinds * mask, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
-    is_summed = stack.tied and run.chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
+    is_summed = (
+        stack.tied and run.chunks == 1
+    )  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
     found["loss"] = at(kept + tables + kinds * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times, kinds in reversed(passed):  # what layers of another kind had to themselves has gone with the last
+    for one, times, kinds in reversed(gone):  # what layers of another kind had to themselves has gone with the last
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
             around = left + (kinds if apart else 1) * table + kinds * mask + end.stays
@@ -393,7 +430,9 @@ def step_bytes(
     roots = each.optimizer // 2 * total if update == "foreach" else 0  # of all second moments
     held = 0 if run.in_backward else (each.master or each.gradients) * total
     casts = each.gradients * last
-    found["update"] = at(0, gradients=held + (casts if casts >= roots else 0), temporaries=roots if roots > casts else 0)
+    found["update"] = at(
+        0, gradients=held + (casts if casts >= roots else 0), temporaries=roots if roots > casts else 0
+    )
     return found
 
 
@@ -432,11 +471,11 @@ def again_flops(
     reentrant: bool = False,
     adapters: Adapters | None = None,
     few_bits: Format | None = None,
-    drops: tuple[bool, bool] = (False, False),
+    drops: tuple[bool, bool] = NO_DROPOUT,
 ) -> int:
     """FLOPs of one sequence that a step does a second time, to keep less."""
     run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
-    run = run._replace(every=every, reentrant=reentrant, few_bits=few_bits, drops=drops)
+    run = run._replace(every=every, enters=reentrant, few_bits=few_bits, drops=drops)
     found = 0
     for (one, times, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
         mixing = layer.mixer.mixing_flops(seq_len, causal)
@@ -497,7 +536,7 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
     """Cosines and sines."""
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
-    width = FLOAT32 if run.kind.turned == "cast" else run.width
+    width = FLOAT32 if run.kind.turned == "cast" else run.number_bytes
     return 2 * width * run.seq_len * features // share
 
 
@@ -505,8 +544,9 @@ def rotary_bytes(stack: Stack, run: Run) -> int:
 
 
 # --8<-- [start:derived]
-def why_not(stack: Stack, kind: str, recipe: str) -> str:
-    """Why such a step's bytes are not derived; nothing if they are."""
+def why_not(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
+    """Why such a step's bytes are not derived; nothing if they are. Weights that are gathered are cast before, where
+    autocast would cast them."""
     if any(isinstance(mixer, Delta) for mixer, _ in stack.mixers()):
         return f"what linear attention keeps, as of a {kind}, depends on its kernels"
     if kind == "llama4_text":
@@ -515,7 +555,8 @@ def why_not(stack: Stack, kind: str, recipe: str) -> str:
         return f"transformers' {kind} trains no indexer"
     if kind not in DERIVED:
         return f"those of a {kind} are not derived"
-    if (recipe == "fp32" or recipe.startswith("autocast")) and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
+    in_16_bits = recipe[:4] == "bf16" or (recipe[:8] == "autocast" and gathered)
+    if not in_16_bits and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
 

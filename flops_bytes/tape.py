@@ -87,7 +87,9 @@ class Operation:
         self.weight = ""  # of a leaf, where gradients end: its name
         self.numbers = 0  # of a leaf that is a weight
         self.remains = False  # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
-        self.enters: Callable[[Tensor], Tensor] | None = None  # a part that is made again whole when it goes backward
+        self.makes_again: Callable[[Tensor], Tensor] | None = (
+            None  # a part that is made again whole when it goes backward
+        )
 
 
 class Region:
@@ -109,10 +111,10 @@ class Region:
 class Tape:
     """Bytes that are there now, and the most that there were."""
 
-    def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
+    def __init__(self, accumulated: bool = False, autocast: bool = False, width: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
-        self.width = FLOAT32 if autocast else 2  # bytes of a weight, and of a number on the residual path
+        self.width = width  # bytes of a weight, and of a number on the residual path
         self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
         self.has_gradients = True  # else nothing is kept, as under torch.no_grad()
         self.frozen = False  # weights are, and need no gradients: adapters alone are trained
@@ -120,6 +122,7 @@ class Tape:
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
         self.leaves: dict[str, Operation] = {}
         self.named_leaves = 0  # that there have been
+        self.staying: list[Tensor] = []  # until the step has ended
         self.tied: list[str] = []  # leaves whose gradients wait for those of another use
         self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
         self.forgetting: Region | None = None
@@ -128,7 +131,7 @@ class Tape:
         self.asking: list[Operation] = []  # for what is made again now, the first last
         self.is_again = False  # what goes forward now has done so before
         self.again = {"matrices": 0, "scores": 0, "values": 0}  # FLOPs of the first so; how often attention's products
-        self.layer = 0  # the frames within a layer's own function, and its own
+        self.layer_frame = 0  # the frames within a layer's own function, and its own
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
 
@@ -189,6 +192,11 @@ class Tape:
         """It lives until somebody lets it go."""
         x.named, x.pinned = True, True
         return x
+
+    def stay(self, x: Tensor) -> Tensor:
+        """The same until the step has ended."""
+        self.staying.append(x)
+        return self.pin(x)
 
     def forget(self, x: Tensor) -> None:
         """This function's name is deleted, or bound to something else."""
@@ -321,7 +329,7 @@ class Tape:
     def multiplied_again(self, part: str, amount: int) -> None:
         """A product that is made now counts, if it was made before."""
         if self.is_again and not self.stopped:
-            self.again[part] += amount
+            self.again[part] = self.again[part] + amount
 
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
@@ -386,7 +394,7 @@ class Tape:
     def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         region = operation.region
-        if operation.enters is not None:
+        if operation.makes_again is not None:
             return [self.entered(operation, gradients[0])]
         if region is not None and not region.made:
             self.make_again(region)
@@ -444,11 +452,13 @@ class Tape:
         copies, self.copies = self.copies, {}
         self.asking, self.above = list(reversed(region.asking)), len(self.frames)
         region.made, region.results = True, list(reversed(region.results))
-        self.region, self.products, self.is_again = region, 0, True
+        self.region = region
+        self.products, self.is_again = 0, True
         self.enter()
         region.make()
         self.end([])
-        self.region, self.stopped, self.is_again = None, False, False
+        self.region = None
+        self.stopped, self.is_again = False, False
         self.copies = copies
 
     def forget_copies(self) -> None:
@@ -462,10 +472,9 @@ class Tape:
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:
             self.hold(storage)
-        self.forgetting = self.region = region
-        self.products = 0
+        self.forgetting, self.region, self.products = region, region, 0
         result = make()
-        self.forgetting = self.region = None
+        self.forgetting, self.region = None, None
         return result
 
     def reentered(self, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -475,7 +484,7 @@ class Tape:
         self.has_gradients = True
         self.number += 1
         made = Operation(self.number, [x], [like(x)], 0)
-        made.enters = make
+        made.makes_again = make
         self.hold(x.storage)
         made.saved.append(x.storage)
         result.made, result.place = made, 0
@@ -484,13 +493,13 @@ class Tape:
     def entered(self, operation: Operation, gradient: Tensor | None) -> Tensor:
         """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
         function that does so has a name for the result until it ends, and for its gradient."""
-        assert operation.enters is not None and gradient is not None
+        assert operation.makes_again is not None and gradient is not None
         size, copies = operation.sizes[0], self.copies
         name, self.copies = f"input {operation.number}", {}
         self.enter()
         x = self.bind(self.leaf_over(name, size.shape, size.width, operation.saved[0], True))
         self.is_again = True
-        result = self.bind(operation.enters(x))
+        result = self.bind(operation.makes_again(x))
         self.is_again = False
         self.forget_copies()
         self.copies = copies
@@ -719,7 +728,7 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
     turned = 2 * of_result + (0 if form.peak == "float4" else of_x + of_matrix)
     tape.enter()
     copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
-    kept = copies if form.kept else [x, matrix]
+    kept = copies if form.keeps_copies else [x, matrix]
     made = tape.record([x, matrix], kept, [like(x), like(matrix)], form.bits * turned // 32)
     shape = (*x.shape[:-1], outputs)
     result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops_of(x, shape))

@@ -262,6 +262,9 @@ def configuration(chance: random.Random, kind: str) -> Config:
     return found
 
 
+LOSSES = ("plain", "compiled", "fused", "logits-held", "float32-held", "shifted", "as-logits")
+
+
 def options(chance: random.Random, config: Config) -> Config:
     """How it is run: options that do not exclude each other."""
     experts = has_experts(config)
@@ -271,7 +274,7 @@ def options(chance: random.Random, config: Config) -> Config:
         "checkpointing": chance.choice(("none", "selective", "per-op", "full", "full")),
         "recipe": chance.choice(("bf16", "bf16_master") if experts else ("bf16", "bf16_master", "fp32", "autocast")),
         "accumulated": chance.random() < 0.3,
-        "loss": chance.choice(("plain", "plain", "compiled", "fused", "chunked")),
+        "loss": chance.choice((*LOSSES, "plain", "chunked")),
         "dropout": chance.random() < 0.3,
         "update": chance.choice(("fused", "foreach", "in-backward")),
     }

@@ -235,7 +235,7 @@ def copy_in_float8(setup: Setup, at: Moments) -> None:
     turned = 2 * tokens * shape.d_model + (0 if form.peak == "float4" else matrix + inner)
     copies = form.bits * turned // 32
     before = 2 * (matrix if setup.accumulation > 1 else 0) - (2 * inner if shape.gated else 0)
-    if form.kept:
+    if form.keeps_copies:
         keep_more(setup, at, kept_copies(setup, form))
     for moment in ("last_layer", "first_layer"):
         at[moment]["temporaries"] += max(0, before + copies) - max(0, before)
