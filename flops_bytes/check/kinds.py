@@ -136,9 +136,9 @@ DEFAULTS: Config = {
 }
 
 
-def counted(kind: str, config: Config, tokens: int, **told: Any) -> int:
-    """The peak of a step, on tensors without data."""
-    asked = DEFAULTS | told
+def counted(kind: str, config: Config, tokens: int, trace: Counter | None = None, **told: Any) -> int:
+    """The peak of a step, on tensors without data, and in a `trace` all else that it counts."""
+    asked, trace = DEFAULTS | told, trace or Counter()
     adapters, recipe = asked["adapters"], asked["recipe"].replace("_", "-")
     is_cast = recipe in AUTOCAST
     device = "cpu" if is_cast else "meta"
@@ -162,7 +162,6 @@ def counted(kind: str, config: Config, tokens: int, **told: Any) -> int:
         moments = [torch.zeros_like(master) for master in masters for _ in range(2)]
         words = torch.zeros(asked["batch"], tokens, dtype=torch.int64, device=device)
         targets = torch.zeros_like(words)
-        trace = Counter()
         for tensor in (*model.parameters(), *model.buffers(), *masters, *moments, words, targets):
             trace.hold(tensor.untyped_storage())
         if asked["update"] == "in-backward":
