@@ -103,6 +103,8 @@ class Adapters:
     rank: int
     beside: str = "all"  # as ADAPTED says
     four_bit: bool = False
+    in_float32: bool = False  # they multiply their matrix's input in their own format, as peft's without autocast
+    drops: bool = False  # that input
 
 
 NO_DROPOUT = (False, False)
@@ -133,12 +135,29 @@ def layer_linear(way: Way, x: Tensor, part_of: str, which: str, outputs: int, bi
     tape, adapters, name = way.tape, way.adapters, f"{part_of}.{which}"
     if adapters is None or which not in ADAPTED[adapters.beside]:
         return held_linear(way, x, name, outputs, biased)
+    if adapters.in_float32 and not tape.autocast:
+        return wide_adapter(way, x, name, outputs, biased)
     tape.enter()
     x = tape.bind(x)
     down = tape.bind(cast(tape, tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32), x.width))
     up = tape.bind(cast(tape, tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32), x.width))
     own = held_linear(way, x, name, outputs, biased)
-    return tape.leave(add(tape, own, small(tape, small(tape, x, down), up)))
+    return tape.leave(add(tape, own, small(tape, small(tape, dropped(tape, x) if adapters.drops else x, down), up)))
+
+
+def wide_adapter(way: Way, x: Tensor, name: str, outputs: int, biased: bool) -> Tensor:
+    """The same as peft writes it (tuners/lora/layer.py, Linear.forward): its input is cast, and its result last."""
+    tape, adapters = way.tape, way.adapters
+    assert adapters is not None
+    tape.enter()
+    own = tape.bind(held_linear(way, tape.bind(x), name, outputs, biased))
+    wide = tape.bind(cast(tape, x, FLOAT32))
+    down = tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32)
+    up = tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32)
+    made = small(tape, small(tape, dropped(tape, wide) if adapters.drops else wide, down), up)
+    both = tape.bind(add(tape, own, scaled(tape, made)))
+    tape.forget(own)
+    return tape.leave(cast(tape, both, x.width))
 
 
 def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
@@ -593,8 +612,8 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     mixed = latent(way, normed_x, mixer) if isinstance(mixer, Latent) else attention(way, normed_x, mixer)  # type: ignore[arg-type]
     if kind.first:
         tape.forget(normed_x)
-    mixed = behind(way, mixed, "behind_first")
-    residual = tape.bind(add(tape, x, mixed))
+    residual = tape.bind(add(tape, x, behind(way, mixed, "behind_first")))
+    tape.forget(mixed)
     tape.forget(x)
     normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
     mlp = layer.mlp
@@ -612,7 +631,7 @@ def behind(way: Way, x: Tensor, name: str) -> Tensor:
     dropout until it has added what comes out."""
     tape = way.tape
     if way.drops[1] and way.kind.dropout == "beside":
-        return dropped(tape, tape.bind(x))
+        return dropped(tape, tape.bind(x))  # which forward() forgets
     tape.enter()
     x = tape.bind(x)
     return tape.leave(norm(way, x, name) if way.kind.after else x)

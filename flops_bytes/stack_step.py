@@ -374,14 +374,14 @@ def step_bytes(
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
     gone = passes(stack, run)
     end = pass_end(stack, run)
-    total = sum(times * one.trained for one, times, _ in gone) if adapters else sum(parameters(stack).values())
+    total = sum(times * one.trained for one, times, _, _ in gone) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
-    kinds = gone[-1][2]  # of attention
+    _, _, kinds, again = gone[-1]  # of attention, and those of what is made again with its mask, which so is kept
     table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.number_bytes
     apart = run.kind.turned_apart  # tables, as masks are
     tables, masks = (kinds if apart else 1) * table, kinds * mask
-    kept = sum(times * one.kept_bytes for one, times, _ in gone)
-    copies = sum(times * one.copies for one, times, _ in gone)
+    kept = sum(times * one.kept_bytes for one, times, _, _ in gone)
+    copies = sum(times * one.copies for one, times, _, _ in gone)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
@@ -398,23 +398,22 @@ def step_bytes(
     # the embedding's result has a name until the last layer has gone forward
     named = 0 if gone[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
-    for one, times, _ in gone:
+    for one, times, _, _ in gone:
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
-    mask = mask if checkpointing != "none" else 0  # which is kept by what is made again with it
-    ended = at(kept + copies + tables + kinds * mask, logits=end.forward, gradients=earlier)
+    ended = at(kept + copies + tables + again * mask, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
     is_summed = (
         stack.tied and run.chunks == 1
     )  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
-    found["loss"] = at(kept + tables + kinds * mask, logits=end.backward, gradients=earlier)
+    found["loss"] = at(kept + tables + again * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times, kinds in reversed(gone):  # what layers of another kind had to themselves has gone with the last
+    for one, times, kinds, again in reversed(gone):  # what layers of another kind had to themselves has gone with the last
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
-            around = left + (kinds if apart else 1) * table + kinds * mask + end.stays
+            around = left + (kinds if apart else 1) * table + again * mask + end.stays
             gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
@@ -436,17 +435,21 @@ def step_bytes(
     return found
 
 
-def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int]]:
-    """Each kind of layer gone both ways, how many there are, and how many kinds of attention these and those below
-    have. The lowest is apart where all below it is frozen."""
-    found: list[tuple[Passed, int, int]] = []
+def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int, int]]:
+    """Each kind of layer gone both ways, how many there are, how many kinds of attention these and those below have,
+    and how many of these are made again. The lowest is apart where all below it is frozen."""
+    found: list[tuple[Passed, int, int, int]] = []
     reaches: list[int] = []
+    remade: list[int] = []
     for layer, times, is_again in pieces(stack, run):
         reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
         if reach not in reaches:
             reaches.append(reach)
+        if reach not in remade and run.checkpointing != "none" and (is_again or run.checkpointing != "full"):
+            remade.append(reach)
         is_lowest = run.adapters is not None and not found
-        found.append((pass_layer(stack.d_model, layer, run, is_lowest, is_again), times, len(reaches)))
+        one = pass_layer(stack.d_model, layer, run, is_lowest, is_again)
+        found.append((one, times, len(reaches), len(remade)))
     return found
 
 
@@ -477,7 +480,7 @@ def again_flops(
     run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
     run = run._replace(every=every, enters=reentrant, few_bits=few_bits, drops=drops)
     found = 0
-    for (one, times, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
+    for (one, times, _, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
         mixing = layer.mixer.mixing_flops(seq_len, causal)
         attended = one.again["scores"] * mixing.get("scores", 0) + one.again["values"] * mixing.get("values", 0)
         found += times * (one.again["matrices"] + attended)
@@ -487,7 +490,7 @@ def again_flops(
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
     run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
-    return sum(times * one.trained for one, times, _ in passes(stack, run))
+    return sum(times * one.trained for one, times, _, _ in passes(stack, run))
 
 
 def packed_parameters(stack: Stack) -> int:

@@ -10,8 +10,8 @@ for the backward pass and what it makes there. How long a tensor lives is said, 
   What somebody else has named stays.
 
 What each operation keeps stands in PyTorch 2.13's tools/autograd/derivatives.yaml; when it lets go, and in which order
-operations go backward, in torch/csrc/autograd/engine.cpp: what was made last goes first, an operation's results are
-there beside all that it kept, and where two gradients meet a third is made of them.
+operations go backward, in torch/csrc/autograd/engine.cpp: what was made last goes first, and an operation's results are
+there beside all that it kept.
 """
 
 # --8<-- [start:tensor]
@@ -44,14 +44,15 @@ class Tensor:
         self.pinned = False  # no function's end lets it go: autocast's copies
         self.held = True
         self.owner = 0  # of the function whose end lets it go
+        self.is_view = False  # of a gradient: it holds what it is a view of, too
 
 
 class Like:
-    """What an operation makes for an input: a tensor of this size, a view of the gradient that came (`same`), or the
-    one of what it saved that has this number (`saved`)."""
+    """What an operation makes for an input: a tensor of this size, the gradient that came (`same`), or the one of what
+    it saved that has this number (`saved`). Of what is made in another shape it gives a view (`viewed`)."""
 
-    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1) -> None:
-        self.shape, self.width, self.same, self.given_back = shape, width, same, saved
+    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1, viewed: bool = False) -> None:
+        self.shape, self.width, self.same, self.given_back, self.viewed = shape, width, same, saved, viewed
 
     def total_bytes(self) -> int:
         return count(self.shape) * self.width
@@ -370,9 +371,13 @@ class Tape:
         self.end([])
 
     def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
-        """Where two gradients meet a third is made of them."""
+        """Where two gradients meet, the second is added to the first in place, if nothing else holds that; else a third
+        is made of them (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp)."""
         if before is None:
             return one
+        if before.storage.holders == 1 and not before.is_view:
+            self.let_go(one)
+            return before
         both = self.new(one.shape, one.width)
         self.let_go(before)
         self.let_go(one)
@@ -411,7 +416,9 @@ class Tape:
             elif made.given_back >= 0:
                 found.append(self.tensor(made.shape, made.width, operation.saved[made.given_back]))
             else:
-                found.append(self.new(made.shape, made.width))
+                fresh = self.new(made.shape, made.width)
+                fresh.is_view = made.viewed
+                found.append(fresh)
         self.drop(temporary)
         if region is not None:
             self.release(operation)  # what was made again goes when it has been asked for
@@ -693,7 +700,8 @@ def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -
 def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
     """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
-    made = tape.record(inputs, factors(x, y), [like(each) for each in inputs])
+    of_x = Like(x.shape, x.width, viewed=len(x.shape) > 2)  # all tokens in one row are what is multiplied
+    made = tape.record(inputs, factors(x, y), [of_x, *[like(each) for each in inputs[1:]]])
     return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape)))
 
 

@@ -319,7 +319,7 @@ HELD += ("dropout", "checkpointing", "checkpoint_every")
 HELD += ("update", "reentrant", "sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout")
 HELD += ("qkv_made", "matmuls")
 # Of these, what is not derived, though a kind's step is: how other libraries do what is asked.
-OF_LIBRARIES = ("sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout", "qkv_made")
+OF_LIBRARIES = ("sharding_by", "reduce_bucket", "quantized_by", "qkv_made")
 
 
 def refuse(told: Mapping[str, Any], kind: str) -> None:
@@ -582,7 +582,10 @@ def few_bits_of(a: Mapping[str, Any]) -> Format | None:
 
 
 def adapters_of(a: Mapping[str, Any]) -> Adapters | None:
-    return Adapters(a["lora"], a["lora_on"], a["base"] in CONSTANTS) if a["lora"] else None
+    if not a["lora"]:
+        return None
+    four_bit, in_float32 = a["base"] in CONSTANTS, a["lora_inputs"] == "float32"
+    return Adapters(a["lora"], a["lora_on"], four_bit, in_float32, a["lora_dropout"] == "yes")
 
 
 def trained_of(a: Mapping[str, Any], stack: Stack, kind: str) -> int:

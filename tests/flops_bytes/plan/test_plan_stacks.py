@@ -610,6 +610,9 @@ SAME_LAYERS |= {"tie_word_embeddings": False}
         {"offload": "yes", "gpus": 4, "zero": "2"},
         {"offload": "all", "gpus": 4, "zero": "3", "lora": 8, "base": "4bit"},
         {"optimizer": "adamw-fp8"},
+        {"lora": 16, "lora_inputs": "float32", "recipe": "bf16"},
+        {"lora": 16, "lora_dropout": "yes", "lora_on": "attention"},
+        {"lora": 16, "lora_inputs": "float32", "lora_dropout": "yes", "base": "4bit", "checkpointing": "full"},
     ],
     ids=str,
 )
