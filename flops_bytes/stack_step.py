@@ -410,7 +410,9 @@ def step_bytes(
     waits = head if is_summed and accumulated else 0
     found["loss"] = at(kept + tables + again * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times, kinds, again in reversed(gone):  # what layers of another kind had to themselves has gone with the last
+    for one, times, kinds, again in reversed(
+        gone
+    ):  # what layers of another kind had to themselves has gone with the last
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
             around = left + (kinds if apart else 1) * table + again * mask + end.stays

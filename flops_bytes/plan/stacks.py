@@ -32,6 +32,7 @@ from flops_bytes.plan.options import (
     read_text,
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
+from flops_bytes.plan.software import Buckets, hold_buckets
 from flops_bytes.plan.training import (
     STEP_MFU,
     booked,
@@ -319,7 +320,7 @@ HELD += ("dropout", "checkpointing", "checkpoint_every")
 HELD += ("update", "reentrant", "sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout")
 HELD += ("qkv_made", "matmuls")
 # Of these, what is not derived, though a kind's step is: how other libraries do what is asked.
-OF_LIBRARIES = ("sharding_by", "reduce_bucket", "quantized_by", "qkv_made")
+OF_LIBRARIES = ("quantized_by", "qkv_made")
 
 
 def refuse(told: Mapping[str, Any], kind: str) -> None:
@@ -331,6 +332,7 @@ def refuse(told: Mapping[str, Any], kind: str) -> None:
         if name == "checkpointing" and value == "full":
             continue
         is_other = name in OF_LIBRARIES or (name == "layers" and value == "fused")
+        is_other = is_other or (name == "sharding_by" and str(value)[:4] == "fsdp")
         is_other = is_other or (name == "optimizer" and str(value)[:5] not in ("adamw", "paged"))
         if kind in DERIVED and not is_other:
             continue
@@ -638,6 +640,9 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
         state = 0 if paged else two_moments_bytes(a, stack, trained_of(a, stack, kind))
         at = {moment: lines | {"optimizer": state} for moment, lines in at.items()}
     at = sharded(stack, at, recipe, a["gpus"], zero, a["base"], adapters is not None)
+    if a["sharding_by"] != "fsdp2":
+        of = Buckets(zero, a["gpus"], a["sharding_by"], a["reduce_bucket"], recipe, a["lora"] or 0)
+        hold_buckets(at, of, trained_of(a, stack, kind))
     if a["offload"] != "no":
         at = with_host(a, stack, kind, at)
     at = {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
@@ -648,15 +653,20 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
 def with_host(
     a: Mapping[str, Any], stack: Stack, kind: str, at: dict[str, dict[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """As flops_bytes.plan.training.with_host() has it, of libraries that shard as fully_shard does."""
-    gone: dict[str, int] = {}
+    """As flops_bytes.plan.training.with_host() has it."""
+    gone: dict[str, int] = {"gradients": 0} if has_float32_gradients(a) else {}
     if a["offload"] == "all":
         is_packed = a["base"] in CONSTANTS
         whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_packed else 0
-        gone = without_weights(whole, bool(a["lora"]))
+        gone |= without_weights(whole, bool(a["lora"]))
     each, zero = RECIPES["fp32" if a["lora"] else a["recipe"].replace("-", "_")], int(a["zero"])
     update = 0 if a["update"] == "in-backward" else each.gradients * trained_of(a, stack, kind)
     return without_state(at, update, a["gpus"] if zero > 1 else 1, gone)
+
+
+def has_float32_gradients(a: Mapping[str, Any]) -> bool:
+    """Whether the host has them so, and the card none, once they are reduced: DeepSpeed's stages 2 and 3."""
+    return a["sharding_by"] != "fsdp2" and a["zero"] in ("2", "3")
 
 
 def host_bytes(a: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, int]:
@@ -669,7 +679,8 @@ def host_bytes(a: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, int]:
         lines = peak({**a, "offload": "no"}, stack, kind)[1]
         weights = shards * (lines["weights"] + lines.get("adapters", 0))
     moments = two_moments_bytes(a, stack, trained)
-    return on_host(each, trained, moments, weights, False, min(a["gpus"], a["node_gpus"]), shards)
+    in_float32 = has_float32_gradients(a)
+    return on_host(each, trained, moments, weights, in_float32, min(a["gpus"], a["node_gpus"]), shards)
 
 
 def methods_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> list[dict[str, Any]]:

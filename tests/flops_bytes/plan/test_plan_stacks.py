@@ -333,7 +333,7 @@ ASKED |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "m
 ASKED |= {"checkpointing": "selective"}
 
 
-@pytest.mark.parametrize("name", ["optimizer", "layers", *OF_LIBRARIES])
+@pytest.mark.parametrize("name", ["optimizer", "layers", "sharding_by", *OF_LIBRARIES])
 def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
     with pytest.raises(ValueError) as refusal:
         plan_exactly(model="gpt-oss-20b", **EIGHT, **{name: ASKED[name]})
@@ -610,6 +610,8 @@ SAME_LAYERS |= {"tie_word_embeddings": False}
         {"offload": "yes", "gpus": 4, "zero": "2"},
         {"offload": "all", "gpus": 4, "zero": "3", "lora": 8, "base": "4bit"},
         {"optimizer": "adamw-fp8"},
+        {"sharding_by": "deepspeed", "gpus": 4, "zero": "3", "reduce_bucket": "200M"},
+        {"sharding_by": "deepspeed-overlap", "gpus": 4, "zero": "2", "offload": "yes"},
         {"lora": 16, "lora_inputs": "float32", "recipe": "bf16"},
         {"lora": 16, "lora_dropout": "yes", "lora_on": "attention"},
         {"lora": 16, "lora_inputs": "float32", "lora_dropout": "yes", "base": "4bit", "checkpointing": "full"},
