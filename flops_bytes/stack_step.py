@@ -63,7 +63,8 @@ class Passed(NamedTuple):
     keeps_input: bool
     trained: int  # parameters
     again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
-    stays: int = 0  # until the step has ended: what the function that computes a loss in chunks has names for
+    stays: int  # until the step has ended: what the function that computes a loss in chunks has names for
+    is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
 # --8<-- [end:setup]
@@ -150,7 +151,9 @@ def passed(tape: Tape, ahead: int, copies: int, kept: int, keeps_input: bool) ->
     """What a part has left that has gone backward."""
     stays = sum(x.storage.nbytes for x in tape.staying)
     left = weights_left(tape, stays)
-    return Passed(ahead, copies, kept, tape.peak_bytes, left, keeps_input, trained_by(tape), tape.again, stays)
+    of_head = tape.gradients.get("head")
+    is_view = of_head is not None and of_head.is_view
+    return Passed(ahead, copies, kept, tape.peak_bytes, left, keeps_input, trained_by(tape), tape.again, stays, is_view)
 
 
 def weights_left(tape: Tape, stays: int) -> int:
@@ -421,8 +424,9 @@ def step_bytes(
         made += 0 if accumulated else times * one.gradients
     found["last_layer"] = most(highest[:1])
     found["first_layer"] = most(highest[1:] or highest)
-    summed = head * ((2 * is_summed + accumulated) or stack.tied)
-    again = 0 if adapters else max(path + summed - head * is_summed, summed)  # a frozen embedding gets no gradient
+    third = is_summed and end.is_view  # tensor, which their sum is; else it is made in place
+    summed = head * ((is_summed + third + accumulated) or stack.tied)
+    again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
     left_over = (head if is_summed else 0) if run.in_backward else each.gradients * total
     found["embedding"] = at(end.stays, gradients=left_over, temporaries=again)
     # master weights' gradients take the place of the others one by one: the last that waits

@@ -701,7 +701,8 @@ def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remem
     """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
     of_x = Like(x.shape, x.width, viewed=len(x.shape) > 2)  # all tokens in one row are what is multiplied
-    made = tape.record(inputs, factors(x, y), [of_x, *[like(each) for each in inputs[1:]]])
+    of_y = Like(y.shape, y.width, viewed=True)  # by a matrix that is turned
+    made = tape.record(inputs, factors(x, y), [of_x, of_y, *[like(each) for each in inputs[2:]]])
     return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape)))
 
 
