@@ -64,7 +64,7 @@ class Passed(NamedTuple):
     trained: int  # parameters
     again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
     stays: int  # until the step has ended: what the function that computes a loss in chunks has names for
-    is_view: bool  # the gradient of a tied head, to which so none is added in place
+    head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
 # --8<-- [end:setup]
@@ -424,7 +424,7 @@ def step_bytes(
         made += 0 if accumulated else times * one.gradients
     found["last_layer"] = most(highest[:1])
     found["first_layer"] = most(highest[1:] or highest)
-    third = is_summed and end.is_view  # tensor, which their sum is; else it is made in place
+    third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
     summed = head * ((is_summed + third + accumulated) or stack.tied)
     again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
     left_over = (head if is_summed else 0) if run.in_backward else each.gradients * total

@@ -332,7 +332,7 @@ def refuse(told: Mapping[str, Any], kind: str) -> None:
         if name == "checkpointing" and value == "full":
             continue
         is_other = name in OF_LIBRARIES or (name == "layers" and value == "fused")
-        is_other = is_other or (name == "sharding_by" and str(value)[:4] == "fsdp")
+        is_other = is_other or str(value)[:4] == "fsdp"  # FSDP 1 in its kinds
         is_other = is_other or (name == "optimizer" and str(value)[:5] not in ("adamw", "paged"))
         if kind in DERIVED and not is_other:
             continue
