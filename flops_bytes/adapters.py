@@ -1,5 +1,7 @@
 """What frozen weights, adapters and fewer bits make of a training step's bytes and FLOPs: estimates, not counts."""
 
+from typing import NamedTuple
+
 from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
 from flops_bytes.shapes import Decoder, parameters
 
@@ -27,6 +29,22 @@ def trained_parameters(
 CONSTANTS = {  # bytes a block of 64 weights in 4 bits
     "4bit": 4,
     "4bit-double": 1 + 4 / 256,  # quantized again: 8 bits, and a float32 for 256 of them
+}
+
+
+class Format(NamedTuple):
+    """In which copies the layers' matmuls multiply."""
+
+    bits: int  # of a number, in units of 1/32 of a byte: its scale is among them
+    keeps_copies: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
+    peak: str  # the format at whose peak they multiply
+
+
+FORMATS = {
+    "fp8": Format(32, False, "float8"),  # torchao's Float8Linear; a scale a tensor or row is not counted
+    "fp8-kept": Format(32, True, "float8"),  # nanochat/fp8.py, a scale a tensor
+    "mxfp8": Format(33, False, "float8"),  # a byte for 32: torchao's mxfp8_linear.py
+    "nvfp4": Format(18, True, "float4"),  # a byte for 16: its nvfp4_linear.py, which keeps codes of both
 }
 
 

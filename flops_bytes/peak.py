@@ -1010,11 +1010,13 @@ def at_last_layer(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
 def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
     """All gradients are there, and the embedding's once more, before it is added to what there is.
 
-    A tied matrix has two gradients, the head's and the embedding's, and autograd makes their sum; after chunks or an
-    earlier batch one is there already.
+    A tied matrix has two gradients, the head's and the embedding's, and autograd makes their sum: a third, where the
+    head's is a view of what its matmul has made, else in place (flops_bytes.trace); after chunks or an earlier batch
+    one is there already.
     """
     tied = step.shape.tied
-    again = (2 if tied and not kept.hidden else 0) + step.accumulated or tied
+    third = tied and not kept.hidden and not step.cast and step.loss != "fused"
+    again = (1 + third if tied and not kept.hidden else 0) + step.accumulated or tied
     summed = step.trained.gradients * weights.head * again
     positions = 0
     if step.accumulated and not step.rank and step.shape.positions:  # those of positions come before, of all sequences
@@ -1022,7 +1024,7 @@ def at_embedding(step: Step, weights: Weights, kept: Kept) -> dict[str, int]:
         positions = step.stream + (step.stream // step.batch if step.batch > 1 else 0) + table
         positions += tied_waits(step, weights, kept)
     # when a tied one's sum is made, the gradient of its rows has gone
-    one = step.trained.gradients * weights.head * (tied and not kept.hidden)
+    one = step.trained.gradients * weights.head * third
     lines = held(
         gradients=step.trained.gradients * (weights.head if step.in_backward else weights.total),
         logits=kept_logits(step),

@@ -8,6 +8,7 @@ key-value heads of Q features; k experts that a token goes to.
 # --8<-- [start:setup]
 from dataclasses import dataclass
 
+from flops_bytes.adapters import Format
 from flops_bytes.stack import Attention, Experts, Latent, Layer
 from flops_bytes.tape import (
     FLOAT32,
@@ -20,10 +21,14 @@ from flops_bytes.tape import (
     cast,
     copied,
     count,
+    dropped,
+    is_remembered,
     joined,
     keeping,
     like,
     linear,
+    linear_in_few_bits,
+    multiplied,
     multiply,
     packed,
     packed_linear,
@@ -56,6 +61,8 @@ class Kind:
     sinks: bool = False
     turned_share: float = 1.0  # of a head's features
     shared_first: bool = False  # the shared expert goes before the others
+    turned_apart: bool = False  # layers of a window have cosines and sines of their own
+    dropout: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
 
 
 KINDS = {
@@ -67,15 +74,15 @@ KINDS = {
     "glm4_moe_lite": Kind(turned="pairs", router="sigmoid"),
     "minimax_m2": Kind(turned="partly", router="scores", turned_share=0.5),
     "dots1": Kind(router="sigmoid"),
-    "seed_oss": Kind(),
+    "seed_oss": Kind(dropout="inside"),
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
     "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
-    "gemma3_text": Kind(norm="one more", after=True),
+    "gemma3_text": Kind(norm="one more", after=True, turned_apart=True),
     "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
-    "olmo3": Kind(norm="wide", turned="cast", first=False, after=True),
+    "olmo3": Kind(norm="wide", turned="cast", first=False, after=True, turned_apart=True),
     "smollm3": Kind(),
-    "phi3": Kind(turned="partly", joint=True),
+    "phi3": Kind(turned="partly", joint=True, dropout="beside"),
     "mistral": Kind(),
     "qwen3": Kind(),
     "llama": Kind(),
@@ -96,6 +103,11 @@ class Adapters:
     rank: int
     beside: str = "all"  # as ADAPTED says
     four_bit: bool = False
+    in_float32: bool = False  # they multiply their matrix's input in their own format, as peft's without autocast
+    drops: bool = False  # that input
+
+
+NO_DROPOUT = (False, False)
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,9 @@ class Way:
     turning: tuple[Tensor, Tensor]  # cosines and sines
     mask: Tensor | None  # of eager attention
     adapters: Adapters | None = None  # beside weights that are frozen
+    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
+    attends_again: bool = False  # attention is made again (selective checkpointing)
+    few_bits: Format | None = None  # the copies that linear layers multiply
 
 
 # --8<-- [end:setup]
@@ -120,18 +135,37 @@ def layer_linear(way: Way, x: Tensor, part_of: str, which: str, outputs: int, bi
     tape, adapters, name = way.tape, way.adapters, f"{part_of}.{which}"
     if adapters is None or which not in ADAPTED[adapters.beside]:
         return held_linear(way, x, name, outputs, biased)
+    if adapters.in_float32 and not tape.autocast:
+        return wide_adapter(way, x, name, outputs, biased)
     tape.enter()
     x = tape.bind(x)
     down = tape.bind(cast(tape, tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32), x.width))
     up = tape.bind(cast(tape, tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32), x.width))
     own = held_linear(way, x, name, outputs, biased)
-    return tape.leave(add(tape, own, small(tape, small(tape, x, down), up)))
+    return tape.leave(add(tape, own, small(tape, small(tape, dropped(tape, x) if adapters.drops else x, down), up)))
+
+
+def wide_adapter(way: Way, x: Tensor, name: str, outputs: int, biased: bool) -> Tensor:
+    """The same as peft writes it (tuners/lora/layer.py, Linear.forward): its input is cast, and its result last."""
+    tape, adapters = way.tape, way.adapters
+    assert adapters is not None
+    tape.enter()
+    own = tape.bind(held_linear(way, tape.bind(x), name, outputs, biased))
+    wide = tape.bind(cast(tape, x, FLOAT32))
+    down = tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32)
+    up = tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32)
+    made = small(tape, small(tape, dropped(tape, wide) if adapters.drops else wide, down), up)
+    both = tape.bind(add(tape, own, scaled(tape, made)))
+    tape.forget(own)
+    return tape.leave(cast(tape, both, x.width))
 
 
 def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matrix as it is held."""
     if way.adapters is not None and way.adapters.four_bit:
         return packed_linear(way.tape, x, outputs)
+    if way.few_bits:
+        return linear_in_few_bits(way.tape, x, name, outputs, way.few_bits, biased)
     return linear(way.tape, x, name, outputs, biased)
 
 
@@ -235,7 +269,13 @@ def rotated(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:attend]
 def attend(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Of (b, H, T, Q), (b, G, T, Q) and (b, G, T, values): (b, T, H · values)."""
-    return in_one(way, q, k, v) if way.mask is None else eager(way, q, k, v)
+    make = in_one if way.mask is None else eager
+    if not way.attends_again:
+        return make(way, q, k, v)
+    tape = way.tape
+    tape.enter()
+    q, k, v = [tape.bind(each) for each in (q, k, v)]
+    return tape.leave(tape.recomputed(lambda: make(way, q, k, v), [q, k, v]))
 
 
 def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -244,8 +284,8 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     tape.enter()
     inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
-    result = tape.new((batch, tokens, heads * v.shape[-1]), inputs[0].width)
-    sums = tape.bind(tape.new((batch, heads, tokens), FLOAT32))
+    result = tape.result((batch, tokens, heads * v.shape[-1]), inputs[0].width, True, "scores", 1)
+    sums = tape.bind(tape.result((batch, heads, tokens), FLOAT32, True, "values", 1))
     unasked = sum(
         like(each).total_bytes() for each in inputs if each.made is None
     )  # the kernel makes all three gradients
@@ -262,10 +302,13 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     assert mask is not None
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
+    several = batch > 1 and heads > 1
+    by_tokens = way.kind.turned in ("halves", "cast")  # queries and keys still lie so; what was joined lies by heads
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     keys, values = tape.bind(repeated(tape, k, heads)), tape.bind(repeated(tape, v, heads))
-    scores = tape.bind(scaled(tape, matmul(tape, q, keys, of_scores)))
+    apart = several and by_tokens, several and (k.shape[1] == 1 or (k.shape[1] == heads and by_tokens))
+    scores = tape.bind(scaled(tape, batched(tape, q, keys, of_scores, apart, "scores")))
     masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
     if way.kind.sinks:
@@ -276,12 +319,16 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tape.forget(both)
         own = part(tape, probabilities, of_scores)
         tape.forget(masked)
-        shares = cast(tape, own, values.width)
+        shares = cast(tape, dropped(tape, own) if way.drops[0] else own, values.width)
     else:
         shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
         tape.forget(masked)
-    result = matmul(tape, tape.bind(shares), values, (batch, heads, tokens, v.shape[-1]))
-    return tape.leave(tape.view(copied(tape, result), (batch, tokens, heads * v.shape[-1])))
+        shares = dropped(tape, shares) if way.drops[0] else shares
+    apart = False, several and v.shape[1] in (1, heads)
+    shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer_frame)
+    result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart, "values")
+    by_token = copied(tape, result) if several else laid_out(tape, result)
+    return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
 
 
 def sink_column(way: Way, scores: Tensor) -> Tensor:
@@ -301,16 +348,28 @@ def largest(tape: Tape, x: Tensor) -> Tensor:
 
 
 def repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
-    """repeat_kv()."""
+    """repeat_kv(), which copies nothing of one head alone."""
     batch, own, tokens, features = x.shape
-    return x if heads == own else tape.note([x], (batch, heads, tokens, features), x.width, [], [like(x)])
+    if heads == own:
+        return x
+    shape = batch, heads, tokens, features
+    made = tape.record([x], [], [Like(shape, x.width, same=True)])  # of which the sum is the gradient
+    result = tape.tensor(shape, x.width, x.storage) if own == 1 else tape.new(shape, x.width)
+    return tape.done(made, [x], result)
 
 
-def matmul(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Of two with four dimensions, in 16 bits under autocast."""
+def batched(tape: Tape, x: Tensor, y: Tensor, shape: tuple[int, ...], apart: tuple[bool, bool], part_of: str) -> Tensor:
+    """A matmul of two with four dimensions, in 16 bits under autocast. It takes all heads of all sequences in one row:
+    of what does not lie so a copy is made."""
     if tape.autocast:
         x, y = cast(tape, x, 2), cast(tape, y, 2)
-    return product(tape, x, y, shape)
+    x, y = laid_out(tape, x) if apart[0] else x, laid_out(tape, y) if apart[1] else y
+    return product(tape, x, y, shape, part_of)
+
+
+def laid_out(tape: Tape, x: Tensor) -> Tensor:
+    """A copy in another order, whose gradient is a view of that of the copy."""
+    return tape.note([x], x.shape, x.width, [], [same(x)])
 
 
 # --8<-- [end:attend]
@@ -339,7 +398,12 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     tape.forget(straight_q)
     tape.forget(straight_k)
     result = attend(way, q, k, v)
-    return tape.leave(layer_linear(way, result, name, "out", d, mixer.out_bias))
+    return tape.leave(inside(way, layer_linear(way, result, name, "out", d, mixer.out_bias)))
+
+
+def inside(way: Way, x: Tensor) -> Tensor:
+    """What half a layer has made, of kinds that have dropout in it."""
+    return dropped(way.tape, x) if way.drops[1] and way.kind.dropout == "inside" else x
 
 
 def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, ...]) -> Tensor:
@@ -414,7 +478,7 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     gate = tape.bind(apply(tape, layer_linear(way, x, name, "gate", inner, biases)))
     product_of_both = multiply(tape, gate, layer_linear(way, x, name, "up", inner, biases))
     tape.forget(gate)
-    return tape.leave(layer_linear(way, product_of_both, name, "down", d, biases))
+    return tape.leave(inside(way, layer_linear(way, product_of_both, name, "down", d, biases)))
 
 
 def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
@@ -436,7 +500,8 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
         return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
     matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
-    logits = tape.bind(product(tape, of_float32, cast(tape, matrix, FLOAT32), (tokens, mlp.experts)))
+    both = [of_float32, cast(tape, matrix, FLOAT32)]
+    logits = tape.bind(multiplied(tape, both, (tokens, mlp.experts), is_remembered(tape)))
     scores = tape.bind(keeping(tape, logits))
     experts = tape.bind(tape.new(chosen, INT64))
     return tape.leave_both(experts, scaled(tape, rows(tape, scores, experts, chosen)))
@@ -479,10 +544,10 @@ def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: 
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
     if way.adapters is not None and way.adapters.four_bit:  # all of a matrix's experts are unpacked for it
-        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width))
+        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width), False)
     else:
         matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
-        result = product(tape, x, matrix, (there, outputs))
+        result = multiplied(tape, [x, matrix], (there, outputs), False)
     for each in biases:
         made = tape.record([result, each], [], [same(result), same(each)])
         result = tape.done(made, [result, each], tape.tensor(result.shape, result.width, result.storage))
@@ -540,26 +605,33 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     """A layer: (b, T, d) → (b, T, d)."""
     tape, kind = way.tape, way.kind
     tape.enter()
+    tape.layer_frame = len(tape.frames)
     x = tape.bind(x)
     normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
     mixer = layer.mixer
     mixed = latent(way, normed_x, mixer) if isinstance(mixer, Latent) else attention(way, normed_x, mixer)  # type: ignore[arg-type]
     if kind.first:
         tape.forget(normed_x)
-    mixed = behind(way, mixed, "behind_first")
-    residual = tape.bind(add(tape, x, mixed))
+    residual = tape.bind(add(tape, x, behind(way, mixed, "behind_first")))
+    tape.forget(mixed)
     tape.forget(x)
     normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
     mlp = layer.mlp
-    made = mixture(way, normed_x, mlp) if isinstance(mlp, Experts) else dense(way, normed_x, mlp.d_ff, "mlp")
+    if isinstance(mlp, Experts):
+        made = mixture(way, normed_x, mlp)
+    else:
+        made = dense(way, normed_x, mlp.d_ff, "mlp", mlp.biases)
     if kind.first:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, behind(way, made, "behind_second")))
 
 
 def behind(way: Way, x: Tensor, name: str) -> Tensor:
-    """The norm behind half a layer, of kinds that have one."""
+    """The norm or the dropout behind half a layer, of kinds that have one. The layer has a name for what comes to
+    dropout until it has added what comes out."""
     tape = way.tape
+    if way.drops[1] and way.kind.dropout == "beside":
+        return dropped(tape, tape.bind(x))  # which forward() forgets
     tape.enter()
     x = tape.bind(x)
     return tape.leave(norm(way, x, name) if way.kind.after else x)

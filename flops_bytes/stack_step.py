@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, Format, quantized_bytes
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.sharding import gathered_width, ring_bytes
 from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
-from flops_bytes.stack_layers import KINDS, Adapters, Kind, Way, forward, norm
-from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, like, linear, vector
+from flops_bytes.stack_layers import KINDS, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
+from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, keeping, like, linear, part, vector
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -39,11 +39,17 @@ class Run(NamedTuple):
     seq_len: int
     autocast: bool
     fused: bool
-    checkpointing: bool
-    accumulated: bool
+    checkpointing: str  # "none", "selective", "per-op", "full"
+    accumulated: bool  # gradients of an earlier batch are there
     adapters: Adapters | None = None
-    loss: str = "plain"  # "compiled", "fused"
+    loss: str = "plain"  # or as loss_of() says, or "fused"
     chunks: int = 1  # in which head and loss go forward and backward
+    number_bytes: int = 2  # of a weight, and of a number on the residual path
+    every: int = 1  # with "full": every so many layers, from the first
+    enters: bool = False  # with "full": reentrant checkpointing
+    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
+    few_bits: Format | None = None  # the copies that the layers' linear modules multiply
+    in_backward: bool = False  # the update: each gradient goes as soon as it is there
 
 
 class Passed(NamedTuple):
@@ -56,7 +62,9 @@ class Passed(NamedTuple):
     gradients: int  # of weights, that it leaves
     keeps_input: bool
     trained: int  # parameters
-    stays: int = 0  # until the step has ended: what the function that computes a loss in chunks has names for
+    again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
+    stays: int  # until the step has ended: what the function that computes a loss in chunks has names for
+    head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
 # --8<-- [end:setup]
@@ -65,7 +73,7 @@ class Passed(NamedTuple):
 # --8<-- [start:layer]
 def stream(run: Run, d: int) -> int:
     """Bytes of the residual path."""
-    return (FLOAT32 if run.autocast else 2) * run.batch * run.seq_len * d
+    return run.number_bytes * run.batch * run.seq_len * d
 
 
 def turned_features(layer: Layer, kind: Kind) -> int:
@@ -76,23 +84,32 @@ def turned_features(layer: Layer, kind: Kind) -> int:
 
 
 @lru_cache(maxsize=256)
-def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False) -> Passed:
-    """One layer, forward and backward; below the lowest of frozen weights nothing needs a gradient."""
+def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again: bool = True) -> Passed:
+    """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
+    weights nothing needs a gradient."""
     tape = tape_of(run)
-    width = FLOAT32 if run.autocast else 2
+    width = run.number_bytes
     features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
     of_turning = FLOAT32 if run.kind.turned == "cast" else width
     turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
     mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
-    way = Way(tape, run.kind, "layer", turning, mask, run.adapters)
+    selective = run.checkpointing == "selective"
+    way = Way(tape, run.kind, "layer", turning, mask, run.adapters, run.drops, selective, run.few_bits)
+    again = is_again and run.checkpointing in ("full", "per-op")
 
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        made = tape.recomputed(lambda: forward(way, x, layer), [x]) if run.checkpointing else forward(way, x, layer)
+        if again and run.enters:
+            made = tape.reentered(lambda x: forward(way, x, layer), x)
+        elif again:
+            made = tape.recomputed(lambda: forward(way, x, layer), [x])
+        else:
+            made = forward(way, x, layer)
         return tape.leave(made)
 
-    return gone_both_ways(tape, d, run, make, has_gradient=not (is_lowest and tape.frozen))
+    # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
+    return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.enters)
 
 
 def outside(shape: Sequence[int], width: int) -> Tensor:
@@ -102,14 +119,15 @@ def outside(shape: Sequence[int], width: int) -> Tensor:
 
 
 def tape_of(run: Run) -> Tape:
-    tape = Tape(run.accumulated, run.autocast)
+    tape = Tape(run.accumulated or run.in_backward, run.autocast, run.number_bytes)
     tape.frozen = run.adapters is not None
+    tape.keeps_products = run.checkpointing == "per-op"
     return tape
 
 
 def residual(tape: Tape, d: int, run: Run, has_gradient: bool = True) -> Tensor:
     """What comes to a layer, or to the last norm, from below."""
-    shape, width = (run.batch, run.seq_len, d), FLOAT32 if run.autocast else 2
+    shape, width = (run.batch, run.seq_len, d), run.number_bytes
     return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
 
 
@@ -126,10 +144,19 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     kept = tape.live_bytes
     tape.peak_bytes = 0
     tape.run_backward(root, tape.new(of.shape, of.width))
-    return Passed(ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape), is_kept, trained_by(tape))
+    return passed(tape, ahead, with_copies - kept, kept, is_kept)
 
 
-def weights_left(tape: Tape, stays: int = 0) -> int:
+def passed(tape: Tape, ahead: int, copies: int, kept: int, keeps_input: bool) -> Passed:
+    """What a part has left that has gone backward."""
+    stays = sum(x.storage.nbytes for x in tape.staying)
+    left = weights_left(tape, stays)
+    of_head = tape.gradients.get("head")
+    is_view = of_head is not None and of_head.is_view
+    return Passed(ahead, copies, kept, tape.peak_bytes, left, keeps_input, trained_by(tape), tape.again, stays, is_view)
+
+
+def weights_left(tape: Tape, stays: int) -> int:
     """Bytes of weights' gradients that a part leaves. It ends as it began: what is alive beside these, the gradient of
     what came from below, and what `stays` has no name, and is an error."""
     left = sum(gradient.storage.nbytes for gradient in tape.gradients.values())
@@ -168,11 +195,42 @@ def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
     tape.forget(x)
     if run.loss == "fused":
         return tape.leave(fused_loss(tape, stack, hidden))
-    if run.loss == "compiled":
-        return tape.leave(compiled_loss(tape, linear(tape, hidden, "head", stack.vocab)))
+    if run.loss != "plain":
+        return tape.leave(loss_of(tape, run.loss, linear(tape, hidden, "head", stack.vocab)))
     logits = tape.bind(linear(tape, tape.bind(hidden), "head", stack.vocab))
     wide = tape.bind(cast(tape, logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
+
+
+def loss_of(tape: Tape, loss: str, logits: Tensor) -> Tensor:
+    """Another than the plain one, of the model's own logits. Some had names for these, or for them in float32, until
+    the backward pass had ended; or, as transformers 4.46 to 4.48, compared all but the last with what comes next."""
+    if loss == "compiled":
+        return compiled_loss(tape, logits)
+    if loss == "as-logits":
+        return shifted_loss(tape, logits)
+    if loss == "float32-held":
+        return shifted_loss(tape, tape.stay(cast(tape, logits, FLOAT32)))
+    tape.enter()
+    if loss == "logits-held":
+        wide = tape.bind(cast(tape, tape.stay(logits), FLOAT32))
+        return tape.leave(log_softmax(tape, wide))
+    logits = tape.bind(logits)
+    return tape.leave(shifted_loss(tape, cast(tape, logits, FLOAT32)))
+
+
+def shifted_loss(tape: Tape, logits: Tensor) -> Tensor:
+    """Of all tokens but each sequence's last, which are copied where there are several sequences. Under autocast the
+    probabilities are made as the logits are, and then in float32."""
+    batch, tokens, vocab = logits.shape
+    tape.enter()
+    logits = tape.bind(logits)
+    before = part(tape, logits, (batch, tokens - 1, vocab))
+    before = tape.bind(laid_out(tape, before) if batch > 1 else before)
+    if not tape.autocast:
+        return tape.leave(log_softmax(tape, before))
+    wide = tape.bind(cast(tape, keeping(tape, before), FLOAT32))
+    return tape.leave(tape.note([wide], (1,), FLOAT32, [wide], [like(wide)]))
 
 
 def compiled_loss(tape: Tape, logits: Tensor) -> Tensor:
@@ -236,7 +294,7 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
     What the head saw, and all of its gradient, have names there until the step has ended.
     """
     x = residual(tape, stack.d_model, run)
-    hidden = tape.pin(last_norm(tape, run, x))
+    hidden = tape.stay(last_norm(tape, run, x))
     ahead, root, shape, tokens = tape.peak_bytes, hidden.made, hidden.shape, count(hidden.shape[:-1])
     assert root is not None
     is_kept = x.storage.holders > 0
@@ -255,13 +313,10 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
         tape.end([])
         tape.forget_copies()
         tape.run_backward(lowest, tape.new((1,), FLOAT32))
-    gradient = tape.pin(tape.new(shape, hidden.width))
+    gradient = tape.stay(tape.new(shape, hidden.width))
     tape.let_go_gradients([f"piece {n}" for n in range(len(pieces))])
     tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
-    stays = hidden.storage.nbytes + gradient.storage.nbytes
-    return Passed(
-        ahead, with_copies - kept, kept, tape.peak_bytes, weights_left(tape, stays), is_kept, trained_by(tape), stays
-    )
+    return passed(tape, ahead, with_copies - kept, kept, is_kept)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
@@ -289,26 +344,49 @@ def step_bytes(
     base: str = "as-recipe",
     loss: str = "plain",
     chunks: int = 1,
+    every: int = 1,
+    reentrant: bool = False,
+    drops: tuple[bool, bool] = NO_DROPOUT,
+    few_bits: Format | None = None,
+    update: str = "fused",
 ) -> dict[str, dict[str, int]]:
     """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them.
 
-    With `adapters` all else is frozen, and its matrices are held as `base` says.
+    With `adapters` all else is frozen, and its matrices are held as `base` says. Full checkpointing can be of `every`
+    second layer, or third; `drops` says where there is dropout, of what a kind has: in attention, behind half a layer.
+    AdamW's `update` is "fused", of all tensors at once ("foreach"), or of each gradient as it comes ("in-backward").
     """
-    autocast = recipe.startswith("autocast")
-    chunks = min(chunks, batch * seq_len)
-    kind_of = KINDS[kind]
-    run = Run(kind_of, batch, seq_len, autocast, fused, checkpointing == "full", accumulated, adapters, loss, chunks)
+    run = Run(
+        kind=KINDS[kind],
+        batch=batch,
+        seq_len=seq_len,
+        autocast=recipe.startswith("autocast"),
+        fused=fused,
+        checkpointing=checkpointing,
+        accumulated=accumulated,
+        adapters=adapters,
+        loss=loss,
+        chunks=min(chunks, batch * seq_len),
+        number_bytes=RECIPES[recipe].weights,
+        every=every,
+        enters=reentrant,
+        drops=drops,
+        few_bits=few_bits,
+        in_backward=update == "in-backward",
+    )
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
-    passed = passes(stack, run)
+    gone = passes(stack, run)
     end = pass_end(stack, run)
-    total = sum(times * one.trained for one, times in passed) if adapters else sum(parameters(stack).values())
+    total = sum(times * one.trained for one, times, _, _ in gone) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
-    tables = rotary_bytes(stack, run)
-    kept = sum(times * one.kept_bytes for one, times in passed)
-    copies = sum(times * one.copies for one, times in passed)
+    _, _, kinds, again = gone[-1]  # of attention, and those of what is made again with its mask, which so is kept
+    table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.number_bytes
+    apart = run.kind.turned_apart  # tables, as masks are
+    tables, masks = (kinds if apart else 1) * table, kinds * mask
+    kept = sum(times * one.kept_bytes for one, times, _, _ in gone)
+    copies = sum(times * one.copies for one, times, _, _ in gone)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
-    masks = 0 if run.fused else (2 if varies(stack) else 1) * batch * seq_len**2 * (FLOAT32 if run.autocast else 2)
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
     if adapters:
         width = RECIPES[recipe].weights
@@ -321,55 +399,104 @@ def step_bytes(
         return state | own | {"temporaries": temporaries}
 
     # the embedding's result has a name until the last layer has gone forward
-    named = 0 if passed[0][0].keeps_input or stack.depth == 1 else path
+    named = 0 if gone[0][0].keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
-    for one, times in passed:
+    for one, times, _, _ in gone:
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
-    ended = at(kept + copies + tables, logits=end.forward, gradients=earlier)
+    ended = at(kept + copies + tables + again * mask, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
-    kept_masks = masks if run.checkpointing else 0
-    is_summed = stack.tied and chunks == 1  # a tied head's gradient waits for the embedding's; in chunks it is there
+    is_summed = (
+        stack.tied and run.chunks == 1
+    )  # a tied head's gradient waits for the embedding's; in chunks it is there
     waits = head if is_summed and accumulated else 0
-    found["loss"] = at(kept + tables + kept_masks, logits=end.backward, gradients=earlier)
+    found["loss"] = at(kept + tables + again * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times in reversed(passed):
+    for one, times, kinds, again in reversed(
+        gone
+    ):  # what layers of another kind had to themselves has gone with the last
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
-            is_first = left == 0 and varies(stack)  # what the layers of the other kind were masked by has gone
-            around = left + tables + (kept_masks // 2 if is_first else kept_masks) + end.stays
-            gradients = made + (0 if accumulated else turn * one.gradients)
+            around = left + (kinds if apart else 1) * table + again * mask + end.stays
+            gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
     found["last_layer"] = most(highest[:1])
     found["first_layer"] = most(highest[1:] or highest)
-    summed = head * ((2 * is_summed + accumulated) or stack.tied)
-    again = 0 if adapters else max(path + summed - head * is_summed, summed)  # a frozen embedding gets no gradient
-    found["embedding"] = at(end.stays, gradients=each.gradients * total, temporaries=again)
+    third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
+    summed = head * ((is_summed + third + accumulated) or stack.tied)
+    again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
+    left_over = (head if is_summed else 0) if run.in_backward else each.gradients * total
+    found["embedding"] = at(end.stays, gradients=left_over, temporaries=again)
     # master weights' gradients take the place of the others one by one: the last that waits
     head_parameters = 0 if stack.tied else stack.vocab * d
     last = max(head_parameters, widest(stack) - head_parameters) if each.master else 0
-    found["update"] = at(0, gradients=(each.master or each.gradients) * total + each.gradients * last)
+    roots = each.optimizer // 2 * total if update == "foreach" else 0  # of all second moments
+    held = 0 if run.in_backward else (each.master or each.gradients) * total
+    casts = each.gradients * last
+    found["update"] = at(
+        0, gradients=held + (casts if casts >= roots else 0), temporaries=roots if roots > casts else 0
+    )
     return found
 
 
-def passes(stack: Stack, run: Run) -> list[tuple[Passed, int]]:
-    """Each kind of layer gone both ways, and how many there are. The lowest is apart where all below it is frozen."""
-    found: list[tuple[Passed, int]] = []
-    for layer, times in stack.layers:
+def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int, int]]:
+    """Each kind of layer gone both ways, how many there are, how many kinds of attention these and those below have,
+    and how many of these are made again. The lowest is apart where all below it is frozen."""
+    found: list[tuple[Passed, int, int, int]] = []
+    reaches: list[int] = []
+    remade: list[int] = []
+    for layer, times, is_again in pieces(stack, run):
+        reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
+        if reach not in reaches:
+            reaches.append(reach)
+        if reach not in remade and run.checkpointing != "none" and (is_again or run.checkpointing != "full"):
+            remade.append(reach)
         is_lowest = run.adapters is not None and not found
-        if is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run, True), 1))
-        if times > is_lowest:
-            found.append((pass_layer(stack.d_model, layer, run), times - is_lowest))
+        one = pass_layer(stack.d_model, layer, run, is_lowest, is_again)
+        found.append((one, times, len(reaches), len(remade)))
+    return found
+
+
+def pieces(stack: Stack, run: Run) -> list[tuple[Layer, int, bool]]:
+    """Layers that do alike, how many, and whether they are of those that are made again."""
+    each: list[tuple[Layer, int]] = list(stack.layers)
+    if run.every > 1:
+        each = [(layer, 1) for layer, times in each for _ in range(times)]
+    elif run.adapters is not None and each[0][1] > 1:
+        each = [(each[0][0], 1), (each[0][0], each[0][1] - 1), *each[1:]]
+    return [(layer, times, place % run.every == 0) for place, (layer, times) in enumerate(each)]
+
+
+def again_flops(
+    stack: Stack,
+    kind: str,
+    seq_len: int,
+    causal: bool,
+    fused: bool = True,
+    checkpointing: str = "none",
+    every: int = 1,
+    reentrant: bool = False,
+    adapters: Adapters | None = None,
+    few_bits: Format | None = None,
+    drops: tuple[bool, bool] = NO_DROPOUT,
+) -> int:
+    """FLOPs of one sequence that a step does a second time, to keep less."""
+    run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
+    run = run._replace(every=every, enters=reentrant, few_bits=few_bits, drops=drops)
+    found = 0
+    for (one, times, _, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
+        mixing = layer.mixer.mixing_flops(seq_len, causal)
+        attended = one.again["scores"] * mixing.get("scores", 0) + one.again["values"] * mixing.get("values", 0)
+        found += times * (one.again["matrices"] + attended)
     return found
 
 
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
-    run = Run(KINDS[kind], 1, 1, False, True, False, False, adapters)
-    return sum(times * one.trained for one, times in passes(stack, run))
+    run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
+    return sum(times * one.trained for one, times, _, _ in passes(stack, run))
 
 
 def packed_parameters(stack: Stack) -> int:
@@ -393,10 +520,10 @@ def kept_bytes(
     stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
 ) -> dict[str, int]:
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
-    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing == "full", False)
+    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
     return {
         "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
-        "rotary": rotary_bytes(stack, run),
+        "rotary": (passes(stack, run)[-1][2] if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
         "ends": pass_end(stack, run).kept_bytes,
     }
 
@@ -414,26 +541,21 @@ def widest(stack: Stack) -> int:
     return stack.d_model * mlp.d_ff
 
 
-def varies(stack: Stack) -> bool:
-    """Whether windows and none stand beside each other."""
-    return len({mixer.reach for mixer, _ in stack.mixers() if isinstance(mixer, Attention)}) > 1
-
-
 def rotary_bytes(stack: Stack, run: Run) -> int:
-    """Cosines and sines, of each kind of attention."""
-    kinds = 2 if run.kind.norm == "one more" and varies(stack) else 1
+    """Cosines and sines."""
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
-    width = FLOAT32 if run.autocast or run.kind.turned == "cast" else 2
-    return kinds * 2 * width * run.seq_len * features // share
+    width = FLOAT32 if run.kind.turned == "cast" else run.number_bytes
+    return 2 * width * run.seq_len * features // share
 
 
 # --8<-- [end:step]
 
 
 # --8<-- [start:derived]
-def why_not(stack: Stack, kind: str, recipe: str) -> str:
-    """Why such a step's bytes are not derived; nothing if they are."""
+def why_not(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
+    """Why such a step's bytes are not derived; nothing if they are. Weights that are gathered are cast before, where
+    autocast would cast them."""
     if any(isinstance(mixer, Delta) for mixer, _ in stack.mixers()):
         return f"what linear attention keeps, as of a {kind}, depends on its kernels"
     if kind == "llama4_text":
@@ -442,9 +564,8 @@ def why_not(stack: Stack, kind: str, recipe: str) -> str:
         return f"transformers' {kind} trains no indexer"
     if kind not in DERIVED:
         return f"those of a {kind} are not derived"
-    if recipe == "fp32":
-        return f"those of a {kind} with weights and matmuls in float32 are not derived"
-    if recipe.startswith("autocast") and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
+    in_16_bits = recipe[:4] == "bf16" or (recipe[:8] == "autocast" and gathered)
+    if not in_16_bits and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
 

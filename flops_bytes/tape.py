@@ -10,14 +10,16 @@ for the backward pass and what it makes there. How long a tensor lives is said, 
   What somebody else has named stays.
 
 What each operation keeps stands in PyTorch 2.13's tools/autograd/derivatives.yaml; when it lets go, and in which order
-operations go backward, in torch/csrc/autograd/engine.cpp: what was made last goes first, an operation's results are
-there beside all that it kept, and where two gradients meet a third is made of them.
+operations go backward, in torch/csrc/autograd/engine.cpp: what was made last goes first, and an operation's results are
+there beside all that it kept.
 """
 
 # --8<-- [start:tensor]
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+from flops_bytes.adapters import Format
 
 FLOAT32, INT64 = 4, 8  # bytes
 Shape = tuple[int, ...]
@@ -42,14 +44,15 @@ class Tensor:
         self.pinned = False  # no function's end lets it go: autocast's copies
         self.held = True
         self.owner = 0  # of the function whose end lets it go
+        self.is_view = False  # of a gradient: it holds what it is a view of, too
 
 
 class Like:
-    """What an operation makes for an input: a tensor of this size, a view of the gradient that came (`same`), or the
-    one of what it saved that has this number (`saved`)."""
+    """What an operation makes for an input: a tensor of this size, the gradient that came (`same`), or the one of what
+    it saved that has this number (`saved`). Of what is made in another shape it gives a view (`viewed`)."""
 
-    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1) -> None:
-        self.shape, self.width, self.same, self.given_back = shape, width, same, saved
+    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1, viewed: bool = False) -> None:
+        self.shape, self.width, self.same, self.given_back, self.viewed = shape, width, same, saved, viewed
 
     def total_bytes(self) -> int:
         return count(self.shape) * self.width
@@ -84,7 +87,10 @@ class Operation:
         self.region: Region | None = None  # it is made again with
         self.weight = ""  # of a leaf, where gradients end: its name
         self.numbers = 0  # of a leaf that is a weight
-        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's
+        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
+        self.makes_again: Callable[[Tensor], Tensor] | None = (
+            None  # a part that is made again whole when it goes backward
+        )
 
 
 class Region:
@@ -96,6 +102,7 @@ class Region:
         self.asking: list[Operation] = []  # operations that will ask for what they would have kept
         self.left = 0  # of these, those that have not gone backward
         self.made = False
+        self.results: list[Storage] = []  # that are kept all the same, as checkpointing per operation does
 
 
 # --8<-- [end:operation]
@@ -105,17 +112,27 @@ class Region:
 class Tape:
     """Bytes that are there now, and the most that there were."""
 
-    def __init__(self, accumulated: bool = False, autocast: bool = False) -> None:
+    def __init__(self, accumulated: bool = False, autocast: bool = False, width: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.accumulated, self.autocast = accumulated, autocast
+        self.width = width  # bytes of a weight, and of a number on the residual path
+        self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
+        self.has_gradients = True  # else nothing is kept, as under torch.no_grad()
         self.frozen = False  # weights are, and need no gradients: adapters alone are trained
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
         self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
         self.leaves: dict[str, Operation] = {}
+        self.named_leaves = 0  # that there have been
+        self.staying: list[Tensor] = []  # until the step has ended
         self.tied: list[str] = []  # leaves whose gradients wait for those of another use
         self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
         self.forgetting: Region | None = None
+        self.region: Region | None = None  # that is gone through now, for the first time or again
+        self.products = 0  # matmuls with a matrix and no biases that it has had
         self.asking: list[Operation] = []  # for what is made again now, the first last
+        self.is_again = False  # what goes forward now has done so before
+        self.again = {"matrices": 0, "scores": 0, "values": 0}  # FLOPs of the first so; how often attention's products
+        self.layer_frame = 0  # the frames within a layer's own function, and its own
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
 
@@ -166,10 +183,21 @@ class Tape:
             self.frame(x)
         return x
 
+    def bind_in(self, x: Tensor, frame: int) -> Tensor:
+        """The same until a function ends that has so many around it, which gets it as a second result."""
+        x.named, x.owner = True, frame
+        self.frames[frame - 1].append(x)
+        return x
+
     def pin(self, x: Tensor) -> Tensor:
         """It lives until somebody lets it go."""
         x.named, x.pinned = True, True
         return x
+
+    def stay(self, x: Tensor) -> Tensor:
+        """The same until the step has ended."""
+        self.staying.append(x)
+        return self.pin(x)
 
     def forget(self, x: Tensor) -> None:
         """This function's name is deleted, or bound to something else."""
@@ -225,7 +253,8 @@ class Tape:
 
     def leaf_over(self, name: str, shape: Sequence[int], width: int, storage: Storage, remains: bool) -> Tensor:
         if name not in self.leaves:
-            made = Operation(-1 - len(self.leaves), [], [], 0)
+            self.named_leaves += 1
+            made = Operation(-self.named_leaves, [], [], 0)
             made.weight, made.remains = name, remains
             self.leaves[name] = made
         found = self.tensor(shape, width, storage)
@@ -252,7 +281,7 @@ class Tape:
         self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
     ) -> Operation | None:
         """The operation, if one of its inputs has a gradient."""
-        if all(x.made is None for x in inputs):
+        if not self.has_gradients or all(x.made is None for x in inputs):
             return None
         self.number += 1
         made = Operation(self.number, inputs, makes, temporary)
@@ -281,6 +310,27 @@ class Tape:
             self.let_go_of(self.frames[frame - 1], frame)
         self.forget_copies()
         self.stopped = True
+
+    def result(self, shape: Sequence[int], width: int, remembered: bool, part: str, amount: int) -> Tensor:
+        """Of a product; one that is remembered, a region keeps although it is made again: then it is there already."""
+        region = self.region
+        if region is None or not (remembered and self.keeps_products) or self.stopped:
+            self.multiplied_again(part, amount)
+            return self.new(shape, width)
+        if self.forgetting is None:
+            storage = region.results.pop()
+            found = self.tensor(shape, width, storage)
+            self.drop(storage)
+            return found
+        made = self.new(shape, width)
+        self.hold(made.storage)
+        region.results.append(made.storage)
+        return made
+
+    def multiplied_again(self, part: str, amount: int) -> None:
+        """A product that is made now counts, if it was made before."""
+        if self.is_again and not self.stopped:
+            self.again[part] = self.again[part] + amount
 
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
@@ -321,9 +371,13 @@ class Tape:
         self.end([])
 
     def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
-        """Where two gradients meet a third is made of them."""
+        """Where two gradients meet, the second is added to the first in place, if nothing else holds that; else a third
+        is made of them (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp)."""
         if before is None:
             return one
+        if before.storage.holders == 1 and not before.is_view:
+            self.let_go(one)
+            return before
         both = self.new(one.shape, one.width)
         self.let_go(before)
         self.let_go(one)
@@ -345,6 +399,8 @@ class Tape:
     def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         region = operation.region
+        if operation.makes_again is not None:
+            return [self.entered(operation, gradients[0])]
         if region is not None and not region.made:
             self.make_again(region)
         temporary = Storage(operation.temporary)
@@ -360,7 +416,9 @@ class Tape:
             elif made.given_back >= 0:
                 found.append(self.tensor(made.shape, made.width, operation.saved[made.given_back]))
             else:
-                found.append(self.new(made.shape, made.width))
+                fresh = self.new(made.shape, made.width)
+                fresh.is_view = made.viewed
+                found.append(fresh)
         self.drop(temporary)
         if region is not None:
             self.release(operation)  # what was made again goes when it has been asked for
@@ -375,7 +433,7 @@ class Tape:
             operation.region = None
             region.left -= 1
             if region.left == 0:
-                for storage in region.inputs:
+                for storage in (*region.inputs, *region.results):
                     self.drop(storage)
         return fitted
 
@@ -400,11 +458,14 @@ class Tape:
         """To the last that will be asked for; autocast makes its copies again."""
         copies, self.copies = self.copies, {}
         self.asking, self.above = list(reversed(region.asking)), len(self.frames)
-        region.made = True
+        region.made, region.results = True, list(reversed(region.results))
+        self.region = region
+        self.products, self.is_again = 0, True
         self.enter()
         region.make()
         self.end([])
-        self.stopped = False
+        self.region = None
+        self.stopped, self.is_again = False, False
         self.copies = copies
 
     def forget_copies(self) -> None:
@@ -418,10 +479,46 @@ class Tape:
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:
             self.hold(storage)
-        self.forgetting = region
+        self.forgetting, self.region, self.products = region, region, 0
         result = make()
-        self.forgetting = None
+        self.forgetting, self.region = None, None
         return result
+
+    def reentered(self, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The same of torch.utils.checkpoint with use_reentrant=True, which runs the part without gradients first."""
+        self.has_gradients = False
+        result = make(x)
+        self.has_gradients = True
+        self.number += 1
+        made = Operation(self.number, [x], [like(x)], 0)
+        made.makes_again = make
+        self.hold(x.storage)
+        made.saved.append(x.storage)
+        result.made, result.place = made, 0
+        return result
+
+    def entered(self, operation: Operation, gradient: Tensor | None) -> Tensor:
+        """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
+        function that does so has a name for the result until it ends, and for its gradient."""
+        assert operation.makes_again is not None and gradient is not None
+        size, copies = operation.sizes[0], self.copies
+        name, self.copies = f"input {operation.number}", {}
+        self.enter()
+        x = self.bind(self.leaf_over(name, size.shape, size.width, operation.saved[0], True))
+        self.is_again = True
+        result = self.bind(operation.makes_again(x))
+        self.is_again = False
+        self.forget_copies()
+        self.copies = copies
+        assert result.made is not None
+        self.run_backward(result.made, self.tensor(gradient.shape, gradient.width, gradient.storage))
+        found = self.gradients[name]
+        self.gradients = {one: each for one, each in self.gradients.items() if one != name}
+        self.leaves = {one: each for one, each in self.leaves.items() if one != name}
+        self.end([])
+        self.let_go(gradient)
+        self.release(operation)
+        return found
 
 
 def operations_below(root: Operation) -> list[Operation]:
@@ -511,6 +608,14 @@ def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     return tape.done(made, [x], result)
 
 
+def dropped(tape: Tape, x: Tensor) -> Tensor:
+    """Dropout, which keeps a byte a number."""
+    result, mask = tape.new(x.shape, x.width), tape.new(x.shape, 1)
+    made = tape.record([x], [mask], [like(x)])
+    tape.let_go(mask)
+    return tape.done(made, [x], result)
+
+
 def part(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A slice: its gradient stands among zeros."""
     made = tape.record([x], [], [like(x)])
@@ -547,6 +652,16 @@ def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     return cast(tape, found, 2) if tape.frozen else copy_of(tape, name, found)
 
 
+def narrowed(tape: Tape, x: Tensor) -> Tensor:
+    """As autocast casts it: anew for each matmul, but once if it has no past, which the input of a part has that
+    reentrant checkpointing makes again."""
+    if not tape.autocast:
+        return x
+    if x.width == FLOAT32 and x.made is not None and x.made.weight[:5] == "input":
+        return copy_of(tape, x.made.weight, x)
+    return cast(tape, x, 2)
+
+
 def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
     """Autocast's of a weight, which it makes once."""
     if name not in tape.copies:
@@ -555,42 +670,79 @@ def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
 
 
 def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
-    width = FLOAT32 if tape.autocast else 2
+    width = tape.width
     return tape.tensor(shape, width, Storage(0)) if tape.frozen else tape.leaf(name, shape, width)
 
 
 def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matmul with a matrix of weights: it keeps its input."""
-    x = cast(tape, x, 2) if tape.autocast else x
+    x = narrowed(tape, x)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
-    return multiplied(tape, inputs, (*x.shape[:-1], outputs))
+    return multiplied(tape, inputs, (*x.shape[:-1], outputs), is_remembered(tape, biased))
 
 
-def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
-    """Of two that both may have gradients."""
-    return multiplied(tape, [x, y], shape)
+def is_remembered(tape: Tape, biased: bool = False) -> bool:
+    """Whether checkpointing per operation keeps a matmul's result: as torchtitan does, but of every second `mm`, which
+    a linear layer is that adds no biases."""
+    if biased:
+        return True
+    tape.products += 1
+    return tape.products % 2 == 1
 
 
-def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
-    """A matmul of the first two, plus biases."""
+def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
+    """Of attention, whose factors both have gradients."""
+    made = tape.record([x, y], factors(x, y), [like(x), like(y)])
+    return tape.done(made, [x, y], tape.result(shape, x.width, True, part, 1))
+
+
+def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
+    """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
-    return tape.note(inputs, shape, x.width, factors(x, y), [like(each) for each in inputs])
+    of_x = Like(x.shape, x.width, viewed=len(x.shape) > 2)  # all tokens in one row are what is multiplied
+    of_y = Like(y.shape, y.width, viewed=True)  # by a matrix that is turned
+    made = tape.record(inputs, factors(x, y), [of_x, of_y, *[like(each) for each in inputs[2:]]])
+    return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape)))
+
+
+def flops_of(x: Tensor, shape: Sequence[int]) -> int:
+    """Of a matmul with a matrix."""
+    return 2 * count(x.shape) * shape[-1]
 
 
 def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
     """A matmul with a frozen matrix in few bits."""
-    x = cast(tape, x, 2) if tape.autocast else x
-    return packed(tape, x, (*x.shape[:-1], outputs), Like((outputs, x.shape[-1]), x.width))
+    x = narrowed(tape, x)
+    matrix = Like((outputs, x.shape[-1]), x.width)
+    return packed(tape, x, (*x.shape[:-1], outputs), matrix, is_remembered(tape))
 
 
-def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like) -> Tensor:
+def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered: bool) -> Tensor:
     """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
     tape.enter()
     unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
-    result = tape.note([x], shape, x.width, [], [like(x)], matrix.total_bytes())
+    made = tape.record([x], [], [like(x)], matrix.total_bytes())
+    result = tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape))
+    result = tape.done(made, [x], result)
     tape.forget(unpacked)
     return tape.leave(result)
+
+
+def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: Format, biased: bool = False) -> Tensor:
+    """A matmul of copies in few bits, each made in one kernel. Its factors are kept in 16 bits and copied again, as
+    torchao's function does, which has names for all four copies until it ends; or the copies are kept."""
+    matrix = weight(tape, name, (outputs, x.shape[-1]))
+    of_x, of_matrix, of_result = count(x.shape), count(matrix.shape), count(x.shape[:-1]) * outputs
+    turned = 2 * of_result + (0 if form.peak == "float4" else of_x + of_matrix)
+    tape.enter()
+    copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
+    kept = copies if form.keeps_copies else [x, matrix]
+    made = tape.record([x, matrix], kept, [like(x), like(matrix)], form.bits * turned // 32)
+    shape = (*x.shape[:-1], outputs)
+    result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops_of(x, shape))
+    result = tape.leave(tape.done(made, [x, matrix], result))
+    return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 
 
 # --8<-- [end:matmul]
@@ -599,11 +751,10 @@ def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like) -> Tensor:
 # --8<-- [start:adapted]
 def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
     """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
-    if tape.autocast:
-        x = cast(tape, x, 2)
-        if matrix.width == FLOAT32 and matrix.made is not None:
-            matrix = copy_of(tape, matrix.made.weight, matrix)
-    return product(tape, x, matrix, (*x.shape[:-1], matrix.shape[0]))
+    x = narrowed(tape, x)
+    if tape.autocast and matrix.width == FLOAT32 and matrix.made is not None:
+        matrix = copy_of(tape, matrix.made.weight, matrix)
+    return multiplied(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
 
 
 # --8<-- [end:adapted]

@@ -139,6 +139,19 @@ def tensors_in(tree: object) -> list[torch.Tensor]:
 # --8<-- [end:operation]
 
 
+# --8<-- [start:in_place]
+def is_added_in_place(func: Any, args: Any) -> bool:
+    """Whether autograd would add two gradients in place, did no mode watch it: if nothing but its buffer holds the
+    first (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp). Of a view, its base does too.
+    """
+    if func is not torch.ops.aten.add.Tensor or torch.is_grad_enabled() or torch._C._current_graph_task_id() == -1:
+        return False
+    return bool(torch._C._storage_Use_Count(args[0].untyped_storage()._cdata) == 2)
+
+
+# --8<-- [end:in_place]
+
+
 # --8<-- [start:trace]
 class Trace(ResizedBytes):
     """Sees each operation that PyTorch runs, backward too, and holds the storages that it makes."""
@@ -153,6 +166,8 @@ class Trace(ResizedBytes):
             return NotImplemented  # a DTensor: the operations on what it wraps will come here
         if func is torch.ops.prim.device.default:
             return func(*args)  # no operation: a fake tensor was asked where it lies
+        if is_added_in_place(func, args):
+            func = torch.ops.aten.add_.Tensor
         live, inputs = self.live_bytes, tensors_in((args, kwargs))
         known = [] if func is torch.ops.aten.lift_fresh.default else inputs  # what torch.tensor() made is new
         before = {s._cdata: s.nbytes() for s in map(torch.Tensor.untyped_storage, known)}

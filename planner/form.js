@@ -218,7 +218,7 @@ class Planner {
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
     const told = this.serving ? words.serving : found.has("ladder") ? words : words.stack;
-    const facts = told.always ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+    const facts = told.always?.concat(fits && values.times ? "room" : []) ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       !misses && "room",
       found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
@@ -237,7 +237,7 @@ class Planner {
         !this.words.figures && sentence && element("p", { class: "planner-run" }, sentence),
         !this.words.figures && this.bar(found, values),
       ].filter(Boolean),
-      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write((told.facts[name] ?? words.facts[name]), values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });

@@ -47,6 +47,7 @@ def shown_stack(found: dict[str, Any], pairs: str) -> dict[str, Any]:
         "headroom": gib(abs(found["headroom_bytes"])),
         "times": f"{found['room_ratio']:.2f}",
         "with_room": gib(found["with_room_bytes"]),
+        "host": gib(found["host_bytes"]["total"]) if found.get("host_bytes") else None,
         "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
         "cache": gib(found["cache_bytes"]),
         "step_tokens": f"{found['step_tokens']:,}",

@@ -21,11 +21,10 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import flop_registry
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.count import cross_entropy
 from flops_bytes.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
 from flops_bytes.plan.options import has_dropout
-from flops_bytes.plan.software import FORMATS, Format
 from flops_bytes.shapes import Decoder
 from flops_bytes.trace import Trace
 
@@ -229,21 +228,21 @@ class LowBit(torch.autograd.Function):
     def forward(context: Any, x: Tensor, weight: Tensor, form: Format) -> Tensor:
         copies = [in_few_bits(x, form), in_few_bits(weight, form)]
         context.form, context.sizes = form, (x.shape, weight.shape)
-        context.save_for_backward(*(copies if form.kept else (x, weight)))
+        context.save_for_backward(*(copies if form.keeps_copies else (x, weight)))
         return F.linear(x, weight)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         form, of_result = context.form, gradients[0]
         kept = context.saved_tensors
-        x, weight = (of_result.new_empty(()).expand(size) for size in context.sizes) if form.kept else kept
+        x, weight = (of_result.new_empty(()).expand(size) for size in context.sizes) if form.keeps_copies else kept
         copies = [in_few_bits(of_result, form)]
         copies += [in_few_bits(weight, form)] if form.peak != "float4" else []
         of_x = of_result @ weight
         copies += [in_few_bits(of_result, form)]
         copies += [in_few_bits(x, form)] if form.peak != "float4" else []
         of_weight = of_result.flatten(0, -2).t() @ (
-            of_result.new_empty(()).expand(x[..., 0].numel(), x.shape[-1]) if form.kept else x.flatten(0, -2)
+            of_result.new_empty(()).expand(x[..., 0].numel(), x.shape[-1]) if form.keeps_copies else x.flatten(0, -2)
         )
         return of_x, of_weight, None
 

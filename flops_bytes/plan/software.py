@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, adapter_parameters, matrix_adapters, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, FORMATS, Format, adapter_parameters, matrix_adapters, quantized_bytes
 from flops_bytes.shapes import matmuls
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def with_software(setup: Setup, at: Moments) -> Moments:
     if setup.sharding_by == "fsdp1-flat":
         keep_flat_gradients(setup, at)
     if setup.sharding_by[:9] == "deepspeed":
-        hold_buckets(setup, at)
+        buckets = Buckets(setup.zero, setup.gpus, setup.sharding_by, setup.reduce_bucket, setup.recipe, setup.rank)
+        hold_buckets(at, buckets, setup.trained)
     return at
 
 
@@ -117,7 +118,18 @@ def keep_flat_gradients(setup: Setup, at: Moments) -> None:
             at[moment]["gradients"] += layers
 
 
-def hold_buckets(setup: Setup, at: Moments) -> None:
+class Buckets(NamedTuple):
+    """What DeepSpeed's depend on."""
+
+    stage: int  # ZeRO's
+    cards: int
+    by: str  # "deepspeed", or with its overlap
+    numbers: int | None
+    format: str  # the recipe
+    adapters: int  # the rank; 0: none
+
+
+def hold_buckets(at: Moments, of: Buckets, trained: int) -> None:
     """DeepSpeed copies gradients into a bucket before it reduces them, however few there are.
 
     Stages 1 and 2 make one for each backward pass, or two to overlap (stage_1_and_2.py, backward, ipg_buffer); stage 3
@@ -125,17 +137,17 @@ def hold_buckets(setup: Setup, at: Moments) -> None:
     these are copied flat, and the copy is cast to float32: all in stages 1 and 2 (step), a group of parameters at a
     time in stage 3 (_prepare_fp32_grad_for_sub_group).
     """
-    width, share = width_of(setup), -(-setup.trained // setup.gpus)
-    buckets = 2 if setup.sharding_by == "deepspeed-overlap" and setup.zero < 3 else 1
+    width, share = 4 if of.format == "fp32" else 2, -(-trained // of.cards)
+    buckets = 2 if of.by == "deepspeed-overlap" and of.stage < 3 else 1
     for moment, lines in at.items():
-        held = setup.zero == 3 or moment in BACKWARD
-        lines["reduced"] = buckets * (setup.reduce_bucket or REDUCE_BUCKET) * width if held else 0
-    if setup.rank or setup.recipe != "bf16_master":
+        held = of.stage == 3 or moment in BACKWARD
+        lines["reduced"] = buckets * (of.numbers or REDUCE_BUCKET) * width if held else 0
+    if of.adapters or of.format != "bf16_master":
         return
-    if setup.zero == 3:
+    if of.stage == 3:
         for lines in at.values():
             lines["gradients"] = width * share
-    at["update"]["gradients"] = width * share + (4 + width) * (min(share, SUB_GROUP) if setup.zero == 3 else share)
+    at["update"]["gradients"] = width * share + (4 + width) * (min(share, SUB_GROUP) if of.stage == 3 else share)
 
 
 def keep_inputs(setup: Setup, at: Moments) -> None:
@@ -222,22 +234,6 @@ def joined_values(setup: Setup) -> int:
     return width_of(setup) * setup.micro_batch * setup.context * turned
 
 
-class Format(NamedTuple):
-    """In which copies the layers' matmuls multiply."""
-
-    bits: int  # of a number, in units of 1/32 of a byte: its scale is among them
-    kept: bool  # for the backward pass, of each matmul's input and matrix; else these are kept in 16 bits
-    peak: str  # the format at whose peak they multiply
-
-
-FORMATS = {
-    "fp8": Format(32, False, "float8"),  # torchao's Float8Linear; a scale a tensor or row is not counted
-    "fp8-kept": Format(32, True, "float8"),  # nanochat/fp8.py, a scale a tensor
-    "mxfp8": Format(33, False, "float8"),  # a byte for 32: torchao's mxfp8_linear.py
-    "nvfp4": Format(18, True, "float4"),  # a byte for 16: its nvfp4_linear.py, which keeps codes of both
-}
-
-
 def copy_in_float8(setup: Setup, at: Moments) -> None:
     """What a layer that goes backward holds more in its MLP's last matmul: copies in few bits of the result's gradient,
     twice, of the matrix and of the input, beside both gradients in 16 bits.
@@ -251,7 +247,7 @@ def copy_in_float8(setup: Setup, at: Moments) -> None:
     turned = 2 * tokens * shape.d_model + (0 if form.peak == "float4" else matrix + inner)
     copies = form.bits * turned // 32
     before = 2 * (matrix if setup.accumulation > 1 else 0) - (2 * inner if shape.gated else 0)
-    if form.kept:
+    if form.keeps_copies:
         keep_more(setup, at, kept_copies(setup, form))
     for moment in ("last_layer", "first_layer"):
         at[moment]["temporaries"] += max(0, before + copies) - max(0, before)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Any
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
+from flops_bytes.optimizers import TORCHAO, low_bit_state_bytes
 from flops_bytes.plan.defaults import answered as answered_alike
 from flops_bytes.plan.defaults import assumed, with_method, with_usual
 from flops_bytes.plan.defaults import plan_exactly as plan_alike
@@ -32,7 +33,20 @@ from flops_bytes.plan.options import (
     refuse_wide_rank,
 )
 from flops_bytes.plan.serving import BITS, ENGINES_REACH, MOST_GPUS, WIDTHS, served
-from flops_bytes.plan.training import STEP_MFU, booked, card_format, cost, methods
+from flops_bytes.plan.software import Buckets, hold_buckets
+from flops_bytes.plan.training import (
+    STEP_MFU,
+    booked,
+    card_format,
+    cost,
+    fp8_rate,
+    methods,
+    on_host,
+    refuse_fp8,
+    refuse_in_backward,
+    without_state,
+    without_weights,
+)
 from flops_bytes.presets import PRESETS, known, preset_of
 from flops_bytes.serving import Server, largest
 from flops_bytes.shapes import KNOWN, SHAPES, Decoder, from_config, quoted
@@ -56,7 +70,16 @@ from flops_bytes.stack import (
     weights_bytes,
 )
 from flops_bytes.stack_layers import Adapters
-from flops_bytes.stack_step import DERIVED, adapter_parameters, sent_bytes, sharded, step_bytes, why_not
+from flops_bytes.stack_step import (
+    DERIVED,
+    adapter_parameters,
+    again_flops,
+    packed_parameters,
+    sent_bytes,
+    sharded,
+    step_bytes,
+    why_not,
+)
 
 # --8<-- [end:setup]
 
@@ -87,19 +110,21 @@ def answered(asked: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[
     stack, rest = read_stack(config), as_stored(without_model(asked), config)[0]
     kind = str(decoder_of(config)["model_type"])
     if given is not None and not serves:
-        rest = chosen(rest, stack, kind)
+        rest = chosen(rest, stack, kind, decoder_of(config))
     refuse(rest, kind)
     a = read_options(rest)
+    a |= {"drops": drops_of(a, decoder_of(config))}
     found = serve(a, stack, beside) if serves else train(a, stack, kind, beside)
     return found if given is None else found | {"assumed": assumed(rest, given)}
 
 
-def chosen(told: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, Any]:
+def chosen(told: Mapping[str, Any], stack: Stack, kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What is trained and what is checkpointed, where nobody says: as flops_bytes.plan.defaults.completed() has it."""
     rest = {name: value for name, value in told.items() if value is not None}
     refuse(rest, kind)
     a = read_options(rest)
-    if why_not(stack, kind, a["recipe"].replace("-", "_")):
+    a |= {"drops": drops_of(a, config)}
+    if why_of(a, stack, kind):
         return {"checkpointing": "full", "trained": "all"} | rest
     return with_method(rest, a["trained"], methods_of(a, stack, kind, read_gpu(a).memory_bytes))
 
@@ -289,36 +314,54 @@ def written(shape: Decoder) -> str:
 
 
 # --8<-- [start:refuse]
-# Options of which a part is derived: as these values, where a kind's step is.
-TAKEN: dict[str, tuple[str, ...]] = {
-    "optimizer": ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit"),
-    "loss": ("plain", "compiled", "chunked", "fused"),
-    "layers": ("composed",),
-}
 MOST_CHUNKS = 256  # each goes forward and backward on the tape
-FREE = ("trained", "lora", "lora_on", "base", "chunks")  # as any value
+# Options that say what a training step holds:
 HELD: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers", "offload")
-HELD += ("dropout", "checkpoint_every")
+HELD += ("dropout", "checkpointing", "checkpoint_every")
 HELD += ("update", "reentrant", "sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout")
 HELD += ("qkv_made", "matmuls")
+# Of these, what is not derived, though a kind's step is: how other libraries do what is asked.
+OF_LIBRARIES = ("quantized_by", "qkv_made")
 
 
 def refuse(told: Mapping[str, Any], kind: str) -> None:
-    """Options that say what a training step holds, of which only a part is derived here."""
+    """Options that say what a training step holds, where that is not derived."""
     for name in HELD:
         value = told.get(name)
         if value is None or value == OPTIONS[name].default or (name == "trained" and value == "all"):
             continue
-        if kind in DERIVED and (name in FREE or str(value) in TAKEN.get(name, ())):
+        if name == "checkpointing" and value == "full":
+            continue
+        is_other = name in OF_LIBRARIES or (name == "layers" and value == "fused")
+        is_other = is_other or str(value)[:4] == "fsdp"  # FSDP 1 in its kinds
+        is_other = is_other or (name == "optimizer" and str(value)[:5] not in ("adamw", "paged"))
+        if kind in DERIVED and not is_other:
             continue
         why = f"what a training step of a {kind} holds with it is not derived"
         raise ValueError(f"--{name.replace('_', '-')}: {why}; leave it out")
     if read("chunks", told.get("chunks") or 1) > MOST_CHUNKS:
         raise ValueError(f"--chunks: more than {MOST_CHUNKS} are not planned of a {kind}; give fewer")
-    if told.get("checkpointing") not in (None, "none", "full"):
+
+
+def refuse_together(a: Mapping[str, Any], stack: Stack, peaks: Mapping[str, float]) -> None:
+    """What is not derived of options that are, together."""
+    has_experts = any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers)
+    if a["offload"] == "all" and (a["zero"] != "3" or a["gpus"] == 1):
         raise ValueError(
-            f"--checkpointing: of a {kind}, all layers are computed again or none; give full, or leave it out"
+            "--offload: all is of weights that are gathered from the host's memory; give --zero 3 and GPUs"
         )
+    if a["update"] == "in-backward":
+        refuse_in_backward(a, has_experts)
+    if a["matmuls"] != "as-recipe":
+        refuse_fp8(a, not has_experts, peaks)
+
+
+def drops_of(a: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether there is dropout in attention, and behind half a layer: as was asked, or as a configuration says."""
+    if a["dropout"] is not None:
+        return (a["dropout"] > 0, a["dropout"] > 0)
+    behind = config.get("residual_dropout") or config.get("resid_pdrop")
+    return (bool(config.get("attention_dropout")), bool(behind))
 
 
 # --8<-- [end:refuse]
@@ -488,18 +531,17 @@ MIXING = ("scores", "values", "index", "state")  # FLOPs of what has no weights
 
 
 def token_flops(
-    stack: Stack, seq_len: int, causal: bool, fused: bool, checkpointing: str, adapters: int = 0
+    stack: Stack, seq_len: int, causal: bool, fused: bool, again: int, adapters: int = 0
 ) -> dict[str, float]:
-    """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again.
+    """FLOPs of training on one token of so many: the model's own, the device's, and what of these it does again, which
+    is told of all tokens.
 
-    With checkpointing whole layers go forward again, to their last matmul. Where so many parameters of adapters alone
-    are trained, frozen weights need no gradients.
+    Where so many parameters of adapters alone are trained, frozen weights need no gradients.
     """
     forward = forward_flops(stack, seq_len, causal=causal)
     once = sum(forward.values())
     own = 2 * adapters * seq_len
     spared = sum(flops for part, flops in forward.items() if part not in MIXING) - 3 * own if adapters else 0
-    again = once - forward["head"] + own if checkpointing == "full" else 0
     device = once + sum(backward_flops(stack, seq_len, 1, causal, fused).values()) - spared + again
     return {"model": (3 * once - spared) / seq_len, "device": device / seq_len, "again": again / seq_len}
 
@@ -513,8 +555,40 @@ def least(a: Mapping[str, Any], total: int) -> dict[str, Any]:
     return {"memory_bytes": lines | {"total": sum(lines.values())}, "zero_bytes": by_stage}
 
 
+def why_of(a: Mapping[str, Any], stack: Stack, kind: str) -> str:
+    """Why the bytes of what is asked are not derived; nothing if they are."""
+    return why_not(stack, kind, a["recipe"].replace("-", "_"), a["zero"] == "3" and a["gpus"] > 1)
+
+
+def again_of(a: Mapping[str, Any], stack: Stack, kind: str, causal: bool) -> int:
+    """FLOPs of a sequence that are done again; of layers that are not derived, all but the head's."""
+    if why_of(a, stack, kind):
+        forward = forward_flops(stack, a["context"], causal=causal)
+        return sum(forward.values()) - forward["head"] if a["checkpointing"] == "full" else 0
+    return again_flops(
+        stack,
+        kind,
+        a["context"],
+        causal,
+        fused=a["attention"] == "fused",
+        checkpointing=a["checkpointing"],
+        every=a["checkpoint_every"],
+        reentrant=a["reentrant"] == "yes",
+        adapters=adapters_of(a),
+        few_bits=few_bits_of(a),
+        drops=a["drops"],
+    )
+
+
+def few_bits_of(a: Mapping[str, Any]) -> Format | None:
+    return FORMATS[a["matmuls"]] if a["matmuls"] != "as-recipe" else None
+
+
 def adapters_of(a: Mapping[str, Any]) -> Adapters | None:
-    return Adapters(a["lora"], a["lora_on"], a["base"] in CONSTANTS) if a["lora"] else None
+    if not a["lora"]:
+        return None
+    four_bit, in_float32 = a["base"] in CONSTANTS, a["lora_inputs"] == "float32"
+    return Adapters(a["lora"], a["lora_on"], four_bit, in_float32, a["lora_dropout"] == "yes")
 
 
 def trained_of(a: Mapping[str, Any], stack: Stack, kind: str) -> int:
@@ -524,11 +598,15 @@ def trained_of(a: Mapping[str, Any], stack: Stack, kind: str) -> int:
 
 def two_moments_bytes(a: Mapping[str, Any], stack: Stack, trained: int) -> int:
     """Bytes of AdamW's two moments; in 8 bits as bitsandbytes has them, where transformers leaves those of the
-    embedding in float32; paged ones lie in the host's memory."""
-    if a["optimizer"][:5] == "paged":
-        return 0
+    embedding in float32; torchao's as of one tensor."""
+    if a["optimizer"] == "adamw-bf16":
+        return 4 * trained
+    if a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8":
+        bits, block = TORCHAO[a["optimizer"]]
+        return low_bit_state_bytes([trained // block * block], bits, block, 4)
     if a["optimizer"][-4:] != "8bit":
-        return RECIPES["fp32" if a["lora"] else a["recipe"].replace("-", "_")].optimizer * trained
+        is_wide = a["lora"] or a["optimizer"][:5] == "paged"
+        return RECIPES["fp32" if is_wide else a["recipe"].replace("-", "_")].optimizer * trained
     wide = 0 if a["lora"] else parameters(stack)["embedding"]
     return 8 * wide + quantized_bytes(2 * (trained - wide), 8, 256)
 
@@ -546,6 +624,11 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
         "base": a["base"],
         "loss": "plain" if a["loss"] == "chunked" else a["loss"],
         "chunks": a["chunks"],
+        "every": a["checkpoint_every"],
+        "reentrant": a["reentrant"] == "yes",
+        "drops": a["drops"],
+        "few_bits": few_bits_of(a),
+        "update": a["update"] if a["optimizer"] == "adamw" or a["update"] == "in-backward" else "fused",
     }
     at = step_bytes(stack, kind, recipe=recipe, **told)
     if zero == 3 and a["gpus"] > 1 and recipe.startswith("autocast"):
@@ -554,12 +637,51 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
     if a["optimizer"] != "adamw":
-        state = two_moments_bytes(a, stack, trained_of(a, stack, kind))
+        paged = a["optimizer"][:5] == "paged"
+        state = 0 if paged else two_moments_bytes(a, stack, trained_of(a, stack, kind))
         at = {moment: lines | {"optimizer": state} for moment, lines in at.items()}
     at = sharded(stack, at, recipe, a["gpus"], zero, a["base"], adapters is not None)
+    if a["sharding_by"] != "fsdp2":
+        of = Buckets(zero, a["gpus"], a["sharding_by"], a["reduce_bucket"], recipe, a["lora"] or 0)
+        hold_buckets(at, of, trained_of(a, stack, kind))
+    if a["offload"] != "no":
+        at = with_host(a, stack, kind, at)
     at = {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
+
+
+def with_host(
+    a: Mapping[str, Any], stack: Stack, kind: str, at: dict[str, dict[str, int]]
+) -> dict[str, dict[str, int]]:
+    """As flops_bytes.plan.training.with_host() has it."""
+    gone: dict[str, int] = {"gradients": 0} if has_float32_gradients(a) else {}
+    if a["offload"] == "all":
+        is_packed = a["base"] in CONSTANTS
+        whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_packed else 0
+        gone |= without_weights(whole, bool(a["lora"]))
+    each, zero = RECIPES["fp32" if a["lora"] else a["recipe"].replace("-", "_")], int(a["zero"])
+    update = 0 if a["update"] == "in-backward" else each.gradients * trained_of(a, stack, kind)
+    return without_state(at, update, a["gpus"] if zero > 1 else 1, gone)
+
+
+def has_float32_gradients(a: Mapping[str, Any]) -> bool:
+    """Whether the host has them so, and the card none, once they are reduced: DeepSpeed's stages 2 and 3."""
+    return a["sharding_by"] != "fsdp2" and a["zero"] in ("2", "3")
+
+
+def host_bytes(a: Mapping[str, Any], stack: Stack, kind: str) -> dict[str, int]:
+    """What the memory of a host has to hold of its GPUs, as flops_bytes.plan.training.host_bytes() has it."""
+    if a["offload"] == "no":
+        return {}
+    each, trained = RECIPES["fp32" if a["lora"] else a["recipe"].replace("-", "_")], trained_of(a, stack, kind)
+    shards, weights = a["gpus"] if a["zero"] != "0" else 1, 0
+    if a["offload"] == "all":
+        lines = peak({**a, "offload": "no"}, stack, kind)[1]
+        weights = shards * (lines["weights"] + lines.get("adapters", 0))
+    moments = two_moments_bytes(a, stack, trained)
+    in_float32 = has_float32_gradients(a)
+    return on_host(each, trained, moments, weights, in_float32, min(a["gpus"], a["node_gpus"]), shards)
 
 
 def methods_of(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> list[dict[str, Any]]:
@@ -585,6 +707,7 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     return {
         "memory_bytes": lines | {"total": sum(lines.values())},
         "peaks_at": moment,
+        "host_bytes": host_bytes(a, stack, kind),
         "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
         "longest_context": largest(lambda length: missing(context=length), 2**40),
         "fewest_gpus": fewest if fewest <= 2**20 else None,
@@ -596,7 +719,7 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
 
 def derived(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float) -> tuple[str, dict[str, Any]]:
     """What a GPU holds; and why only at least, if so."""
-    if why := why_not(stack, kind, a["recipe"].replace("-", "_")):
+    if why := why_of(a, stack, kind):
         return why, least(a, sum(parameters(stack).values()))
     return "", most_held(a, stack, kind, memory_bytes)
 
@@ -609,6 +732,7 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
+    refuse_together(a, stack, peaks)
     counts = parameters(stack)
     total = sum(counts.values())
     why, held = derived(a, stack, kind, gpu.memory_bytes)
@@ -617,12 +741,18 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
     trained = total if why else trained_of(a, stack, kind)
     adapters = trained if a["lora"] and not why else 0
     flops = {
-        name: token_flops(stack, a["context"], name == "causal", fused, a["checkpointing"], adapters)
+        name: token_flops(
+            stack, a["context"], name == "causal", fused, again_of(a, stack, kind, name == "causal"), adapters
+        )
         for name in ("all", "causal")
     }
     own = flops[a["pairs"]]
     step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
-    at_the_peak = 1 / training_seconds(own["model"], gpus, peaks[dtype], mfu=1)  # tokens a second
+    rate = peaks[dtype]
+    if a["matmuls"] != "as-recipe":
+        forward = forward_flops(stack, a["context"], causal=a["pairs"] == "causal")
+        _, rate = fp8_rate(forward, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
+    at_the_peak = 1 / training_seconds(own["model"], gpus, rate, mfu=1)  # tokens a second
     told = next((name for name in SPEEDS if a[name]), None)
     kept = (own["device"] - own["again"]) / own["device"]  # an assumed MFU is of steps that compute nothing again
     rates = {"step_seconds": step_tokens / (a["step_seconds"] or 1), "tokens_per_second": a["tokens_per_second"]}
@@ -642,6 +772,10 @@ def train(a: Mapping[str, Any], stack: Stack, kind: str, beside: list[str]) -> d
         "time of communication: left out": gpus > 1,
         "experts: all of a layer on each GPU": holds_all and gpus > 1,
         "experts: without adapters": holds_all and adapters > 0,
+        "8-bit state": a["optimizer"][-4:] == "8bit",
+        "offload": a["offload"] != "no" or a["optimizer"][:5] == "paged",
+        "state in few bits": a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8",
+        "fp8 copies": a["matmuls"] != "as-recipe",
     }
     return (
         held

@@ -182,6 +182,13 @@ def changes(found: dict[str, Any]) -> Iterator[str]:
 
 
 # --8<-- [start:training]
+def on_host(held: dict[str, int]) -> Iterator[tuple[str, str]]:
+    """What the memory of a host has to hold, where something is offloaded."""
+    if held:
+        parts = ", ".join(f"{line} {gib(size)}" for line, size in held.items() if line != "total")
+        yield "memory of a host, at least", f"{gib(held['total'])}: {parts}"
+
+
 def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task train."""
     counts = found["parameters"]
@@ -189,9 +196,7 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from room(found, f"a GPU, at {found['peaks_at']}")
     if paged := found["paged_bytes"]:
         yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
-    if host := found["host_bytes"]:
-        parts = ", ".join(f"{line} {gib(size)}" for line, size in host.items() if line != "total")
-        yield "memory of a host, at least", f"{gib(host['total'])}: {parts}"
+    yield from on_host(found["host_bytes"])
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():
@@ -309,6 +314,7 @@ def stack_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "a GPU, at least", f"{whole}; activations are not derived for this kind"
     left = f"{gib(found['headroom_bytes'])} are left for activations" if found["fits"] is None else judgement(found)
     yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
+    yield from on_host(found.get("host_bytes", {}))
     for stage, size in found["zero_bytes"].items():
         yield f"with ZeRO {stage}{'' if 'peaks_at' in found else ', at least'}", gib(size)
     for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):

@@ -1,14 +1,14 @@
 """Does a training fit on so many GPUs, how long does it take, what does it cost? Put together from the formulas."""
 
 # --8<-- [start:setup]
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes, token_flops, trained_parameters
+from flops_bytes.adapters import CONSTANTS, FORMATS, quantized_bytes, token_flops, trained_parameters
 from flops_bytes.flops import forward_flops, training_seconds
-from flops_bytes.memory import RECIPES
+from flops_bytes.memory import RECIPES, Recipe
 from flops_bytes.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
@@ -36,7 +36,7 @@ from flops_bytes.plan.options import (
     row_name,
 )
 from flops_bytes.plan.runs import BATCHES, steps_like
-from flops_bytes.plan.software import FORMATS, with_software
+from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
@@ -179,22 +179,33 @@ def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str
     3 keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu;
     stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
     """
-    each, gpus = RECIPES["fp32" if setup.rank else setup.recipe], setup.gpus
-    cut = gpus if setup.zero > 1 else 1
-    gone: dict[str, int] = {"master": 0, "optimizer": 0}
+    each = RECIPES["fp32" if setup.rank else setup.recipe]
+    gone: dict[str, int] = {}
     if setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1:
         gone |= {"gradients": 0}
-    if setup.offload_all and setup.zero == 3 and gpus > 1:
+    if setup.offload_all and setup.zero == 3 and setup.gpus > 1:
         whole = 0
         if setup.base in CONSTANTS and setup.quantized_by != "torchao":
             matrices = setup.counts["qkv"] + setup.counts["out"] + setup.counts["mlp"]
             whole = quantized_bytes(matrices, 0, 64, CONSTANTS[setup.base])
-        gone |= {"gradients": 0, "weights": whole} | ({"adapters": 0} if setup.rank else {})
-    update = {"gradients": -(-each.gradients * setup.trained // cut), "temporaries": 0}
-    return {
-        moment: lines | (update if moment == "update" and not setup.at_once else {}) | gone
-        for moment, lines in at.items()
-    }
+        gone |= without_weights(whole, setup.rank > 0)
+    update = 0 if setup.at_once else each.gradients * setup.trained
+    return without_state(at, update, setup.gpus if setup.zero > 1 else 1, gone)
+
+
+def without_weights(constants: int, has_adapters: bool) -> dict[str, int]:
+    """What of weights and gradients is left on the card, where the host has them."""
+    return {"gradients": 0, "weights": constants} | ({"adapters": 0} if has_adapters else {})
+
+
+def without_state(
+    at: dict[str, dict[str, int]], update: int, cut: int, gone: dict[str, int]
+) -> dict[str, dict[str, int]]:
+    """The moments of a step whose update runs in the host: of so many bytes of gradients that it waits for, `cut` GPUs
+    have a share each."""
+    there = {"gradients": -(-update // cut), "temporaries": 0} if update else {}
+    left = {"master": 0, "optimizer": 0} | gone
+    return {moment: lines | (there if moment == "update" else {}) | left for moment, lines in at.items()}
 
 
 def host_bytes(setup: Setup, gpus: int) -> dict[str, int]:
@@ -206,21 +217,27 @@ def host_bytes(setup: Setup, gpus: int) -> dict[str, int]:
     """
     if not setup.offload:
         return {}
-    each, trained = RECIPES["fp32" if setup.rank else setup.recipe], setup.trained
+    each, weights = RECIPES["fp32" if setup.rank else setup.recipe], 0
     shards = setup.gpus if setup.zero else 1
     in_float32 = setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1
+    if setup.offload_all:
+        lines = held_at(setup._replace(offload=False, offload_all=False))["update"]
+        weights = shards * (lines["weights"] + lines["adapters"] if setup.rank else lines["weights"])
+    return on_host(each, setup.trained, moments_bytes(setup), weights, in_float32, gpus, shards)
+
+
+def on_host(
+    each: Recipe, trained: int, moments: int, weights: int, in_float32: bool, gpus: int, shards: int
+) -> dict[str, int]:
+    """The same of so many trained parameters, bytes of `moments`, and of `weights` if all of these lie there."""
     parts = {
-        "weights": each.weights * trained if not setup.offload_all and not each.master else 0,
+        "weights": weights or (0 if each.master else each.weights * trained),
         "master": each.master * trained,
-        "optimizer": moments_bytes(setup),
+        "optimizer": moments,
         "gradients": (4 if in_float32 else each.gradients) * trained,
     }
-    if setup.offload_all:
-        held = setup._replace(offload=False, offload_all=False)
-        lines = held_at(held)["update"]
-        parts |= {"weights": shards * (lines["weights"] + lines["adapters"] if setup.rank else lines["weights"])}
-    on_host = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
-    return on_host | {"total": sum(on_host.values())}
+    lines = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
+    return lines | {"total": sum(lines.values())}
 
 
 def width_of_moments(setup: Setup) -> int:
@@ -563,7 +580,7 @@ def told_format(peaks: dict[str, float], dtype: str, flop_per_second: float) -> 
 
 
 # --8<-- [start:plan]
-def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
+def refuse_in_backward(a: Mapping[str, Any], has_experts: bool) -> None:
     """Raises ValueError for what an update within the backward pass cannot do, or is not counted with."""
     if a["accumulation"] > 1 or a["chunks"] > 1:
         several = "accumulation" if a["accumulation"] > 1 else "chunks"
@@ -574,7 +591,7 @@ def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
         a["lora"]
         or a["gpus"] > 1
         or a["offload"] != "no"
-        or shape.experts > 1
+        or has_experts
         or a["recipe"] not in ("fp32", "bf16")
         or a["optimizer"][-5:] not in ("adamw", "-8bit")
     ):
@@ -582,7 +599,7 @@ def refuse_in_backward(a: dict[str, Any], shape: Decoder) -> None:
         raise ValueError(f"--update: in-backward is counted for {counted}; choose fused")
 
 
-def refuse_fp8(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> None:
+def refuse_fp8(a: Mapping[str, Any], is_counted: bool, peaks: Mapping[str, float]) -> None:
     """Raises ValueError for what matmuls in few bits cannot do, or are not counted with."""
     low, form = a["matmuls"], FORMATS[a["matmuls"]]
     needs = "float8" if low[:3] == "fp8" else "float4"  # cards with units for blocks of 32 have them for 4 bits
@@ -591,22 +608,21 @@ def refuse_fp8(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> No
         raise ValueError(f"--matmuls: {a['gpu'] or 'such a GPU'} multiplies no {lacks}; choose as-recipe")
     if (
         a["lora"]
-        or shape.experts > 1
-        or (not shape.gated and (shape.biases or a["layers"] == "composed"))
+        or not is_counted
         or a["update"] == "in-backward"
         or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and a["gpus"] > 1 and a["zero"] == "3"))
     ):
         counted = "all weights of dense models with a gated MLP, in 16 bits or gathered so by --zero 3"
         raise ValueError(f"--matmuls: {low} is counted for {counted}, not with in-backward; choose as-recipe")
-    if form.kept and a["checkpointing"] == "per-op":
+    if form.keeps_copies and a["checkpointing"] == "per-op":
         raise ValueError(f"--checkpointing: per-op is counted for matmuls that keep 16 bits, not {low}; choose full")
 
 
-def fp8_rate(setup: Setup, causal: bool, at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
+def fp8_rate(forward: Mapping[str, int], at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
     """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at the peak of fp8, or
     of fewer bits, and attention and the head at that of 16 bits."""
-    forward = forward_flops(setup.shape, setup.context, causal=causal)
-    share = (forward["qkv"] + forward["out"] + forward["mlp"]) / sum(forward.values())
+    matrices = sum([flops for part, flops in forward.items() if part not in ("scores", "values", "head", "router")])
+    share = matrices / sum(forward.values())
     return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
 
 
@@ -631,9 +647,10 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
             "--offload: all is of weights that are gathered from the host's memory; give --zero 3 and GPUs"
         )
     if a["update"] == "in-backward":
-        refuse_in_backward(a, shape)
+        refuse_in_backward(a, shape.experts > 1)
     if a["matmuls"] != "as-recipe":
-        refuse_fp8(a, shape, peaks)
+        is_plain = shape.gated or not (shape.biases or a["layers"] == "composed")
+        refuse_fp8(a, shape.experts == 1 and is_plain, peaks)
     refuse_wide_rank(a["lora"], shape.d_model)
     counts = parameters(shape)
     trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
@@ -700,7 +717,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     rate = peaks[dtype]
     if setup.layers_in_fp8:
         low = peaks[FORMATS[setup.multiplied_in].peak]
-        share, rate = fp8_rate(setup, a["pairs"] == "causal", peaks[dtype], low)
+        each_part = forward_flops(shape, setup.context, causal=a["pairs"] == "causal")
+        share, rate = fp8_rate(each_part, peaks[dtype], low)
     timing = Timing(
         setup=setup,
         backward=1 - forward / flops["device"],

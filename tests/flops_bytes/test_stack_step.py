@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+import random
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
-from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
 from flops_bytes import stack_layers
-from flops_bytes.check.count import BFLOAT16, Counter, Made, adapt, as_on_cuda, forget, go
+from flops_bytes.check.count import Counter
+from flops_bytes.check.kinds import DEFAULTS, configuration, counted, has_experts, made, masked, options, planned, ratio
 from flops_bytes.configs import read_stack
 from flops_bytes.memory import RECIPES
 from flops_bytes.shapes import from_config
 from flops_bytes.sharding import sent_parts, sharded_bytes
 from flops_bytes.stack import parameters
 from flops_bytes.stack_layers import Adapters, norm
-from flops_bytes.stack_step import DERIVED, kept_bytes, layer_parameters, sent_bytes, sharded, step_bytes, why_not
+from flops_bytes.stack_step import (
+    DERIVED,
+    again_flops,
+    kept_bytes,
+    layer_parameters,
+    sent_bytes,
+    sharded,
+    step_bytes,
+    why_not,
+)
 from flops_bytes.tape import Tape, apply, linear
 from tests.flops_bytes.stack_cases import CASES
-
-logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
 Config = dict[str, Any]
 WIDE: Config = {
@@ -64,134 +65,7 @@ KINDS: dict[str, Config] = {
     "dots1": WIDE | HEADS | ROUTED | {"sliding_window": None},
     "olmoe": WIDE | {"num_experts": 8, "num_experts_per_tok": 2},
 }
-WITH_EXPERTS = [kind for kind, config in KINDS.items() if "num_experts_per_tok" in config]
-
-
-# What is counted
-
-
-class OneKernel(torch.autograd.Function):
-    """Attention in one kernel, which keeps its factors, its result and a float32 a row of scores; values may be
-    narrower than keys, which PyTorch's flash kernel does not take."""
-
-    @staticmethod
-    def forward(context: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        result = q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[-1]).transpose(1, 2)
-        context.save_for_backward(q, k, v, result, q.new_empty(q.shape[:-1], dtype=torch.float32))
-        return result
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        return tuple(torch.empty_like(each) for each in context.saved_tensors[:3])
-
-
-def any_width(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **options: Any) -> tuple[Tensor, None]:
-    attended: Tensor = OneKernel.apply(q, k, v)  # type: ignore[no-untyped-call]
-    return attended.transpose(1, 2), None
-
-
-AttentionInterface.register("any_width", any_width)
-
-
-def made(kind: str, config: Config, attention: str, recipe: str, device: str) -> Any:
-    """Transformers' module, with weights of one type."""
-    fused = "any_width" if "kv_lora_rank" in config else "one_kernel"
-    more = {"experts_implementation": "grouped_mm"} if kind in WITH_EXPERTS else {}
-    options: dict[str, Any] = {"pad_token_id": 0, **config}
-    dtype = BFLOAT16 if recipe.startswith("bf16") else torch.float32
-    with torch.device(device):
-        model = AutoModelForCausalLM.from_config(
-            CONFIG_MAPPING[kind](**options),
-            attn_implementation=fused if attention == "fused" else "eager",
-            dtype=dtype,
-            **more,
-        )
-    for weight in model.parameters():
-        weight.data = weight.data.to(dtype)
-    return model.train()
-
-
-@contextmanager
-def masked(model: Any, batch: int, tokens: int, attention: str, device: str) -> Iterator[None]:
-    """As large as eager attention's own, which ask what a tensor on meta cannot answer."""
-    written, dtype = sys.modules[type(model).__module__], next(model.parameters()).dtype
-
-    def mask(**told: Any) -> Tensor | None:
-        return torch.zeros(batch, 1, tokens, tokens, dtype=dtype, device=device) if attention == "eager" else None
-
-    with ExitStack() as patches:
-        for name in ("create_causal_mask", "create_sliding_window_causal_mask"):
-            if hasattr(written, name):
-                patches.enter_context(patch.object(written, name, mask))
-        yield
-
-
-def counted(
-    kind: str,
-    config: Config,
-    tokens: int,
-    batch: int = 1,
-    attention: str = "fused",
-    checkpointing: str = "none",
-    recipe: str = "bf16",
-    accumulated: bool = False,
-    adapters: Adapters | None = None,
-    base: str = "as-recipe",
-    loss: str = "plain",
-    chunks: int = 1,
-) -> int:
-    """The peak of a step, on tensors without data."""
-    cast = recipe == "autocast"
-    device = "cpu" if cast else "meta"
-    asked: Config = {"checkpointing": checkpointing, "checkpoint_every": 1, "base": base}
-    asked |= {"recipe": recipe, "loss": loss, "chunks": chunks}
-    with FakeTensorMode() if cast else nullcontext():
-        model = made(kind, config, attention, recipe, device)
-        if adapters:
-            adapt(model, model.base_model.layers, asked | {"lora": adapters.rank, "lora_on": adapters.beside})
-        forget(asked, model.base_model.layers)
-        weights = [weight for weight in model.parameters() if weight.requires_grad]
-        has_masters = recipe == "bf16_master" and not adapters
-        masters = [weight.detach().float() for weight in weights] if has_masters else weights
-        moments = [torch.zeros_like(master) for master in masters for _ in range(2)]
-        words = torch.zeros(batch, tokens, dtype=torch.int64, device=device)
-        targets = torch.zeros_like(words)
-        trace = Counter()
-        for tensor in (*model.parameters(), *model.buffers(), *masters, *moments, words, targets):
-            trace.hold(tensor.untyped_storage())
-
-        def hidden(words: Tensor) -> Tensor:
-            with masked(model, batch, tokens, attention, device):
-                found: Tensor = model.base_model(input_ids=words, use_cache=False).last_hidden_state
-            return found
-
-        def missed(words: Tensor, targets: Tensor) -> Tensor:
-            with masked(model, batch, tokens, attention, device):
-                found: Tensor = model(input_ids=words, labels=targets, use_cache=False).loss
-            return found
-
-        head = model.get_output_embeddings()
-        with trace, as_on_cuda(False):
-            if accumulated:
-                for weight in weights:
-                    weight.grad = torch.empty_like(weight)
-            go(Made(model, hidden, head, missed, head.weight), words, targets, asked)
-            if has_masters:
-                for weight, master in zip(weights, masters, strict=True):
-                    gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad  # fused: no sinks
-                    master.grad, weight.grad, gradient = gradient.float(), None, None
-        return trace.peak_bytes
-
-
-def planned(kind: str, config: Config, tokens: int, **told: Any) -> int:
-    attention = told.pop("attention", "fused")
-    stack = read_stack(config | {"model_type": kind})
-    at = step_bytes(stack, kind, tokens, fused=attention == "fused", **{"recipe": "bf16"} | told)
-    return max(sum(lines.values()) for lines in at.values())
-
-
-def ratio(kind: str, config: Config, tokens: int, **told: Any) -> float:
-    return planned(kind, config, tokens, **told) / counted(kind, config, tokens, **told)
+WITH_EXPERTS = [kind for kind, config in KINDS.items() if has_experts(config)]
 
 
 # By kind
@@ -235,6 +109,14 @@ RARE: list[Config] = [
     {"loss": "compiled"},
     {"chunks": 3, "accumulated": True, "recipe": "bf16_master"},
     {"chunks": 4, "batch": 3},
+    {"checkpointing": "per-op", "batch": 2},
+    {"checkpointing": "per-op", "attention": "eager", "adapters": Adapters(8)},
+    {"checkpointing": "selective", "attention": "eager", "dropout": True},
+    {"checkpointing": "selective", "update": "foreach", "loss": "logits-held"},
+    {"checkpointing": "full", "every": 2, "dropout": True, "attention": "eager"},
+    {"checkpointing": "full", "reentrant": True, "batch": 2},
+    {"loss": "float32-held", "update": "in-backward"},
+    {"loss": "shifted", "batch": 2, "update": "foreach"},
 ]
 DENSE: list[Config] = [
     {"adapters": Adapters(8, four_bit=True), "base": "4bit"},
@@ -243,6 +125,12 @@ DENSE: list[Config] = [
     {"recipe": "autocast", "loss": "fused"},
     {"recipe": "autocast", "loss": "compiled", "checkpointing": "full"},
     {"recipe": "autocast", "chunks": 4},
+    {"recipe": "autocast", "loss": "as-logits", "checkpointing": "full", "reentrant": True, "attention": "eager"},
+    {"recipe": "fp32", "checkpointing": "per-op", "update": "in-backward"},
+    {"recipe": "fp32", "attention": "eager", "dropout": True, "every": 3, "checkpointing": "full"},
+    {"matmuls": "fp8", "checkpointing": "full"},
+    {"matmuls": "fp8-kept", "recipe": "bf16_master"},
+    {"matmuls": "nvfp4", "checkpointing": "per-op"},
 ]
 
 
@@ -254,6 +142,45 @@ def test_adapters_and_other_losses(n: int, turn: int) -> None:
     kinds = [kind for kind in KINDS if kind not in WITH_EXPERTS or n < len(RARE)]
     kind = kinds[(3 * n + 5 * turn) % len(kinds)]
     assert ratio(kind, KINDS[kind] | {"vocab_size": (100, 20_000)[turn]}, 256, **told) == pytest.approx(1, abs=0.002)
+
+
+@pytest.mark.drawn(4)
+@pytest.mark.parametrize("seed", range(40))
+def test_sizes_and_options_that_are_drawn(seed: int) -> None:
+    """`python -m flops_bytes.check.kinds` draws more of them."""
+    chance = random.Random(seed)
+    kind = chance.choice([*KINDS])
+    config = configuration(chance, kind)
+    told, tokens = options(chance, config), 32 * chance.randint(1, 12)
+    assert ratio(kind, config, tokens, **told) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["llama", "olmo2", "phi3"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"checkpointing": "full"},
+        {"checkpointing": "full", "every": 2, "adapters": Adapters(8)},
+        {"checkpointing": "full", "reentrant": True},
+        {"checkpointing": "selective", "attention": "eager"},
+        {"checkpointing": "per-op"},
+    ],
+    ids=str,
+)
+def test_what_is_multiplied_again_is_what_pytorchs_counter_says(kind: str, told: Config) -> None:
+    config, tokens = {key: size for key, size in KINDS[kind].items() if key != "sliding_window"}, 64
+    flops: dict[str, int] = {}
+    for checkpointing in ("none", told["checkpointing"]):
+        asked = (
+            told if checkpointing != "none" else {key: told[key] for key in ("attention", "adapters") if key in told}
+        )
+        counted(kind, config, tokens, trace=(trace := Counter()), **asked)
+        flops[checkpointing] = trace.flops
+    again = flops[told["checkpointing"]] - flops["none"]
+    fused = told.get("attention") != "eager"
+    asked = {key: value for key, value in told.items() if key != "attention"}
+    stack = read_stack(config | {"model_type": kind, "sliding_window": None})
+    assert again_flops(stack, kind, tokens, False, fused=fused, **asked) == again > 0
 
 
 @pytest.mark.drawn(1)
@@ -269,7 +196,7 @@ def test_a_vocabulary_that_is_all_there_is(kind: str, tied: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_kept_is_there_when_the_loss_is(kind: str) -> None:
     config, batch, tokens = KINDS[kind], 2, 384
-    model = made(kind, config, "fused", "bf16", "meta")
+    model = made(kind, config, DEFAULTS, "meta")
     words = torch.zeros(batch, tokens, dtype=torch.int64, device="meta")
     trace = Counter()
     for tensor in (*model.parameters(), *model.buffers(), words):

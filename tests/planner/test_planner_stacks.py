@@ -96,6 +96,9 @@ def forms() -> list[dict[str, str]]:
         for name in chosen:
             if drawn.random() < 0.4:
                 fields[name] = drawn.choice(OPTIONS[name].kind)
+        if not serves and drawn.random() < 0.5:
+            more = [("trained", "qlora"), ("trained", "lora"), ("offload", "yes"), ("optimizer", "adamw-8bit")]
+            fields |= dict(drawn.sample([*more, ("dropout", "0.1"), ("checkpoint_every", "2")], 2))
         if drawn.random() < 0.2 and "config" in fields:
             config = json.loads(fields["config"])
             sizes = [key for key, value in config.items() if isinstance(value, int)]

@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from flops_bytes.adapters import FORMATS
 from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 from flops_bytes.peak import peak_bytes
@@ -23,7 +24,6 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
-from flops_bytes.plan.software import FORMATS
 from flops_bytes.plan.table import gib
 from flops_bytes.serving import Server, decode_seconds, forward_bytes, largest, plan_serving
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters

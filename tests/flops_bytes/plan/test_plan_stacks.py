@@ -17,12 +17,14 @@ from flops_bytes.plan import plan_exactly as plan_alike
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import ROWS, read_options, read_shape
 from flops_bytes.plan.stacks import (
-    FREE,
     HELD,
     IN_ONE,
+    OF_LIBRARIES,
     PARTLY,
+    again_of,
     alike,
     asked_alike,
+    host_bytes,
     peak,
     plan,
     plan_exactly,
@@ -258,8 +260,8 @@ def test_where_activations_are_not_derived_the_least_is_said() -> None:
         "activations: not derived (what linear attention keeps, as of a kimi_linear, depends on its kernels)"
         in found["estimated"]
     )
-    in_float32 = plan_exactly(model="gpt-oss-20b", gpu="H100 SXM", gpus=64, zero=3, recipe="autocast")
-    assert in_float32["fits"] is None and "grouped matmul takes 16 bits alone" in in_float32["estimated"][0]
+    in_float32 = plan_exactly(model="gpt-oss-20b", gpu="H100 SXM", gpus=64, zero=2, recipe="autocast")
+    assert "peaks_at" not in in_float32 and "grouped matmul takes 16 bits alone" in in_float32["estimated"][0]
 
 
 def test_a_step_that_is_derived_has_a_verdict() -> None:
@@ -324,23 +326,89 @@ def test_a_speed_that_was_told_is_taken() -> None:
         plan_exactly(**asked, tokens_per_second=10**7)
 
 
-@pytest.mark.parametrize("name", [name for name in HELD if name not in FREE])
+ASKED: dict[str, Any] = {"quantized_by": "torchao", "optimizer": "muon", "reduce_bucket": 9, "layers": "fused"}
+ASKED |= {"offload": "yes", "update": "foreach", "dropout": "0.1", "checkpoint_every": 2, "reentrant": "yes"}
+ASKED |= {"loss": "shifted", "sharding_by": "fsdp1", "lora": 8, "lora_on": "attention", "trained": "lora", "chunks": 2}
+ASKED |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "matmuls": "fp8", "base": "4bit"}
+ASKED |= {"checkpointing": "selective"}
+
+
+@pytest.mark.parametrize("name", ["optimizer", "layers", "sharding_by", *OF_LIBRARIES])
 def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
-    values: dict[str, Any] = {"quantized_by": "torchao", "optimizer": "muon"}
-    values |= {"offload": "yes", "update": "foreach", "dropout": "0.1", "checkpoint_every": 2, "reentrant": "yes"}
-    values |= {"loss": "shifted", "sharding_by": "fsdp1", "reduce_bucket": 9, "layers": "fused"}
-    values |= {"lora_inputs": "float32", "lora_dropout": "yes", "qkv_made": "one", "matmuls": "fp8"}
     with pytest.raises(ValueError) as refusal:
-        plan_exactly(model="gpt-oss-20b", **EIGHT, **{name: values[name]})
+        plan_exactly(model="gpt-oss-20b", **EIGHT, **{name: ASKED[name]})
     why = "what a training step of a gpt_oss holds with it is not derived"
     assert str(refusal.value) == f"--{name.replace('_', '-')}: {why}; leave it out"
 
 
-def test_half_a_recomputation_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="--checkpointing: of a gpt_oss, all layers are computed again or none; give full"
+@pytest.mark.parametrize("name", HELD)
+def test_of_a_kind_that_is_not_derived_no_option_is_answered_that_changes_what_a_step_holds(name: str) -> None:
+    with pytest.raises(ValueError, match="what a training step of a kimi_linear holds with it is not derived"):
+        plan_exactly(model="kimi-linear-48b-a3b", **EIGHT, **{name: ASKED[name]})
+
+
+# Options of layers that differ, beside a plain step
+
+
+OTHER: dict[str, tuple[dict[str, Any], bool]] = {  # and whether it holds less
+    "selective": ({"checkpointing": "selective", "attention": "eager"}, True),
+    "per-op": ({"checkpointing": "per-op"}, True),
+    "every second": ({"checkpointing": "full", "checkpoint_every": 2}, True),
+    "reentrant": ({"checkpointing": "full", "reentrant": "yes"}, True),
+    "float32": ({"recipe": "fp32"}, False),
+    "dropout": ({"dropout": 0.1, "attention": "eager"}, False),
+    "offload": ({"offload": "yes"}, True),
+    "offload all": ({"offload": "all"}, True),
+    "moments in bf16": ({"optimizer": "adamw-bf16"}, True),
+    "moments in 4 bits": ({"optimizer": "adamw-4bit"}, True),
+    "logits held": ({"loss": "logits-held"}, False),
+    "fp8, kept": ({"matmuls": "fp8-kept"}, False),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_an_option_changes_what_a_step_holds(name: str) -> None:
+    asked, is_less = OTHER[name]
+    of_attention = {"attention": asked.get("attention", "fused")}
+    plain, found = (plan_exactly(model="gemma-3-4b", **EIGHT, **each) for each in (of_attention, asked))
+    more = found["memory_bytes"]["total"] - plain["memory_bytes"]["total"]
+    assert more < 0 if is_less else more > 0
+    again = found["flops_a_token"]["all"]["again"]
+    assert (again > 0) == ("checkpointing" in asked)
+    if "offload" in asked:
+        held = found["host_bytes"]
+        assert held["optimizer"] == 2 * held["master"] and held["total"] > held["optimizer"] + held["master"]
+    if "matmuls" in asked:
+        assert found["step_seconds"] < plain["step_seconds"]
+
+
+def test_what_is_not_derived_together_is_refused() -> None:
+    for asked, why in (
+        ({"update": "in-backward"}, "--update: in-backward is counted for one GPU"),
+        ({"matmuls": "fp8", "lora": 8}, "--matmuls: fp8 is counted for all weights of dense models"),
+        ({"offload": "all", "zero": 2}, "--offload: all is of weights that are gathered"),
     ):
-        plan_exactly(model="gpt-oss-20b", **EIGHT, checkpointing="selective")
+        with pytest.raises(ValueError, match=why):
+            plan_exactly(model="gemma-3-4b", **EIGHT | asked)
+
+
+def test_experts_are_trained_under_autocast_where_weights_are_gathered_and_so_cast_before() -> None:
+    asked = {"model": "qwen3-30b-a3b", "recipe": "autocast", "checkpointing": "full"} | EIGHT | {"context": "32k"}
+    found, in_16_bits = plan_exactly(**asked), plan_exactly(**asked | {"recipe": "bf16-master"})
+    assert found["peaks_at"] == in_16_bits["peaks_at"] == "loss"
+    assert found["memory_bytes"]["activations"] == in_16_bits["memory_bytes"]["activations"] > 0
+    assert "peaks_at" not in plan_exactly(**asked | {"zero": 2})
+
+
+def test_dropout_is_what_a_configuration_says_or_what_is_asked() -> None:
+    config = SMALL | {"model_type": "seed_oss", "head_dim": 16, "residual_dropout": 0.0}
+    asked = {"gpu": "H100 SXM", "context": 512, "attention": "eager"}
+    held = {
+        share: plan_exactly(config=config | {"attention_dropout": share}, **asked)["memory_bytes"]["total"]
+        for share in (0.0, 0.1)
+    }
+    told = plan_exactly(config=config | {"attention_dropout": 0.1}, **asked, dropout=0)["memory_bytes"]["total"]
+    assert held[0.1] > held[0.0] == told
 
 
 # Serving
@@ -530,6 +598,23 @@ SAME_LAYERS |= {"tie_word_embeddings": False}
         {"loss": "chunked"},
         {"loss": "fused", "lora": 8, "checkpointing": "full"},
         {"recipe": "autocast", "lora": 8, "gpus": 4, "zero": "3"},
+        {"checkpointing": "selective", "attention": "eager", "dropout": 0.1},
+        {"checkpointing": "per-op", "recipe": "fp32"},
+        {"checkpointing": "full", "checkpoint_every": 3},
+        {"update": "foreach", "recipe": "autocast"},
+        {"update": "in-backward", "recipe": "bf16"},
+        {"matmuls": "fp8"},
+        {"matmuls": "nvfp4", "gpu": "B200"},
+        {"loss": "shifted"},
+        {"loss": "as-logits"},
+        {"offload": "yes", "gpus": 4, "zero": "2"},
+        {"offload": "all", "gpus": 4, "zero": "3", "lora": 8, "base": "4bit"},
+        {"optimizer": "adamw-fp8"},
+        {"sharding_by": "deepspeed", "gpus": 4, "zero": "3", "reduce_bucket": "200M"},
+        {"sharding_by": "deepspeed-overlap", "gpus": 4, "zero": "2", "offload": "yes"},
+        {"lora": 16, "lora_inputs": "float32", "recipe": "bf16"},
+        {"lora": 16, "lora_dropout": "yes", "lora_on": "attention"},
+        {"lora": 16, "lora_inputs": "float32", "lora_dropout": "yes", "base": "4bit", "checkpointing": "full"},
     ],
     ids=str,
 )
@@ -540,13 +625,17 @@ def test_what_is_trained_and_how_takes_what_the_planner_of_layers_alike_says(ask
         "context": 2048,
         "micro_batch": 2,
         "layers": "composed",
-    }
-    found, a, stack = plan_alike(**told, **asked), read_options(told | asked), read_stack(SAME_LAYERS)
+    } | asked
+    found, stack = plan_alike(**told), read_stack(SAME_LAYERS)
+    a = read_options(told)
+    a["drops"] = a["dropout"] is not None, False
+    assert host_bytes(a, stack, "llama") == found["host_bytes"]
     moment, lines = peak(a, stack, "llama")
     assert moment == found["peaks_at"]
     assert sum(lines.values()) == pytest.approx(found["memory_bytes"]["total"], rel=0.002)
     adapters = trained_of(a, stack, "llama") if a["lora"] else 0
-    flops = token_flops(stack, a["context"], False, True, a["checkpointing"], adapters)
+    fused, again = a["attention"] == "fused", again_of(a, stack, "llama", False)
+    flops = token_flops(stack, a["context"], False, fused, again, adapters)
     # the lowest layer's gradients, which nothing below it needs, are made here
     assert flops == pytest.approx(found["flops_a_token"]["all"], rel=0.006)
 
