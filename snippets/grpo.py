@@ -100,13 +100,14 @@ backed_up_ratio = round(SLEPT["backed_up"] * 2**30 / engine_weights_bytes, 4)
 CARD_BYTES = capacity_bytes("A100 80GB SXM", GPUS["A100 80GB SXM"])
 engine_bytes = round(0.3 * CARD_BYTES)  # TRL's default share for vLLM
 run = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast"}
-run |= {"checkpointing": "full", "context": 3_072, "accumulation": 8}
-training_bytes = plan(**run)["memory_bytes"]["total"]
+answer = plan(**run, checkpointing="full", context=3_072, accumulation=8)
+training_bytes = answer["memory_bytes"]["total"]
 asleep_bytes = 1.19 * 2**30  # what vLLM said that it still held
 for engine, engine_held in (("awake", engine_bytes), ("asleep", asleep_bytes)):
     together = training_bytes + engine_held
     print(f"engine {engine}: {together / 2**30:.1f} of {CARD_BYTES / 2**30:.1f} GiB")
 # --8<-- [end:plan]
+del answer
 ENGINE_SHARE = 0.3  # of the card: TRL's vllm_gpu_memory_utilization
 parts_bytes = {
     "trainer": {  # sampling: weights and moments

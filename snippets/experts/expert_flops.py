@@ -158,7 +158,8 @@ def flops_a_weight(layers: list[torch.nn.Linear]) -> float:
     features = meta(64, 128).requires_grad_()
     with FlopCounterMode(display=False) as step:
         torch.nn.Sequential(*layers)(features).sum().backward()
-    return step.get_total_flops() / 64 / sum(weight.numel() for weight in {layer.weight for layer in layers})
+    stored = sum(weight.numel() for weight in {layer.weight for layer in layers})
+    return float(step.get_total_flops() / 64 / stored)
 
 
 with torch.device("meta"):
