@@ -58,4 +58,4 @@ def described(root: Path, module: str, name: str) -> str:
         found = griffe.visit(module, path, path.read_text(encoding="utf-8")).members.get(name)
     if not isinstance(found, griffe.Function) or not found.docstring:
         raise LedgerError([Problem(path, 0, f"/// api | {module}.{name}: there is no such function with a docstring")])
-    return f"```python\n{found.signature()}\n```\n\n{found.docstring.value}"
+    return f"`{found.signature()}`\n\n{found.docstring.value}"

@@ -24,7 +24,7 @@ def test_a_function_is_shown_as_its_source_has_it(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "numbers.py").write_text(SOURCE)
     text = described(tmp_path, "package.numbers", "halve")
-    assert text == "```python\nhalve(x: float, *, times: int = 1) -> float\n```\n\nHalf of it.\n\nRaises ValueError."
+    assert text == "`halve(x: float, *, times: int = 1) -> float`\n\nHalf of it.\n\nRaises ValueError."
     for module, name in (("package.numbers", "LIMIT"), ("package.numbers", "gone"), ("package.gone", "halve")):
         with pytest.raises(LedgerError, match=rf"{module}.{name}: there is no such function with a docstring"):
             described(tmp_path, module, name)
