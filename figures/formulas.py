@@ -88,9 +88,9 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
     ),
     "time": (
         Formula("rate", r"t = C / F",
-            "measure-your-gpu.md#predicted", "how_numbers_are_made",
+            "measure-your-gpu.md#predicted", "measure_your_gpu",
             "predicted_seconds", "full_seconds",
-            also=("how_numbers_are_made.measured_to_predicted_ratio",)),
+            also=("measure_your_gpu.measured_to_predicted_ratio",)),
         Formula("run", r"R\,t = \frac{6ND}{P \cdot \mathrm{MFU}}",
             "two-questions.md#how-long", "two_questions",
             "napkin_gpu_hours:wan", "published.llama_3_70b.gpu_hours:wan",

@@ -264,7 +264,7 @@ def many_devices(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterat
     devices = [(MADE_UP, MADE_UP_NAME), *others][: NUM_DEVICES - len(recorded)]
     for number, (device, device_name) in enumerate(devices):
         for path in sorted((root / "measurements" / PUBLISHED).glob("*.json")):
-            if path.stem in ("how_numbers_are_made", "index") and device == MADE_UP:
+            if path.stem in ("measure_your_gpu", "index") and device == MADE_UP:
                 continue
             record = Record.read(path)
             dataclasses.replace(

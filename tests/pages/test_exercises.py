@@ -77,10 +77,10 @@ ANSWERS: dict[str, float] = {
     "hardware.whole_to_slice_ratio": H100 / (16 * 4 * 512 * 2 * 1830e6),
     "hardware.throttled_teraflops": 132 * 4 * 512 * 2 * 1500e6 / 1e12,
     "hardware.throttled_share": 132 * 4 * 512 * 2 * 1500e6 / H100,
-    "how_numbers_are_made.strict_rounds": 11,  # the first sets the side, ten more agree
-    "how_numbers_are_made.strict_chance_share": 1 / 1024,
-    "how_numbers_are_made.matmul_flops": 2 * 1024**3,
-    "how_numbers_are_made.IMPLIED_FLOP_PER_SECOND": 2 * 1024**3 / 0.04,
+    "measure_your_gpu.strict_rounds": 11,  # the first sets the side, ten more agree
+    "measure_your_gpu.strict_chance_share": 1 / 1024,
+    "measure_your_gpu.matmul_flops": 2 * 1024**3,
+    "measure_your_gpu.IMPLIED_FLOP_PER_SECOND": 2 * 1024**3 / 0.04,
     "inference.cache_of_bytes.grouped": 8192 * 2 * 32 * 8 * 128 * 2,
     "inference.cache_of_bytes.ungrouped": 8192 * 2 * 32 * 32 * 128 * 2,
     "inference.cache_of_bytes.single": 8192 * 2 * 32 * 1 * 128 * 2,
