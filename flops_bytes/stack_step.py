@@ -67,6 +67,16 @@ class Passed(NamedTuple):
     head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
+class Alike(NamedTuple):
+    """Layers that do alike."""
+
+    layer: Layer
+    times: int
+    once: Passed  # one of them
+    kinds: int  # of attention that these and those below have
+    remade: int  # of these, those that are made again with their mask
+
+
 # --8<-- [end:setup]
 
 
@@ -377,14 +387,14 @@ def step_bytes(
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
     gone = passes(stack, run)
     end = pass_end(stack, run)
-    total = sum(times * one.trained for one, times, _, _ in gone) if adapters else sum(parameters(stack).values())
+    total = trained_in(gone) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
-    _, _, kinds, again = gone[-1]  # of attention, and those of what is made again with its mask, which so is kept
+    kinds, remade = gone[-1].kinds, gone[-1].remade  # what is made again with its mask keeps it
     table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.number_bytes
     apart = run.kind.turned_apart  # tables, as masks are
     tables, masks = (kinds if apart else 1) * table, kinds * mask
-    kept = sum(times * one.kept_bytes for one, times, _, _ in gone)
-    copies = sum(times * one.copies for one, times, _, _ in gone)
+    kept = sum(alike.times * alike.once.kept_bytes for alike in gone)
+    copies = sum(alike.times * alike.once.copies for alike in gone)
     earlier = each.gradients * total if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
     state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
@@ -399,26 +409,25 @@ def step_bytes(
         return state | own | {"temporaries": temporaries}
 
     # the embedding's result has a name until the last layer has gone forward
-    named = 0 if gone[0][0].keeps_input or stack.depth == 1 else path
+    named = 0 if gone[0].once.keeps_input or stack.depth == 1 else path
     below, ahead = 0, []
-    for one, times, _, _ in gone:
+    for alike in gone:
+        one, times = alike.once, alike.times
         below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
         ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
         below += one.kept_bytes + one.copies
-    ended = at(kept + copies + tables + again * mask, logits=end.forward, gradients=earlier)
+    ended = at(kept + copies + tables + remade * mask, logits=end.forward, gradients=earlier)
     found = {"forward": most([*ahead, ended])}
-    is_summed = (
-        stack.tied and run.chunks == 1
-    )  # a tied head's gradient waits for the embedding's; in chunks it is there
+    # a tied head's gradient waits for the embedding's; in chunks it is there
+    is_summed = stack.tied and run.chunks == 1
     waits = head if is_summed and accumulated else 0
-    found["loss"] = at(kept + tables + again * mask, logits=end.backward, gradients=earlier)
+    found["loss"] = at(kept + tables + remade * mask, logits=end.backward, gradients=earlier)
     made, left, highest = earlier or end.gradients, kept, []
-    for one, times, kinds, again in reversed(
-        gone
-    ):  # what layers of another kind had to themselves has gone with the last
+    for alike in reversed(gone):  # what layers of another kind had to themselves has gone with the last of them
+        one, times = alike.once, alike.times
         for turn in sorted({0, times - 1}):
             left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
-            around = left + (kinds if apart else 1) * table + again * mask + end.stays
+            around = left + (alike.kinds if apart else 1) * table + alike.remade * mask + end.stays
             gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
         made += 0 if accumulated else times * one.gradients
@@ -441,10 +450,9 @@ def step_bytes(
     return found
 
 
-def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int, int]]:
-    """Each kind of layer gone both ways, how many there are, how many kinds of attention these and those below have,
-    and how many of these are made again. The lowest is apart where all below it is frozen."""
-    found: list[tuple[Passed, int, int, int]] = []
+def passes(stack: Stack, run: Run) -> list[Alike]:
+    """Each kind of layer gone both ways. The lowest is apart where all below it is frozen."""
+    found: list[Alike] = []
     reaches: list[int] = []
     remade: list[int] = []
     for layer, times, is_again in pieces(stack, run):
@@ -454,9 +462,14 @@ def passes(stack: Stack, run: Run) -> list[tuple[Passed, int, int, int]]:
         if reach not in remade and run.checkpointing != "none" and (is_again or run.checkpointing != "full"):
             remade.append(reach)
         is_lowest = run.adapters is not None and not found
-        one = pass_layer(stack.d_model, layer, run, is_lowest, is_again)
-        found.append((one, times, len(reaches), len(remade)))
+        once = pass_layer(stack.d_model, layer, run, is_lowest, is_again)
+        found.append(Alike(layer, times, once, len(reaches), len(remade)))
     return found
+
+
+def trained_in(gone: list[Alike]) -> int:
+    """Parameters."""
+    return sum(alike.times * alike.once.trained for alike in gone)
 
 
 def pieces(stack: Stack, run: Run) -> list[tuple[Layer, int, bool]]:
@@ -486,8 +499,8 @@ def again_flops(
     run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
     run = run._replace(every=every, enters=reentrant, few_bits=few_bits, drops=drops)
     found = 0
-    for (one, times, _, _), (layer, _, _) in zip(passes(stack, run), pieces(stack, run), strict=True):
-        mixing = layer.mixer.mixing_flops(seq_len, causal)
+    for alike in passes(stack, run):
+        one, times, mixing = alike.once, alike.times, alike.layer.mixer.mixing_flops(seq_len, causal)
         attended = one.again["scores"] * mixing.get("scores", 0) + one.again["values"] * mixing.get("values", 0)
         found += times * (one.again["matrices"] + attended)
     return found
@@ -496,7 +509,7 @@ def again_flops(
 def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
     run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
-    return sum(times * one.trained for one, times, _, _ in passes(stack, run))
+    return trained_in(passes(stack, run))
 
 
 def packed_parameters(stack: Stack) -> int:
@@ -523,7 +536,7 @@ def kept_bytes(
     run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
     return {
         "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
-        "rotary": (passes(stack, run)[-1][2] if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
+        "rotary": (passes(stack, run)[-1].kinds if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
         "ends": pass_end(stack, run).kept_bytes,
     }
 

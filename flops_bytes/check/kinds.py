@@ -105,7 +105,7 @@ def reenter(blocks: Any, every: int) -> None:
 
     def entering(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def entered(x: Tensor, **named: Any) -> Tensor:
-            found: Tensor = checkpoint(partial(forward, **named), x, use_reentrant=True, preserve_rng_state=False)  # type: ignore[no-untyped-call]
+            found: Tensor = checkpoint(partial(forward, **named), x, use_reentrant=True, preserve_rng_state=False)
             return found
 
         return entered
