@@ -171,9 +171,8 @@ def test_what_is_multiplied_again_is_what_pytorchs_counter_says(kind: str, told:
     config, tokens = {key: size for key, size in KINDS[kind].items() if key != "sliding_window"}, 64
     flops: dict[str, int] = {}
     for checkpointing in ("none", told["checkpointing"]):
-        asked = (
-            told if checkpointing != "none" else {key: told[key] for key in ("attention", "adapters") if key in told}
-        )
+        same = told if checkpointing != "none" else ("attention", "adapters")
+        asked: Config = {key: told[key] for key in same if key in told}
         counted(kind, config, tokens, trace=(trace := Counter()), **asked)
         flops[checkpointing] = trace.flops
     again = flops[told["checkpointing"]] - flops["none"]
