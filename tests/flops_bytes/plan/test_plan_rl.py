@@ -85,7 +85,7 @@ def test_a_step_of_training(layers: str, checkpointing: str, recipe: str, sequen
     # of several answers three copies of the logits are planned, which there are while something has a name for them;
     # here nothing has, and autograd adds two gradients of them in place
     over = found["phases"]["training"]["total"] / counted - 1
-    assert -0.01 <= over <= (0.07 if sequences > 1 else 0.01)
+    assert -0.01 <= over <= (0.09 if sequences > 1 else 0.01)
 
 
 @pytest.mark.parametrize(("sequences", "copies"), [(1, 4), (2, 3), (4, 3)])
