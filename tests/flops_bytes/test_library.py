@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
 NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "step_memory", "steps", "trace", "train"}
-NEED_TORCH |= {"train_sharded", "watch"}
+NEED_TORCH |= {"train_sharded", "watch", "kinds"}
+COUNTING = (LIBRARY / "check" / "count.py", LIBRARY / "check" / "kinds.py")  # others' modules too
 MODULES = sorted(LIBRARY.rglob("*.py"))
 
 
@@ -34,7 +35,7 @@ def imported(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_imports_nothing_else(path: Path) -> None:
     others = {name.partition(".")[0] for name in imported(path)} - {*sys.stdlib_module_names, "flops_bytes"}
-    needed = {"torch", "transformers"} if path == LIBRARY / "check" / "count.py" else {"torch"}  # others' modules too
+    needed = {"torch", "transformers"} if path in COUNTING else {"torch"}
     assert others == (needed if path.stem in NEED_TORCH else set())
 
 
