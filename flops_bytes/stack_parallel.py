@@ -174,8 +174,7 @@ def passed_once(
     layer = replace(layer, mixer=layer.mixer.shared(tensor))
     if isinstance(layer.mlp, Experts):
         layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
-    again = "full" if checkpointing == "full" else "none"  # as layouts have it
-    run = Run(KINDS[shape.kind], batch, tokens, False, True, again, several)
+    run = Run(KINDS[shape.kind], batch, tokens, False, True, checkpointing, several)
     return pass_layer(shape.d_model, layer, run)
 
 

@@ -334,7 +334,7 @@ def bar(told: dict[str, Any], found: dict[str, Any], values: dict[str, Any]) -> 
     label = told["bar"].format_map(values)
     return (
         f'<div><div class="planner-bar" role="img" aria-label="{label}">{parts}{edge}</div>'
-        f'<p class="planner-facts planner-parts">{names}</p></div>'
+        f'<p class="planner-parts">{names}</p></div>'
     )
 
 

@@ -271,7 +271,7 @@ class Planner {
     const parts = sizes.map((size, group) => element("i", { class: `part-${group}`, style: `width:${(100 * size) / whole}%` }));
     const bar = element("div", { class: "planner-bar", role: "img", "aria-label": this.write(this.words.bar, values) }, ...parts, element("b", { style: `left:${(100 * card) / whole}%` }));
     const names = (this.words.part_names ?? []).map((name, group) => sizes[group] && element("span", {}, element("i", { class: `part-${group}` }), `${name} ${gib(sizes[group])}`)).filter(Boolean);
-    return element("div", {}, bar, names.length ? element("p", { class: "planner-facts planner-parts" }, ...names) : null);
+    return element("div", {}, bar, names.length ? element("p", { class: "planner-parts" }, ...names) : null);
   }
 
   to(text, chapter) { return element("a", { href: `../${chapter}` }, text); }

@@ -89,6 +89,9 @@ def laid_out(asked: Mapping[str, Any]) -> dict[str, Any]:
     config = stacks.configured(rest) or {}
     split, question = Split(read_stack(config), str(decoder_of(config)["model_type"])), stacks.without_model(rest)
     stacks.refuse(question, split.kind)
+    if question.get("checkpointing") not in (None, "none", "full"):
+        told = f"of layouts of a {split.kind}, all layers are computed again or none; give full, or leave it out"
+        raise ValueError(f"--checkpointing: {told}")
     if why := why_not(split.stack, split.kind, str(question.get("recipe", "bf16-master")).replace("-", "_")):
         raise ValueError(f"--{next(iter(ours))}: no layouts are planned, because {why}; leave it out")
     return parallel.plan(split, **question, **ours)

@@ -507,7 +507,7 @@ def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
 
 def refuse_wide_rank(rank: int | None, width: int) -> None:
     """A product of two matrices whose rank is above their narrow side has no use. Raises ValueError."""
-    if rank and rank > width:
+    if rank and rank > max(width, RANK):  # the usual one is nobody's mistake
         raise ValueError(f"--lora: a rank of {rank:,} is more than the model is wide, {width:,}; give at most that")
 
 

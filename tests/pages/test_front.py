@@ -117,7 +117,7 @@ def test_what_stands_without_scripts_is_what_the_script_says_first(
         page = context.new_page()
         page.goto(address + language)
         if scripts:
-            page.locator(".planner-facts:not(.planner-parts)").wait_for()
+            page.locator(".planner-facts").wait_for()
         strip = page.locator(".planner-strip")
         widths = strip.locator(".planner-bar i").evaluate_all(
             "parts => parts.map((part) => parseFloat(part.style.width))"

@@ -310,7 +310,7 @@ def test_where_no_number_varies_no_device_is_chosen(page: Page, address: str) ->
     page.locator(SCALE).wait_for()
     expect(page.locator("#device-choice")).to_have_count(0)
     expect(page.locator("#provenance tbody tr").first).to_be_attached()
-    page.goto(address + "gradients/")
+    page.goto(address + "timing/")
     expect(page.locator("#device-choice[data-shown]")).to_have_count(1)
 
 

@@ -169,7 +169,9 @@ def test_eager_bytes_are_nearly_what_a_step_moves(shape: Decoder) -> None:
     with Trace() as trace:
         loss(model, tokens, tokens).backward()
     moved = sum(
-        each.moved_bytes for each in trace.operations if not any(name in each.name for name in VIEWS + ELSEWHERE)
+        each.moved_bytes * (1.5 if each.name == "add_.Tensor" else 1)  # what is read and written counts once there
+        for each in trace.operations
+        if not any(name in each.name for name in VIEWS + ELSEWHERE)
     )
     forward, backward = layer_bytes(shape, Widths(2, 2), False, False)
     said = shape.layers * (forward + backward) + loss_bytes(shape.vocab, 2, False) + 8 * shape.d_model
