@@ -450,7 +450,7 @@ def test_the_front_page_leads_to_fields_that_it_has_not(page: Page, address: str
     expect(page.locator("#planner-config")).to_be_visible()
     page.locator("#planner-config").fill("Qwen/Qwen3-8B")
     expect(page.locator(SCALE)).to_contain_text("8,190,735,360")
-    expect(page.locator("pre code").last).to_contain_text("--model Qwen/Qwen3-8B")
+    expect(page.locator(".planner-command code").first).to_contain_text("--model Qwen/Qwen3-8B")
 
 
 def test_help_lies_upon_no_link(page: Page, address: str) -> None:
