@@ -230,13 +230,10 @@ class Planner {
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
       element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
-      ...[
-        this.words.figures && this.figures(values, misses),
-        this.words.figures && this.bar(found, values),
-        this.chosen(shown.get("chosen")),
-        !this.words.figures && sentence && element("p", { class: "planner-run" }, sentence),
-        !this.words.figures && this.bar(found, values),
-      ].filter(Boolean),
+      ...(this.words.figures
+        ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
+        : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
+      ).filter(Boolean),
       element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write((told.facts[name] ?? words.facts[name]), values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;

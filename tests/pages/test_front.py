@@ -19,6 +19,7 @@ from ledger.site.minutes import minutes
 from ledger.site.quote import Values, open_source
 from planner.answer import answer, completed
 from planner.stacks import answer_any
+from tests.planner.test_planner_form import without_and_with_scripts
 from tests.tables import BOOK
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -112,12 +113,7 @@ def test_what_stands_without_scripts_is_what_the_script_says_first(
     browser: Browser, address: str, language: str
 ) -> None:
     told = []
-    for scripts in (False, True):
-        context = browser.new_context(java_script_enabled=scripts)
-        page = context.new_page()
-        page.goto(address + language)
-        if scripts:
-            page.locator(".planner-facts").wait_for()
+    for page in without_and_with_scripts(browser, address + language, ".planner-facts"):
         strip = page.locator(".planner-strip")
         widths = strip.locator(".planner-bar i").evaluate_all(
             "parts => parts.map((part) => parseFloat(part.style.width))"
@@ -126,7 +122,6 @@ def test_what_stands_without_scripts_is_what_the_script_says_first(
             strip.locator(place).inner_text() for place in (".planner-verdict", ".planner-figures", ".planner-parts")
         ]
         told.append((texts, [round(width, 3) for width in widths]))
-        context.close()
     assert told[0] == told[1] and sum(told[0][1]) < 100
 
 

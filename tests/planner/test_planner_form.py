@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
@@ -19,6 +20,18 @@ from tests.planner.test_planner_page import MEMORY, SCALE, TIME, put
 
 pytestmark = pytest.mark.usefixtures("site")
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+
+
+def without_and_with_scripts(browser: Browser, url: str, place: str) -> Iterator[Page]:
+    """A page as it stands without scripts, then as it is once its script has written what is at `place`."""
+    for scripts in (False, True):
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto(url)
+        if scripts:
+            page.locator(place).wait_for()
+        yield page
+        context.close()
 
 
 class Elements(HTMLParser):
@@ -100,16 +113,10 @@ def test_what_stands_without_scripts_is_what_the_script_says_first(
     browser: Browser, address: str, language: str
 ) -> None:
     told = []
-    for scripts in (False, True):
-        context = browser.new_context(java_script_enabled=scripts)
-        page = context.new_page()
-        page.goto(address + ("zh/" if language == "zh" else "") + "plan/")
-        if scripts:
-            page.locator(SCALE).wait_for()
+    for page in without_and_with_scripts(browser, address + ("zh/" if language == "zh" else "") + "plan/", SCALE):
         lines = page.locator(".planner-answer section").first.locator("table").first.locator("tr").all_inner_texts()
         strip = [page.locator(place).inner_text() for place in (".planner-verdict", ".planner-run")]
         told.append([*strip, *("".join(line.split()) for line in lines)])
-        context.close()
     assert told[0] == told[1] and len(told[0]) > 8
 
 
