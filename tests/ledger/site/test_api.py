@@ -16,6 +16,9 @@ def halve(x: float, *, times: int = 1) -> float:
     Raises ValueError."""
 
 
+def bare() -> None: ...
+
+
 LIMIT = 3
 '''
 
@@ -25,6 +28,7 @@ def test_a_function_is_shown_as_its_source_has_it(tmp_path: Path) -> None:
     (tmp_path / "package" / "numbers.py").write_text(SOURCE)
     text = described(tmp_path, "package.numbers", "halve")
     assert text == "`halve(x: float, *, times: int = 1) -> float`\n\nHalf of it.\n\nRaises ValueError."
-    for module, name in (("package.numbers", "LIMIT"), ("package.numbers", "gone"), ("package.gone", "halve")):
+    for missing in ("numbers.LIMIT", "numbers.gone", "numbers.bare", "gone.halve"):
+        module, _, name = f"package.{missing}".rpartition(".")
         with pytest.raises(LedgerError, match=rf"{module}.{name}: there is no such function with a docstring"):
             described(tmp_path, module, name)
