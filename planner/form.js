@@ -86,6 +86,7 @@ class Planner {
     }
     this.typed ||= typed;
     this.again = this.busy;
+    this.strip.setAttribute("aria-busy", "true"); // what stands there answers what was asked before
     if (!this.busy) worker.postMessage(this.state());
     this.busy = true;
   }
@@ -106,6 +107,7 @@ class Planner {
     this.strip.classList.toggle("wrong", !!text);
     if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
     if (text) this.strip.append(...this.unread);
+    this.strip.setAttribute("aria-busy", String(!said && !away && !text)); // the words of an error may still come
     this.place?.classList.toggle("stale", !!text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {

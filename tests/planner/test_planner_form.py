@@ -101,8 +101,8 @@ def test_the_form_is_five_keys_away(page: Page, address: str) -> None:
     page.goto(address + "plan/")
     page.locator(SCALE).wait_for()  # no form stands before: the sentence does
     page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # to the content
-    page.wait_for_function("location.hash")
+    page.keyboard.press("Enter")  # to the content, where the browser begins anew once it has drawn it
+    page.wait_for_function("location.hash && document.activeElement === document.body")
     for _ in range(3):
         page.keyboard.press("Tab")
     page.wait_for_function("document.activeElement.name === 'task'")
