@@ -6,44 +6,41 @@ own.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement
 
 import griffe
-from markdown import Markdown
-from markdown.extensions import Extension
-from markdown.preprocessors import Preprocessor
+from pymdownx.blocks import BlocksExtension
+from pymdownx.blocks.block import Block
 
 from ledger.book import LedgerError, Problem
 
-BLOCK = re.compile(r"^/// api \| (?P<module>[\w.]+)\.(?P<name>\w+)\n///$", re.M)
 
-
-class ApiExtension(Extension):
+class ApiExtension(BlocksExtension):  # type: ignore[misc]
     """Option: root, the book's."""
 
     def __init__(self, **options: Any) -> None:
         self.config = {"root": [".", "the book's root"]}
         super().__init__(**options)
 
-    def extendMarkdown(self, md: Markdown) -> None:
-        root = Path(self.getConfig("root")).resolve()
-        md.preprocessors.register(ApiPreprocessor(md, root), "api", 32.5)  # after the fill, before code is set
+    def extendMarkdownBlocks(self, md: Any, block_mgr: Any) -> None:
+        block_mgr.register(ApiBlock, {"root": Path(self.getConfig("root")).resolve()})
 
 
 def makeExtension(**options: Any) -> ApiExtension:
     return ApiExtension(**options)
 
 
-class ApiPreprocessor(Preprocessor):
-    def __init__(self, md: Markdown, root: Path) -> None:
-        super().__init__(md)
-        self.root = root
+class ApiBlock(Block):  # type: ignore[misc]
+    NAME = "api"
+    ARGUMENT = True
 
-    def run(self, lines: list[str]) -> list[str]:
-        text = BLOCK.sub(lambda block: described(self.root, block["module"], block["name"]), "\n".join(lines))
-        return text.split("\n")
+    def on_create(self, parent: Element) -> Element:
+        found = SubElement(parent, "div", {"class": "api"})
+        module, _, name = self.argument.rpartition(".")
+        self.md.parser.parseChunk(found, described(self.config["root"], module, name))
+        return found
 
 
 def described(root: Path, module: str, name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
@@ -61,11 +62,12 @@ class MinutesProcessor(Treeprocessor):
         self.pages = pages
 
     def run(self, root: Element) -> None:
+        read = cache(Chapter.read)  # of one page, several links lead to sections
         for item in root.iterfind(".//div[@class='map']//li"):
             link = next(item.iter("a"), None)
             path, _, place = (link.get("href", "") if link is not None else "").partition("#")
             if link is not None and (self.pages / path).suffix == ".md" and (self.pages / path).is_file():
-                time = minutes(Chapter.read(self.pages / path), place)
+                time = minutes(read(self.pages / path), place)
                 said = Element("small")
                 said.text, said.tail = SAID[self.pages.name].format(time), link.tail
                 link.tail = " "
