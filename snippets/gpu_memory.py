@@ -14,7 +14,7 @@ from typing import Any
 from weakref import ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from flops_bytes import memory
@@ -39,16 +39,34 @@ print(f"other processes, or rounding: {capacity - free - in_use:.2f} GiB")
 
 
 # --8<-- [start:retry]
-def run(step: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
-    """A step; where it does not fit, the same with half of the batch."""
+def backward(model: nn.Module, loss: Callable[[Tensor], Tensor], batch: Tensor, parts: int = 1) -> None:
+    """Makes the gradients of a batch's mean loss, in twice as many parts each time that they do not fit."""
+    model.zero_grad()  # a pass that failed may have left some
     try:
-        return step(batch)
+        for part in batch.chunk(parts):
+            (loss(part) * len(part) / len(batch)).backward()
+        return
     except torch.OutOfMemoryError:
-        batch = batch[: len(batch) // 2]
-    return step(batch)  # after the except: the failed step's tensors are free now
+        if parts >= len(batch):
+            raise
+    backward(model, loss, batch, 2 * parts)  # after the except: what the failed pass made is free now
 
 
 # --8<-- [end:retry]
+
+
+def few(part: Tensor) -> Tensor:
+    if len(part) > 2:
+        raise torch.OutOfMemoryError
+    made: Tensor = layer(part)
+    return made.square().mean()
+
+
+layer, samples = nn.Linear(3, 1), torch.arange(15.0).view(5, 3)
+gradient = torch.autograd.grad(layer(samples).square().mean(), layer.weight)[0]
+backward(layer, few, samples)
+assert layer.weight.grad is not None
+torch.testing.assert_close(layer.weight.grad, gradient)
 
 
 born: list[ref[Tensor]] = []  # does not keep a tensor alive

@@ -46,7 +46,7 @@ for name, dtype in DTYPES.items():
 
 
 # --8<-- [start:fields]
-FIELDS = {"fp32": (torch.int32, 8), "fp16": (torch.int16, 5), "bf16": (torch.int16, 8)}
+FIELDS = {"fp32": (torch.uint32, 8), "fp16": (torch.uint16, 5), "bf16": (torch.uint16, 8)}
 for number in (0.5, 1e-8):
     for name, (integer, k) in FIELDS.items():
         stored = torch.tensor(number, dtype=DTYPES[name])
