@@ -11,7 +11,7 @@ from flops_bytes.stack import cache_bytes, forward_flops, parameters
 from flops_bytes.stack_step import kept_bytes, layer_parameters, sent_bytes
 
 RECIPE = "bf16_master"  # bf16 weights and gradients, fp32 master weights and moments
-NUM_GPUS, STAGE = 64, 3  # ZeRO-3
+NUM_GPUS, STAGE = 256, 3  # ZeRO-3
 SEQ_LEN = 4_096  # tokens of a training sequence
 CACHED_TOKENS = 32_768  # tokens that a cache holds
 LLAMA_CONFIG = {  # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/config.json
