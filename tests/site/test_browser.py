@@ -15,7 +15,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Request, ViewportSize, expect
 
-from tests.conftest import ROOT, forget, mistakes_of
+from tests.conftest import ROOT, forget, mistakes_of, open_and_wait
 from tests.draw import drawn
 from tests.site.test_weight import MAX_FIRST_VISIT
 
@@ -83,9 +83,10 @@ def test_a_copy_button_copies_the_code_as_it_stands_in_the_snippet(page: Page, a
     page.goto(address + "gradients/")
     code = page.locator(".highlight", has_text="outputs_grad").first  # without imports that the page adds
     code.scroll_into_view_if_needed()  # what is seen gets its button
+    page.evaluate("navigator.clipboard.writeText('')")
     code.locator(".md-clipboard, .md-code__button").first.click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.strip() and copied.strip() in (ROOT / "snippets/gradients.py").read_text()
+    copied = page.wait_for_function("async () => (await navigator.clipboard.readText()).trim()").json_value()
+    assert copied in (ROOT / "snippets/gradients.py").read_text()
 
 
 def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
@@ -105,7 +106,7 @@ def test_a_line_of_code_is_a_line_of_the_page(page: Page, address: str) -> None:
 
 def test_a_finger_opens_a_note_beside_its_number_and_then_follows_it(browser: Browser, address: str) -> None:
     page = browser.new_page(viewport=PHONE, has_touch=True)
-    page.goto(address + "two-questions/")
+    open_and_wait(page, page.goto, address + "two-questions/")
     number = page.locator("a.footnote-ref:visible").first
     number.tap()
     expect(page.locator(".md-tooltip2--active")).to_have_count(1)
