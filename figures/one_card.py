@@ -23,15 +23,16 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """What fills a card with each method, to scale; what is beyond the picture's end is cut off and said."""
     lines, card = values["one_card.lines_bytes"] or {}, values["one_card.RTX_4090_BYTES"] or 0
     scale = (WIDTH - 60) / max(card, 1)
-    drawing, top = Drawing(WIDTH, 0), 22
+    drawing, top, drawn = Drawing(WIDTH, 0), 22, set[str]()
     for name in (row for row in ROWS if row in lines):
         sizes = {part: sum(lines[name].get(line, 0) for line in found) for part, found in PARTS.items()}
         sizes["other"] = lines[name]["total"] - sum(sizes.values())
         total = format_value(lines[name]["total"], "bytes", language=labels["language"])
         drawing.text(LEFT, top + 14, f"{labels[name]}\u2003{total}", "ink")
         x = float(LEFT)
-        for colour, size in enumerate(sizes.values()):
+        for colour, (part, size) in enumerate(sizes.items()):
             width = min(size * scale, WIDTH - x)
+            drawn |= {part} if width >= 1 else set()
             drawing.rect(x, top + 20, width, HEIGHT, f"fill-{colour}")
             x += width
         if lines[name]["total"] * scale > WIDTH:
@@ -42,9 +43,10 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(
         edge, 12, f"{labels['card']}\u2003{format_value(card, 'bytes', language=labels['language'])}", "ink", "end"
     )
-    for n, part in enumerate((*PARTS, "other")):
+    seen = [(colour, part) for colour, part in enumerate((*PARTS, "other")) if part in drawn]
+    for n, (colour, part) in enumerate(seen):
         x, y = LEFT + n % 2 * 170, top + 10 + n // 2 * 22
-        drawing.rect(x, y, 10, 10, f"fill-{n}")
+        drawing.rect(x, y, 10, 10, f"fill-{colour}")
         drawing.text(x + 15, y + 10, labels[part], "ink")
-    drawing.resize(top + 76)
+    drawing.resize(top + 10 + (len(seen) + 1) // 2 * 22)
     return str(drawing)

@@ -194,7 +194,7 @@ for source in ("torchtune", "fsdp-qlora"):
         card = reading.settings.get("gpu", "")
         if reading.kind == "rate" and card in reached and not missing(reading):
             answer = plan(**next(asked(reading.settings)))
-            at_the_peak = answer["tokens_per_second"] / answer["mfu"]
+            at_the_peak = answer["tokens_per_second"] / answer["hfu"]
             tokens = reading.about.get("run_tokens")
             reached[card].append((tokens / reading.value if tokens else reading.value) / at_the_peak)
 reached_share = {card.replace(" ", "_"): [min(all_), max(all_)] for card, all_ in reached.items()}
@@ -222,10 +222,10 @@ day: dict[str, dict[str, Any]] = {}
 for name, (model, method) in RUNS.items():
     question = {"model": model, **CARDS[24], **STEP, **METHODS[method], "loss": "fused"}
     question |= {"tokens": TOKENS, "price": f"¥{PRICE}"}
-    answers = {speed: ask(**question, mfu=mfu) for speed, mfu in DAILY.items()}
-    day[name] = {speed: 86_400 * answer["tokens_per_second"] for speed, answer in answers.items()}
-    day[name] |= {"token_flops": answers["step"]["flops_a_token"]["all"]["model"]}
-    day[name] |= {"hours": answers["step"]["gpu_hours"], "yuan": answers["step"]["money"]}
+    answer = ask(**question)  # at the planner's speed of a good step
+    day[name] = {speed: 86_400 * answer["tokens_per_second"] * mfu / STEP_MFU for speed, mfu in DAILY.items()}
+    day[name] |= {"token_flops": answer["flops_a_token"]["all"]["device"]}
+    day[name] |= {"hours": answer["gpu_hours"], "yuan": answer["money"]}
     _millions = day[name]["step"] / 1e6
     print(f"{name:7} {_millions:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
 

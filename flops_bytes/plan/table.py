@@ -146,9 +146,9 @@ def time_brief(found: dict[str, Any]) -> Iterator[str]:
     names = ["a good step", "a whole run"] if found["by_mfu"] else ["a step"]
     for name, row in zip(names, rows, strict=True):
         said = f"{row['tokens']:,} tokens in {spent(found, row)}" if row["tokens"] else ""
-        assumed = "an assumed MFU of " if found["by_mfu"] else "an MFU of "
+        assumed, before = ("an assumed MFU of ", " before recomputing") if found["by_mfu"] else ("an MFU of ", "")
         rate = f"{row['tokens_per_second']:,.0f} tokens/s"
-        yield f"At {assumed}{row['mfu']:.2g}, {name}: {said or rate}."
+        yield f"At {assumed}{row['mfu']:.2g}{before}, {name}: {said or rate}."
     for what, how_many in in_time(found):
         yield f"{what}: {how_many}."
 

@@ -64,7 +64,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
         {"tokens": "100B", "price": "$2.5"},
         {
             ".planner-run": f"100B tokens on 8 × H100 SXM take {EXAMPLES['days_for_tokens']:.1f} days, $12,615 if all"
-            f" steps are good ones (assumed MFU 40 %), and {EXAMPLES['days_for_run']:.0f} days"
+            f" steps are good ones (assumed MFU 40 % before recomputing), and {EXAMPLES['days_for_run']:.0f} days"
         },
     ),
     "what does full checkpointing free and cost?": (
