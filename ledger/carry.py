@@ -20,14 +20,13 @@ from typing import Any, NamedTuple
 
 from ledger.book import Book, LedgerError, Problem
 from ledger.compare import leaves, misprinted, moved
-from ledger.record import Record, Records, is_stale
+from ledger.record import COUNTED_ELSEWHERE, Record, Records, is_stale
 from ledger.run import Run, resolve, run
 from ledger.snippet import Snippet
 from ledger.units import Plain, is_device_value
 
 SILENT = "prints no more"  # what a note says of a section
 COUNTED, PRINTED, GONE = "counted anew", "printed anew", "gone"  # of exact values, of sections that print only these
-FIRST = {"*": "counted elsewhere"}  # the note of a record without a measured value, on a device that was not at hand
 WORD = re.compile(r"[^\W\d_]{4,}")  # shorter ones are units, which follow the size of a number
 
 
@@ -140,7 +139,8 @@ def _first_device_value(fresh: Run) -> str:
 def _first(snippet: Snippet, fresh: Run, device: dict[str, Any]) -> Record:
     """The first record of a snippet on a device that is not at hand, of values that are the same on every machine."""
     identity = {key: device[key] for key in ("id", "kind", "name")}
-    return dataclasses.replace(Record.of(snippet, fresh), device=identity, carried=[_note(snippet.hash, fresh, FIRST)])
+    carried = [_note(snippet.hash, fresh, COUNTED_ELSEWHERE)]
+    return dataclasses.replace(Record.of(snippet, fresh), device=identity, carried=carried)
 
 
 def _note(hash_: str, fresh: Run, renamed: dict[str, str], rounded: dict[str, str] | None = None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ledger.units import Plain, is_share_of_peak, unit_of_path
 
 FORMAT = 1
 MAX_RECORD_BYTES = 1024 * 1024
+COUNTED_ELSEWHERE = {"*": "counted elsewhere"}  # carried first, without a measured value, on a device not at hand
 STAND_IN = "stand-in"  # the driver that a stand-in for a GPU calls itself
 MAX_DEPTH = 20
 HIDDEN = re.compile(
@@ -101,6 +102,11 @@ class Record:
         """The widest spread of the timings in this record, and that timing's trials; None if it holds no timing."""
         widest = max(timings(self.values).values(), key=lambda timing: timing["spread"], default=None)
         return (widest["spread"], widest["trials"]) if widest else None
+
+    @property
+    def is_counted_elsewhere(self) -> bool:
+        """Whether it came to be without its device, which was not at hand: it holds exact values alone."""
+        return bool(self.carried) and self.carried[0]["renamed"] == COUNTED_ELSEWHERE
 
     @property
     def is_rehearsed(self) -> bool:

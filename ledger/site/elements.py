@@ -93,7 +93,7 @@ class Elements:
         block = Element("div", {"class": "output"})
         for index, (devices, output) in enumerate(variants):
             element = _variant(block, devices, index, "output-variant")
-            where = printed_on(self.source, self.language, devices, output.is_stale)
+            where = printed_on(self.source, self.language, devices, len(variants) == 1, output.is_stale)
             if where:
                 SubElement(element, "p", {"class": "output-where"}).text = AtomicString(where)
             markup = f'<pre tabindex="0"><code>{html.escape(output.text, quote=False)}</code></pre>'

@@ -104,7 +104,7 @@ class PlainMarkdown:
 
     def output(self, variants: list[tuple[list[str], Output]]) -> str:
         for devices, output in variants:
-            where = printed_on(self.source, self.language, devices, output.is_stale)
+            where = printed_on(self.source, self.language, devices, len(variants) == 1, output.is_stale)
             return "\n\n".join(filter(None, (inert(where), _fenced(output.text))))
         return ""
 

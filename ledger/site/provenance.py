@@ -81,7 +81,8 @@ class Provenance:
                 row = SubElement(body, "tr", {"data-device": device} if is_extra else {})
                 source = SubElement(SubElement(row, "td"), "a", {"href": f"snippets/{snippet}.py"})
                 source.text = AtomicString(f"{snippet}.py")
-                self._record_link(SubElement(row, "td"), device, snippet)
+                label = self.say("exact") if record.is_counted_elsewhere else self.label(device)
+                self._record_link(SubElement(row, "td"), device, snippet, label)
                 for fact in self._facts(record):
                     SubElement(row, "td").text = AtomicString(fact)
         SubElement(details, "div").text = stash(self._lines())
@@ -90,12 +91,12 @@ class Provenance:
         SubElement(repeat, "code").text = AtomicString(f"python -m ledger record --force {' '.join(self.snippets)}")
         return details
 
-    def _record_link(self, cell: Element, device: str, snippet: str) -> None:
+    def _record_link(self, cell: Element, device: str, snippet: str, label: str) -> None:
         if device == LOCAL:
-            cell.text = AtomicString(self.label(device))
+            cell.text = AtomicString(label)
         else:
             link = SubElement(cell, "a", {"href": f"measurements/{device}/{snippet}.json"})
-            link.text = AtomicString(self.label(device))
+            link.text = AtomicString(label)
 
     def _facts(self, record: Record) -> list[str]:
         """When, with what versions and with what spread a record was measured."""

@@ -63,10 +63,10 @@ def perhaps_stale(language: str, text: str, is_stale: bool) -> str:
     return say(language, "aside", text=text, aside=say(language, "stale")) if is_stale else text
 
 
-def printed_on(source: Source, language: str, devices: list[str], is_stale: bool) -> str:
+def printed_on(source: Source, language: str, devices: list[str], is_alone: bool, is_stale: bool) -> str:
     """Whose output it is: devices by what stands before a comma in their names, which would read like more devices;
-    nothing where all devices print the same."""
-    if len(devices) > 1 and devices == source.devices and not is_stale:
+    nothing where all that have printed, and more than one, print the same (`is_alone`)."""
+    if len(devices) > 1 and is_alone and not is_stale:
         return ""
     names = say(language, "and").join(dict.fromkeys(source.name(device).split(",")[0] for device in devices))
     return perhaps_stale(language, say(language, "printed", devices=names), is_stale)

@@ -283,6 +283,7 @@ def test_a_new_snippet_that_measures_nothing_is_counted_for_a_device_far_away(
     record = Record.read(path.with_name("new.json"))
     assert (record.values, record.outputs) == ({"size_bytes": {"a": [32]}}, {"sum": "32"})
     assert record.device == Record.read(path).device and record.hash == Snippet.read(snippet).hash
+    assert record.is_counted_elsewhere and not Record.read(path).is_counted_elsewhere
     (note,) = record.carried
     assert note["renamed"] == {"*": "counted elsewhere"} and note["confirmed_on"] != "far-gpu"
     assert main(arguments) == 0 and capsys.readouterr().out == "new: no record is stale\n"
