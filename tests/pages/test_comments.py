@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
-import itertools
 import tokenize
 import unicodedata
-from pathlib import Path
+from functools import cache
 
 import pytest
 
@@ -24,16 +23,21 @@ PAGES = sorted(path.name for path in (BOOK.docs / "zh").glob("*.md"))
 ROOM = 96  # columns that a comment may take where the English one is shorter still
 
 
+@cache
 def blocks(language: str, name: str) -> list[Fence]:
     return [fence for fence in Chapter.read(BOOK.docs / language / name).fences if fence.language == "python"]
 
 
-def shown(fence: Fence, path: Path) -> str:
-    """A block as the Chinese page shows it."""
-    code = [line for text in fence.lines for line in shown_lines(text, ROOT)]
-    translated, problems = CHINESE.translated(code, fence.language, path)
-    assert problems == []
-    return "\n".join(line.text for line in translated) + "\n"
+@cache
+def shown(name: str) -> list[tuple[list[str], list[str]]]:
+    """The lines of each block of a Chinese page, as they are in the files and as the page shows them."""
+    found = []
+    for fence in blocks("zh", name):
+        code = [line for text in fence.lines for line in shown_lines(text, ROOT)]
+        translated, problems = CHINESE.translated(code, fence.language, BOOK.docs / "zh" / name)
+        assert problems == []
+        found.append(([line.text for line in code], [line.text for line in translated]))
+    return found
 
 
 def tokens(source: str) -> list[tuple[int, str, tuple[int, int]]]:
@@ -56,9 +60,8 @@ def tokens(source: str) -> list[tuple[int, str, tuple[int, int]]]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_is_the_same_but_for_comments(name: str) -> None:
-    for english, chinese in itertools.zip_longest(blocks("en", name), blocks("zh", name)):
-        theirs = expand(english)
-        ours = shown(chinese, BOOK.docs / "zh" / name)
+    for english, (_, chinese) in zip(blocks("en", name), shown(name), strict=True):
+        theirs, ours = expand(english), "\n".join(chinese) + "\n"
         assert tokens(ours) == tokens(theirs)
         assert ours.count("\n") == theirs.count("\n"), "lines are counted to lead a number to the one that made it"
 
@@ -70,8 +73,6 @@ def width(line: str) -> int:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_chinese_comment_fits_where_the_english_one_does(name: str) -> None:
-    for fence in blocks("zh", name):
-        code = [line for text in fence.lines for line in shown_lines(text, ROOT)]
-        lines = shown(fence, BOOK.docs / "zh" / name).splitlines()
-        wide = [line for before, line in zip(code, lines, strict=False) if width(line) > max(width(before.text), ROOM)]
-        assert wide == []
+    for lines, translated in shown(name):
+        pairs = zip(lines, translated, strict=True)
+        assert [after for before, after in pairs if width(after) > max(width(before), ROOM)] == []
