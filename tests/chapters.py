@@ -28,6 +28,7 @@ from pytest_markdown_docs.plugin import MarkdownDocstringCodeModule
 from ledger.book import Book
 from ledger.run import start_server
 from ledger.site.chapter import Chapter, Fence, Waiting
+from ledger.site.comments import without
 from ledger.site.includes import embedded_in
 from ledger.site.notebook import set_up
 from ledger.site.quote import Source, open_source
@@ -105,7 +106,7 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """A Chinese page whose code is the English page's: it runs there."""
+    """A Chinese page whose code, but for comments, is the English page's: it runs there."""
     return True if repeats_the_english(collection_path) else None
 
 
@@ -120,10 +121,10 @@ def repeats_the_english(path: Path) -> bool:
 
 
 def python_of(path: Path) -> list[tuple[list[str], list[str]]]:
-    """Each block of Python of a page as it is written, and the values that its parts of the page wait for."""
+    """Each block of Python of a page without its comments, and the values that its parts of the page wait for."""
     chapter = Chapter.read(path)
     return [
-        (fence.lines, [part.value for part in chapter.waiting if part.holds(fence.line)])
+        (without(fence.lines, fence.language), [part.value for part in chapter.waiting if part.holds(fence.line)])
         for fence in chapter.fences
         if fence.language == "python"
     ]

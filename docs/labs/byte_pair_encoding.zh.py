@@ -44,7 +44,7 @@ Pair = tuple[bytes, bytes]
 
 
 def words_of(text: str) -> Counter[tuple[bytes, ...]]:
-    """Each word as its bytes, and how often it stands there; a space belongs to the word after it."""
+    """每个词拆成字节，以及出现的次数；空格归后面的词。"""
     words = text.replace(" ", "\n ").split("\n")
     return Counter(tuple(bytes([byte]) for byte in word.encode()) for word in words)
 
@@ -74,7 +74,7 @@ def merge(word: tuple[bytes, ...], pair: Pair) -> tuple[bytes, ...]:
 
 
 def learn(text: str, merges: int) -> list[Pair]:
-    """Counts all pairs, merges the most frequent, and counts all again."""
+    """统计全部相邻对，合并最多的一对，再重新统计。"""
     words, learned = words_of(text), []
     for _ in range(merges):
         counts: Counter[Pair] = Counter()
@@ -102,7 +102,7 @@ for language, found in learned.items():
 
 # %%
 def encode(text: str, learned: list[Pair]) -> list[bytes]:
-    """The merges in the order in which they were learned."""
+    """按学到的先后次序逐次合并。"""
     word = tuple(bytes([byte]) for byte in text.encode())
     for pair in learned:
         word = merge(word, pair)

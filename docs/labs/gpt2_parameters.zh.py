@@ -28,7 +28,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 # %%
 V, T = 50_257, 1_024
-SIZES = {  # d, L, heads
+SIZES = {  # d、L、头数
     "small": (768, 12, 12),
     "medium": (1_024, 24, 16),
     "large": (1_280, 36, 20),

@@ -110,7 +110,7 @@ assert wanted > 15.5 * GIB - gap.reserved
 
 # %%
 def changes(until: int) -> list[tuple[int, int]]:
-    """A storage, and the bytes that it took or, negative, gave back, in order."""
+    """依次列出各个存储占用的字节数，归还的记为负。"""
     found = []
     for number, block in enumerate(device.blocks):
         found.append((block.born, number, block.requested))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ledger.book import Book
 from ledger.site.check import configured_device
+from ledger.site.comments import FOLDER
 from ledger.site.device_files import move
 from ledger.site.files import copy
 from ledger.site.includes import embedded_in
@@ -123,8 +124,9 @@ class Texts:
         return kept_at.read_text(encoding="utf-8")
 
     def stamp(self, path: Path, files: list[str]) -> str:
-        """Of all that a page shows: its text, and of each snippet the code and the records."""
+        """Of all that a page shows: its text, and of each snippet the code, the records and what its comments say."""
         folders = ["snippets/**", "measurements/*", *([".cache/runs/*"] if self.local else [])]
+        folders.append(f"docs/{path.parent.name}/{FOLDER}/**")
         shown = [f"{folder}/{name}.*" for folder in folders for name in sorted({Path(name).stem for name in files})]
         return f"{self.common}{self.wheel}{self.book.stamp(str(path.relative_to(self.book.root)), *files, *shown)}"
 

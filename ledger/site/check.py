@@ -12,6 +12,7 @@ import yaml
 from ledger.book import Book, LedgerError, Problem
 from ledger.site import files
 from ledger.site.chapter import Chapter, Waiting
+from ledger.site.comments import Comments
 from ledger.site.elements import Elements
 from ledger.site.fill import Filled, fill
 from ledger.site.llms import CONFIGS, navigation
@@ -36,6 +37,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     except LedgerError as error:
         return problems + error.problems
     pages = []
+    comments: dict[str, Comments] = {}
     for path in book.chapters():
         try:
             page = Chapter.read(path)
@@ -44,7 +46,9 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
             continue
         problems += _listed(book, path)
         problems += _devices(page, source)
-        pages.append(fill(page, source, Elements(source, path.relative_to(book.docs).parts[0]), whole=True))
+        language = path.relative_to(book.docs).parts[0]
+        of_language = comments.setdefault(language, Comments(book, language))
+        pages.append(fill(page, source, Elements(source, language), whole=True, comments=of_language))
     unseen = {
         (filled.page.path, heading.id): part
         for filled in pages
@@ -55,6 +59,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     for filled in pages:
         found = [*filled.problems, *_dashes(filled, source), *_links(filled, unseen), *_files(filled, book)]
         problems += [problem for problem in sorted(found, key=lambda each: each.line) if problem not in problems]
+    problems += (problem for each in comments.values() for problem in each.stale() if problem not in problems)
     return problems
 
 

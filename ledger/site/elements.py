@@ -15,7 +15,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown.util import AtomicString
 
-from ledger.site.chapter import BLOCK_START, FILLED, Block, Paragraph
+from ledger.site.chapter import BLOCK_START, FILLED, Block, Fence, Paragraph
+from ledger.site.comments import ENGLISH
 from ledger.site.fill import Filled, Number, Table
 from ledger.site.quote import Quote, Source
 from ledger.site.variants import Output
@@ -60,9 +61,14 @@ class Elements:
     def marked(self, filled: Filled) -> list[str]:
         """The page's lines with a mark for each number and block."""
         lines = ["" if number in filled.hidden else line for number, line in enumerate(filled.page.lines, start=1)]
+        code = iter(reversed(filled.code))
         for piece in reversed(filled.pieces):
             first, text = piece.line - 1, filled.texts.get(piece.line, "")
             match piece:
+                case Fence():
+                    shown = next(code)
+                    if self.language != ENGLISH:  # where nothing else includes what its comments say
+                        lines[first + 1 : first + 1 + len(piece.lines)] = [line.text for line in shown]
                 case Paragraph():
                     lines[first : first + piece.text.count("\n") + 1] = text.split("\n")
                 case Block() if text:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ledger.book import LedgerError, Problem
 from ledger.site.chapter import FILLED, INLINE, Block, Chapter, Fence, Paragraph, Piece, Waiting, inline, rows_of
+from ledger.site.comments import Comments
 from ledger.site.includes import Line, shown_lines
 from ledger.site.quote import BrokenSnippet, Found, Quote, QuoteError, Source
 from ledger.site.variants import Output, Rows, drawings, outputs, place_of, tables
@@ -88,9 +89,12 @@ class Filled:
         return [piece for piece in self.page.pieces if piece.line not in self.hidden]
 
 
-def fill(page: Chapter, source: Source, write: Write, whole: bool = False) -> Filled:
-    """The page with all that it quotes in place; `whole` also fills what is hidden, for its problems."""
-    filler = _Filler(page, source, write)
+def fill(page: Chapter, source: Source, write: Write, whole: bool = False, comments: Comments | None = None) -> Filled:
+    """The page with all that it quotes in place; `whole` also fills what is hidden, for its problems.
+
+    `comments` are those of the page's language, where the caller asks which of them pages show.
+    """
+    filler = _Filler(page, source, write, comments or Comments(source.book, write.language))
     filled = filler.filled
     filled.problems += page.all_problems()
     filled.hidden = page.hidden(filler.is_filled)
@@ -101,8 +105,8 @@ def fill(page: Chapter, source: Source, write: Write, whole: bool = False) -> Fi
 
 
 class _Filler:
-    def __init__(self, page: Chapter, source: Source, write: Write) -> None:
-        self.source, self.write, self.filled = source, write, Filled(page)
+    def __init__(self, page: Chapter, source: Source, write: Write, comments: Comments) -> None:
+        self.source, self.write, self.filled, self.comments = source, write, Filled(page), comments
         self.found: dict[str, Number] = {}  # by what stands between the braces
 
     @contextmanager
@@ -126,16 +130,25 @@ class _Filler:
     def fill(self, piece: Piece) -> None:
         match piece:
             case Fence():
-                self.filled.code.append([])
-                for line, text in enumerate(piece.lines, start=piece.line + 1):
-                    with self.at(line):
-                        self.filled.code[-1] += shown_lines(text, self.source.book.root)
+                self.filled.code.append(self.code(piece))
             case Block():
                 with self.at(piece.line):
                     self.filled.texts[piece.line] = self.block(piece)
             case Paragraph():
                 rows = rows_of(piece)
                 self.filled.texts[piece.line] = self.text_table(piece, rows) if rows else self.prose(piece)
+
+    def code(self, fence: Fence) -> list[Line]:
+        """What a block shows, its comments in the page's language."""
+        shown: list[Line] = []
+        for line, text in enumerate(fence.lines, start=fence.line + 1):
+            with self.at(line):
+                lines = shown_lines(text, self.source.book.root)
+                shown += (each if each.file else each._replace(number=line) for each in lines)
+        with self.at(fence.line):
+            shown, problems = self.comments.translated(shown, fence.language, self.filled.page.path)
+            self.filled.problems += problems
+        return shown
 
     # Numbers
 

@@ -17,7 +17,7 @@ MARKER = re.compile(r"^\s*#\s*-+8<-+")  # of a section inside of one that is sho
 
 class Line(NamedTuple):
     text: str
-    file: str = ""  # that it is included from
+    file: str = ""  # that it is included from, "" if it is the page's own
     number: int = 0  # there
 
 

@@ -26,6 +26,7 @@ from markdown.extensions import Extension
 from nbclient import NotebookClient
 from traitlets.config import Config
 
+from ledger.site.comments import without
 from ledger.site.notebook import at_home
 
 SECONDS = 120  # for one cell
@@ -34,8 +35,8 @@ SECONDS = 120  # for one cell
 class LabExtension(Extension):
     """Options: root, language ("en", "zh"), outputs.
 
-    Both languages have the same cells: builds that share a folder for outputs run each lab once. What lies there is
-    as old as the folder, which should be no older than the libraries that the labs import.
+    Both languages have the same cells but for comments: builds that share a folder for outputs run each lab once. What
+    lies there is as old as the folder, which should be no older than the libraries that the labs import.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -126,7 +127,7 @@ def run_once(notebook: Any, folder: str) -> Iterator[bool]:
         yield False
         return
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    key = hashlib.sha256(repr([cell.source for cell in cells]).encode()).hexdigest()
+    key = hashlib.sha256(repr([without(cell.source.split("\n"), "python") for cell in cells]).encode()).hexdigest()
     Path(folder).mkdir(parents=True, exist_ok=True)
     with (Path(folder) / f"{key}.json").open("a+", encoding="utf-8") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)

@@ -21,6 +21,7 @@ from mkdocs.utils import CountHandler
 from ledger.book import Book
 from ledger.site import files as book_files
 from ledger.site.chapter import INCLUDE
+from ledger.site.comments import FOLDER
 from ledger.site.quote import Source, open_source
 
 # What every page depends on, besides its own text and the snippets that it names.
@@ -58,12 +59,15 @@ class Reuse:
         self.source: Source = open_source(book, options["default_device"], local=True, first_device=first)
         self.book, self.records = book, self.source.records.by_device
         self.folder: Path = book.cache / "pages" / "-".join(filter(None, (options["language"], first)))
+        comments = book.docs / options["language"] / FOLDER
+        self.comments = {path.stem: path for path in (comments / book.snippets.name).rglob("*.yml")}
         self.common = digest(
             config.mdx_configs,
             sorted(file.src_uri for file in files),
             [(device, self.source.name(device)) for device in self.source.devices],
             book_files.listed(book),
             *(path.read_bytes() for path in book.code() if path.is_file() and not self.is_snippet(path)),
+            *(path.read_bytes() for path in sorted((comments / book.library.name).rglob("*.yml"))),
             code_at_start(book.root),
             code(book.root),
         )
@@ -80,7 +84,7 @@ class Reuse:
         shown = [
             (self.book.snippet_file(name).read_bytes(), *(self.records[device].get(name) for device in self.records))
             for name in sorted(snippets)
-        ]
+        ] + [self.comments[name].read_bytes() for name in sorted(snippets & self.comments.keys())]
         return digest(self.common, page.file.src_uri, page.markdown if is_ours(page) else page.content, shown)
 
     def path(self, page: Page) -> Path:

@@ -33,6 +33,9 @@ def first_page(tmp_path: Path) -> Book:
     (book.snippets / "my_page.py").write_text(next(code for code in blocks if "time_call(" in code), encoding="utf-8")
     figure = next(code for code in blocks if "def times(" in code)
     (tmp_path / "figures" / "my_page.py").write_text(figure, encoding="utf-8")
+    (said,) = re.findall(r"`(docs/zh/comments/\S+)`:\n\n```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / said[0]).parent.mkdir(parents=True)
+    (tmp_path / said[0]).write_text(said[1], encoding="utf-8")
     for language, config in (("en", "mkdocs.yml"), ("zh", "mkdocs.zh.yml")):
         (book.docs / language / "my-page.md").write_text(page, encoding="utf-8")
         nav = {"site_name": "A book", "site_description": "A test", "nav": [{"Part": ["my-page.md"]}]}
@@ -48,6 +51,8 @@ def test_the_example_of_contributing_is_a_page(first_page: Book) -> None:
     source = open_source(first_page, "", local=False)
     text = markdown(parts(source, "en", first_page.docs / "en" / "my-page.md", "https://example.org/"))
     assert "moves 2 MiB, in " in text
+    chinese = markdown(parts(source, "zh", first_page.docs / "zh" / "my-page.md", "https://example.org/zh/"))
+    assert "for n in SIDES}  # 读一遍，写一遍\n" in chinese
     listed = llms(first_page, "en", "https://example.org/", "https://example.org/zh/", "a machine")
     assert "- [My page](https://example.org/my-page/index.md): The question that" in listed
 

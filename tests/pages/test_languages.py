@@ -17,6 +17,7 @@ from ledger.book import Book
 from ledger.record import Record
 from ledger.site import makeExtension
 from ledger.site.chapter import Chapter
+from ledger.site.comments import without
 from tests import tables
 from tests.conftest import ROOT
 
@@ -31,7 +32,8 @@ def headings(chapter: Chapter) -> list[Item]:
 
 
 def fences(chapter: Chapter) -> list[Item]:
-    return [(fence.line, (fence.info, tuple(fence.lines))) for fence in chapter.fences]
+    """Code alone: what its comments say is in the page's language."""
+    return [(fence.line, (fence.info, tuple(without(fence.lines, fence.language)))) for fence in chapter.fences]
 
 
 def once(found: Iterable[tuple[int, str]]) -> list[Item]:

@@ -94,7 +94,6 @@ def test_what_has_not_changed_is_not_converted_again_and_comes_out_the_same(
     [
         ("docs/en/index.md", "No number", "Still no number", {"index.md"}),
         ("snippets/good.py", "4 * 8", "4 * 9", {"page.md", "other.md"}),
-        ("snippets/alone.py", "1", "2", set()),
         ("figures/small.py", "<svg>", "<svg >", {"page.md", "other.md", "index.md"}),
         ("mkdocs.yml", "Small", "Large", {"page.md", "other.md", "index.md"}),
     ],
@@ -110,6 +109,23 @@ def test_a_change_converts_the_pages_that_show_it(
     assert converted == pages
     shutil.rmtree(project.cache / "pages")
     assert make(monkeypatch)[1] == site
+
+
+def test_what_a_comment_says_converts_the_pages_that_show_it(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, place = project.snippets / "good.py", project.docs / "zh" / "comments" / "snippets" / "good.yml"
+    source.write_text(source.read_text().replace("4 * 8", "4 * 8  # four of them"))
+    place.parent.mkdir(parents=True)
+    place.write_text("four of them: 四个\n")
+    (project.docs / "zh" / "index.md").write_text("# Index {#index}\n\nNo number.\n")
+    chinese = CONFIG.replace("LOCAL", "true").replace("docs/en", "docs/zh").replace("language: en", "language: zh")
+    (project.root / "mkdocs.yml").write_text(chinese + "exclude_docs: comments/\n")
+    converted, site = make(monkeypatch)
+    assert converted == {"page.md", "index.md"} and "四个" in site["site/page/index.html"].decode()
+    place.write_text("four of them: 共四个\n")
+    (project.snippets / "alone.py").write_text("alone_bytes = 2\n")  # which no page shows
+    assert main(["--root", str(project.root), "run"]) == 0
+    converted, site = make(monkeypatch)
+    assert converted == {"page.md"} and "共四个" in site["site/page/index.html"].decode()
 
 
 def test_a_snippet_that_moves_is_linked_where_it_lies_now(project: Book, monkeypatch: pytest.MonkeyPatch) -> None:
