@@ -139,8 +139,7 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                     drawing.rect(x + offset, y + 4, 30, 26, f"fill-{colour}", rx=2)
                 else:
                     drawing.rect(x + offset, y + 4, 30, 26, "stroke-muted", rx=2)
-        ratio = format_value(case["to_forward_ratio"], "ratio", language=labels["language"])
-        drawing.text(WIDTH, y + 22, ratio, anchor="end")
+        drawing.text(WIDTH, y + 22, f"{case['to_forward_ratio']:.2f}", anchor="end")
     y = top + row * len(cases) + 4
     drawing.rect(left, y, 14, 14, "fill-1")
     drawing.text(left + 22, y + 13, labels["weight_product"])
