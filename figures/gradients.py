@@ -17,9 +17,9 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """One layer of three inputs and two outputs, three times: what a weight, an edge, does with its multiply-adds."""
     drawing = Drawing(WIDTH, 236)
     panels = (  # title, what one edge does, colour, and whether the arrow points back
-        ("forward", "y += x·w", 0, False),
-        ("weight", "dw += x·dy", 1, False),
-        ("input", "dx += dy·w", 2, True),
+        ("forward", "y₁ += x₁·w₁₁", 0, False),
+        ("weight", "dw₁₁ += x₁·dy₁", 1, False),
+        ("input", "dx₁ += dy₁·w₁₁", 2, True),
     )
     for index, (name, rule, colour, back) in enumerate(panels):
         left, right = 216 * index + 34, 216 * index + 158
@@ -31,10 +31,11 @@ def multiply_adds(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.line(left, start, right, end, f"stroke-{colour}" if marked else "stroke-muted")
         for row, y in enumerate(inputs):
             _node(drawing, left, y, colour if row == 0 and name != "input" else None)
-            drawing.text(left, y + 5, "dx" if back else "x", anchor="middle")
+            drawing.text(left, y + 5, f"{'dx' if back else 'x'}{'₁₂₃'[row]}", anchor="middle")
         for row, y in enumerate(outputs):
             _node(drawing, right, y, colour if row == 0 and name != "forward" else None)
-            drawing.text(right, y + 5, "y" if name == "forward" else "dy", anchor="middle")
+            drawing.text(right, y + 5, f"{'y' if name == 'forward' else 'dy'}{'₁₂'[row]}", anchor="middle")
+        drawing.text((left + right) / 2, 60, "w₁₁", anchor="middle")
         drawing.text(216 * index + 96, 200, rule, anchor="middle")
         drawing.text(216 * index + 96, 224, labels["count"], "muted", anchor="middle")
     return str(drawing)
@@ -138,8 +139,7 @@ def frozen(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                     drawing.rect(x + offset, y + 4, 30, 26, f"fill-{colour}", rx=2)
                 else:
                     drawing.rect(x + offset, y + 4, 30, 26, "stroke-muted", rx=2)
-        ratio = format_value(case["to_forward_ratio"], "ratio", language=labels["language"])
-        drawing.text(WIDTH, y + 22, ratio, anchor="end")
+        drawing.text(WIDTH, y + 22, f"{case['to_forward_ratio']:.2f}", anchor="end")
     y = top + row * len(cases) + 4
     drawing.rect(left, y, 14, 14, "fill-1")
     drawing.text(left + 22, y + 13, labels["weight_product"])

@@ -23,12 +23,10 @@ def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:
 
 
 # --8<-- [start:two_layers]
-BATCH, D_MODEL, D_OUT = 1024, 256, 64  # the small example of the CS336 lecture
-
 torch.manual_seed(0)
-inputs = torch.randn(BATCH, D_MODEL, dtype=torch.float64)  # data: no gradient needed
-w1 = torch.randn(D_MODEL, D_MODEL, dtype=torch.float64, requires_grad=True)
-w2 = torch.randn(D_MODEL, D_OUT, dtype=torch.float64, requires_grad=True)
+inputs = torch.randn(1024, 256, dtype=torch.float64)  # 1,024 rows of data: no gradient needed
+w1 = torch.randn(256, 512, dtype=torch.float64, requires_grad=True)
+w2 = torch.randn(512, 64, dtype=torch.float64, requires_grad=True)
 
 hidden = inputs @ w1
 outputs = hidden @ w2
@@ -51,11 +49,9 @@ with torch.no_grad():
 # --8<-- [end:products]
 
 
-with torch.no_grad():
-    right, wrong = hidden_grad @ w1.T, hidden_grad @ w1  # w1 is square: both multiply
 assert w2_grad.shape == w2.shape and torch.allclose(w2_grad, w2.grad)
 assert w1_grad.shape == w1.shape and torch.allclose(w1_grad, w1.grad)
-assert right.shape == wrong.shape == inputs.shape and not torch.allclose(right, wrong)
+assert len({*inputs.shape, *w1.shape, *w2.shape}) == 4  # no two sizes agree, so a wrong factor does not fit
 
 
 # --8<-- [start:count]
@@ -98,6 +94,9 @@ assert asked_ratio == 2
 
 
 # --8<-- [start:run_chain]
+ROWS, SIDE = 1024, 256  # of the data, and of each square weight
+
+
 def run_chain(h: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """The input times one weight after another."""
     for weight in weights:
@@ -125,7 +124,7 @@ DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 def counted_ratio(depth: int) -> float:
     """FLOPs of the backward over the forward pass of so many square layers."""
-    forward, backward = count_chain(*chain(BATCH, [D_MODEL] * (depth + 1)))
+    forward, backward = count_chain(*chain(ROWS, [SIDE] * (depth + 1)))
     return backward / forward
 
 
@@ -168,11 +167,13 @@ assert six_n_d_flops + attention_flops == transformer_flops
 TOKENS, SIX_WIDTH, REPEATS, EXPERTS = 64, 128, 12, 8
 
 
-def flops_a_parameter(used: Sequence[torch.Tensor], stored: int) -> float:
+def flops_a_parameter(used: Sequence[torch.Tensor], stored: int, on_data: bool = False) -> float:
     """FLOPs of a step for each token and stored parameter."""
-    x = meta(TOKENS, SIX_WIDTH).requires_grad_()  # as behind an embedding
-    forward = count_flops(lambda: run_chain(x, used))
-    step = forward + count_flops(run_chain(x, used).sum().backward)
+    x = meta(TOKENS, SIX_WIDTH).requires_grad_(not on_data)  # else as behind an embedding
+    step = count_flops(lambda: run_chain(x, used))
+    result = run_chain(x, used).sum()
+    if result.requires_grad:
+        step += count_flops(result.backward)
     return step / TOKENS / (stored * SIX_WIDTH**2)
 
 
@@ -180,12 +181,14 @@ one = meta(SIX_WIDTH, SIX_WIDTH).requires_grad_()
 two, frozen = meta(SIX_WIDTH, SIX_WIDTH).requires_grad_(), meta(SIX_WIDTH, SIX_WIDTH)
 six = {
     "usual": flops_a_parameter([one, two], stored=2),
+    "first": flops_a_parameter([one], stored=1, on_data=True),
     "shared": flops_a_parameter([one] * REPEATS, stored=1),  # one layer, twelve times
     "experts": flops_a_parameter([one, two], stored=EXPERTS),  # two of eight multiply
     "frozen": flops_a_parameter([frozen], stored=1),
+    "before": flops_a_parameter([frozen], stored=1, on_data=True),  # of all that is trained
 }
 print(six)
-assert six == {"usual": 6, "shared": 6 * REPEATS, "experts": 12 / EXPERTS, "frozen": 4}
+assert six == {"usual": 6, "first": 4, "shared": 6 * REPEATS, "experts": 12 / EXPERTS, "frozen": 4, "before": 2}
 
 
 FREEZE_DEPTH = 4
@@ -200,7 +203,7 @@ TRAINED = {  # which of four square layers are trained; the others have requires
 
 def count_frozen(trained: Sequence[bool]) -> dict[str, Any]:
     """FLOPs and bytes of the backward pass, and each layer's matmuls in it."""
-    layer_inputs, weights = chain(BATCH, [D_MODEL] * (FREEZE_DEPTH + 1))
+    layer_inputs, weights = chain(ROWS, [SIDE] * (FREEZE_DEPTH + 1))
     for weight, train in zip(weights, trained, strict=True):
         weight.requires_grad_(train)
     forward, backward = count_chain(layer_inputs, weights)
@@ -227,8 +230,8 @@ for name, case in freeze.items():
 # --8<-- [start:freezing]
 def count_backward(*trained: bool) -> int:
     """FLOPs of a backward pass through square layers, of which these are trained."""
-    weights = [meta(D_MODEL, D_MODEL).requires_grad_(train) for train in trained]
-    return count_flops(run_chain(meta(BATCH, D_MODEL), weights).sum().backward)
+    weights = [meta(SIDE, SIDE).requires_grad_(train) for train in trained]
+    return count_flops(run_chain(meta(ROWS, SIDE), weights).sum().backward)
 
 
 print(f"last of four layers   {count_backward(False, False, False, True):,}")
@@ -282,7 +285,7 @@ print(kept.grad)
 def gradient_bytes(dtype: torch.dtype) -> dict[str, int]:
     """Bytes of the two layers' parameters and of their gradients."""
     weights = [meta(*w.shape, dtype=dtype).requires_grad_() for w in (w1, w2)]
-    run_chain(meta(BATCH, D_MODEL, dtype=dtype), weights).sum().backward()
+    run_chain(meta(ROWS, w1.shape[0], dtype=dtype), weights).sum().backward()
     return {
         "parameter_bytes": sum(map(get_memory_usage, weights)),
         "gradient_bytes": get_gradient_bytes(weights),
@@ -414,7 +417,7 @@ def lora_chain(h: torch.Tensor, adapters: Sequence[torch.Tensor]) -> torch.Tenso
 lora_shapes = [(LORA_WIDTH, RANK), (RANK, LORA_WIDTH)] * LORA_DEPTH
 adapters = [meta(*shape).requires_grad_() for shape in lora_shapes]
 dense = [meta(LORA_WIDTH, LORA_WIDTH).requires_grad_() for _ in range(LORA_DEPTH)]
-h = meta(BATCH, LORA_WIDTH)
+h = meta(ROWS, LORA_WIDTH)
 
 lora_forward_flops = count_flops(lambda: lora_chain(h, adapters))
 lora_backward_flops = count_flops(lora_chain(h, adapters).sum().backward)

@@ -26,6 +26,7 @@ DRAWN = {  # what KaTeX means, as browsers draw it
     "<mo>\N{FUNCTION APPLICATION}</mo>": '<mspace width="0.17em"></mspace>',
     '<mo stretchy="false">\N{PARALLEL TO}</mo>': '<mo stretchy="false" lspace="0" rspace="0">\N{PARALLEL TO}</mo>',
 }
+CLOSING = re.compile(r"[,.;:!?)\]’”，。；：！？、）》]+")  # what no line begins with
 KATEX = Path(__file__).with_name("katex") / "katex.min.js"
 
 
@@ -53,7 +54,12 @@ class FormulaProcessor(Treeprocessor):
         for element in root.iter():
             if element.get("class") == "arithmatex" and element.text:
                 tex = html.unescape(element.text.strip())
-                element.text = self.md.htmlStash.store(typeset(tex[2:-2].strip(), display=tex.startswith("\\[")))
+                display = tex.startswith("\\[")
+                element.text = self.md.htmlStash.store(typeset(tex[2:-2].strip(), display))
+                # To a browser a formula is like a picture: it may end a line and leave the comma behind it to the next
+                if not display and (closing := CLOSING.match(element.tail or "")):
+                    element.text += closing[0]
+                    element.tail = (element.tail or "")[closing.end() :]
 
 
 @cache

@@ -64,12 +64,12 @@ convention_ratio = 2 * GPT2_WIDTH / (2 * GPT2_WIDTH - 1)
 
 
 # --8<-- [start:counter]
-M, N, P = 16_384, 32_768, 8_192
+m, n, p = 16_384, 32_768, 8_192
 
-x = torch.empty(M, N, device="meta")  # a shape without data
-w = torch.empty(N, P, device="meta")
+x = torch.empty(m, n, device="meta")  # a shape without data
+w = torch.empty(n, p, device="meta")
 counted_flops = count_flops(lambda: x @ w)
-product_flops = 2 * M * N * P
+product_flops = 2 * m * n * p
 print(f"counted {counted_flops:,}, 2mnp {product_flops:,}")
 # --8<-- [end:counter]
 assert counted_flops == product_flops
@@ -79,23 +79,26 @@ assert counted_flops == product_flops
 model_parameters = w.numel()
 per_point_flops = count_flops(lambda: x[:1] @ w)
 claimed_flops = 2 * model_parameters
-print(f"one point: {per_point_flops:,}   all {M:,}: {counted_flops:,}")
+print(f"one point: {per_point_flops:,}   all {m:,}: {counted_flops:,}")
 # --8<-- [end:linear_model]
 assert per_point_flops == claimed_flops
-assert counted_flops == 2 * M * model_parameters != claimed_flops
+assert counted_flops == 2 * m * model_parameters != claimed_flops
 
 
 # --8<-- [start:blind]
-X, v = torch.empty(1024, 1024, device="meta"), torch.empty(1024, device="meta")
-calls = {
-    "X @ X": lambda: X @ X,
-    "the same as a sum": lambda: (X[:, :, None] * X).sum(1),
-    "X @ v": lambda: X @ v,
-    "X @ v[:, None]": lambda: X @ v[:, None],  # v as a matrix of one column
-    "F.gelu(X)": lambda: F.gelu(X),
+side = 1024
+X, v = torch.empty(side, side, device="meta"), torch.empty(side, device="meta")
+calls = {  # and what each performs at the least; of the last three, one operation a result
+    "X @ X": (lambda: X @ X, 2 * side**3),
+    "the same as a sum": (lambda: (X[:, :, None] * X).sum(1), 2 * side**3),
+    "X @ v[:, None]": (lambda: X @ v[:, None], 2 * side**2),  # v as a matrix of one column
+    "X @ v": (lambda: X @ v, 2 * side**2),
+    "F.gelu(X)": (lambda: F.gelu(X), side**2),
+    "F.softmax(X, -1)": (lambda: F.softmax(X, -1), side**2),
+    "F.layer_norm": (lambda: F.layer_norm(X, (side,)), side**2),
 }
-for name, call in calls.items():
-    print(f"{name:18}{count_flops(call):13,}")
+for name, (call, least) in calls.items():
+    print(f"{name:17} counted {count_flops(call):13,} of {least:13,}")
 # --8<-- [end:blind]
 assert (X[:, :, None] * X).sum(1).shape == (X @ X).shape
 
@@ -135,7 +138,7 @@ def at_peak(name: str, dtype: torch.dtype) -> dict[str, float]:
     peak = GPUS["H100 SXM"].peak_flop_per_second[name]  # dense, by its datasheet
     return {
         "counted_flops": flops,
-        "held_bytes": dtype.itemsize * (M * N + N * P + M * P),
+        "held_bytes": dtype.itemsize * (m * n + n * p + m * p),
         "peak_flop_per_second": peak,
         "least_seconds": flops / peak,
     }

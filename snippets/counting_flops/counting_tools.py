@@ -51,7 +51,8 @@ def shares(seq_len: int) -> dict[str, float]:
 
 true_flops = {T: forward_flops(T) for T in CONTEXTS}
 parts_flops = {T: matmul_flops(T) for T in CONTEXTS}
-parts_share = {T: shares(T) for T in CONTEXTS}
+LONG = 4096  # by the formula alone: GPT-2 reads 1,024 tokens at most
+parts_share = {T: shares(T) for T in (*CONTEXTS, LONG)}
 
 POSITIONS = 1024  # the most tokens it can read
 block_parameters = 12 * WIDTH**2 + 13 * WIDTH  # weights; biases and two norms
@@ -208,6 +209,7 @@ head_and_norms_flops = {
     T: 2 * (T * VOCABULARY * WIDTH + NORMS * 4 * T * WIDTH)  # 4: its rule for a norm
     for T in CONTEXTS
 }
+norms_flops = {T: head_and_norms_flops[T] - parts_flops[T]["head"] for T in CONTEXTS}
 assert said_flops["thop"] == head_and_norms_flops
 assert said_parameters["thop"] == VOCABULARY * WIDTH + NORMS * 2 * WIDTH
 print(f"thop sees the head and {NORMS} norms, and no product in {LAYERS} blocks")

@@ -782,7 +782,7 @@ def test_trained_layers_have_the_boxes_of_their_matmuls_and_the_ratio_beside_the
     )
     rows = {name: chart.place(name)[1] - 5 for name in ("first", "last")}
     middles = {word: float(text.attrib["y"]) - 5 for word, text in chart.texts.items()}
-    assert middles["0.500×"] == rows["first"] and middles["0.250×"] == rows["last"]
+    assert middles["0.50"] == rows["first"] and middles["0.25"] == rows["last"]
     for colour, kind in (("1", "weight"), ("2", "input")):
         found = [((left + right) / 2, (top + bottom) / 2) for left, right, top, bottom in chart.bars(colour)]
         for name, case in (("first", first), ("last", last)):

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown import markdown
 
-from ledger.site.math import typeset
+from ledger.site.math import FormulaExtension, typeset
 from tests.conftest import ROOT
 
 AT_ONCE = 4  # without its mend, two of three such processes never ended on a busy machine
@@ -32,6 +33,15 @@ def test_a_formula_is_set() -> None:
 )
 def test_a_formula_is_written_as_browsers_draw_it(tex: str, shown: str) -> None:
     assert shown in typeset(tex, display=False)
+
+
+@pytest.mark.parametrize(("behind", "kept"), [(", the", ","), ("，即", "，"), (").", ")."), (" is", ""), ("。", "。")])
+def test_no_line_begins_with_the_comma_behind_a_formula(behind: str, kept: str) -> None:
+    options = {"pymdownx.arithmatex": {"generic": True}}
+    found = markdown(
+        f"It is $x${behind}", extensions=["pymdownx.arithmatex", FormulaExtension()], extension_configs=options
+    )
+    assert f"</math>{kept}</span>{behind.removeprefix(kept)}</p>" in found
 
 
 def test_no_formula_carries_what_no_browser_shows() -> None:
