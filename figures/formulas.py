@@ -306,7 +306,7 @@ GROUPS: dict[str, tuple[Formula, ...]] = {
             "formula_share.interleaved", "counted_share.interleaved"),
         Formula("experts", r"\tfrac{2}{3} \cdot (R - 1)/R \cdot P \cdot \mathrm{MFU} / (fB)",
             "experts.md#sends", "expert_flops",
-            "expert_wait_share.narrow.64"),
+            "expert_wait_ratio.narrow.64"),
     ),
     "serving": (
         Formula("cache", r"2LGQ \cdot 2",

@@ -34,7 +34,7 @@ from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
 
 # --8<-- [start:formula]
 def multiplied(shape: Decoder) -> int:
-    """M: the parameters of the matrices that a token is multiplied with."""
+    """M: the parameters of all matrices that multiply a token."""
     d, wide = shape.d_model, shape.heads * shape.head_dim
     projections = d * (wide + 2 * shape.kv_heads * shape.head_dim) + wide * d
     mlp = (3 if shape.gated else 2) * d * shape.d_ff * shape.active_experts
@@ -43,7 +43,7 @@ def multiplied(shape: Decoder) -> int:
 
 
 def token_flops(shape: Decoder, T: int) -> int:
-    """Forward and backward, over all pairs of tokens."""
+    """Of a training step, over all pairs of tokens: 6M + 12LHQT."""
     return 6 * multiplied(shape) + 12 * shape.layers * shape.heads * shape.head_dim * T
 
 
@@ -192,6 +192,7 @@ def count_case(shape: Decoder, T: int) -> int:
 counted_steps_flops = {case: count_case(shape, T) for case, (shape, T) in CASES.items()}
 counted_token_flops = {case: counted_steps_flops[case] // T for case, (_, T) in CASES.items()}
 formula_token_flops = {case: token_flops(shape, T) for case, (shape, T) in CASES.items()}
+causal_token_flops = {case: step_flops(shape, T, causal=True) // T for case, (shape, T) in CASES.items()}
 print(*(f"{case}: {count:,}" for case, count in counted_token_flops.items()), sep="\n")
 assert counted_token_flops == formula_token_flops
 assert counted_steps_flops == {case: formula_token_flops[case] * T for case, (_, T) in CASES.items()}
@@ -337,7 +338,7 @@ expert_parameters = {
 
 # --8<-- [start:bill]
 H100_PEAK = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # FLOP/s, dense
-TOKENS, MFU = 1e12, 0.3  # D, and what a whole run reaches
+TOKENS, MFU = 1e12, 0.3  # D; a run's MFU, with the hours in which no step runs
 
 
 def gpu_hours(flops: float) -> float:

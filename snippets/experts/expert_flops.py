@@ -134,11 +134,11 @@ def sent_to_computed(d_ff: int, ranks: int) -> float:
     return sent_bytes / scatter_rate(1, ranks, NVLINK, NETWORK) * FLOP_PER_SECOND / flops
 
 
-expert_wait_share = {
+expert_wait_ratio = {
     "wide": {ranks: sent_to_computed(14_336, ranks) for ranks in (8, 64)},  # Mixtral 8x7B
     "narrow": {ranks: sent_to_computed(2_048, ranks) for ranks in (8, 64)},  # DeepSeek-V3
 }
-print(expert_wait_share["narrow"])
+print(expert_wait_ratio["narrow"])
 # --8<-- [end:sent]
 
 
