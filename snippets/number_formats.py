@@ -40,9 +40,18 @@ DTYPES = {
 }
 for name, dtype in DTYPES.items():
     info = torch.finfo(dtype)
-    print(f"{name:9}max {info.max:<12.4g}", end="")
-    print(f"eps {info.eps:<12.4g}resolution {info.resolution:g}")
+    print(f"{name:9}max {info.max:<11.4g}smallest normal {info.smallest_normal:<11.4g}", end="")
+    print(f"eps {info.eps:<10.4g}resolution {info.resolution:g}")
 # --8<-- [end:finfo]
+
+
+# --8<-- [start:tf32]
+print("convolutions may use TF32:", torch.backends.cudnn.allow_tf32)
+print("fp32 matmuls:", torch.get_float32_matmul_precision(), end="")
+torch.set_float32_matmul_precision("high")
+print(", now:", torch.get_float32_matmul_precision())
+# --8<-- [end:tf32]
+torch.set_float32_matmul_precision("highest")
 
 
 # --8<-- [start:fields]
@@ -80,23 +89,20 @@ assert kept == torch.finfo(torch.float16).max and infinite == math.inf
 
 
 # --8<-- [start:loss_scaling]
-SCALE = 2**15
-
-
 def gradient(scale: int) -> float:
-    """d loss / d weight = 1e-4 · 1e-4, by backward in fp16 from a scaled loss."""
+    """d loss / d weight = 1e-4 · 1e-4, by a backward pass in fp16."""
     weight = torch.ones((), dtype=torch.float16, requires_grad=True)
     loss = weight * 1e-4 * 1e-4
     (scaled,) = torch.autograd.grad(loss * scale, weight)
-    return scaled.float().item() / scale  # scaled down again, in higher precision
+    return scaled.float().item() / scale  # divided again, in higher precision
 
 
-plain_gradient, scaled_gradient = gradient(scale=1), gradient(SCALE)
-print("fp16:", plain_gradient, " fp16 with loss scaling:", scaled_gradient)
+print("fp16:", gradient(scale=1), " scaled by 2^15:", gradient(scale=2**15))
+# --8<-- [end:loss_scaling]
 
+plain_gradient, scaled_gradient = gradient(scale=1), gradient(scale=2**15)
 assert plain_gradient == 0
 assert math.isclose(scaled_gradient, TINY, rel_tol=torch.finfo(torch.float16).eps)
-# --8<-- [end:loss_scaling]
 
 
 # --8<-- [start:resolution]
@@ -255,6 +261,7 @@ def limits_of(fmt: Format) -> dict[str, int | float]:
 
 
 limits = {name: limits_of(fmt) for name, fmt in FORMATS.items()}
+lost_share = {name: limit["eps"] / 4 for name, limit in limits.items()}  # of a normal weight: a smaller update is lost
 
 assert limits["bf16"]["smallest_normal"] == limits["fp32"]["smallest_normal"]
 coarsest, finest = (limits[name]["smallest_subnormal"] for name in ("bf16", "fp32"))
@@ -316,9 +323,9 @@ fnuz_largest = torch.finfo(torch.float8_e4m3fnuz).max  # the E4M3 of AMD's MI300
 x = torch.zeros(4, 8)
 print(x.numel() * x.element_size(), "bytes, or x.nbytes:", x.nbytes)
 
-matrix_shape = (12288, 4 * 12288)  # d_model and d_ff of GPT-3 175B
+matrix_shape = (12288, 4 * 12288)  # GPT-3 175B: width, and width of a feed-forward layer
 y = torch.empty(matrix_shape, dtype=torch.bfloat16, device="meta")  # no memory
-print(f"{y.nbytes:,} bytes, {y.nbytes / 2**30} GiB")
+print(f"{y.nbytes:,} bytes, {y.nbytes / 2**30:.2f} GiB")
 # --8<-- [end:tensor_bytes]
 
 

@@ -52,6 +52,7 @@ MEANS: dict[str, dict[str, str]] = {
     "snapshots#read": {"First step": "peak", "Loss in eight chunks": "mended"},
     "gpt2-parameters#letters": {"N": "parameters"},
     "gpt2-parameters#llama": {"before": "as gpt2", "after": "llama", **{str(place): "steps" for place in range(6)}},
+    "gpu-memory#capacity": {"Reported": "reported gib", "The same in GB": "reported bytes"},
     "hardware#derive": {"SMs, $S$": "processors"},
     "evidence#held": {"Rate / all busy": "at clock share"},
     "how-far-off#others": {"The planner's, today": "planned", "At first sight": "planned first"},
