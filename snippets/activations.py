@@ -108,13 +108,13 @@ def kept_by_layer(shape: Decoder, b: int, T: int) -> int:
     """Bytes that a layer keeps in bf16 with fused attention, without dropout."""
     d, f = shape.d_model, shape.d_ff
     H, G, Q = shape.heads, shape.kv_heads, shape.head_dim
-    norms = 4 * d + (16 if shape.norm_shift else 8)  # inputs; fp32 statistics
+    norms = 4 * d + (16 if shape.norm_shift else 8)  # inputs; fp32 statistics: LayerNorm's two, RMSNorm's one
     qkv_input, qkv = 2 * d, 2 * (H + 2 * G) * Q
     scores = 4 * H  # a logsumexp in fp32
     out_input, mlp_input = 2 * H * Q, 2 * d
     mlp = (8 if shape.gated else 4) * f  # SwiGLU keeps four tensors, GELU two
     token = norms + qkv_input + qkv + scores + out_input + mlp_input + mlp
-    return b * T * token + 24
+    return b * T * token + 24  # seed and offset of the attention kernel's random numbers
 
 
 for name, shape, b, T in ("GPT-2 small", GPT2_SMALL, 8, 1_024), ("Llama 3 8B", LLAMA_3_8B, 1, 8_192):
@@ -281,7 +281,7 @@ for n, size in model_bytes.items():
 
 
 # --8<-- [start:logits]
-features = meta(1_024, 1, dtype=torch.bfloat16).requires_grad_()
+features = meta(1_024, 1, dtype=torch.bfloat16).requires_grad_()  # width 1: next to the logits it counts for nothing
 head = meta(1, 50_257, dtype=torch.bfloat16).requires_grad_()
 labels = meta(1_024, dtype=torch.int64)
 for dtype in (torch.float32, torch.bfloat16):
@@ -424,9 +424,10 @@ for n, about in moved_tokens.items():
 
 
 # --8<-- [start:step]
+b, T, V = 8, 1_024, 50_257
 N = sum(parameters(GPT2_SMALL).values())
-A = sum(activation_bytes(GPT2_SMALL, 1_024, 8).values())
-at_backward = 6 * N + A + 8 * 8 * 1_024 * 50_257 + 4  # 4: the loss
+A = sum(activation_bytes(GPT2_SMALL, T, b).values())
+at_backward = 6 * N + A + 8 * b * T * V + 4  # 4: the loss itself, in fp32
 print(f"by the formula {at_backward:,} bytes")
 
 model = build(GPT2_SMALL, flash, torch.bfloat16)
@@ -494,8 +495,8 @@ fit_sequences = (fit_bytes["card"] - fit_bytes["state"]) / (fit_bytes["activatio
 assert int(fit_sequences) == batches["h100"]["gpt2_fused"]
 # --8<-- [start:fits]
 capacity = GPUS["H100 SXM"].memory_bytes
-A_1 = sum(activation_bytes(GPT2_SMALL, 1_024, 1).values())
-print(f"{(capacity - 6 * N) / (A_1 + 8 * 1_024 * 50_257):.1f} sequences")
+A_1 = sum(activation_bytes(GPT2_SMALL, T, batch=1).values())
+print(f"{(capacity - 6 * N) / (A_1 + 8 * T * V):.1f} sequences")
 # --8<-- [end:fits]
 for card, fitting in batches.items():  # what fits has room for AdamW's update too: 10N as PyTorch runs it by default
     widest = max(sum(parameters(PLANS[name][0]).values()) for name, fits in fitting.items() if fits)

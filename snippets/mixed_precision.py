@@ -10,8 +10,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flops_bytes.gpus import GPUS
@@ -140,6 +143,24 @@ tensors = {"y": y, "loss": loss, "weight": mlp[0].weight, "grad": mlp[0].weight.
 kept_types = {name: str(t.dtype).removeprefix("torch.") for name, t in tensors.items()}
 print(kept_types)
 # --8<-- [end:use]
+
+
+store = dist.HashStore()  # type: ignore[attr-defined]
+# --8<-- [start:fsdp]
+dist.init_process_group("gloo", rank=0, world_size=1, store=store)  # under torchrun: ("nccl")
+mesh = init_device_mesh("cpu", (1,))  # on GPUs: ("cuda", (dist.get_world_size(),))
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+sharded = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64))  # made in fp32
+for module in (*sharded, sharded):  # each layer, then the whole
+    fully_shard(module, mesh=mesh, mp_policy=policy)
+
+y = sharded(batch)  # comes out of the norm
+F.mse_loss(y.float(), batch).backward()
+fsdp_types = {"y": y, "weight": sharded[1].weight, "grad": sharded[1].weight.grad}
+print({name: str(t.dtype) for name, t in fsdp_types.items()})
+dist.destroy_process_group()
+# --8<-- [end:fsdp]
+assert [t.dtype for t in fsdp_types.values()] == [BF16, FP32, FP32]
 
 
 def output_types(device: str) -> dict[str, str]:
@@ -281,13 +302,16 @@ def scaled_step(
     with torch.autocast(x.device.type, dtype=torch.float16):
         loss = F.linear(x, weight).float().sum()
     scaler.scale(loss).backward()
-    scaler.step(optimizer)  # unscales; skips if a gradient is inf or NaN
+    scaler.unscale_(optimizer)  # before clipping: the gradients are still too large
+    nn.utils.clip_grad_norm_([weight], max_norm=1.0)
+    scaler.step(optimizer)  # skips if a gradient is inf or NaN
     scaler.update()  # a skip halves the scale, 2,000 good steps double it
 
 
 # --8<-- [end:loop]
 
 
+# --8<-- [start:scaler]
 GRADIENT = 8.0
 weight = nn.Parameter(torch.ones(1, 1))
 optimizer = torch.optim.SGD([weight], lr=0.01)
@@ -300,6 +324,7 @@ for _ in range(6):
 skipped_steps = scaled_weights.count(1.0)
 print("scale: ", scales)
 print("weight:", scaled_weights)
+# --8<-- [end:scaler]
 assert GRADIENT * scales[-1] <= torch.finfo(FP16).max < GRADIENT * scales[-1] * 2
 
 
@@ -317,10 +342,15 @@ def walk(dtype: torch.dtype) -> torch.Tensor:
     return weight.detach()
 
 
-walked = {"bf16": walk(BF16).item(), "fp32_master": walk(FP32).to(BF16).item()}
+walked = {
+    "bf16": walk(BF16).item(),
+    "fp32_master": walk(FP32).to(BF16).item(),  # updated in fp32, rounded to be used
+}
 print(walked)
 # --8<-- [end:stall]
 assert walked == {"bf16": 1.0, "fp32_master": 2.0}
+for lost, moved in ((2**-8, 2**-8 + 2**-16), (-(2**-9), -(2**-9) - 2**-17)):  # eps/2 up, eps/4 down
+    assert torch.tensor(1.0 + lost).to(BF16) == 1 != torch.tensor(1.0 + moved).to(BF16)
 
 
 NUM_INPUTS, BATCH, TRAINING_STEPS, LEARNING_RATE = 64, 64, 400, 0.02
@@ -372,21 +402,21 @@ peaks = h100.peak_flop_per_second  # dense
 
 
 def predict_seconds(mode: str) -> float:
-    """Products at the peak, then AdamW's traffic at the full bandwidth."""
-    elements = 8 * D_MODEL**2  # two matrices, d × 4d and back
-    products = 6 * TOKENS * elements / peaks[mode]
-    return products + 28 * elements / h100.bandwidth_bytes_per_second
+    """Matmuls at the peak, then AdamW's traffic at the full bandwidth."""
+    N = 8 * D_MODEL**2  # two matrices, d × 4d and back
+    return 6 * N * TOKENS / peaks[mode] + 28 * N / h100.bandwidth_bytes_per_second
 
 
 fp32_seconds = predict_seconds("float32")
-predicted_h100_seconds = predict_seconds("bfloat16")
 for mode in ("float32", "tf32", "bfloat16"):
     seconds, peak = predict_seconds(mode), peaks[mode] / peaks["float32"]
     faster = fp32_seconds / seconds
     print(f"{mode:9} {seconds * 1e3:5.1f} ms  {faster:4.1f}× (peak {peak:.1f}×)")
+# --8<-- [end:predict]
+predicted_h100_seconds = predict_seconds("bfloat16")
 predicted_step_ratio = fp32_seconds / predicted_h100_seconds
 bf16_over_fp32_ratio = peaks["bfloat16"] / peaks["float32"]
-# --8<-- [end:predict]
+bf16_over_tf32_ratio = peaks["bfloat16"] / peaks["tf32"]
 
 
 def training_step(low: torch.dtype | None) -> Callable[[], None]:

@@ -159,7 +159,7 @@
 
   /* What the theme leaves out of reach: names of the search dialog and of copy buttons, wide tables by keyboard. */
   function reach() {
-    for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) wide.tabIndex = 0;
+    for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex], .table-frame *)")) wide.tabIndex = 0;
     for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) nav.setAttribute("role", "none");
     const search = document.querySelector(".md-search:not([aria-label])");
     search?.setAttribute("aria-label", search.querySelector("input").placeholder);
