@@ -23,7 +23,7 @@ LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
 PRODUCT = re.compile(r"<td>[\d, ×]+</td>")  # where a phone would set each factor into its own line
 CODE_CELL = re.compile(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*<code>.*?</t[dh]>", re.S)
 CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
-WORD_END = re.compile(r"(?<=[ _=.,:/])(?=\w)")
+WORD_END = re.compile(r"(?<=[ _=.,:/])(?=[\w\"&])|(?<=[a-z])(?=[A-Z][a-z])")
 LED_TO = re.compile(r"#(__span-\d+-\d+)")
 NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
 
