@@ -32,7 +32,7 @@ def peaks(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str
 
 
 def others(values: Mapping[str, Any], labels: Mapping[str, str]) -> list[list[str]]:
-    """The cards whose makers' sheets nobody opened, each linked to who gives its figures, or a dash."""
+    """Cards whose figures are mostly third parties', each linked to who gives them, or a dash."""
     decimals = {"memory_gb": 0, "bandwidth": 3, "bfloat16": 1, "float8": 1, "reported_gib": 2, "link_gb": 0}
     rows = [[labels["gpu"], *(labels[key] for key in decimals)]]
     for name, row in (values["hardware.OTHERS"] or {}).items():

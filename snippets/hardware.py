@@ -240,10 +240,10 @@ print(f"{h100_share:.1%}, {mi350x_share:.1%}")
 
 
 # --8<-- [start:exercise_3]
-MIG_PROCESSORS = 16  # of a 1g.10gb slice, as `nvidia-smi mig -lgip` lists it
+MIG_PROCESSORS = 16  # of an H200's 1g.18gb slice, as `nvidia-smi mig -lgip` lists it
 
 slice_teraflops = MIG_PROCESSORS * 4 * 512 * 2 * 1830 / 1e6
-whole_to_slice_ratio = GPUS["H100 SXM"].peak_flop_per_second["bfloat16"] / 1e12 / slice_teraflops
+whole_to_slice_ratio = GPUS["H200 SXM"].peak_flop_per_second["bfloat16"] / 1e12 / slice_teraflops
 print(f"{slice_teraflops:.1f} TFLOP/s; the whole card {whole_to_slice_ratio:.2f} times")
 # --8<-- [end:exercise_3]
 

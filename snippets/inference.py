@@ -232,6 +232,10 @@ for name, by_rows in KNEE.items():
         reported = flops / teraflops / 1e6
         knee[name][rows] = {"bound": bound, "reported": reported}
         knee[name][rows]["ratio"] = bound / reported
+knee_rises_share = {  # from one row to 256
+    name: {kind: times[256][kind] / times[1][kind] - 1 for kind in ("reported", "bound")}
+    for name, times in knee.items()
+}
 
 
 SERVED = {128: 10, 1_024: 8, 8_192: 5}  # tokens of a user: powers of two that fit

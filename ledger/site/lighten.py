@@ -2,7 +2,7 @@
 
 A third of a page's elements would be spans of names and brackets in the colour of all code, a sixth the lines of code
 to which no number leads; neighbours of one colour share a span. Every search loads the index, and prose names what its
-code is about. And a product in a table's cell stays in one line.
+code is about. And in a table's cell a product stays in one line, and code breaks where its words end.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ NEIGHBOURS = re.compile(rf'<span class="({COLOURS})">([^<]*)</span>((?: *<span c
 TAG = re.compile(r"<[^>]*>")
 LINE = re.compile(r'<span id="(__span-\d+-\d+)">(.*?\n)</span>')
 PRODUCT = re.compile(r"<td>[\d, ×]+</td>")  # where a phone would set each factor into its own line
+CODE_CELL = re.compile(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*<code>.*?</t[dh]>", re.S)
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+WORD_END = re.compile(r"(?<=[ _=.,:/])(?=[\w\"&])|(?<=[a-z])(?=[A-Z][a-z])")
 LED_TO = re.compile(r"#(__span-\d+-\d+)")
 NOT_SEARCHED = ('<div class="language-python highlight"', "<math")
 
@@ -42,6 +45,7 @@ class LightenPostprocessor(Postprocessor):
         led_to = {*LED_TO.findall(text)}
         text = LINE.sub(lambda line: line[0] if line[1] in led_to else line[2], text)
         text = PRODUCT.sub(lambda cell: cell[0].replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"), text)
+        text = CODE_CELL.sub(lambda cell: CODE.sub(lambda code: WORD_END.sub("<wbr>", code[0]), cell[0]), text)
         for start in NOT_SEARCHED:
             text = text.replace(start, f"{start} data-search-exclude")
         return text

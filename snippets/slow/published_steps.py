@@ -103,6 +103,7 @@ run_flops = {
     "matmuls": int(sum(flops for flops, _ in run_work.values())),
     "attention_forward": 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * (SEQ_LEN + 1) // 2,
 }
+run_flops["model"] = run_flops["matmuls"] + 3 * 4 * SHAPE.d_model * SHAPE.layers * RUN_TOKENS * SEQ_LEN  # full square
 forward, backward = rates.attention_rates(CARD, PEAK, SEQ_LEN, SHAPE.heads)
 run_rates = {  # TFLOP/s
     "peak": round(PEAK / 1e12, 1),
@@ -135,11 +136,8 @@ run_beside = {
     "ms_ratio": round(run_counted["ms"] / run_published["ms"], 4),
 }
 run_line_share = {line: round(each["assumed"] / run_counted["ms"], 4) for line, each in run_ms.items()}
-run_of_peak = {  # the matmuls' FLOPs in the published time; how much of it they fill, and how fast they then run
-    "share": round(1e3 * run_flops["matmuls"] / PEAK / run_published["ms"], 4),
-    "time_share": round(run_ms["matmuls"]["assumed"] / run_published["ms"], 4),
-    "rate_share": round(run_rates["reached"] / run_rates["peak"], 4),
-}
+run_mfu_share = round(1e3 * run_flops["model"] / PEAK / run_published["ms"], 4)
+run_bytes_ms = round(sum(run_ms[line]["assumed"] for line in ("element_wise", "loss", "update")), 3)
 assert run_counted["low_ms"] < run_published["ms"] < run_counted["high_ms"]
 run_missing_bytes = run_published["peak_bytes"] - run_counted["peak_bytes"]
 run_lines_share = {line: round(size / run_counted["peak_bytes"], 4) for line, size in run_lines_bytes.items()}
@@ -168,6 +166,7 @@ print(f"{'together':24}{1e3 * mpt.seconds.assumed:8,.0f}{1e3 * newer.seconds.ass
 mpt_ms = in_ms(mpt)
 flash_saves_ms = {line: round(each["assumed"] - in_ms(newer)[line]["assumed"], 3) for line, each in mpt_ms.items()}
 assert {line for line, ms in flash_saves_ms.items() if ms} == {"attention", "recomputation", "sum"}
+flash_saves_share = round(flash_saves_ms["sum"] / mpt_ms["sum"]["assumed"], 4)
 MPT_TOKENS = 8 * 4 * 12 * 2_048
 _mpt_found = read_row("llm-foundry", "MPT", 158)
 mpt_published = {
