@@ -13,7 +13,7 @@ from flops_bytes.plan.defaults import completed as completed_question
 from flops_bytes.plan.evidence import MISSES
 from flops_bytes.plan.fleet import has_deadline, settled
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
-from flops_bytes.plan.serving import ENGINES_REACH
+from flops_bytes.plan.serving import ENGINES_REACH, stored_bits
 
 NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
@@ -105,6 +105,8 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     if options.get("task") != "serve":
         usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
         chosen |= {name: value for name, value in usual.items() if name not in options}
+    elif "weights" not in options:
+        chosen |= {"weights": str(stored_bits(found))}
     fleet = found.get("fleet")
     return {
         "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",

@@ -32,7 +32,11 @@ class Planner {
     form.dataset.started = "";
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
-    form.addEventListener("input", () => this.show(true));
+    this.told = new Set(new URLSearchParams(location.search).keys()); // by an address, or by hand
+    form.addEventListener("input", ({ target }) => {
+      this.told.add(target.name);
+      this.show(true);
+    });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
@@ -93,12 +97,14 @@ class Planner {
 
   hear({ said, more, error, words }) {
     if (more) {
+      this.hold();
       if (!this.busy) this.recompute(more);
       return;
     }
     this.busy = false;
+    this.hold();
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
-    if (this.again) return this.show();
+    if (this.again || (said && this.outgrown(said.get("found")))) return this.show();
     const away = error && this.elsewhere();
     for (const control of this.controls) this.describe(control, "");
     let text = "";
@@ -115,6 +121,20 @@ class Planner {
       if (this.typed) this.remember();
       this.link();
     }, 200);
+  }
+
+  /* The example's data and price are of training all weights: of adapters nobody has asked for them. */
+  outgrown(found) {
+    const mine = ["tokens", "price"].map((name) => this.form.elements[name]).filter(({ name, value }) => value && value === this.first[name] && !this.told.has(name));
+    if (this.serving || found.get("trained") === "all" || !mine.length) return false;
+    for (const field of mine) field.value = "";
+    return true;
+  }
+
+  /* What an address leads to below the answer stays where it is while the answer above it grows. */
+  hold() {
+    const read = document.getElementById(location.hash.slice(1)), top = read?.getBoundingClientRect().top;
+    if (top > 0 && top < innerHeight) requestAnimationFrame(() => scrollBy({ top: read.getBoundingClientRect().top - top, behavior: "instant" }));
   }
 
   /* What the few fields of the front page have no room for is entered in the whole form, which takes along the rest. */
@@ -188,7 +208,7 @@ class Planner {
   /* Money with its currency, as the language writes it. */
   priced(money, currency) {
     const [, less, sum] = /^(< )?(.*)$/.exec(money?.replace(currency ?? "", "") ?? "");
-    return sum && (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum });
+    return sum ? (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum }) : null;
   }
 
   /* What the verdict costs: time and money, or the speed if nobody says how much is trained; in a good step and in a whole
@@ -219,24 +239,25 @@ class Planner {
     values.run_money = this.priced(values.run_money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
+    values.how = words.chosen.trained[found.get("trained")];
     const told = this.serving ? words.serving : found.has("ladder") ? words : words.stack;
-    const facts = told.always?.concat(fits && values.times ? "room" : []) ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
-      !misses && "room",
-      found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
+    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+      fits && "room",
+      found.has("largest_micro_batch") && (found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
-    ]);
+    ];
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
       ...(this.words.figures
         ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
         : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
       ).filter(Boolean),
-      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write((told.facts[name] ?? words.facts[name]), values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts?.[name] ?? words.facts[name], values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
@@ -327,8 +348,9 @@ class Planner {
 
   note(...parts) { return element("p", { class: "planner-note" }, ...parts); }
   notes(told, found, command) {
-    const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
-    const layouts = !this.serving && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
+    const verdict = found.get("verdict"); // where only the least is known, no layouts are
+    const names = found.get("estimated").map((name) => this.words.estimates[name] ?? this.words.estimates[name.replace(/ \(.*/, "")] ?? name).join(this.words.separator);
+    const layouts = !this.serving && verdict && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
     const copy = (text) => element("button", { class: "md-code__button", type: "button", title: this.words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
     const code = (text) => element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text));
     return element("section", {},

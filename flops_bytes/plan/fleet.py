@@ -22,8 +22,9 @@ def settled(asked: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any
 
 
 def of_gpus(asked: Mapping[str, Any], gpus: Any) -> dict[str, Any]:
-    """The same of so many GPUs; one has none to share with."""
-    out = ("days", "zero") if gpus == 1 else ("days",)
+    """The same of so many GPUs; one that was found, not asked for, has none to share with."""
+    is_found = read("gpus", gpus) == 1 and read("gpus", asked.get("gpus") or A_NODE) > 1
+    out = ("days", "zero") if is_found else ("days",)
     return {name: value for name, value in asked.items() if name not in out} | {"gpus": gpus}
 
 

@@ -115,6 +115,8 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
         "--dropout: '-0.1' is not a number above 0; write it like 40%",
     ),
     "more than all dropped": ({"dropout": "200"}, "--dropout: '200' is more than the whole"),
+    "more chunks than tokens": ({"context": 4, "chunks": 8}, "--chunks: 4 tokens have no 8 parts; give 4 or fewer"),
+    "a chunked loss of few tokens": ({"context": 4, "loss": "chunked"}, "--chunks: 4 tokens have no 8 parts; give"),
     "chunks of a fused loss": ({"loss": "fused", "chunks": 4}, "--chunks: --loss fused has none of its own; leave one"),
     "every second layer of none": ({"checkpoint_every": 2}, "--checkpoint-every: no whole layers are checkpointed;"),
     "adapters on nothing": ({"lora_on": "attention"}, "--lora-on: there are no adapters; give --lora a rank"),

@@ -338,7 +338,8 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
     size = int(sizes[name]) if is_shape else read_back(asked, name)
     before, last = found, asked
     # the last chunk of a loss has what the others leave over, which may be less of a few tokens more
-    in_chunks = asked.get("loss") == "chunked" and name in ("context", "micro_batch")
+    is_parted = asked.get("loss") == "chunked" or read_back(asked, "chunks") > 1
+    in_chunks = is_parted and name in ("context", "micro_batch")
     for _ in range(3):
         more_of_it = (size + 1, size + 2, 2 * size, 2 * size, size + drawn.randrange(1, 100), 8 * size)
         size = drawn.choice((2 * size, 8 * size) if in_chunks else more_of_it)
