@@ -405,6 +405,11 @@ def parallel_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for number, each in enumerate(found["layouts"], start=1):
         speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
         yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
+    for each in found["remedies"]:
+        yield (
+            f"with {each['try']}",
+            f"{gib(each['needs_bytes'])}, a step {each['step_seconds']:.4g} s: {each['verdict']}",
+        )
     assumed = ["kernels of smaller matmuls"] if found["matmul_share"] else []
     yield "left out", ", ".join(["latency", *assumed, "uneven experts", *found["left_out"]])
 
