@@ -30,7 +30,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     serving = told.get("task") == "serve"
     task = "serve" if serving else "train"
     options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS and belongs(name, task)}
-    options = {name: text for name, text in options.items() if name in CHOSEN or text != OPTIONS[name].default}
+    chosen = (*CHOSEN, "weights")  # for the model, where nobody says: then no default stands for them
+    options = {name: text for name, text in options.items() if name in chosen or text != OPTIONS[name].default}
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
