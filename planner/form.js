@@ -169,7 +169,7 @@ class Planner {
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {} } })).then((told) => {
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {}, instead: ["", ""] } })).then((told) => {
         Object.assign(this.words, told);
         this.show();
       });
@@ -177,6 +177,7 @@ class Planner {
     }
     const [why, unread] = parts[2].split(/; not understood: |; a guess, without /);
     if (unread) this.unread = this.notUnderstood(unread);
+    if (unread || /flops-bytes count/.test(why)) this.unread.push(this.note(this.to(...this.words.not_understood.instead)));
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";

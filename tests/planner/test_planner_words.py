@@ -78,6 +78,7 @@ MEANS = {
     "recomputing": "checkpoint",
     "layouts": "layout",
     "chapter": "room",
+    "instead": "your own",
     "none": "room",
 }
 PAGE = re.compile(r"([\w-]+)/(?:#([\w-]+))?")
