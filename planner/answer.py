@@ -13,7 +13,7 @@ from flops_bytes.plan.defaults import completed as completed_question
 from flops_bytes.plan.evidence import MISSES
 from flops_bytes.plan.fleet import has_deadline, settled
 from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
-from flops_bytes.plan.serving import ENGINES_REACH, stored_bits
+from flops_bytes.plan.serving import ENGINES_REACH
 
 NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
@@ -30,8 +30,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     serving = told.get("task") == "serve"
     task = "serve" if serving else "train"
     options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS and belongs(name, task)}
-    chosen = (*CHOSEN, "weights")  # for the model, where nobody says: then no default stands for them
-    options = {name: text for name, text in options.items() if name in chosen or text != OPTIONS[name].default}
+    no_default = (*CHOSEN, "weights")  # but one that the model tells
+    options = {name: text for name, text in options.items() if text != OPTIONS[name].default or name in no_default}
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
@@ -107,7 +107,7 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
         chosen |= {name: value for name, value in usual.items() if name not in options}
     elif "weights" not in options:
-        chosen |= {"weights": str(stored_bits(found))}
+        chosen |= {"weights": "16"}
     fleet = found.get("fleet")
     return {
         "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flops_bytes.plan.serving import stored_bits
 from flops_bytes.plan.stacks import plan
 from planner.answer import (
     asked,
@@ -31,6 +32,8 @@ def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     else:
         numbers = (shown if "ladder" in found else shown_stack)(found, options.get("pairs", "all"))
     numbers |= asked_for(found, options)
+    if "weights" in numbers["chosen"]:
+        numbers["chosen"] |= {"weights": str(stored_bits(found))}
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
 
 

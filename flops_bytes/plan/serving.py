@@ -144,8 +144,8 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
 
 def stored_bits(found: Mapping[str, Any]) -> int:
     """Of a weight that is served where nobody says: as its config.json does, else 16."""
-    said = [name for name in found["estimated"] if name.startswith("quantization_config: weights in ")]
-    return int(said[0].split(" ")[-2]) if said else 16
+    told = " ".join(found["estimated"])
+    return next((bits for bits in (4, 8) if f"weights in {bits} bits" in told), 16)
 
 
 def served(needs_bytes: int, free_bytes: float, card_bytes: float) -> dict[str, Any]:

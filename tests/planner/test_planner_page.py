@@ -251,7 +251,7 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
 
 def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, address: str) -> None:
     page.goto(address + "plan/?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=1&context=8192&weights=4bit&users=7")
-    expect(page.locator(".planner-verdict")).to_contain_text("Fits with room: 7 users")
+    expect(page.locator(".planner-verdict")).to_contain_text("Fits with room: serves 7 at once")
     expect(page.locator("#planner-zero")).to_be_hidden()
     put(page, latency="1")
     expect(page.locator(".planner-verdict")).to_contain_text("Too slow: ")
