@@ -776,7 +776,7 @@ def test_it_needs_python_alone_and_answers_at_once() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert done.stdout.startswith("Fits with room: all weights of llama-3-8b on 8 × H100 SXM; each needs ")
-    assert "100,000,000,000 tokens" in done.stdout
+    assert "100B tokens in " in done.stdout
     assert min(seconds) < 0.3
 
 
