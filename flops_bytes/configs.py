@@ -626,6 +626,7 @@ def left_out(config: Mapping[str, Any]) -> list[str]:
 
 
 METHODS = {"fp8": 8, "fbgemm_fp8": 8, "eetq": 8, "mxfp4": 4, "nvfp4": 4}  # whose name says the bits
+UNPACKED = ("fp8", "mxfp4", "nvfp4")  # which transformers turns into 16 bits before it trains
 ALWAYS_WIDE = ("head", "embed", "norm", "gate", "router", "vision", "visual", "audio", "projector")
 
 
@@ -652,6 +653,11 @@ def bits_of(said: Mapping[str, Any]) -> int | None:
     if algorithm in METHODS:
         return METHODS[algorithm]
     return planned_bits([said[key] for key in ("bits", "w_bit", "num_bits") if key in said])  # GPTQ, AWQ, AutoRound
+
+
+def is_unpacked(said: Mapping[str, Any]) -> bool:
+    """Whether weights that are stored so are in 16 bits again in a training."""
+    return str(said.get("quant_algo") or said.get("quant_method")).lower() in UNPACKED
 
 
 def planned_bits(said: list[Any]) -> int | None:

@@ -1,7 +1,8 @@
-"""Models of 2024 to 2026 by name: of each the keys of its config.json that say its shape, and whose file that is.
+"""Models of 2024 to 2026 by name: of each the keys of its config.json that say its shape, and how its weights are
+stored, and whose file that is.
 
 Each stands as its makers' file has it (https://huggingface.co/<repository>/blob/main/config.json), without those that
-say nothing of the shape. Of a model that also sees, the decoder's part.
+say nothing of these. Of a model that also sees, the decoder's part.
 
 Of these, Qwen3 0.6B, 1.7B, 8B, 32B, 30B-A3B, 235B-A22B and Coder 480B, DeepSeek-V3 and V3.2, Kimi K2, GLM-5.2, both
 gpt-oss, both Gemma 4 and both Llama 4 were compared with the files' copies in ai-dynamo/aiconfigurator at 095f58a,
@@ -15,6 +16,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.shapes import SHAPES
+
+FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+MXFP4 = {  # of gpt-oss: its experts alone
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
+    }
+}
 
 
 class Preset(NamedTuple):
@@ -95,11 +109,11 @@ LATENT = {
 DEEPSEEK_V3 = {
     "model_type": "deepseek_v3", "n_routed_experts": 256, "moe_intermediate_size": 2_048, "first_k_dense_replace": 3,
     "num_nextn_predict_layers": 1,
-}  # fmt: skip
+} | FP8  # fmt: skip
 KIMI_K2 = {
     "model_type": "kimi_k2", "n_routed_experts": 384, "moe_intermediate_size": 2_048, "first_k_dense_replace": 1,
     "num_nextn_predict_layers": 0,
-}  # fmt: skip
+} | FP8  # fmt: skip
 KIMI_LINEAR = {
     "model_type": "kimi_linear", "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1,
     "moe_intermediate_size": 1_024, "first_k_dense_replace": 1, "moe_layer_freq": 1, "q_lora_rank": None,
@@ -154,7 +168,7 @@ def gpt_oss(layers: int, experts: int) -> dict[str, Any]:
     kinds = ["sliding_attention", "full_attention"] * (layers // 2)
     more: dict[str, Any] = {"head_dim": 64, "attention_bias": True, "sliding_window": 128, "layer_types": kinds}
     more |= {"num_local_experts": experts, "num_experts_per_tok": 4, "tie_word_embeddings": False}
-    return {"model_type": "gpt_oss"} | sizes(layers, 2_880, 64, 8, 2_880, 201_088) | more
+    return {"model_type": "gpt_oss"} | sizes(layers, 2_880, 64, 8, 2_880, 201_088) | more | MXFP4
 
 
 def gemma3(layers: int, width: int, heads: int, kv_heads: int, inner: int, **more: int) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def opening(told: dict[str, Any], kind: str) -> tuple[str, str]:
     """The answer to what the form asks as it stands: what its script shows first, and what stands without scripts."""
     said = answer(FIRST)
     found, shown = said["found"], said["shown"]
-    values = shown | {"mfu": shown["assumed"]}
+    values = shown | {"mfu": shown["assumed"], "how": told["chosen"]["trained"][found["trained"]]}
     for of in ("", "run_"):
         sum_of_money = shown[f"{of}money"].removeprefix(found["currency"])
         values |= {

@@ -30,7 +30,8 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     serving = told.get("task") == "serve"
     task = "serve" if serving else "train"
     options: dict[str, Any] = {name: text for name, text in told.items() if name in OPTIONS and belongs(name, task)}
-    options = {name: text for name, text in options.items() if name in CHOSEN or text != OPTIONS[name].default}
+    no_default = (*CHOSEN, "weights")  # but one that the model tells
+    options = {name: text for name, text in options.items() if text != OPTIONS[name].default or name in no_default}
     for own in ("config", "shape"):  # written out instead of a name
         if told.get("model") == own:
             options |= {"model": None, own: told.get(own, " ")}
@@ -105,6 +106,8 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     if options.get("task") != "serve":
         usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
         chosen |= {name: value for name, value in usual.items() if name not in options}
+    elif "weights" not in options:
+        chosen |= {"weights": "16"}
     fleet = found.get("fleet")
     return {
         "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",

@@ -4,7 +4,7 @@
 const CLASSES = { "fits with room": "fits", "fits on paper": "paper", "does not fit": "misses" };
 const FIRST = { task: "train" }; // of what else is chosen from, what is listed first stands
 /* The same question to the command, which shares out sequences, layers and experts too: of many GPUs, or if it does not fit. */
-const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-memory|gpu-peak|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
+const laid = (command, fits, tokens) => /--gpus\s(\d\d|[2-9])/.test(command) && (!fits || /--gpus\s\d\d/.test(command)) && !/--(lora|base|trained q?lora)\b/.test(command) ? `flops-bytes plan${command.match(/\s--(model|config|shape|gpus?|gpu-\w+|context|micro-batch|recipe|link|node-gpus|network-cards|tokens|days|price)\s(".*?"|'.*?'|\S+)/g).filter((told) => !/--days/.test(told) || !/--tokens/.test(command)).join("")} --global-batch ${tokens} --layouts 10` : null;
 const standard = ({ name, options }) => FIRST[name] ?? (name === "model" || name === "gpu" ? undefined : options?.[0].value);
 const worker = globalThis.document && new Worker(import.meta.url, { type: "module" });
 if (!worker) onmessage = ({ data }) => {
@@ -32,7 +32,10 @@ class Planner {
     form.dataset.started = "";
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("keydown", ({ key }) => form.classList.toggle("quiet", key === "Escape")); // the help goes
-    form.addEventListener("input", () => this.show(true));
+    form.addEventListener("input", ({ target }) => {
+      target.told = true;
+      this.show(true);
+    });
     this.restore();
     this.link(); // whoever goes on at once takes along what the address asks
     worker.addEventListener("message", ({ data }) => form.isConnected && this.hear(data));
@@ -56,11 +59,12 @@ class Planner {
     const query = new URLSearchParams(location.search);
     if (!this.controls.some(({ name }) => query.has(name))) return;
     const asked = completed(new Map(query), new Map(Object.entries(this.first)));
-    for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = radio.value === (query.get("task") === "serve" ? "serve" : "train");
+    for (const radio of this.form.querySelectorAll("[name=task]")) radio.checked = (radio.value === "serve") === (query.get("task") === "serve");
     for (const control of this.controls.filter((each) => each.type !== "radio" && this.asked(each))) {
       const value = (asked.get(control.name) ?? standard(control) ?? "").replace(/^([\d.]+e) (\d+)$/i, "$1+$2"); // a plus reads as a space
       if (control.tagName === "SELECT" && ![...control.options].some((option) => option.value === value)) control.append(new Option(value, value));
       control.value = value;
+      control.told = query.has(control.name);
     }
     const folded = this.form.querySelector("details");
     if (folded) folded.open = [...folded.querySelectorAll("[name]")].some((control) => control.value && control.value !== standard(control));
@@ -92,29 +96,43 @@ class Planner {
   }
 
   hear({ said, more, error, words }) {
+    this.hold();
     if (more) {
       if (!this.busy) this.recompute(more);
       return;
     }
     this.busy = false;
     if (words) Object.assign(this.words.estimates, (this.words.stack = words[this.words.language]).estimates);
-    if (this.again) return this.show();
+    if (this.again || (said && this.outgrown(said.get("found")))) return this.show();
     const away = error && this.elsewhere();
-    for (const control of this.controls) this.describe(control, "");
     let text = "";
+    for (const control of this.controls) this.describe(control, text);
     if (said) this.fill(said.get("found"), said.get("shown"), said.get("command"), said.get("ignored"));
     else if (!away) text = this.refused(error);
-    this.strip.classList.toggle("wrong", !!text);
+    this.strip.classList.toggle("wrong", text);
     if (text || away) this.strip.replaceChildren(element("p", { class: "planner-verdict", id: "planner-error" }, away || text));
     if (text) this.strip.append(...this.unread);
-    this.strip.setAttribute("aria-busy", String(!said && !away && !text)); // the words of an error may still come
-    this.place?.classList.toggle("stale", !!text);
+    this.strip.setAttribute("aria-busy", !said && !away && !text); // the words of an error may still come
+    this.place?.classList.toggle("stale", text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
       if (!this.form.isConnected) return;
       if (this.typed) this.remember();
       this.link();
     }, 200);
+  }
+
+  /* The example's data and price are of training all weights: of adapters nobody has asked for them. */
+  outgrown(found) {
+    const mine = this.controls.filter(({ name, value, told }) => value && !told && /tokens$|price/.test(name) && /lora/.test(found.get("trained")));
+    for (const field of mine) field.value = "";
+    return mine.length;
+  }
+
+  /* What an address leads to below the answer stays where it is while the answer above it grows. */
+  hold() {
+    const read = document.getElementById(location.hash.slice(1)), place = () => read?.getBoundingClientRect().top, top = place();
+    if (top > 0 && top < innerHeight) queueMicrotask(() => scrollBy(0, place() - top));
   }
 
   /* What the few fields of the front page have no room for is entered in the whole form, which takes along the rest. */
@@ -149,7 +167,7 @@ class Planner {
       return this.words.unexpected;
     }
     if (!this.words.errors) { // they come when the first is needed
-      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {} } })).then((told) => {
+      import(new URL("planner-errors.js", import.meta.url)).then((told) => told.default[this.words.language], () => ({ errors: [], fields: [], not_understood: { no_answer: "", about: "{about}: {keys}", reasons: {}, instead: ["", ""] } })).then((told) => {
         Object.assign(this.words, told);
         this.show();
       });
@@ -157,6 +175,7 @@ class Planner {
     }
     const [why, unread] = parts[2].split(/; not understood: |; a guess, without /);
     if (unread) this.unread = this.notUnderstood(unread);
+    if (unread || /flops-bytes count/.test(why)) this.unread.push(this.note(this.to(...this.words.not_understood.instead)));
     let name = parts[1].replaceAll("-", "_");
     if (["mfu", "tokens_per_second", "step_seconds"].includes(name)) name = "speed";
     if (name === "text") name = "tokens";
@@ -187,7 +206,7 @@ class Planner {
 
   /* Money with its currency, as the language writes it. */
   priced(money, currency) {
-    const [, less, sum] = /^(< )?(.*)$/.exec(money?.replace(currency ?? "", "") ?? "");
+    const [, less, sum] = /(< )?(.*)/.exec(money?.replace(currency ?? "", "") ?? "");
     return sum && (less ?? "") + this.write(this.words.currencies[currency ?? "none"], { sum });
   }
 
@@ -219,24 +238,25 @@ class Planner {
     values.run_money = this.priced(values.run_money, found.get("currency"));
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
+    values.how = words.chosen.trained[found.get("trained")];
     const told = this.serving ? words.serving : found.has("ladder") ? words : words.stack;
-    const facts = told.always?.concat(fits && values.times ? "room" : []) ?? (this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
-      !misses && "room",
-      found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none",
+    const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
+      fits && "room",
+      found.has("largest_micro_batch") && (found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
       values.needed && values.needed !== values.gpus && "needed",
       /--model gpt2(?!.*composed)/.test(command) && "gpt2",
-    ]);
+    ];
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(misses ? words.verdicts[verdict] : late ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
       ...(this.words.figures
         ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
         : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
       ).filter(Boolean),
-      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write((told.facts[name] ?? words.facts[name]), values)), ...ignored.filter((name) => this.form.elements[name]?.type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
+      element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts?.[name] ?? words.facts[name], values)), ...ignored.filter((name) => this.form.elements[name].type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
     const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
@@ -299,7 +319,7 @@ class Planner {
     const rows = [];
     for (const [name, [text, template, chapter]] of Object.entries(details)) {
       const same = (name === "active" || name === "trained") && values[name] === values.parameters;
-      if (same || values[name] == null) continue;
+      if (same || !values[name]) continue;
       if (name === "stages") for (const [stage, size] of values.stages) rows.push([this.to(this.write(text, { stage }), chapter), size]);
       else rows.push([this.to(text, chapter), this.write(template, values)]);
     }
@@ -327,8 +347,8 @@ class Planner {
 
   note(...parts) { return element("p", { class: "planner-note" }, ...parts); }
   notes(told, found, command) {
-    const names = found.get("estimated").map((name) => this.words.estimates[name] ?? name).join(this.words.separator);
-    const layouts = !this.serving && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
+    const names = found.get("estimated").map((name) => this.words.estimates[name.replace(/ \(.*/, "")] ?? name).join(this.words.separator);
+    const layouts = !this.serving && found.get("verdict") && laid(command, found.get("fits") && found.get("trained") === "all", found.get("step_tokens"));
     const copy = (text) => element("button", { class: "md-code__button", type: "button", title: this.words.copy, "data-clipboard-text": text, "data-md-type": "copy" }); // as the theme's
     const code = (text) => element("pre", { class: "planner-command" }, element("nav", { class: "md-code__nav" }, copy(text)), element("code", { tabindex: "0" }, text));
     return element("section", {},

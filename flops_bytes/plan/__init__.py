@@ -1,10 +1,10 @@
 """The planner: does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flops_bytes.plan.defaults import plan_exactly, planned, usual_context
-from flops_bytes.plan.evidence import judged
+from flops_bytes.plan.evidence import WITH_ROOM, judged
 from flops_bytes.plan.options import OPTIONS, named_shape, read_gpu, read_options
 from flops_bytes.shapes import SHAPES
 
@@ -35,7 +35,12 @@ def plan(**asked: Any) -> dict[str, Any]:
     if parallel.is_asked(told):
         chosen = {} if "context" in told else {"context": context_of_layout(told, is_alike)}
         told = chosen | told
-        return with_verdict(parallel.plan(**told) if is_alike else laid_out(told), told) | {"assumed": chosen}
+
+        def laid(asked: Mapping[str, Any]) -> dict[str, Any]:
+            return with_verdict(parallel.plan(**asked) if is_alike else laid_out(asked), asked)
+
+        found = laid(told)
+        return found | {"assumed": chosen, "remedies": remedies(told, found, laid)}
     if is_alike:
         return planned(told)
     from flops_bytes.plan import stacks
@@ -57,6 +62,40 @@ def with_verdict(found: dict[str, Any], told: Mapping[str, Any]) -> dict[str, An
     known = {name: value for name, value in told.items() if name in OPTIONS and name != "task"}
     family = judged(read_options(known), found["memory_bytes"]["total"], found["gpu_bytes"])
     return found | family | {"kind": "", "assumed": {}}
+
+
+# What makes a rank of a layout hold less, in order of its cost: the first two change no result and send nothing.
+REMEDIES: tuple[tuple[str, str], ...] = (
+    ("boundaries", "freed"),
+    ("gate", "fused"),
+    ("regather", "yes"),
+    ("zero", "1"),
+    ("zero", "3"),
+)
+REMEDIES += (("checkpointing", "full"),)
+
+
+def remedies(
+    told: Mapping[str, Any], found: Mapping[str, Any], laid: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Options that make a layout hold less, each beside those before, until it has room; not of a list of layouts."""
+    rows: list[dict[str, Any]] = []
+    if told.get("layouts") is not None:
+        return rows
+    asked, last = dict(told), found
+    for name, value in REMEDIES:
+        if last["verdict"] == WITH_ROOM or asked.get(name) == value:
+            continue
+        try:
+            now = laid(asked | {name: value})
+        except ValueError:  # not of this layout
+            continue
+        needs = now["memory_bytes"]["total"]
+        if needs < last["memory_bytes"]["total"]:
+            row = {"try": f"--{name} {value}", "needs_bytes": needs, "step_seconds": now["step_seconds"]}
+            rows.append(row | {"verdict": now["verdict"]})
+            asked, last = asked | {name: value}, now
+    return rows
 
 
 def alike(asked: Mapping[str, Any]) -> Mapping[str, Any]:

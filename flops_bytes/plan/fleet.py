@@ -22,9 +22,13 @@ def settled(asked: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any
 
 
 def of_gpus(asked: Mapping[str, Any], gpus: Any) -> dict[str, Any]:
-    """The same of so many GPUs; one has none to share with."""
-    out = ("days", "zero") if gpus == 1 else ("days",)
-    return {name: value for name, value in asked.items() if name not in out} | {"gpus": gpus}
+    """The same of so many GPUs; one that was found, not asked for, has none to share with."""
+    number, there = read("gpus", gpus), read("gpus", asked.get("gpus") or A_NODE)
+    out = ("days", "zero") if number == 1 < there else ("days",)
+    told = {name: value for name, value in asked.items() if name not in out} | {"gpus": gpus}
+    if rate := asked.get("tokens_per_second"):  # of all that were told: each of them does as much
+        told["tokens_per_second"] = read("tokens_per_second", rate) * number / there
+    return told
 
 
 def in_time(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:

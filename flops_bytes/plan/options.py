@@ -382,6 +382,8 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"--chunks: --loss {a['loss']} has none of its own; leave one out")
     if a["loss"] == "chunked" and a["chunks"] == 1:
         a["chunks"] = 8
+    if a["chunks"] > (tokens := a["micro_batch"] * a["context"]):
+        raise ValueError(f"--chunks: {tokens} tokens have no {a['chunks']} parts; give {tokens} or fewer")
     a["layers"] = a["layers"] or ("composed" if a["config"] else "fused")
     if len(speeds := [name for name in SPEEDS if a[name]]) > 1:
         raise ValueError(f"--{speeds[1].replace('_', '-')}: --{speeds[0].replace('_', '-')} tells the speed; give one")

@@ -142,6 +142,12 @@ def serve(a: Mapping[str, Any]) -> dict[str, Any]:
     } | served(needs_bytes, free, gpu.memory_bytes)
 
 
+def stored_bits(found: Mapping[str, Any]) -> int:
+    """Of a weight that is served where nobody says: as its config.json does, else 16."""
+    told = " ".join(found["estimated"])
+    return next((bits for bits in (4, 8) if f"weights in {bits} bits" in told), 16)
+
+
 def served(needs_bytes: int, free_bytes: float, card_bytes: float) -> dict[str, Any]:
     """The verdict on an engine, which takes its share of the card at once: its room is what is usually kept free."""
     usual = card_bytes - int(card_bytes * OPTIONS["gpu_memory_utilization"].default)

@@ -11,7 +11,16 @@ from math import gcd
 from typing import Any
 
 from flops_bytes.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
-from flops_bytes.configs import bits_of, decoder_of, is_partly, is_read, left_out, quantization, read_stack
+from flops_bytes.configs import (
+    bits_of,
+    decoder_of,
+    is_partly,
+    is_read,
+    is_unpacked,
+    left_out,
+    quantization,
+    read_stack,
+)
 from flops_bytes.flops import training_seconds
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.optimizers import TORCHAO, low_bit_state_bytes
@@ -229,7 +238,8 @@ def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict
         return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *more]
     if serves:
         return told, []
-    if told.get("lora") and not told.get("base") and f"{bits}bit" in OPTIONS["base"].kind:
+    is_base = f"{bits}bit" in OPTIONS["base"].kind and not is_unpacked(said)
+    if told.get("lora") and not told.get("base") and is_base:
         return told | {"base": f"{bits}bit"}, [f"{QUANTIZED}: a frozen base in {bits} bits"]
     return told, [f"{QUANTIZED}: left out; weights are held as the recipe says"]
 

@@ -9,7 +9,7 @@ from flops_bytes.plan.defaults import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
 from flops_bytes.plan.options import read
 from flops_bytes.plan.runs import runs_nearest
-from flops_bytes.plan.serving import ENGINES_REACH
+from flops_bytes.plan.serving import ENGINES_REACH, stored_bits
 from flops_bytes.stack import PARTS
 
 
@@ -50,11 +50,21 @@ def pay(found: dict[str, Any], money: float, digits: str) -> str:
     return f"{sign or ''}{money:{digits}}{'' if sign else ' in the currency of the price'}"
 
 
+def digits(number: float) -> str:
+    """Four digits, or all before the point."""
+    return f"{number:,.0f}" if number >= 1_000 else f"{number:.4g}"
+
+
 def spent(found: dict[str, Any], costs: dict[str, Any]) -> str:
     """Days, GPU-hours and money."""
-    price = f", costs {pay(found, costs['money'], ',.0f')}" if costs["money"] else ""
-    hours = f"{costs['gpu_hours']:,.{'0f' if costs['gpu_hours'] >= 1_000 else '4g'}}"
-    return f"{costs['days']:,.4g} days, {hours} GPU-hours{price}"
+    price = (
+        f", costs {pay(found, costs['money'], ',.0f' if costs['money'] >= 100 else '.3g')}" if costs["money"] else ""
+    )
+    return f"{digits(costs['days'])} days, {digits(costs['gpu_hours'])} GPU-hours{price}"
+
+
+def people(users: int) -> str:
+    return f"{users:,} user{'' if users == 1 else 's'}"
 
 
 def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -69,7 +79,7 @@ def in_time(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 # --8<-- [start:brief]
-METHODS = {"all": "all weights", "lora": "LoRA", "qlora": "QLoRA", "qlora-double": "QLoRA"}
+METHODS = {"all": "all weights", "lora": "LoRA", "qlora": "QLoRA", "qlora-double": "double-quantized QLoRA"}
 CHECKPOINTING = {"none": "nothing recomputed", "full": "every layer checkpointed"}
 BAR = 32  # characters for a whole card
 SMALL = 0.01  # of the whole; smaller lines are added up
@@ -95,7 +105,7 @@ def headline(found: dict[str, Any], asked: Mapping[str, Any]) -> str:
     what = asked.get("model") or "this model"
     card, gpus = asked.get("gpu") or "such a GPU", read("gpus", asked.get("gpus") or 1)
     where = f"{gpus} × {card}" if gpus > 1 else card
-    how = f"{found['users']:,} users of " if "users" in found else f"{METHODS[found['trained']]} of "
+    how = f"{people(found['users'])} of " if "users" in found else f"{METHODS[found['trained']]} of "
     each = "each needs" if gpus > 1 else "needs"
     size, has = short_gib(found["memory_bytes"]["total"]), short_gib(found["gpu_bytes"])
     if found["verdict"] is None:
@@ -117,6 +127,8 @@ def assumptions(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str
         yield CHECKPOINTING[chosen["checkpointing"]]
     if "zero" in chosen:
         yield f"ZeRO {chosen['zero']}"
+    if "users" in found and asked.get("weights") is None:
+        yield f"weights in {stored_bits(found)} bits"
     if found.get("trained") == "all" and asked.get("recipe") is None:
         yield "bf16 with a float32 master copy"
 
@@ -145,7 +157,7 @@ def time_brief(found: dict[str, Any]) -> Iterator[str]:
     rows = found["by_mfu"] or [found]
     names = ["a good step", "a whole run"] if found["by_mfu"] else ["a step"]
     for name, row in zip(names, rows, strict=True):
-        said = f"{row['tokens']:,} tokens in {spent(found, row)}" if row["tokens"] else ""
+        said = f"{many(row['tokens'])} tokens in {spent(found, row)}" if row["tokens"] else ""
         assumed, before = ("an assumed MFU of ", " before recomputing") if found["by_mfu"] else ("an MFU of ", "")
         rate = f"{row['tokens_per_second']:,.0f} tokens/s"
         yield f"At {assumed}{row['mfu']:.2g}{before}, {name}: {said or rate}."
@@ -153,15 +165,23 @@ def time_brief(found: dict[str, Any]) -> Iterator[str]:
         yield f"{what}: {how_many}."
 
 
+def many(tokens: int) -> str:
+    """As people write it: 5T."""
+    for unit, scale in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
+        if tokens >= scale:
+            return f"{digits(tokens / scale)}{unit}"
+    return f"{tokens:,}"
+
+
 def serving_brief(found: dict[str, Any]) -> Iterator[str]:
     """Who is served how fast, at most."""
     if found["verdict"] == MISSES:
         return
     each, rate = found["each_per_second"], found["tokens_per_second"]
-    late = "" if found["in_time"] else f" A token takes {1e3 / each:.4g} ms, too long."
-    yield f"At most {each:,.4g} tokens/s for each, {rate:,.4g} for all.{late}"
+    late = "" if found["in_time"] else f" A token takes {digits(1e3 / each)} ms, too long."
+    yield f"At most {digits(each)} tokens/s for each, {digits(rate)} for all.{late}"
     low, high = found["reached_per_second"]
-    yield f"Engines were published to reach {low:,.4g} to {high:,.4g} for each."
+    yield f"Engines were published to reach {digits(low)} to {digits(high)} for each."
 
 
 def changes(found: dict[str, Any]) -> Iterator[str]:
@@ -263,7 +283,7 @@ def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task serve."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
-    yield from room(found, f"a GPU, {found['users']:,} users")
+    yield from room(found, f"a GPU, {people(found['users'])}")
     yield "keys and values", f"{found['token_bytes']:,} B a token, {gib(found['user_bytes'])} a user"
     yield "users that fit", f"{found['users_that_fit']:,}"
     if found["latency_seconds"]:
@@ -275,18 +295,21 @@ def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "a token, at least", f"{1e3 * found['token_seconds']:.4g} ms; {alone}"
     if found["with_prompts_seconds"]:
         yield "  and all prompts between", f"{1e3 * found['with_prompts_seconds']:.4g} ms"
-    yield "tokens/s, at most", f"{found['each_per_second']:,.4g} for each, {found['tokens_per_second']:,.4g} for all"
+    yield (
+        "tokens/s, at most",
+        f"{digits(found['each_per_second'])} for each, {digits(found['tokens_per_second'])} for all",
+    )
     low, high = found["reached_per_second"]
     yield (
         "  engines reached",
-        f"{ENGINES_REACH[0]:.0%} to {ENGINES_REACH[1]:.0%} of the bound: {low:,.4g} to {high:,.4g} for each",
+        f"{ENGINES_REACH[0]:.0%} to {ENGINES_REACH[1]:.0%} of the bound: {digits(low)} to {digits(high)} for each",
     )
     yield "first token, at least", f"{found['first_token_seconds']:.4g} s, in which all others wait"
     if found["money_a_million"]:
         yield "a million tokens", f"at least {pay(found, found['money_a_million'], ',.3g')}"
     for row in found["formats"]:
-        size = f"{gib(row['weights_bytes'])}, {row['users']:,} users"
-        rates = f"{row['alone_per_second']:,.4g} tokens/s for one alone, {row['tokens_per_second']:,.4g} for all"
+        size = f"{gib(row['weights_bytes'])}, {people(row['users'])}"
+        rates = f"{digits(row['alone_per_second'])} tokens/s for one alone, {digits(row['tokens_per_second'])} for all"
         yield f"weights {row['weights']}, cache {row['cache']}", f"{size}, {rates}"
     if found["estimated"]:
         yield "left out, or estimated", ", ".join(found["estimated"])
@@ -382,6 +405,11 @@ def parallel_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for number, each in enumerate(found["layouts"], start=1):
         speed = f"{each['step_seconds']:.4g} s, MFU {each['mfu']:.1%}, {gib(each['needs_bytes'])}"
         yield f"  {number}", f"{layout_words(each)}: {speed}; most lost to {each['binds']}, {each['binds_share']:.0%}"
+    for each in found["remedies"]:
+        yield (
+            f"with {each['try']}",
+            f"{gib(each['needs_bytes'])}, a step {each['step_seconds']:.4g} s: {each['verdict']}",
+        )
     assumed = ["kernels of smaller matmuls"] if found["matmul_share"] else []
     yield "left out", ", ".join(["latency", *assumed, "uneven experts", *found["left_out"]])
 

@@ -25,7 +25,9 @@ LLAMA_CONFIG = {  # https://huggingface.co/meta-llama/Meta-Llama-3-8B/blob/main/
     "tie_word_embeddings": False,
 }
 NAMED = ("qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b", "qwen3-next-80b-a3b")
-CONFIGS = {"llama-3-8b": LLAMA_CONFIG} | {name: dict(PRESETS[name].config) for name in NAMED}
+CONFIGS = {"llama-3-8b": LLAMA_CONFIG} | {
+    name: {key: told for key, told in PRESETS[name].config.items() if key != "quantization_config"} for name in NAMED
+}
 STACKS = {name: read_stack(config) for name, config in CONFIGS.items()}
 KINDS = {name: str(config["model_type"]) for name, config in CONFIGS.items()}
 

@@ -92,3 +92,22 @@ def test_the_form_assumes_the_speed_that_the_terminal_names() -> None:
     for model in ("qwen3-8b", "qwen3-30b-a3b"):  # layers all alike, and layers that differ
         told = answer_any({"model": model, "gpu": "RTX 4090"})
         assert told["shown"]["assumed"] == f"{100 * plan(model=model, gpu='RTX 4090')['by_mfu'][0]['mfu']:.0f}" == "40"
+
+
+def test_bits_that_somebody_chose_are_not_those_of_the_checkpoint() -> None:
+    """In the form too, which leaves out what is as usual."""
+    asked = {"task": "serve", "model": "gpt-oss-20b", "gpu": "H100 SXM", "context": "8192"}
+    for bits in ("16bit", "4bit"):
+        assert answer_any(asked | {"weights": bits})["found"] == plan(**asked, weights=bits)
+    assert answer_any(asked)["found"]["memory_bytes"] == plan(**asked, weights="4bit")["memory_bytes"]
+
+
+def test_the_terminal_writes_numbers_as_people_read_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, said in (
+        ({"model": "llama-3-8b", "gpu": "H100 SXM", "tokens": "15T"}, "15T tokens in 26,570 days"),
+        ({"task": "serve", "model": "qwen3-235b-a22b", "gpu": "H100 SXM", "gpus": "4", "weights": "8bit"}, "for all."),
+        ({"task": "serve", "model": "llama-3-70b", "gpu": "RTX 4090"}, "1 user of llama-3-70b"),
+    ):
+        main([word for name, value in asked.items() for word in (f"--{name}", value)] + ["--explain"])
+        out = capsys.readouterr().out
+        assert said in out and not re.search(r"\de\+\d|\b1 users", re.sub(r"(?m)^.*FLOPs.*$", "", out))

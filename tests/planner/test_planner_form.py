@@ -298,6 +298,7 @@ def test_a_pasted_configuration_of_an_unknown_type_has_no_answer(page: Page, add
     put(page, model="config", config=json.dumps({"model_type": "bert", "hidden_size": 1024}))
     expect(strip).to_contain_text("flops-bytes count")
     expect(strip.locator("li")).to_have_count(0)
+    expect(strip.locator("a[href='../count-your-step/#count-your-step']")).to_be_visible()
     put(page, model="gpt2", context="1024", checkpointing="none")
     expect(page.locator(".planner-verdict")).to_contain_text("Fits" if language == "en" else "放得下")
 

@@ -52,7 +52,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     "does Llama 3 8B train on one H200?": (
         {"gpu": "H200 SXM", "gpus": "1"},
         {
-            ".planner-verdict": f"Fits on paper: needs {gib(EXAMPLES['h200_needs_bytes'])}",
+            ".planner-verdict": f"Fits on paper (all weights): needs {gib(EXAMPLES['h200_needs_bytes'])}",
             f"{MEMORY} tr": "8-bit AdamW",
         },
     ),
@@ -92,7 +92,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     "how many users does a 70B in 8 bits serve on two H100s at 8k, how fast?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit"},
         {
-            ".planner-verdict": f"Fits with room: {EXAMPLES['served_users']} users at once",
+            ".planner-verdict": f"Fits with room: serves {EXAMPLES['served_users']} at once",
             ".planner-facts": f"up to {EXAMPLES['served_rates']['each']:.3g} tokens/s for each"
             f"{EXAMPLES['served_rates']['all']:,.0f} for allfirst token after {EXAMPLES['served_first_ms']:.0f} ms",
             TIME: "What fewer bits bring",
@@ -100,7 +100,7 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and if a token may take 15 ms?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "2", "weights": "8bit", "latency": "15"},
-        {".planner-verdict": "Fits with room: 11 users at once", TIME: "Users served in time"},
+        {".planner-verdict": "Fits with room: serves 11 at once", TIME: "Users served in time"},
     ),
     "does a 70B serve on one H100?": (
         {"task": "serve", "model": "llama-3-70b", "gpus": "1"},
@@ -112,7 +112,9 @@ QUESTIONS: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is fille
     ),
     "and with double quantization?": (
         {"model": "llama-3-70b", "gpu": "L40S", "gpus": "1", "context": "1024", "trained": "qlora-double"},
-        {".planner-verdict": f"Fits on paper: needs {gib(EXAMPLES['qlora_double_bytes'])}"},
+        {
+            ".planner-verdict": f"Fits on paper (double-quantized QLoRA): needs {gib(EXAMPLES['qlora_double_bytes'])}",
+        },
     ),
 }
 
@@ -139,6 +141,42 @@ def test_the_answer_stays_in_sight_while_one_types(phone: Page, address: str, pa
         strip, box = phone.locator(".planner-strip").bounding_box(), field.bounding_box()
         assert strip and box
         assert strip["y"] >= 0 and strip["y"] + strip["height"] <= box["y"] < 844
+
+
+@pytest.mark.parametrize("path", ["plan/#out-of-memory", "zh/plan/#reading"])
+def test_what_an_address_leads_to_stands_at_the_top_when_the_answer_is_there(
+    page: Page, address: str, path: str
+) -> None:
+    page.goto(address + path)
+    expect(page.locator(TIME).locator("tr").last).to_contain_text("39.0 GiB")  # what comes last, by what it frees
+    page.wait_for_function("Math.abs(document.querySelector(location.hash).getBoundingClientRect().top - 68) < 5")
+
+
+@pytest.mark.parametrize("path", ["", "plan/"])
+def test_the_examples_data_and_price_are_not_those_of_a_finetuning(page: Page, address: str, path: str) -> None:
+    page.goto(address + path)
+    put(page, model="qwen3-8b", gpu="RTX 4090", gpus="1")
+    expect(page.locator(".planner-verdict")).to_contain_text("QLoRA")
+    expect(page.locator("#planner-tokens")).to_have_value("")
+    expect(page.locator(".planner-strip")).not_to_contain_text("days")
+    page.wait_for_function("!/tokens|price/.test(location.search)")
+    page.goto(address + path)
+    put(page, tokens="1B", model="qwen3-8b", gpu="RTX 4090", gpus="1")
+    expect(page.locator(".planner-strip")).to_contain_text("days")
+
+
+@pytest.mark.parametrize("model", ["qwen3-8b", "deepseek-v3"])
+def test_what_nobody_asked_about_has_no_row(page: Page, address: str, model: str) -> None:
+    page.goto(f"{address}plan/?model={model}&gpu=H20&gpus=8")
+    expect(page.locator(f"{SCALE} tr").first).to_be_visible()
+    rows = page.locator(".planner-answer tr").all_inner_texts()
+    assert rows and not [row for row in rows if row.strip().count("\t") == 0]
+
+
+def test_what_is_published_in_few_bits_is_served_so_by_its_name(page: Page, address: str) -> None:
+    page.goto(address + "zh/plan/?task=serve&model=deepseek-v3&gpu=H20&gpus=8")
+    expect(page.locator(".planner-verdict")).to_contain_text("放得下且有余量")
+    expect(page.locator(".planner-chosen")).to_contain_text("权重 8 位")
 
 
 def test_by_keyboard_alone(page: Page, address: str) -> None:
@@ -213,7 +251,7 @@ def test_what_was_asked_survives_links_language_and_back(page: Page, address: st
 
 def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, address: str) -> None:
     page.goto(address + "plan/?task=serve&model=llama-3-70b&gpu=H200+SXM&gpus=1&context=8192&weights=4bit&users=7")
-    expect(page.locator(".planner-verdict")).to_contain_text("Fits with room: 7 users")
+    expect(page.locator(".planner-verdict")).to_contain_text("Fits with room: serves 7 at once")
     expect(page.locator("#planner-zero")).to_be_hidden()
     put(page, latency="1")
     expect(page.locator(".planner-verdict")).to_contain_text("Too slow: ")
@@ -389,7 +427,7 @@ def test_without_scripts_there_are_worked_examples(browser: Browser, address: st
     page.goto(address + path)
     expect(page.locator(".planner-fields")).to_be_hidden()
     expect(page.locator(".planner-verdict")).to_have_text(
-        re.compile("^(Fits with room: needs|放得下且有余量：需要) [0-9.]+ GiB")
+        re.compile(r"^(Fits with room \(all weights\): needs|放得下且有余量（训练全部权重）：需要) [0-9.]+ GiB")
     )
     expect(page.locator(".planner-run")).to_contain_text("H100 SXM")
     expect(page.locator(".planner-answer tr").last).to_contain_text(" GiB")

@@ -25,7 +25,7 @@ from planner.stacks import answer_any
 from tests.draw import drawn as part_of
 from tests.flops_bytes.stack_cases import CASES, FOUND
 from tests.planner.test_planner_doors import ALL
-from tests.planner.test_planner_page import SCALE, put
+from tests.planner.test_planner_page import MEMORY, SCALE, put
 from tests.planner.test_planner_script import BRIDGE, Pasted, number, same, tell
 from tests.planner.test_planner_shorten import pairs
 
@@ -307,7 +307,8 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     expect(verdict).not_to_contain_text(told["stack"]["least"].partition("{")[0])  # with the activations
     assert [url for url in fetched if "planner-stacks" in url]
     expect(page.locator(SCALE)).to_contain_text("30,532,122,624")
-    expect(page.locator(".planner-facts")).to_contain_text(told["stack"]["facts"]["user"].partition("{")[0])
+    expect(page.locator(".planner-facts")).to_contain_text(told["facts"]["micro_batch"].partition("{")[0])
+    assert told["stack"]["details"]["memory"]["fewest"][0] in page.locator(MEMORY).inner_text()
     said = verdict.inner_text()
     page.wait_for_function("location.search.includes('H200')")
     page.reload()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -77,6 +78,7 @@ MEANS = {
     "recomputing": "checkpoint",
     "layouts": "layout",
     "chapter": "room",
+    "instead": "your own",
     "none": "room",
 }
 PAGE = re.compile(r"([\w-]+)/(?:#([\w-]+))?")
@@ -151,3 +153,20 @@ def texts_of(value: Any) -> Iterator[str]:
             yield from texts_of(each)
     elif isinstance(value, str):
         yield value
+
+
+@pytest.mark.parametrize("module", ["training", "serving", "stacks"])
+def test_what_is_estimated_is_said_in_both_languages(module: str) -> None:
+    """Of what the form can ask about; the reason in brackets is the terminal's."""
+    tree = ast.parse((ROOT / "flops_bytes" / "plan" / f"{module}.py").read_text(encoding="utf-8"))
+    named = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "estimated"
+    ]
+    written = [ast.unparse(key) for each in named for key in getattr(each, "keys", [])]
+    keys = [re.sub("^f?['\"]|['\"]$", "", key).partition(" (")[0] for key in written]
+    assert keys
+    for language in ("en", "zh"):
+        known = words(language)["estimates"] | words(language)["stack"]["estimates"]
+        assert not {*keys} - {*known, "state in few bits", "fp8 copies"}, language

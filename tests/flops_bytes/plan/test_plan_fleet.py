@@ -45,6 +45,28 @@ def test_as_many_are_planned_as_are_needed_or_as_are_told() -> None:
     assert plan(**LLAMA, text="400GB", days=14)["fleet"]["gpus"] > 8
 
 
+def test_one_gpu_that_is_told_is_refused_what_it_is_refused_without_a_deadline(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the terminal too, which asks its explanation as text."""
+    asked = {"model": "gpt2", "gpu": "T4", "gpus": "1", "zero": "2", "tokens": "1M"}
+    for beside in ({}, {"days": "30"}):
+        with pytest.raises(ValueError, match="--zero: one GPU has none to share with"):
+            plan(**asked, **beside)
+    few = {"model": "gpt2", "gpu": "T4", "zero": "2", "tokens": "1M", "days": "30"}  # one is enough
+    assert main([word for name, each in few.items() for word in (f"--{name}", each)] + ["--explain"]) == 0
+    assert "on T4" in capsys.readouterr().out
+
+
+def test_a_speed_of_all_gpus_is_that_of_each_of_them() -> None:
+    """So where 8 of them take 28.9 days, 17 take less than 14, and 16 do not; a step takes as long with any number."""
+    told = LLAMA | {"gpus": 8, "tokens": "100B", "days": "14", "tokens_per_second": "40000"}
+    found = plan(**told)
+    assert found["fleet"]["gpus"] == 17 and found["days"] == pytest.approx(100e9 / 40_000 / 86_400)
+    by_step = plan(**(told | {"tokens_per_second": None, "step_seconds": found["step_seconds"]}))
+    assert by_step["fleet"] == found["fleet"]
+
+
 def test_communication_asks_for_more() -> None:
     """Small micro-batches wait for 100 Gb/s, and so more GPUs are needed than the FLOPs ask for."""
     slow = LLAMA | {"context": 1024, "link": "100 Gb/s"}

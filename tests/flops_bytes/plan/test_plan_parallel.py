@@ -225,6 +225,22 @@ def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> 
     )
 
 
+def test_a_layout_that_has_no_room_says_which_options_make_some() -> None:
+    """As Megatron-LM has them, each beside those before, and none that frees nothing."""
+    asked = ASKED | {"gpus": 64, "tp": 4, "pp": 8, "schedule": "interleaved", "virtual_stages": 5, "micro_batches": 64}
+    found, told = plan_any(**asked, checkpointing="none"), asked | {"checkpointing": "none"}
+    assert found["verdict"] == "does not fit"
+    tried = [row["try"] for row in found["remedies"]]
+    assert tried == ["--boundaries freed", "--gate fused", "--regather yes", "--checkpointing full"]
+    for row in found["remedies"]:
+        name, value = row["try"][2:].split(" ")
+        told |= {name: value}
+        same = plan_any(**told)
+        assert (same["memory_bytes"]["total"], same["verdict"]) == (row["needs_bytes"], row["verdict"])
+    assert row["verdict"] == "fits with room" and same["remedies"] == []
+    assert plan_any(**ASKED, layouts=3, global_batch="4M")["remedies"] == []
+
+
 def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None:
     asked = ASKED | {"tp": 8, "cp": 4, "context": 131072, "checkpointing": "full", "zero": 3, "micro_batch": 1}
     gathered, ring = (plan(**asked, cp_by=by) for by in ("all-gather", "ring"))

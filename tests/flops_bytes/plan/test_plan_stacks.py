@@ -117,6 +117,21 @@ def test_a_deepseek_r1_is_served_by_eight_h200_as_it_is_published() -> None:
     found = plan_exactly(task="serve", config=config, gpu="H200 SXM", gpus=8, context=8_192)
     assert found["fits"] and found["memory_bytes"]["weights"] < 79 * 2**30
     assert not plan_exactly(task="serve", config=config, weights="16bit", gpu="H200 SXM", gpus=8, context=8_192)["fits"]
+    assert plan_exactly(task="serve", model="deepseek-r1", gpu="H200 SXM", gpus=8, context=8_192) == found
+
+
+@pytest.mark.parametrize(
+    ("model", "bits"), [("kimi-k2", 8), ("deepseek-v3.2", 8), ("gpt-oss-20b", 4), ("qwen3-8b", 16)]
+)
+def test_a_model_by_its_name_is_served_as_it_is_published(model: str, bits: int) -> None:
+    asked: dict[str, Any] = {"task": "serve", "model": model, "gpu": "H200 SXM", "gpus": 8, "context": 8_192}
+    found, same = plan_exactly(**asked), plan_exactly(**asked, weights=f"{bits}bit")
+    assert found["memory_bytes"] == same["memory_bytes"]
+
+
+def test_a_training_unpacks_what_it_cannot_keep_packed() -> None:
+    of_lora: dict[str, Any] = {"model": "gpt-oss-20b", "gpu": "H100 SXM", "recipe": "bf16"}
+    assert plan(**of_lora, lora=16)["memory_bytes"] == plan(**of_lora, trained="lora")["memory_bytes"]
 
 
 HOW: dict[str, tuple[dict[str, Any], int | None]] = {  # as checkpoints on Hugging Face say it
@@ -446,9 +461,14 @@ def test_latents_are_on_each_gpu_and_states_do_not_grow() -> None:
 
 def test_a_bound_by_hand() -> None:
     """gpt-oss 20B on one H100, one user: its active weights, and half of its layers' keys of a short window."""
-    found = plan_exactly(
-        task="serve", model="gpt-oss-20b", gpu="H100 SXM", context=1_000, users=1, gpu_memory_utilization=0.95
-    )
+    asked: dict[str, Any] = {
+        "model": "gpt-oss-20b",
+        "gpu": "H100 SXM",
+        "context": 1_000,
+        "users": 1,
+        "weights": "16bit",
+    }
+    found = plan_exactly(task="serve", gpu_memory_utilization=0.95, **asked)
     stack = read_stack(PRESETS["gpt-oss-20b"].config)
     active = sum(parameters(stack, active=True).values()) - 201_088 * 2_880
     # of experts on average a token's share of the matrices, and of their biases

@@ -317,6 +317,11 @@ def read_back(asked: Question, name: str) -> int:
     return int(read(name, asked.get(name, OPTIONS[name].default)))
 
 
+def is_parted(asked: Question) -> bool:
+    """In chunks: the last one has what the others leave over, which may be less of a few tokens more."""
+    return asked.get("loss") == "chunked" or read_back(asked, "chunks") > 1
+
+
 def total(found: Mapping[str, Any]) -> int:
     size: int = found["memory_bytes"]["total"]
     return size
@@ -337,8 +342,7 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
     sizes = dict(part.split("=") for part in asked["shape"].split()) if is_shape else {}
     size = int(sizes[name]) if is_shape else read_back(asked, name)
     before, last = found, asked
-    # the last chunk of a loss has what the others leave over, which may be less of a few tokens more
-    in_chunks = asked.get("loss") == "chunked" and name in ("context", "micro_batch")
+    in_chunks = is_parted(asked) and name in ("context", "micro_batch")
     for _ in range(3):
         more_of_it = (size + 1, size + 2, 2 * size, 2 * size, size + drawn.randrange(1, 100), 8 * size)
         size = drawn.choice((2 * size, 8 * size) if in_chunks else more_of_it)
@@ -370,7 +374,8 @@ def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -
         limit, fewest = found[said], said == "fewest_gpus"
         if fewest and limit is None:
             continue
-        inside, outside = (limit, limit - 1) if fewest else (limit, limit + 1 if limit < MOST else 0)
+        beyond = limit + 1 if limit < MOST and not is_parted(asked) else 0
+        inside, outside = (limit, limit - 1) if fewest else (limit, beyond)
         for size, fits in ((inside, True), (outside, False)):
             if size < 1:
                 continue
