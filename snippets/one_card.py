@@ -224,7 +224,7 @@ for name, (model, method) in RUNS.items():
     question |= {"tokens": TOKENS, "price": f"¥{PRICE}"}
     answer = ask(**question)  # at the planner's speed of a good step
     day[name] = {speed: 86_400 * answer["tokens_per_second"] * mfu / STEP_MFU for speed, mfu in DAILY.items()}
-    day[name] |= {"token_flops": answer["flops_a_token"]["all"]["device"]}
+    day[name] |= {"token_flops": sum(answer["flops_a_token"]["all"][each] for each in ("model", "again"))}
     day[name] |= {"hours": answer["gpu_hours"], "yuan": answer["money"]}
     _millions = day[name]["step"] / 1e6
     print(f"{name:7} {_millions:5.1f} M tokens a day, {day[name]['hours']:.1f} h, ¥{day[name]['yuan']:.2f}")
