@@ -233,7 +233,7 @@
   function lead() {
     for (const link of document.querySelectorAll(".language-switch")) {
       const other = document.head.querySelector(`link[hreflang="${link.lang === "zh" ? "zh-Hans" : "en"}"]`);
-      if (other) link.href = new URL(other.href).pathname;
+      if (URL.canParse(other?.href)) link.href = new URL(other.href).pathname;
     }
   }
 
