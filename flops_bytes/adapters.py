@@ -11,9 +11,10 @@ ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but th
 
 def adapter_parameters(shape: Decoder, rank: int, adapted: str = "all") -> int:
     """Parameters of LoRA: (inputs + outputs) times the rank for each matrix, which is all of them, those of
-    attention, or the queries' and values' alone (Hu et al. 2021)."""
+    attention, or the queries' and values' alone (Hu et al. 2021). Experts have none, which transformers holds as
+    parameters and not as linear modules."""
     d, f, wide, narrow = shape.d_model, shape.d_ff, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    mlp = (3 if shape.gated else 2) * (d + f) * shape.experts
+    mlp = (3 if shape.gated else 2) * (d + f) * (shape.experts == 1)
     sides = {"query-value": 2 * d + wide + narrow, "attention": 4 * d + 2 * wide + 2 * narrow}
     sides["all"] = sides["attention"] + mlp
     return shape.layers * rank * sides[adapted]
@@ -61,7 +62,7 @@ def frozen_weights_bytes(counts: dict[str, int], width: int, base: str) -> int:
 
 def matrix_adapters(shape: Decoder, adapted: str) -> int:
     """Adapters that a token meets in a layer."""
-    mlp = (3 if shape.gated else 2) * shape.active_experts
+    mlp = 0 if shape.experts > 1 else 3 if shape.gated else 2
     return {"query-value": 2, "attention": 4, "all": 4 + mlp}[adapted]
 
 

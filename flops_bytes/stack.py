@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from flops_bytes.shapes import Decoder
+
 
 class Matrix(NamedTuple):
     """A matrix of weights, or several alike."""
@@ -346,6 +348,8 @@ class Stack:
     layers: tuple[tuple[Layer, int], ...]  # each kind of layer, and how many there are
     tied: bool = False  # the head is the embedding's matrix
     predicting: int = 0  # layers that predict tokens after the next (multi-token prediction), beside all others
+    positions: int = 0  # learned position embeddings; 0: positions are rotated in, without parameters
+    norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
 
     @property
     def depth(self) -> int:
@@ -353,6 +357,23 @@ class Stack:
 
     def mixers(self) -> Iterator[tuple[Mixer, int]]:
         return ((layer.mixer, times) for layer, times in self.layers)
+
+
+def stack_of(shape: Decoder) -> Stack:
+    """A decoder whose layers are all alike, as a stack."""
+    mixer = Attention(
+        shape.heads,
+        shape.kv_heads,
+        shape.head_dim,
+        biases=shape.biases or shape.qkv_biases,
+        out_bias=shape.biases,
+        head_norms=shape.head_norms,
+    )
+    mlp: Dense | Experts = Dense(shape.d_ff, shape.biases, shape.gated)
+    if shape.experts > 1:
+        mlp = Experts(shape.experts, shape.active_experts, shape.d_ff, biases=shape.biases)
+    layers = ((Layer(mixer, mlp), shape.layers),)
+    return Stack(shape.d_model, shape.vocab, layers, shape.tied, positions=shape.positions, norm_shift=shape.norm_shift)
 
 
 def counted(layers: Iterable[Layer]) -> tuple[tuple[Layer, int], ...]:
@@ -387,6 +408,9 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
         for matrix in matrices(stack, layer):
             of_parts[matrix.part] += times * matrix.parameters(active)
     ends = {"embedding": stack.vocab * d, "head": 0 if stack.tied else stack.vocab * d}
+    if stack.norm_shift:
+        vectors += (1 + sum(times * layer.norms for layer, times in stack.layers)) * d
+    ends |= {"positions": stack.positions * d} if stack.positions else {}
     return {part: count for part, count in of_parts.items() if count} | {"norms": vectors} | ends
 
 

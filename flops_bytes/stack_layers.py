@@ -50,42 +50,46 @@ from flops_bytes.tape import (
 class Kind:
     """How a kind writes what all have."""
 
-    norm: str = (
-        "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32
+    norm_kind: str = (
+        "narrow"  # the weights multiply in the input's type; "wide": in float32; "one more": by 1 + w, in float32;
+        # "kernel": all of it in one kernel; "shifted": LayerNorm's, with a second vector
     )
     turned: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
-    joint: bool = False  # queries, keys and values of one matmul, gate and up of another
-    first: bool = True  # a norm before each half of a layer
+    joint_matmuls: bool = False  # queries, keys and values of one matmul, gate and up of another
+    norms_before: bool = True  # each half of a layer
     after: bool = False  # one behind
-    router: str = "softmax"
-    sinks: bool = False
+    routed_by: str = "softmax"
+    has_sinks: bool = False
     turned_share: float = 1.0  # of a head's features
+    unpacked_apart: bool = False  # experts in 4 bits, one by one: each was a module when there were such runs
     shared_first: bool = False  # the shared expert goes before the others
     turned_apart: bool = False  # layers of a window have cosines and sines of their own
-    dropout: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
+    drops_where: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
+    code: str = "transformers"  # whose layer it is: this file's; or of flops_bytes.own_layers, by its function's name
 
 
+LLAMA, MIXTRAL = Kind(), Kind(routed_by="scores", unpacked_apart=True)
 KINDS = {
     "qwen3_moe": Kind(),
-    "mixtral": Kind(),
-    "deepseek_v3": Kind(turned="pairs", router="sigmoid"),
-    "kimi_k2": Kind(turned="pairs", router="sigmoid"),
-    "glm4_moe": Kind(turned="partly", router="sigmoid", turned_share=0.5),
-    "glm4_moe_lite": Kind(turned="pairs", router="sigmoid"),
-    "minimax_m2": Kind(turned="partly", router="scores", turned_share=0.5),
-    "dots1": Kind(router="sigmoid"),
-    "seed_oss": Kind(dropout="inside"),
+    "mixtral": MIXTRAL,
+    "deepseek_v3": Kind(turned="pairs", routed_by="sigmoid"),
+    "kimi_k2": Kind(turned="pairs", routed_by="sigmoid"),
+    "glm4_moe": Kind(turned="partly", routed_by="sigmoid", turned_share=0.5),
+    "glm4_moe_lite": Kind(turned="pairs", routed_by="sigmoid"),
+    "minimax_m2": Kind(turned="partly", routed_by="scores", turned_share=0.5),
+    "dots1": Kind(routed_by="sigmoid"),
+    "seed_oss": Kind(drops_where="inside"),
     "olmoe": Kind(),
     "qwen2_moe": Kind(shared_first=True),
-    "gpt_oss": Kind(norm="wide", turned="chunks", router="logits", sinks=True),
-    "gemma3_text": Kind(norm="one more", after=True, turned_apart=True),
-    "olmo2": Kind(norm="wide", turned="cast", first=False, after=True),
-    "olmo3": Kind(norm="wide", turned="cast", first=False, after=True, turned_apart=True),
+    "gpt_oss": Kind(norm_kind="wide", turned="chunks", routed_by="logits", has_sinks=True),
+    "gemma3_text": Kind(norm_kind="one more", after=True, turned_apart=True),
+    "olmo2": Kind(norm_kind="wide", turned="cast", norms_before=False, after=True),
+    "olmo3": Kind(norm_kind="wide", turned="cast", norms_before=False, after=True, turned_apart=True),
     "smollm3": Kind(),
-    "phi3": Kind(turned="partly", joint=True, dropout="beside"),
+    "phi3": Kind(turned="partly", joint_matmuls=True, drops_where="beside"),
     "mistral": Kind(),
     "qwen3": Kind(),
-    "llama": Kind(),
+    "llama": LLAMA,
 }
 
 
@@ -104,7 +108,7 @@ class Adapters:
     beside: str = "all"  # as ADAPTED says
     four_bit: bool = False
     in_float32: bool = False  # they multiply their matrix's input in their own format, as peft's without autocast
-    drops: bool = False  # that input
+    drops_inputs: bool = False
 
 
 NO_DROPOUT = (False, False)
@@ -142,7 +146,9 @@ def layer_linear(way: Way, x: Tensor, part_of: str, which: str, outputs: int, bi
     down = tape.bind(cast(tape, tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32), x.width))
     up = tape.bind(cast(tape, tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32), x.width))
     own = held_linear(way, x, name, outputs, biased)
-    return tape.leave(add(tape, own, small(tape, small(tape, dropped(tape, x) if adapters.drops else x, down), up)))
+    return tape.leave(
+        add(tape, own, small(tape, small(tape, dropped(tape, x) if adapters.drops_inputs else x, down), up))
+    )
 
 
 def wide_adapter(way: Way, x: Tensor, name: str, outputs: int, biased: bool) -> Tensor:
@@ -154,7 +160,7 @@ def wide_adapter(way: Way, x: Tensor, name: str, outputs: int, biased: bool) -> 
     wide = tape.bind(cast(tape, x, FLOAT32))
     down = tape.leaf(f"{name}.down", (adapters.rank, x.shape[-1]), FLOAT32)
     up = tape.leaf(f"{name}.up", (outputs, adapters.rank), FLOAT32)
-    made = small(tape, small(tape, dropped(tape, wide) if adapters.drops else wide, down), up)
+    made = small(tape, small(tape, dropped(tape, wide) if adapters.drops_inputs else wide, down), up)
     both = tape.bind(add(tape, own, scaled(tape, made)))
     tape.forget(own)
     return tape.leave(cast(tape, both, x.width))
@@ -176,8 +182,10 @@ def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = Fal
 def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
     """An RMSNorm: in float32, of operations."""
     tape, weights, width = way.tape, vector(way.tape, f"{way.name}.{name}", (features or x.shape[-1],)), x.width
+    if way.kind.norm_kind in ("kernel", "shifted"):
+        return norm_in_one(way, x, name, weights)
     tape.enter()
-    if way.kind.norm == "one more":
+    if way.kind.norm_kind == "one more":
         x = tape.bind(x)
         output = multiply(tape, normed(tape, cast(tape, x, FLOAT32)), shifted(tape, cast(tape, weights, FLOAT32)))
         return tape.leave(cast(tape, output, width))
@@ -185,9 +193,19 @@ def norm(way: Way, x: Tensor, name: str, features: int = 0) -> Tensor:
     variance = tape.bind(mean(tape, squared(tape, x)))
     narrow = tape.bind(multiply(tape, x, keeping(tape, shifted(tape, variance), temporaries=2)))
     tape.forget(x)
-    if way.kind.norm == "wide":
+    if way.kind.norm_kind == "wide":
         return tape.leave(cast(tape, multiply(tape, weights, narrow), width))
     return tape.leave(multiply(tape, weights, cast(tape, narrow, width)))
+
+
+def norm_in_one(way: Way, x: Tensor, name: str, weights: Tensor) -> Tensor:
+    """A norm in one kernel, which keeps its input, and a float32 a row: the scale; of LayerNorm the mean too."""
+    tape, is_shifted = way.tape, way.kind.norm_kind == "shifted"
+    inputs = [x, weights, vector(tape, f"{way.name}.{name}.shift", weights.shape)] if is_shifted else [x, weights]
+    tape.enter()
+    inputs[0] = tape.bind(x)
+    statistics = tape.bind(tape.new((2 if is_shifted else 1, count(x.shape[:-1])), FLOAT32))
+    return tape.leave(tape.note(inputs, x.shape, x.width, [x, statistics], [like(each) for each in inputs]))
 
 
 def normed(tape: Tape, x: Tensor) -> Tensor:
@@ -311,7 +329,7 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores = tape.bind(scaled(tape, batched(tape, q, keys, of_scores, apart, "scores")))
     masked = tape.bind(add(tape, scores, mask))
     tape.forget(scores)
-    if way.kind.sinks:
+    if way.kind.has_sinks:
         joined_scores = tape.bind(joined(tape, [masked, sink_column(way, masked)]))
         both = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
         tape.forget(joined_scores)
@@ -321,14 +339,25 @@ def eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         tape.forget(masked)
         shares = cast(tape, dropped(tape, own) if way.drops[0] else own, values.width)
     else:
-        shares = cast(tape, keeping(tape, cast(tape, masked, FLOAT32)), q.width)
+        is_wide = way.kind.code != "gpt2" or tape.autocast
+        shares = cast(
+            tape,
+            keeping(tape, cast(tape, masked, FLOAT32) if is_wide else masked),
+            (q if way.kind.code != "gpt2" else v).width,
+        )
         tape.forget(masked)
         shares = dropped(tape, shares) if way.drops[0] else shares
     apart = False, several and v.shape[1] in (1, heads)
     shares = tape.bind(shares) if way.attends_again else tape.bind_in(shares, tape.layer_frame)
     result = batched(tape, shares, values, (batch, heads, tokens, v.shape[-1]), apart, "values")
-    by_token = copied(tape, result) if several else laid_out(tape, result)
-    return tape.leave(tape.view(by_token, (batch, tokens, heads * v.shape[-1])))
+    return tape.leave(result if way.kind.code == "gpt2" else by_token(tape, result))
+
+
+def by_token(tape: Tape, x: Tensor) -> Tensor:
+    """Of (b, H, T, Q) a copy in which each token's heads lie beside each other: (b, T, H · Q)."""
+    batch, heads, tokens, features = x.shape
+    made = copied(tape, x) if batch > 1 and heads > 1 else laid_out(tape, x)
+    return tape.view(made, (batch, tokens, heads * features))
 
 
 def sink_column(way: Way, scores: Tensor) -> Tensor:
@@ -385,7 +414,7 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     of_keys = batch, mixer.kv_heads, tokens, mixer.head_dim
     tape.enter()
     x = tape.bind(x)
-    if way.kind.joint:
+    if way.kind.joint_matmuls:
         qkv = tape.bind(layer_linear(way, x, name, "qkv", wide + 2 * narrow, mixer.biases))
         straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
         v = tape.bind(part(tape, qkv, of_keys))
@@ -403,7 +432,7 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
 
 def inside(way: Way, x: Tensor) -> Tensor:
     """What half a layer has made, of kinds that have dropout in it."""
-    return dropped(way.tape, x) if way.drops[1] and way.kind.dropout == "inside" else x
+    return dropped(way.tape, x) if way.drops[1] and way.kind.drops_where == "inside" else x
 
 
 def query(way: Way, x: Tensor, which: str, mixer: Attention, heads: tuple[int, ...]) -> Tensor:
@@ -471,7 +500,7 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     tape, d, name = way.tape, x.shape[-1], f"{way.name}.{name}"
     tape.enter()
     x = tape.bind(x)
-    if way.kind.joint:
+    if way.kind.joint_matmuls:
         both = tape.bind(layer_linear(way, x, name, "gate_up", 2 * inner))
         gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(layer_linear(way, multiply(tape, up, apply(tape, gate)), name, "down", d))
@@ -487,16 +516,16 @@ def routed(way: Way, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
     chosen = tokens, mlp.active
     tape.enter()
     x = tape.bind(x)
-    if way.kind.router == "logits":  # GptOssTopKRouter
+    if way.kind.routed_by == "logits":  # GptOssTopKRouter
         logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
         experts = tape.bind(tape.new(chosen, INT64))
         return tape.leave_both(experts, keeping(tape, rows(tape, logits, experts, chosen)))
-    if way.kind.router in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
+    if way.kind.routed_by in ("softmax", "scores"):  # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
         logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
         probabilities = tape.bind(keeping(tape, cast(tape, logits, FLOAT32)))
         experts = tape.bind(tape.new(chosen, INT64))
         shares = tape.bind(rows(tape, probabilities, experts, chosen))
-        wide = way.kind.router == "scores"
+        wide = way.kind.routed_by == "scores"
         return tape.leave_both(experts, scaled(tape, shares) if wide else cast(tape, shares, logits.width))
     matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)
@@ -543,8 +572,9 @@ def biases_of(way: Way, name: str, mlp: Experts, outputs: int, chosen: Tensor) -
 def grouped(way: Way, x: Tensor, name: str, experts: int, outputs: int, biases: list[Tensor]) -> Tensor:
     """_grouped_linear(): all experts' matrices, of which each multiplies its tokens; biases are added in place."""
     tape, there = way.tape, x.shape[0]
-    if way.adapters is not None and way.adapters.four_bit:  # all of a matrix's experts are unpacked for it
-        result = packed(tape, x, (there, outputs), Like((experts, x.shape[-1], outputs), x.width), False)
+    if way.adapters is not None and way.adapters.four_bit:
+        many = 1 if way.kind.unpacked_apart else experts
+        result = packed(tape, x, (there, outputs), Like((many, x.shape[-1], outputs), x.width), False)
     else:
         matrix = weight(tape, f"{way.name}.{name}", (experts, x.shape[-1], outputs))
         result = multiplied(tape, [x, matrix], (there, outputs), False)
@@ -558,7 +588,7 @@ def gated(way: Way, both: Tensor, inner: int) -> Tensor:
     """_apply_gate(); gpt-oss's clamps both halves, and adds 1 to one."""
     tape, there = way.tape, both.shape[0]
     tape.enter()
-    if way.kind.router != "logits":
+    if way.kind.routed_by != "logits":
         gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(multiply(tape, apply(tape, gate), up))
     halves = part(tape, both, (there, inner)), part(tape, both, (there, inner))
@@ -607,21 +637,21 @@ def forward(way: Way, x: Tensor, layer: Layer) -> Tensor:
     tape.enter()
     tape.layer_frame = len(tape.frames)
     x = tape.bind(x)
-    normed_x = tape.bind(norm(way, x, "first") if kind.first else x)
+    normed_x = tape.bind(norm(way, x, "first") if kind.norms_before else x)
     mixer = layer.mixer
     mixed = latent(way, normed_x, mixer) if isinstance(mixer, Latent) else attention(way, normed_x, mixer)  # type: ignore[arg-type]
-    if kind.first:
+    if kind.norms_before:
         tape.forget(normed_x)
     residual = tape.bind(add(tape, x, behind(way, mixed, "behind_first")))
     tape.forget(mixed)
     tape.forget(x)
-    normed_x = tape.bind(norm(way, residual, "second") if kind.first else residual)
+    normed_x = tape.bind(norm(way, residual, "second") if kind.norms_before else residual)
     mlp = layer.mlp
     if isinstance(mlp, Experts):
         made = mixture(way, normed_x, mlp)
     else:
         made = dense(way, normed_x, mlp.d_ff, "mlp", mlp.biases)
-    if kind.first:
+    if kind.norms_before:
         tape.forget(normed_x)
     return tape.leave(add(tape, residual, behind(way, made, "behind_second")))
 
@@ -630,7 +660,7 @@ def behind(way: Way, x: Tensor, name: str) -> Tensor:
     """The norm or the dropout behind half a layer, of kinds that have one. The layer has a name for what comes to
     dropout until it has added what comes out."""
     tape = way.tape
-    if way.drops[1] and way.kind.dropout == "beside":
+    if way.kind.drops_where == "beside" and way.drops[1]:
         return dropped(tape, tape.bind(x))  # which forward() forgets
     tape.enter()
     x = tape.bind(x)

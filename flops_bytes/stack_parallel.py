@@ -202,7 +202,7 @@ def _(
     """Tensor ranks divide all but what they gather, which is whole, unless it is gathered again; copies of tokens for
     experts are not.
     """
-    kept, t = passed(shape, layout, seq_len, batch, checkpointing).kept_bytes, layout.tensor
+    kept, t = passed(shape, layout, seq_len, batch, checkpointing).waits.total, layout.tensor
     if layout.fused_gate and checkpointing == "none":
         kept -= width * batch * seq_len // layout.context * shape.one().mlp.inner()
     if t == 1 or checkpointing == "full":
@@ -240,7 +240,7 @@ def _(
     """What the layer's tape has at most backward, beside what was kept and gradients that it leaves."""
     found = passed(shape, layout, seq_len, batch, checkpointing)
     left = 0 if layout.micro_batches > 1 else found.gradients
-    return max(0, found.backward - found.kept_bytes - left) // layout.tensor
+    return max(0, found.backward[""].total - found.waits.total - left) // layout.tensor
 
 
 # --8<-- [end:activations]

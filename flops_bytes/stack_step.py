@@ -7,15 +7,38 @@ those below have kept what they keep; backward, when those above have left their
 
 # --8<-- [start:setup]
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, Format, quantized_bytes
+from flops_bytes import shapes
+from flops_bytes.adapters import CONSTANTS, Format, frozen_weights_bytes, quantized_bytes, trained_parameters
 from flops_bytes.memory import RECIPES, state_bytes
+from flops_bytes.own_layers import GPT2, OWN_GPT2, OWN_LLAMA, gpt2, own_gpt2, own_llama
+from flops_bytes.shapes import Decoder
 from flops_bytes.sharding import gathered_width, ring_bytes
-from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters
-from flops_bytes.stack_layers import KINDS, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
-from flops_bytes.tape import FLOAT32, INT64, Like, Tape, Tensor, cast, count, keeping, like, linear, part, vector
+from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters, stack_of
+from flops_bytes.stack_layers import KINDS, LLAMA, MIXTRAL, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
+from flops_bytes.tape import (
+    COPIES,
+    FLOAT32,
+    GRADIENTS,
+    INT64,
+    LOGITS,
+    OTHERS,
+    Like,
+    Storage,
+    Tape,
+    Tensor,
+    cast,
+    count,
+    keeping,
+    like,
+    linear,
+    part,
+    reentered,
+    vector,
+)
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
 DERIVED: tuple[str, ...] = (
@@ -48,22 +71,39 @@ class Run(NamedTuple):
     every: int = 1  # with "full": every so many layers, from the first
     enters: bool = False  # with "full": reentrant checkpointing
     drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
-    few_bits: Format | None = None  # the copies that the layers' linear modules multiply
+    copies_in: Format | None = None  # of few bits, that the layers' linear modules multiply
     in_backward: bool = False  # the update: each gradient goes as soon as it is there
+
+
+class Held(NamedTuple):
+    """Bytes, and how many of these have lines of their own."""
+
+    total: int
+    copies: int  # autocast's, of weights
+    gradients: int  # of weights
+    logits: int
+
+    @property
+    def others(self) -> int:
+        return self.total - self.copies - self.gradients - self.logits
+
+
+NOTHING = Held(0, 0, 0, 0)
+LOSS = (0,)  # one number, whose bytes are left out
 
 
 class Passed(NamedTuple):
     """A layer gone forward and backward, or an end: bytes beside what was there before."""
 
-    forward: int  # the most on the way forward, with its input
-    copies: int  # of these autocast's of weights, while the forward pass lasts
-    kept_bytes: int  # for the backward pass
-    backward: int  # the most on the way back, with what it kept and its result's gradient
+    forward: Held  # the most on the way forward, with its input
+    copies: int  # autocast's of weights, that stay while the forward pass lasts
+    waits: Held  # for the backward pass
+    backward: dict[str, Held]  # the most on the way back by moment, with what it kept and its result's gradient
     gradients: int  # of weights, that it leaves
     keeps_input: bool
     trained: int  # parameters
     again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
-    stays: int  # until the step has ended: what the function that computes a loss in chunks has names for
+    stays: Held  # until the step has ended: what the function that computes a loss in chunks has names for
     head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
@@ -103,23 +143,37 @@ def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again
     of_turning = FLOAT32 if run.kind.turned == "cast" else width
     turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
     mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
-    selective = run.checkpointing == "selective"
-    way = Way(tape, run.kind, "layer", turning, mask, run.adapters, run.drops, selective, run.few_bits)
+    way = way_of(tape, run, "layer", turning, mask)
     again = is_again and run.checkpointing in ("full", "per-op")
+    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(run.kind.code, forward)
 
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        if again and run.enters:
-            made = tape.reentered(lambda x: forward(way, x, layer), x)
+        if run.enters and again:
+            made = reentered(tape, lambda x: go(way, x, layer), x)
         elif again:
-            made = tape.recomputed(lambda: forward(way, x, layer), [x])
+            made = tape.recomputed(lambda: go(way, x, layer), [x])
         else:
-            made = forward(way, x, layer)
+            made = go(way, x, layer)
         return tape.leave(made)
 
     # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
     return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.enters)
+
+
+def way_of(tape: Tape, run: Run, name: str, turning: tuple[Tensor, Tensor], mask: Tensor | None) -> Way:
+    return Way(
+        tape=tape,
+        kind=run.kind,
+        name=name,
+        turning=turning,
+        mask=mask,
+        adapters=run.adapters,
+        drops=run.drops,
+        attends_again=run.checkpointing == "selective",
+        few_bits=run.copies_in,
+    )
 
 
 def outside(shape: Sequence[int], width: int) -> Tensor:
@@ -145,25 +199,65 @@ def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor
     """What is made of the residual path, with a gradient as large as the result."""
     x = residual(tape, d, run, has_gradient)
     result = make(x)
-    ahead, root, of = tape.peak_bytes, result.made, like(result)
+    root, of = result.made, like(result)
     assert root is not None
     tape.forget(result)
-    is_kept = x.storage.holders > 0
-    with_copies = tape.live_bytes
-    tape.forget_copies()
-    kept = tape.live_bytes
-    tape.peak_bytes = 0
+    half = gone_forward(tape, x, root.moment)
     tape.run_backward(root, tape.new(of.shape, of.width))
-    return passed(tape, ahead, with_copies - kept, kept, is_kept)
+    return passed(tape, half)
 
 
-def passed(tape: Tape, ahead: int, copies: int, kept: int, keeps_input: bool) -> Passed:
+class Half(NamedTuple):
+    """What a part has left that has gone forward."""
+
+    forward: Held
+    copies: int
+    waits: Held
+    keeps_input: bool
+
+
+def gone_forward(tape: Tape, x: Tensor, moment: str) -> Half:
+    """The backward pass begins, without autocast's context."""
+    tape.note_peak()
+    ahead = held(tape.peak_bytes, tape.peak_lines)
+    is_kept, with_copies = x.storage.holders > 0, tape.live_bytes
+    tape.forget_copies()
+    tape.moments, tape.moment, tape.line, tape.peak_bytes = {}, moment, OTHERS, 0
+    return Half(ahead, with_copies - tape.live_bytes, held(tape.live_bytes, tape.live_lines), is_kept)
+
+
+def held(total: int, lines: Sequence[int]) -> Held:
+    return Held(total, lines[COPIES], lines[GRADIENTS], lines[LOGITS])
+
+
+def passed(tape: Tape, half: Half) -> Passed:
     """What a part has left that has gone backward."""
-    stays = sum(x.storage.nbytes for x in tape.staying)
-    left = weights_left(tape, stays)
+    tape.begin("end")
+    stays = staying(tape)
+    left = weights_left(tape, stays.total)
     of_head = tape.gradients.get("head")
     is_view = of_head is not None and of_head.is_view
-    return Passed(ahead, copies, kept, tape.peak_bytes, left, keeps_input, trained_by(tape), tape.again, stays, is_view)
+    backward = {moment: held(peak, lines) for moment, (peak, lines) in tape.moments.items()}
+    return Passed(
+        half.forward,
+        half.copies,
+        half.waits,
+        backward,
+        left,
+        half.keeps_input,
+        trained_by(tape),
+        tape.again,
+        stays,
+        is_view,
+    )
+
+
+def staying(tape: Tape) -> Held:
+    """What has names until the step has ended."""
+    lines = [0, 0, 0, 0]
+    for x in tape.staying:
+        lines[x.storage.line] = lines[x.storage.line] + x.storage.nbytes
+    return held(sum(lines), lines)
 
 
 def weights_left(tape: Tape, stays: int) -> int:
@@ -194,39 +288,53 @@ def pass_end(stack: Stack, run: Run) -> Passed:
 
 def last_norm(tape: Tape, run: Run, x: Tensor) -> Tensor:
     nothing = outside((0,), 1)
-    return norm(Way(tape, run.kind, "end", (nothing, nothing), None), x, "norm")
+    return norm(way_of(tape, run, "end", (nothing, nothing), None), x, "norm")
 
 
 def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
-    """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py, torch.compile's or Liger's."""
+    """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py, torch.compile's or Liger's; or that
+    of this book's modules, which has no names for what the head sees and makes."""
     tape.enter()
+    tape.moment = "norm"
     x = tape.bind(x)
     hidden = last_norm(tape, run, x)
     tape.forget(x)
     if run.loss == "fused":
+        tape.moment = "loss"
         return tape.leave(fused_loss(tape, stack, hidden))
+    is_named = run.loss == "plain" and run.kind.code[:3] != "own"
+    logits = logits_of(tape, stack, tape.bind(hidden) if is_named else hidden)
     if run.loss != "plain":
-        return tape.leave(loss_of(tape, run.loss, linear(tape, hidden, "head", stack.vocab)))
-    logits = tape.bind(linear(tape, tape.bind(hidden), "head", stack.vocab))
-    wide = tape.bind(cast(tape, logits, FLOAT32))
+        return tape.leave(loss_of(tape, run.loss, logits))
+    wide = tape.bind(cast(tape, tape.bind(logits) if is_named else logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
+
+
+def logits_of(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
+    """What the head makes; from here on everything is as large as logits are."""
+    tape.moment = "head"
+    logits = linear(tape, hidden, "head", stack.vocab)
+    tape.of_line(logits.storage, LOGITS)
+    tape.moment, tape.line = "loss", LOGITS
+    return logits
 
 
 def loss_of(tape: Tape, loss: str, logits: Tensor) -> Tensor:
     """Another than the plain one, of the model's own logits. Some had names for these, or for them in float32, until
     the backward pass had ended; or, as transformers 4.46 to 4.48, compared all but the last with what comes next."""
-    if loss == "compiled":
-        return compiled_loss(tape, logits)
     if loss == "as-logits":
         return shifted_loss(tape, logits)
     if loss == "float32-held":
         return shifted_loss(tape, tape.stay(cast(tape, logits, FLOAT32)))
-    tape.enter()
     if loss == "logits-held":
+        tape.enter()
         wide = tape.bind(cast(tape, tape.stay(logits), FLOAT32))
         return tape.leave(log_softmax(tape, wide))
-    logits = tape.bind(logits)
-    return tape.leave(shifted_loss(tape, cast(tape, logits, FLOAT32)))
+    if loss == "shifted":
+        tape.enter()
+        logits = tape.bind(logits)
+        return tape.leave(shifted_loss(tape, cast(tape, logits, FLOAT32)))
+    return compiled_loss(tape, logits)
 
 
 def shifted_loss(tape: Tape, logits: Tensor) -> Tensor:
@@ -240,13 +348,13 @@ def shifted_loss(tape: Tape, logits: Tensor) -> Tensor:
     if not tape.autocast:
         return tape.leave(log_softmax(tape, before))
     wide = tape.bind(cast(tape, keeping(tape, before), FLOAT32))
-    return tape.leave(tape.note([wide], (1,), FLOAT32, [wide], [like(wide)]))
+    return tape.leave(tape.note([wide], LOSS, FLOAT32, [wide], [like(wide)]))
 
 
 def compiled_loss(tape: Tape, logits: Tensor) -> Tensor:
     """Cross entropy in one kernel (torch.compile): it keeps the logits as they are, and two numbers a row."""
     rows = tape.bind(tape.new((2, *logits.shape[:-1]), FLOAT32))
-    result = tape.note([logits], (1,), FLOAT32, [logits, rows], [like(logits)])
+    result = tape.note([logits], LOSS, FLOAT32, [logits, rows], [like(logits)])
     tape.let_go(rows)
     return result
 
@@ -263,10 +371,7 @@ def fused_loss(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
     table = tape.bind(vector(tape, "head", (stack.vocab, d)))
     is_trained = table.made is not None
     of_table = [tape.bind(tape.new(table.shape, table.width))] if is_trained else []
-    increase, size = -(-stack.vocab // d), 1
-    while size < -(-tokens // increase):
-        size *= 2
-    rows = min(size, tokens)
+    rows = liger_rows(tokens, stack.vocab, d)
     for turn in range(2 if tape.autocast else 1):
         chunk_of_fused(tape, (rows, stack.vocab, d), hidden.width, is_trained, turn)
     inputs = [hidden, table] if is_trained else [hidden]
@@ -274,7 +379,15 @@ def fused_loss(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
     makes = [Like(each.shape, each.width, saved=place) for place, each in enumerate(saved)]
     made = tape.record(inputs, saved, makes)
     tape.let_go(losses)
-    return tape.leave(tape.done(made, inputs, tape.new((1,), FLOAT32)))
+    return tape.leave(tape.done(made, inputs, tape.new(LOSS, FLOAT32)))
+
+
+def liger_rows(tokens: int, vocab: int, d: int) -> int:
+    """Tokens of a chunk, whose logits are about as large as all that the head sees."""
+    size = 1
+    while size < -(-tokens // -(-vocab // d)):
+        size *= 2
+    return min(size, tokens)
 
 
 def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_trained: bool, turn: int) -> None:
@@ -282,12 +395,13 @@ def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_train
     of which the head's stays until its context ends."""
     rows, vocab, d = sizes
     tape.enter()
+    logits = Storage(rows * vocab * (2 if tape.autocast else width), LOGITS)
     if not tape.autocast:
-        tape.new((rows, vocab), width)
+        tape.tensor((rows, vocab), width, logits)
         tape.end([])
         return
     pieces = [tape.bind(tape.new(shape, 2)) for shape in ((rows, d), (vocab, d))]
-    tape.bind(tape.new((rows, vocab), 2))
+    tape.bind(tape.tensor((rows, vocab), 2, logits))
     for piece in pieces:
         tape.forget(piece)
     if is_trained and turn == 0:
@@ -304,34 +418,39 @@ def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
     What the head saw, and all of its gradient, have names there until the step has ended.
     """
     x = residual(tape, stack.d_model, run)
+    tape.moment = "norm"
     hidden = tape.stay(last_norm(tape, run, x))
-    ahead, root, shape, tokens = tape.peak_bytes, hidden.made, hidden.shape, count(hidden.shape[:-1])
+    root, shape, tokens = hidden.made, hidden.shape, count(hidden.shape[:-1])
     assert root is not None
-    is_kept = x.storage.holders > 0
-    with_copies = tape.live_bytes
-    tape.forget_copies()
-    kept, size = tape.live_bytes, -(-tokens // run.chunks)
-    tape.peak_bytes = 0
-    pieces = [min(size, tokens - n * size) for n in range(-(-tokens // size))]
-    for n, rows in enumerate(pieces):
+    half, size = gone_forward(tape, x, "loss"), -(-tokens // run.chunks)
+    several, skipped = -(-tokens // size), tape.pin(tape.new((0,), 1))
+    # of many pieces the first and the last two; of those between, which do alike, only gradients are left
+    turns = list(range(several)) if several < 5 else [0, 1, several - 2, several - 1]
+    for n in turns:
+        rows = min(size, tokens - n * size)
+        if n == several - 2 > 2:
+            skipped = tape.pin(tape.new(((several - 4) * size, stack.d_model), hidden.width))
+        tape.begin("loss")
         tape.enter()
         piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.width, hidden.storage, True)
-        wide = tape.bind(cast(tape, linear(tape, piece, "head", stack.vocab), FLOAT32))
+        wide = tape.bind(cast(tape, logits_of(tape, stack, piece), FLOAT32))
         lost = log_softmax(tape, wide)
         lowest = lost.made
         assert lowest is not None
         tape.end([])
         tape.forget_copies()
-        tape.run_backward(lowest, tape.new((1,), FLOAT32))
+        tape.line = OTHERS
+        tape.run_backward(lowest, tape.new(LOSS, FLOAT32))
     gradient = tape.stay(tape.new(shape, hidden.width))
-    tape.let_go_gradients([f"piece {n}" for n in range(len(pieces))])
+    tape.let_go_gradients([f"piece {n}" for n in turns])
+    tape.let_go(skipped)
     tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
-    return passed(tape, ahead, with_copies - kept, kept, is_kept)
+    return passed(tape, half)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
-    result, loss = tape.bind(tape.new(x.shape, x.width)), tape.new((1,), FLOAT32)
+    result, loss = tape.bind(tape.new(x.shape, x.width)), tape.new(LOSS, FLOAT32)
     made = tape.record([x], [result], [like(x)], like(x).total_bytes())
     tape.forget(result)
     return tape.done(made, [x], loss)
@@ -341,17 +460,18 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 
 
 # --8<-- [start:step]
-def step_bytes(
+@lru_cache(maxsize=256)
+def step_moments(
     stack: Stack,
-    kind: str,
+    kind: Kind,
     seq_len: int,
+    trained: int,
     batch: int = 1,
     recipe: str = "bf16_master",
     fused: bool = True,
     checkpointing: str = "none",
     accumulated: bool = False,
     adapters: Adapters | None = None,
-    base: str = "as-recipe",
     loss: str = "plain",
     chunks: int = 1,
     every: int = 1,
@@ -360,14 +480,15 @@ def step_bytes(
     few_bits: Format | None = None,
     update: str = "fused",
 ) -> dict[str, dict[str, int]]:
-    """Bytes of tensors by line, at each moment at which a step can peak, as flops_bytes.peak.peak_bytes() has them.
+    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak.
 
-    With `adapters` all else is frozen, and its matrices are held as `base` says. Full checkpointing can be of `every`
+    So many parameters are `trained`: with `adapters` theirs, all else is frozen. Full checkpointing can be of `every`
     second layer, or third; `drops` says where there is dropout, of what a kind has: in attention, behind half a layer.
     AdamW's `update` is "fused", of all tensors at once ("foreach"), or of each gradient as it comes ("in-backward").
+    The gradients that a layer has made on its way back (`made`) are apart from those that are there before.
     """
     run = Run(
-        kind=KINDS[kind],
+        kind=kind,
         batch=batch,
         seq_len=seq_len,
         autocast=recipe.startswith("autocast"),
@@ -381,73 +502,187 @@ def step_bytes(
         every=every,
         enters=reentrant,
         drops=drops,
-        few_bits=few_bits,
+        copies_in=few_bits,
         in_backward=update == "in-backward",
     )
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
     gone = passes(stack, run)
     end = pass_end(stack, run)
-    total = trained_in(gone) if adapters else sum(parameters(stack).values())
     path = stream(run, d)
     kinds, remade = gone[-1].kinds, gone[-1].remade  # what is made again with its mask keeps it
-    table, mask = rotary_bytes(stack, run), 0 if run.fused else batch * seq_len**2 * run.number_bytes
-    apart = run.kind.turned_apart  # tables, as masks are
-    tables, masks = (kinds if apart else 1) * table, kinds * mask
-    kept = sum(alike.times * alike.once.kept_bytes for alike in gone)
+    table, mask = rotary_bytes(stack, run), mask_bytes(run)
+    dropped = batch * seq_len * d if run.drops[1] and stack.positions else 0  # a mask behind the embedding
+    tables, masks = (kinds if run.kind.turned_apart else 1) * table + dropped, kinds * mask
+    kept = sum(alike.times * alike.once.waits.others for alike in gone)
+    kept_copies = sum(alike.times * alike.once.waits.copies for alike in gone)
     copies = sum(alike.times * alike.once.copies for alike in gone)
-    earlier = each.gradients * total if accumulated else 0
+    earlier = each.gradients * trained if accumulated else 0
     head = 0 if adapters else each.gradients * stack.vocab * d
-    state = state_bytes(total, each) | {"batch": 2 * INT64 * batch * seq_len, "gradients": 0}
-    if adapters:
-        width = RECIPES[recipe].weights
-        state |= {"weights": frozen_bytes(stack, width, base), "adapters": each.weights * total}
 
-    def at(
-        activations: int, layer: int = 0, logits: int = 0, gradients: int = 0, temporaries: int = 0
-    ) -> dict[str, int]:
-        own = {"gradients": gradients, "activations": activations, "layer": layer, "logits": logits}
-        return state | own | {"temporaries": temporaries}
+    def at(gradients: int, copies: int, activations: int, part: Held, layer: bool, temporaries: int) -> dict[str, int]:
+        """A moment's lines, with those of the part that goes now: a layer, or an end."""
+        return {
+            "gradients": gradients,
+            "made": part.gradients,
+            "copies": copies + part.copies,
+            "activations": activations,
+            "layer": part.others if layer else 0,
+            "logits": part.logits,
+            "temporaries": temporaries,
+        }
 
-    # the embedding's result has a name until the last layer has gone forward
-    named = 0 if gone[0].once.keeps_input or stack.depth == 1 else path
-    below, ahead = 0, []
+    def at_end(part: Held, copies: int) -> dict[str, int]:
+        """No layer goes: what the end kept waits as the layers' activations do."""
+        waits = min(end.waits.others, part.others)
+        around = kept + tables + remade * mask + waits
+        return at(earlier, kept_copies + copies, around, part, False, part.others - waits)
+
+    # what the embedding makes has names until the last layer has gone forward
+    named = named_bytes(stack, run, gone[0].once.keeps_input)
+    below, made_copies, ahead = 0, 0, []
     for alike in gone:
         one, times = alike.once, alike.times
-        below += times * one.kept_bytes - one.kept_bytes + (times - 1) * one.copies
-        ahead.append(at(below + named + tables + masks, one.forward, gradients=earlier))
-        below += one.kept_bytes + one.copies
-    ended = at(kept + copies + tables + remade * mask, logits=end.forward, gradients=earlier)
-    found = {"forward": most([*ahead, ended])}
+        each_kept = one.waits.others
+        below += (times - 1) * each_kept
+        made_copies += (times - 1) * (one.waits.copies + one.copies)
+        ahead.append(at(earlier, made_copies, below + named + tables + masks, one.forward, True, 0))
+        below += each_kept
+        made_copies += one.waits.copies + one.copies
+    found = {"forward": most([*ahead, at_end(end.forward, copies)])}
     # a tied head's gradient waits for the embedding's; in chunks it is there
     is_summed = stack.tied and run.chunks == 1
     waits = head if is_summed and accumulated else 0
-    found["loss"] = at(kept + tables + remade * mask, logits=end.backward, gradients=earlier)
-    made, left, highest = earlier or end.gradients, kept, []
+    for moment in ("loss", "head"):
+        found[moment] = at_end(end.backward.get(moment, NOTHING), 0)
+    above = at_end(end.backward.get("norm", NOTHING), 0)
+    made, left, left_copies, highest = earlier or end.gradients, kept, kept_copies, []
     for alike in reversed(gone):  # what layers of another kind had to themselves has gone with the last of them
         one, times = alike.once, alike.times
         for turn in sorted({0, times - 1}):
-            left -= one.kept_bytes if turn == 0 else (times - 1) * one.kept_bytes
-            around = left + (alike.kinds if apart else 1) * table + alike.remade * mask + end.stays
+            fewer = 1 if turn == 0 else times - 1
+            left -= fewer * one.waits.others
+            left_copies -= fewer * one.waits.copies
+            around = left + (alike.kinds if run.kind.turned_apart else 1) * table + dropped + alike.remade * mask
             gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
-            highest.append(at(around, one.backward, gradients=gradients, temporaries=waits))
+            lines = at(gradients, left_copies, around, one.backward[""], True, waits + end.stays.others)
+            highest.append(lines | {"logits": end.stays.logits})
         made += 0 if accumulated else times * one.gradients
-    found["last_layer"] = most(highest[:1])
-    found["first_layer"] = most(highest[1:] or highest)
+    # in layers between the gradients of one above are reduced, as in the first, where any are
+    between = highest[1:-1]
+    found["last_layer"] = most([above, highest[0], *(between if adapters else [])])
+    found["first_layer"] = most([highest[-1], *([] if adapters else between)])
     third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
     summed = head * ((is_summed + third + accumulated) or stack.tied)
     again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
-    left_over = (head if is_summed else 0) if run.in_backward else each.gradients * total
-    found["embedding"] = at(end.stays, gradients=left_over, temporaries=again)
+    positions = 0 if adapters else each.gradients * stack.positions * d
+    if positions and accumulated:  # those of positions come before, of all sequences
+        again = max(again, path + (path // batch if batch > 1 else 0) + positions + waits)
+    whole = head if run.in_backward else each.gradients * trained
+    found["embedding"] = at(whole, 0, 0, end.stays._replace(total=end.stays.logits), False, end.stays.others + again)
+    if run.in_backward and positions:
+        of_table = at(positions + head * stack.tied, 0, 0, NOTHING, False, path)
+        found["embedding"] = most([found["embedding"], of_table])
     # master weights' gradients take the place of the others one by one: the last that waits
-    head_parameters = 0 if stack.tied else stack.vocab * d
-    last = max(head_parameters, widest(stack) - head_parameters) if each.master else 0
-    roots = each.optimizer // 2 * total if update == "foreach" else 0  # of all second moments
-    held = 0 if run.in_backward else (each.master or each.gradients) * total
-    casts = each.gradients * last
-    found["update"] = at(
-        0, gradients=held + (casts if casts >= roots else 0), temporaries=roots if roots > casts else 0
-    )
+    waiting, roots = each.gradients * last_parameters(stack, trained) if each.master else 0, 0
+    if update == "foreach":  # of all second moments
+        roots = each.optimizer // 2 * trained
+        waiting, roots = (waiting, 0) if waiting >= roots else (0, roots)
+    whole = 0 if run.in_backward else (each.master or each.gradients) * trained
+    found["update"] = at(whole + waiting, 0, 0, NOTHING, False, roots)
     return found
+
+
+def state_lines(trained: int, recipe: str, frozen: int | None, tokens: int) -> dict[str, int]:
+    """Bytes that are there all the time: state and the batch (tokens and targets, as int64). Adapters are trained in
+    float32, beside so many bytes of `frozen` weights."""
+    if frozen is None:
+        return state_bytes(trained, RECIPES[recipe]) | {"batch": 2 * INT64 * tokens}
+    state = state_bytes(trained, RECIPES["fp32"])
+    return state | {"adapters": state["weights"], "weights": frozen, "batch": 2 * INT64 * tokens}
+
+
+def step_bytes(
+    stack: Stack, kind: str, seq_len: int, batch: int = 1, recipe: str = "bf16_master", base: str = "", **told: Any
+) -> dict[str, dict[str, int]]:
+    """All bytes of a kind's step by line and moment; frozen matrices are held as `base` says."""
+    adapters = told.get("adapters")
+    trained = adapter_parameters(stack, kind, adapters) if adapters else sum(parameters(stack).values())
+    frozen = frozen_bytes(stack, RECIPES[recipe].weights, base) if adapters else None
+    state = state_lines(trained, recipe, frozen, batch * seq_len)
+    at = step_moments(stack, KINDS[kind], seq_len, trained, batch, recipe, **told)
+    return {moment: state | lines for moment, lines in at.items()}
+
+
+def family_of(shape: Decoder, composed: bool) -> Kind:
+    """How a decoder of layers all alike is written: as this book has it, or as transformers. A norm has a second vector
+    where the shape says so."""
+    own, theirs = (OWN_GPT2, GPT2) if shape.positions else (OWN_LLAMA, MIXTRAL if shape.experts > 1 else LLAMA)
+    has_module = shape.gated != bool(shape.positions) and (shape.experts == 1 or not shape.positions)
+    kind = theirs if composed and has_module else own  # what transformers has no module of is as this book's
+    if shape.norm_shift:
+        return replace(kind, norm_kind="shifted")
+    return replace(kind, norm_kind="kernel") if kind.norm_kind == "shifted" else kind
+
+
+def decoder_moments(
+    shape: Decoder,
+    seq_len: int,
+    batch: int = 1,
+    recipe: str = "autocast",
+    fused: bool = True,
+    checkpointing: str = "none",
+    composed: bool = False,
+    dropout: bool = False,
+    rank: int = 0,
+    adapted: str = "all",
+    base: str = "as-recipe",
+    **told: Any,
+) -> dict[str, dict[str, int]]:
+    """All bytes of a step by line, at each moment at which it can peak, of a decoder whose layers are all alike.
+
+    Layers are this book's modules, or `composed` of operations as in transformers. With a `rank` adapters are trained
+    beside the matrices that are `adapted`, and the frozen ones are held as `base` says. What else can be `told` is what
+    step_moments() takes: chunks, accumulated, loss, every, update and more.
+    """
+    counts = shapes.parameters(shape)
+    trained = trained_parameters(shape, rank, adapted, counts)
+    frozen = frozen_weights_bytes(counts, RECIPES[recipe].weights, base) if rank else None
+    told |= {"fused": fused, "checkpointing": checkpointing, "drops": (dropout, dropout)}
+    told |= {"adapters": Adapters(rank, adapted, base in CONSTANTS)} if rank else {}
+    state = state_lines(trained, recipe, frozen, batch * seq_len)
+    at = step_moments(stack_of(shape), family_of(shape, composed), seq_len, trained, batch, recipe, **told)
+    return {moment: state | whole_gradients(lines) for moment, lines in at.items()}
+
+
+def whole_gradients(lines: dict[str, int]) -> dict[str, int]:
+    """A moment's lines with the gradients of the layer that goes backward among the others."""
+    return {
+        line: size + (lines["made"] if line == "gradients" else 0) for line, size in lines.items() if line != "made"
+    }
+
+
+def mask_bytes(run: Run) -> int:
+    """Eager attention's, which transformers makes once for all layers; this book's makes one whenever it attends."""
+    is_own = run.kind.code[:3] == "own"
+    return 0 if run.fused or is_own else run.number_bytes * run.batch * run.seq_len**2
+
+
+def named_bytes(stack: Stack, run: Run, keeps_input: bool) -> int:
+    """What transformers has names for while layers go forward, and nothing keeps: the embedding's result, in GPT-2 that
+    of words and that of positions."""
+    path = stream(run, stack.d_model)
+    if run.kind.code == "gpt2":
+        return path + path // run.batch
+    return 0 if keeps_input or stack.depth == 1 or run.kind.code != "transformers" else path
+
+
+def last_parameters(stack: Stack, total: int) -> int:
+    """Of the tensor at whose cast an update with master weights holds most, less what stands behind it: the head, an
+    MLP's last matrix, the embedding, or the table of positions."""
+    table = stack.vocab * stack.d_model
+    behind = 0 if stack.tied else table
+    of_positions = 2 * stack.positions * stack.d_model
+    return max(behind, widest(stack) - behind, table + max(table, of_positions) - total)
 
 
 def passes(stack: Stack, run: Run) -> list[Alike]:
@@ -497,7 +732,7 @@ def again_flops(
 ) -> int:
     """FLOPs of one sequence that a step does a second time, to keep less."""
     run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
-    run = run._replace(every=every, enters=reentrant, few_bits=few_bits, drops=drops)
+    run = run._replace(every=every, enters=reentrant, copies_in=few_bits, drops=drops)
     found = 0
     for alike in passes(stack, run):
         one, times, mixing = alike.once, alike.times, alike.layer.mixer.mixing_flops(seq_len, causal)
@@ -535,9 +770,9 @@ def kept_bytes(
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
     run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
     return {
-        "layers": sum(times * pass_layer(stack.d_model, layer, run).kept_bytes for layer, times in stack.layers),
+        "layers": sum(times * pass_layer(stack.d_model, layer, run).waits.total for layer, times in stack.layers),
         "rotary": (passes(stack, run)[-1].kinds if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
-        "ends": pass_end(stack, run).kept_bytes,
+        "ends": pass_end(stack, run).waits.total,
     }
 
 
@@ -556,6 +791,8 @@ def widest(stack: Stack) -> int:
 
 def rotary_bytes(stack: Stack, run: Run) -> int:
     """Cosines and sines."""
+    if stack.positions:
+        return 0
     features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
     share = 2 if run.kind.turned == "chunks" else 1
     width = FLOAT32 if run.kind.turned == "cast" else run.number_bytes
@@ -613,7 +850,10 @@ def sharded(
     reduced = {"last_layer": head, "first_layer": head + layer, "embedding": ends + layer}
     found = {}
     for moment, lines in at.items():
-        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
+        own = {line: size for line, size in lines.items() if line not in ("made", "copies")}
+        own["layer"] = lines["layer"] + lines["made"]
+        own["activations"] = lines["activations"] + lines["copies"]
+        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in own.items()}
         found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
         gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
         if "weights" in split:

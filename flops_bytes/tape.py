@@ -22,14 +22,17 @@ from collections.abc import Callable, Sequence
 from flops_bytes.adapters import Format
 
 FLOAT32, INT64 = 4, 8  # bytes
+# Lines of the answer: autocast's copies of weights, gradients of weights, logits, and all that is none of these, which
+# is what is left of the total.
+OTHERS, COPIES, GRADIENTS, LOGITS = range(4)
 Shape = tuple[int, ...]
 
 
 class Storage:
-    """Bytes that are there as long as something holds them."""
+    """Bytes that are there as long as something holds them, of a line of the answer."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
+    def __init__(self, nbytes: int, line: int = OTHERS) -> None:
+        self.nbytes, self.line = nbytes, line
         self.holders = 0
 
 
@@ -85,12 +88,12 @@ class Operation:
         self.saved: list[Storage] = []
         self.results = 1
         self.region: Region | None = None  # it is made again with
+        self.moment, self.line = "", OTHERS  # of the backward pass, in which it goes, and of the gradients it makes
         self.weight = ""  # of a leaf, where gradients end: its name
         self.numbers = 0  # of a leaf that is a weight
         self.remains = False  # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
-        self.makes_again: Callable[[Tensor], Tensor] | None = (
-            None  # a part that is made again whole when it goes backward
-        )
+        self.whole: Callable[[Tensor], Tensor] | None = None  # of a part that is made again whole when it goes
+        self.goes: Callable[[Tape, Operation, Tensor], Tensor] | None = None  # backward, by this
 
 
 class Region:
@@ -114,6 +117,10 @@ class Tape:
 
     def __init__(self, accumulated: bool = False, autocast: bool = False, width: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
+        self.line, self.live_lines = OTHERS, [0, 0, 0, 0]  # of what is made now, and bytes by line
+        self.peak_lines, self.is_peak = [0, 0, 0, 0], False  # the same at the peak, noted when it has passed
+        self.moment = ""
+        self.moments: dict[str, tuple[int, list[int]]] = {}  # that have passed: the peak of each, and its lines
         self.accumulated, self.autocast = accumulated, autocast
         self.width = width  # bytes of a weight, and of a number on the residual path
         self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
@@ -143,7 +150,10 @@ class Tape:
             return
         if storage.holders == 0:
             self.live_bytes += storage.nbytes
-            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+            if storage.line != OTHERS:
+                self.add_to(storage.line, storage.nbytes)
+            if self.live_bytes > self.peak_bytes:
+                self.peak_bytes, self.is_peak = self.live_bytes, True
         storage.holders += 1
 
     def drop(self, storage: Storage) -> None:
@@ -151,7 +161,33 @@ class Tape:
             return
         storage.holders -= 1
         if storage.holders == 0:
+            if self.is_peak:
+                self.note_peak()
             self.live_bytes -= storage.nbytes
+            if storage.line != OTHERS:
+                self.add_to(storage.line, -storage.nbytes)
+
+    def add_to(self, line: int, nbytes: int) -> None:
+        self.live_lines[line] = self.live_lines[line] + nbytes
+
+    def note_peak(self) -> None:
+        if self.is_peak:
+            self.peak_lines, self.is_peak = list(self.live_lines), False
+
+    def begin(self, moment: str) -> None:
+        """Another moment, whose peak is its own. What it was before begins there too, and is not less by it."""
+        self.note_peak()
+        before = self.moments.get(self.moment)
+        if before is None or before[0] < self.peak_bytes:
+            self.moments[self.moment] = (self.peak_bytes, self.peak_lines)
+        self.moment, self.peak_bytes, self.is_peak = moment, self.live_bytes, True
+
+    def of_line(self, storage: Storage, line: int) -> None:
+        """What is there belongs to another line from now on."""
+        self.note_peak()
+        self.add_to(storage.line, -storage.nbytes)
+        self.add_to(line, storage.nbytes)
+        storage.line = line
 
     # Tensors and names
 
@@ -167,7 +203,7 @@ class Tape:
         self.frames[-1].append(x)
 
     def new(self, shape: Sequence[int], width: int) -> Tensor:
-        return self.tensor(shape, width, Storage(count(shape) * width))
+        return self.tensor(shape, width, Storage(count(shape) * width, self.line))
 
     def view(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """As many numbers in another order, where they lie."""
@@ -285,6 +321,7 @@ class Tape:
             return None
         self.number += 1
         made = Operation(self.number, inputs, makes, temporary)
+        made.moment, made.line = self.moment, self.line
         if kept:
             self.keep(made, [x.storage for x in kept])
         return made
@@ -335,9 +372,13 @@ class Tape:
     def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
         if made is not None:
-            result.made, result.place = made, 0
+            self.made_by(made, result)
         for x in inputs:
             self.used(x)
+        return result
+
+    def made_by(self, made: Operation, result: Tensor) -> Tensor:
+        result.made, result.place = made, 0
         return result
 
     # Backward
@@ -356,6 +397,9 @@ class Tape:
         arrived: dict[int, list[Tensor | None]] = {root.number: [gradient]}
         self.enter()
         for operation in below:
+            if operation.moment != self.moment:
+                self.begin(operation.moment)
+            self.line = operation.line
             found = self.gone(operation, arrived[operation.number])
             for edge, one in zip(operation.edges, found, strict=True):
                 if edge is None or one is None:
@@ -368,6 +412,7 @@ class Tape:
                 uses[to.number] -= 1
                 if to.weight and uses[to.number] == 0:
                     self.collect(to, there[0])
+        self.line = OTHERS
         self.end([])
 
     def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
@@ -387,8 +432,17 @@ class Tape:
         """A leaf's gradient stays, or is added to one that is there and goes."""
         if gradient is not None and leaf.remains and leaf.weight not in self.gradients:
             self.gradients[leaf.weight] = self.pin(gradient)
+            if leaf.numbers:
+                self.of_line(gradient.storage, GRADIENTS)
         elif gradient is not None:
             self.let_go(gradient)
+
+    def taken_gradient(self, name: str) -> Tensor:
+        """Of a leaf that is one no more."""
+        found = self.gradients[name]
+        self.gradients = {one: each for one, each in self.gradients.items() if one != name}
+        self.leaves = {one: each for one, each in self.leaves.items() if one != name}
+        return found
 
     def let_go_gradients(self, names: Sequence[str]) -> None:
         """Of leaves that are parts of something else, once these are put together."""
@@ -399,11 +453,13 @@ class Tape:
     def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         region = operation.region
-        if operation.makes_again is not None:
-            return [self.entered(operation, gradients[0])]
+        if operation.goes is not None:
+            gradient = gradients[0]
+            assert gradient is not None
+            return [operation.goes(self, operation, gradient)]
         if region is not None and not region.made:
             self.make_again(region)
-        temporary = Storage(operation.temporary)
+        temporary = Storage(operation.temporary, operation.line)
         self.hold(temporary)
         found: list[Tensor | None] = []
         for made, edge in zip(operation.makes, operation.edges, strict=True):
@@ -456,7 +512,7 @@ class Tape:
 
     def make_again(self, region: Region) -> None:
         """To the last that will be asked for; autocast makes its copies again."""
-        copies, self.copies = self.copies, {}
+        copies = self.put_copies({})
         self.asking, self.above = list(reversed(region.asking)), len(self.frames)
         region.made, region.results = True, list(reversed(region.results))
         self.region = region
@@ -467,6 +523,11 @@ class Tape:
         self.region = None
         self.stopped, self.is_again = False, False
         self.copies = copies
+
+    def put_copies(self, copies: dict[str, Tensor]) -> dict[str, Tensor]:
+        """In the place of those that there are."""
+        before, self.copies = self.copies, copies
+        return before
 
     def forget_copies(self) -> None:
         """Autocast's context ends."""
@@ -484,41 +545,42 @@ class Tape:
         self.forgetting, self.region = None, None
         return result
 
-    def reentered(self, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """The same of torch.utils.checkpoint with use_reentrant=True, which runs the part without gradients first."""
-        self.has_gradients = False
-        result = make(x)
-        self.has_gradients = True
-        self.number += 1
-        made = Operation(self.number, [x], [like(x)], 0)
-        made.makes_again = make
-        self.hold(x.storage)
-        made.saved.append(x.storage)
-        result.made, result.place = made, 0
-        return result
 
-    def entered(self, operation: Operation, gradient: Tensor | None) -> Tensor:
-        """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
-        function that does so has a name for the result until it ends, and for its gradient."""
-        assert operation.makes_again is not None and gradient is not None
-        size, copies = operation.sizes[0], self.copies
-        name, self.copies = f"input {operation.number}", {}
-        self.enter()
-        x = self.bind(self.leaf_over(name, size.shape, size.width, operation.saved[0], True))
-        self.is_again = True
-        result = self.bind(operation.makes_again(x))
-        self.is_again = False
-        self.forget_copies()
-        self.copies = copies
-        assert result.made is not None
-        self.run_backward(result.made, self.tensor(gradient.shape, gradient.width, gradient.storage))
-        found = self.gradients[name]
-        self.gradients = {one: each for one, each in self.gradients.items() if one != name}
-        self.leaves = {one: each for one, each in self.leaves.items() if one != name}
-        self.end([])
-        self.let_go(gradient)
-        self.release(operation)
-        return found
+def reentered(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A part that is made again by torch.utils.checkpoint with use_reentrant=True, which runs it without gradients
+    first."""
+    tape.has_gradients = False
+    result = make(x)
+    tape.has_gradients = True
+    tape.number += 1
+    made = Operation(tape.number, [x], [like(x)], 0)
+    made.moment = tape.moment
+    made.whole = make
+    made.goes = entered
+    tape.hold(x.storage)
+    made.saved.append(x.storage)
+    return tape.made_by(made, result)
+
+
+def entered(tape: Tape, operation: Operation, gradient: Tensor) -> Tensor:
+    """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
+    function that does so has a name for the result until it ends, and for its gradient."""
+    assert operation.whole is not None
+    size, copies, name = operation.sizes[0], tape.put_copies({}), f"input {operation.number}"
+    tape.enter()
+    x = tape.bind(tape.leaf_over(name, size.shape, size.width, operation.saved[0], True))
+    tape.is_again = True
+    result = tape.bind(operation.whole(x))
+    tape.is_again = False
+    tape.forget_copies()
+    tape.put_copies(copies)
+    assert result.made is not None
+    tape.run_backward(result.made, tape.tensor(gradient.shape, gradient.width, gradient.storage))
+    found = tape.taken_gradient(name)
+    tape.end([])
+    tape.let_go(gradient)
+    tape.release(operation)
+    return found
 
 
 def operations_below(root: Operation) -> list[Operation]:
@@ -649,7 +711,12 @@ def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     found = vector(tape, name, shape)
     if not tape.autocast:
         return found
-    return cast(tape, found, 2) if tape.frozen else copy_of(tape, name, found)
+    return cast_weight(tape, found) if tape.frozen else copy_of(tape, name, found)
+
+
+def cast_weight(tape: Tape, x: Tensor) -> Tensor:
+    made = tape.record([x], [], [like(x)])
+    return tape.done(made, [x], tape.tensor(x.shape, 2, Storage(2 * count(x.shape), COPIES)))
 
 
 def narrowed(tape: Tape, x: Tensor) -> Tensor:
@@ -665,7 +732,7 @@ def narrowed(tape: Tape, x: Tensor) -> Tensor:
 def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
     """Autocast's of a weight, which it makes once."""
     if name not in tape.copies:
-        tape.copies[name] = tape.pin(cast(tape, x, 2))
+        tape.copies[name] = tape.pin(cast_weight(tape, x))
     return tape.copies[name]
 
 

@@ -75,6 +75,8 @@ UNASKED_VALUES = {  # of options that it has a field for
     "optimizer": ("muon", "adafactor", "adamw-bf16", "adamw-4bit", "adamw-fp8"),
     "update": ("in-backward",),
     "offload": ("all",),
+    "loss": ("logits-held", "float32-held", "shifted", "as-logits"),
+    "checkpointing": ("selective",),
 }
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
 STACKS = {"planner.stacks": ["answer_any"]}

@@ -251,6 +251,16 @@ const $isinstance = (x, type) => ($TYPES.get(type) ?? $unknown("an instance of s
 
 /* Functions that are called with names, and records: NamedTuple and frozen dataclass */
 const $SPARED = Symbol(); // a text that nothing reads
+/* Functions that remember what they returned, by all that they were given: a few hundred answers, or none. */
+const $all_of = (x) => ($is_record(x) ? $all_of(Object.values(x)) : Array.isArray(x) ? `[${x.map($all_of)}]` : typeof x === "string" ? `"${x}"` : `${x}`);
+function $remembered(f) {
+  const found = new Map();
+  return (...given) => {
+    const asked = $all_of(given);
+    if (found.size > 255) found.clear();
+    return found.get(asked) ?? (found.set(asked, f(...given)), found.get(asked));
+  };
+}
 const $named = (f, names, most, rest = false) => Object.assign(f, { $names: names, $most: most, $rest: rest });
 const $own = Object.fromEntries.bind(Object);
 function $call(f, given, named = {}) {

@@ -216,6 +216,18 @@ class Folded(ast.NodeTransformer):
         match node:
             case ast.Compare(ast.Constant(one), [ast.Eq() | ast.NotEq() as sign], [ast.Constant(other)]):
                 return ast.copy_location(ast.Constant((one == other) == isinstance(sign, ast.Eq)), node)
+            case ast.Compare(ast.Constant(one), [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
+                return ast.copy_location(ast.Constant((one is None) == isinstance(sign, ast.Is)), node)
+            case ast.Compare(ast.Constant(one), [ast.In() | ast.NotIn() as sign], [ast.Tuple(several)]):
+                if all(isinstance(other, ast.Constant) for other in several):
+                    is_one = one in [other.value for other in several if isinstance(other, ast.Constant)]
+                    return ast.copy_location(ast.Constant(is_one == isinstance(sign, ast.In)), node)
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.Constant):
+            return ast.copy_location(ast.Constant(not node.operand.value), node)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
@@ -236,12 +248,20 @@ class Folded(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.test, ast.Constant):
             return node.body if node.test.value else node.orelse
-        return node
+        is_one = isinstance(node.body, ast.Constant) and ast.dump(node.body) == ast.dump(node.orelse)
+        return node.body if is_one else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         if isinstance(node.test, ast.Constant):
             return (node.body if node.test.value else node.orelse) or ast.copy_location(ast.Pass(), node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Without what stands behind its end."""
+        self.generic_visit(node)
+        ends = [at for at, statement in enumerate(node.body) if isinstance(statement, ast.Return)]
+        node.body = node.body[: ends[0] + 1] if ends else node.body
         return node
 
 
@@ -259,9 +279,9 @@ class Unasked(Folded):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         match node:
-            case ast.Compare(
-                ast.Subscript(ast.Name("a"), ast.Constant(str() as name)), [ast.Eq()], [ast.Constant(str() as value)]
-            ) if f"{name}={value}" in self.defaults:
+            case ast.Compare(asked, [ast.Eq()], [ast.Constant(str() as value)]) if (
+                f"{option_of(asked)}={value}" in self.defaults
+            ):
                 return ast.copy_location(ast.Constant(False), node)
         return super().visit_Compare(node)
 
@@ -294,6 +314,16 @@ class Unasked(Folded):
         return False
 
 
+def option_of(node: ast.expr) -> str:
+    """The name of the option whose value this is: of the question, of a record, or of a function."""
+    match node:
+        case ast.Subscript(ast.Name("a"), ast.Constant(str() as name)):
+            return name
+        case ast.Attribute(_, name) | ast.Name(name):
+            return name
+    return ""
+
+
 class Fields(Folded):
     """Records' fields that are one value wherever the record is made: they have none, and this stands where it was."""
 
@@ -313,7 +343,39 @@ class Fields(Folded):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.body = [s for s in node.body if not (isinstance(s, ast.AnnAssign) and field_of(s) in self.values)]
+        return self.generic_visit(node)
+
+
+class Unmade(Folded):
+    """Nothing is a record that nothing makes."""
+
+    def __init__(self, records: Container[str]) -> None:
+        self.records = records
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Name("isinstance"), [_, ast.Name(record)]) if record in self.records:
+                return ast.copy_location(ast.Constant(False), node)
         return node
+
+
+def fold_unmade(statements: list[ast.stmt], taken: Container[str]) -> bool:
+    """Answers whether something is a record that nothing makes; if there is such a question."""
+    names = [node for s in statements for node in used(s, taken) if isinstance(node, ast.Name)]
+    asked = [
+        node.args[1]
+        for s in statements
+        for node in ast.walk(s)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance" and isinstance(node.args[1], ast.Name)
+    ]
+    asking = {id(node) for node in asked}
+    made = {node.id for node in names if id(node) not in asking}
+    records = {s.name for s in statements if isinstance(s, ast.ClassDef)} - made
+    unmade = records & {ast.unparse(node) for node in asked}
+    for statement in statements if unmade else ():
+        Unmade(unmade).visit(statement)
+    return bool(unmade)
 
 
 def field_of(statement: ast.AnnAssign) -> str:
@@ -337,12 +399,81 @@ def make_constant(statements: list[ast.stmt]) -> bool:
     for record in records:
         for name in parameters(record):
             given, made = named.get(name, []), calls.get(record.name, [])
-            alone = len(given) == len(made) == owning[name] == 1 and not written[name] and given[0] in made[0].keywords
+            values = {ast.dump(each.value) for each in given}  # where it is made, and where it is replaced
+            alone = (
+                len(values) == len(made) == owning[name] == 1
+                and not written[name]
+                and any(each in made[0].keywords for each in given)
+            )
             if alone and isinstance(value := given[0].value, ast.Constant):
                 constant[name] = value
+            elif (
+                owning[name] == 1 and not (given or written[name]) and (default := left_at_default(record, name, made))
+            ):
+                constant[name] = default
     for statement in statements if constant else ():
         Fields(constant).visit(statement)
     return bool(constant)
+
+
+class Chosen(Folded):
+    """Whether a record's field is one of some constants, where whoever makes the record gives it none of them, or no
+    other."""
+
+    def __init__(self, given: Mapping[str, set[Any]]) -> None:
+        self.given, self.found = given, False  # by the field's name, which one record alone has
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        match node:
+            case ast.Compare(ast.Attribute(_, name), [ast.Eq()], [ast.Constant(value)]) if name in self.given:
+                asked = {value}
+            case ast.Compare(ast.Attribute(_, name), [ast.In()], [ast.Tuple(several)]) if name in self.given and all(
+                isinstance(each, ast.Constant) for each in several
+            ):
+                asked = {each.value for each in several if isinstance(each, ast.Constant)}
+            case _:
+                return super().visit_Compare(node)
+        if not (self.given[name] & asked and self.given[name] - asked):
+            self.found = True
+            return ast.copy_location(ast.Constant(bool(self.given[name] & asked)), node)
+        return node
+
+
+def make_chosen(statements: list[ast.stmt]) -> bool:
+    """Answers what is asked of a field that is always made with constants; if there is such a question."""
+    written, named, made = Counter[str](), dict[str | None, list[ast.keyword]](), dict[str, list[ast.Call]]()
+    for node in (node for s in statements for node in ast.walk(s)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            written[node.value] += 1
+        elif isinstance(node, ast.keyword):
+            named.setdefault(node.arg, []).append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            made.setdefault(node.func.id, []).append(node)
+    records = [s for s in statements if isinstance(s, ast.ClassDef)]
+    owning = Counter(name for record in records for name in parameters(record))
+    given: dict[str, set[Any]] = {}
+    for record in records:
+        for name in parameters(record):
+            default, values = left_at_default(record, name, made.get(record.name, [])), named.get(name, [])
+            of_all = [default, *(each.value for each in values)]
+            if owning[name] == 1 and not written[name] and all(isinstance(each, ast.Constant) for each in of_all):
+                given[name] = {each.value for each in of_all if isinstance(each, ast.Constant)}
+    chosen = Chosen(given)
+    for statement in statements if given else ():
+        chosen.visit(statement)
+    return chosen.found
+
+
+def left_at_default(record: ast.ClassDef, name: str, made: list[ast.Call]) -> ast.Constant | None:
+    """The default of a field, if that is a constant, and whoever makes the record leaves it, and all behind it."""
+    fields = [s for s in record.body if isinstance(s, ast.AnnAssign)]
+    at = next((n for n, field in enumerate(fields) if field_of(field) == name), len(fields))
+    if at == len(fields) or any(
+        len(call.args) > at or any(isinstance(e, ast.Starred) for e in call.args) for call in made
+    ):
+        return None
+    default = fields[at].value
+    return default if isinstance(default, ast.Constant) else None
 
 
 class Parameter(Folded):
@@ -490,7 +621,9 @@ def translate(
         if isinstance(statement, ast.ClassDef):
             statement.body = [s for s in statement.body if not isinstance(s, ast.FunctionDef) or s.name in taken]
     given = {name for names in wanted.values() for name in names}
-    while make_constant(kept := need_all()) or make_default(kept, given):
+    while (
+        fold_unmade(kept := need_all(), taken) or make_constant(kept) or make_default(kept, given) or make_chosen(kept)
+    ):
         pass
     unread = unread_fields(kept)
     for statement in kept:
@@ -509,6 +642,16 @@ def translate(
     for writer in writers:
         writer.described = described
     return "\n".join(writer.module() for writer in writers)
+
+
+def narrows(test: ast.expr) -> bool:
+    """Whether an assertion only tells a type checker what something is."""
+    match test:
+        case ast.BoolOp(ast.And(), values):
+            return all(narrows(value) for value in values)
+        case ast.Compare(_, [ast.IsNot()], [ast.Constant(None)]) | ast.Call(ast.Name("isinstance")):
+            return True
+    return False
 
 
 def asks_fields(node: ast.AST) -> TypeGuard[ast.Call]:
@@ -708,6 +851,8 @@ class Writer:
                 return f"try {self.block(s.body)} catch ({error}) {{ {other} {self.block(handler.body)[1:]}"
             case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError"), args=[text], keywords=[])):
                 return f"$no({self.expr(text)});"
+            case ast.Assert(test=test, msg=None) if narrows(test):
+                return ""
             case ast.Assert(test=test, msg=message):
                 what = self.expr(message) if message else json.dumps(ast.unparse(test))
                 return f"if ({self.test(ast.UnaryOp(ast.Not(), test))}) $raise({what});"
@@ -757,6 +902,8 @@ class Writer:
         self.leave()
         if is_method:
             return text
+        if any(ast.unparse(each).startswith("lru_cache") for each in s.decorator_list):
+            text += f"\n{self.local(s.name)} = $remembered({self.local(s.name)});"
         if s.name in self.named:
             names = [p.arg for p in parameters]
             text += f"\n$named({self.local(s.name)},{json.dumps(names)},{len(a.args)}{', true' if a.kwarg else ''});"

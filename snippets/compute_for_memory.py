@@ -31,8 +31,8 @@ from flops_bytes.models import (
     gpt2,
     loss,
 )
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace, saved_bytes
 
 # --8<-- [start:order]
@@ -46,7 +46,7 @@ REMEDIES: list[tuple[str, dict[str, Any]]] = [  # each on top of those above
 choices: dict[str, Any] = {"batch": 2, "recipe": "bf16"}
 for name, remedy in REMEDIES:
     choices |= remedy
-    moments = peak_bytes(LLAMA_3_8B, 8_192, **choices)
+    moments = decoder_moments(LLAMA_3_8B, 8_192, **choices)
     peak = max(sum(lines.values()) for lines in moments.values())
     print(f"{name:24}{peak / 2**30:7.1f} GiB")
 # --8<-- [end:order]

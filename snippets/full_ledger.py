@@ -16,8 +16,8 @@ import torch
 from flops_bytes.flops import backward_flops, forward_flops, training_seconds
 from flops_bytes.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.steps import (
     Step,
     device,
@@ -32,7 +32,7 @@ torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 
 # --8<-- [start:memory]
 BATCH, CONTEXT = 16, 1_024
-moments = peak_bytes(GPT2_SMALL, CONTEXT, BATCH)  # autocast, fused attention, fused AdamW
+moments = decoder_moments(GPT2_SMALL, CONTEXT, BATCH)  # autocast, fused attention, fused AdamW
 for line, size in moments["loss"].items():
     if size > 2**20:
         print(f"{line:12}{size / 2**30:6.2f} GiB")
@@ -53,7 +53,7 @@ room_bytes = {card: size - BESIDE_TENSORS_BYTES for card, size in has_bytes.item
 
 
 def peak(shape: Decoder, seq_len: int, batch: int, **choices: Any) -> int:
-    moments = peak_bytes(shape, seq_len, batch, **choices)
+    moments = decoder_moments(shape, seq_len, batch, **choices)
     return max(sum(lines.values()) for lines in moments.values())
 
 
@@ -193,7 +193,7 @@ llama_choices: dict[str, Any] = {
     "chunks": 16,
     "checkpointing": "full",
 }
-llama_update = peak_bytes(LLAMA_3_8B, 8_192, **llama_choices)["update"]
+llama_update = decoder_moments(LLAMA_3_8B, 8_192, **llama_choices)["update"]
 llama_count = sum(parameters(LLAMA_3_8B).values())
 llama_state_bytes = (sum(llama_update.values()) - llama_update["batch"]) // llama_count
 llama_peak_bytes = peak(LLAMA_3_8B, 8_192, 1, **llama_choices)

@@ -644,7 +644,7 @@ def peak(a: Mapping[str, Any], stack: Stack, kind: str) -> tuple[str, dict[str, 
     if zero == 3 and a["gpus"] > 1 and recipe.startswith("autocast"):
         # what is gathered is cast before, the embedding too: so the residual path, and all else, is in 16 bits
         cast = step_bytes(stack, kind, recipe="bf16_master", **told)
-        kept = ("activations", "layer", "logits", "temporaries")
+        kept = ("made", "copies", "activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
     if a["optimizer"] != "adamw":
         paged = a["optimizer"][:5] == "paged"

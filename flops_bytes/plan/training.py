@@ -6,7 +6,14 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, FORMATS, quantized_bytes, token_flops, trained_parameters
+from flops_bytes.adapters import (
+    CONSTANTS,
+    FORMATS,
+    frozen_weights_bytes,
+    quantized_bytes,
+    token_flops,
+    trained_parameters,
+)
 from flops_bytes.flops import forward_flops, training_seconds
 from flops_bytes.memory import RECIPES, Recipe
 from flops_bytes.optimizers import (
@@ -19,7 +26,6 @@ from flops_bytes.optimizers import (
     muon_state_bytes,
     muon_temporary_bytes,
 )
-from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.options import (
     BASES,
@@ -40,6 +46,9 @@ from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, parameters, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
+from flops_bytes.stack import stack_of
+from flops_bytes.stack_layers import Adapters
+from flops_bytes.stack_step import family_of, state_lines, step_moments, whole_gradients
 
 # --8<-- [end:setup]
 
@@ -74,7 +83,7 @@ class Setup(NamedTuple):
     base: str  # of these, the frozen weights
     eight_bit: bool  # AdamW, whatever is said below
     paged: bool  # moments, which wait in the host's memory where the card has no room
-    foreach: bool  # AdamW or Adafactor, of all tensors at once
+    foreach_update: bool  # AdamW or Adafactor, of all tensors at once
     at_once: bool  # the update, of each gradient as it comes
     muon: bool  # and AdamW for what is no matrix of a layer
     adafactor: bool
@@ -104,31 +113,32 @@ def peak(setup: Setup) -> tuple[str, dict[str, int]]:
 
 def held_at(setup: Setup) -> dict[str, dict[str, int]]:
     """The bytes that a GPU holds at each moment of a step, by line."""
-    tokens = setup.context * setup.micro_batch
+    in_4_bits, is_adamw = setup.base in CONSTANTS, not (setup.muon or setup.adafactor)
+    is_adamw = is_adamw and not (setup.eight_bit or setup.paged or setup.offload)
+    is_adamw = is_adamw and not (setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments)
+    adapters = Adapters(setup.rank, setup.lora_on, in_4_bits) if setup.rank else None
 
     def moments(recipe: str) -> dict[str, dict[str, int]]:
-        return peak_bytes(
-            setup.shape,
+        at = step_moments(
+            stack_of(setup.shape),
+            family_of(setup.shape, setup.composed),
             seq_len=setup.context,
+            trained=setup.trained,
             batch=setup.micro_batch,
             recipe=recipe,
             fused=setup.fused,
             checkpointing=setup.checkpointing,
-            chunks=min(setup.chunks, tokens),
             accumulated=setup.accumulation > 1,
-            foreach=setup.foreach
-            and not (setup.eight_bit or setup.paged or setup.muon or setup.adafactor or setup.offload)
-            and not (setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments),
-            counts=setup.counts,
-            composed=setup.composed,
-            dropout=setup.dropout,
+            adapters=adapters,
             loss=setup.loss,
+            chunks=setup.chunks,
             every=setup.checkpoint_every,
-            rank=setup.rank,
-            adapted=setup.lora_on,
-            base=setup.base,
-            in_backward=setup.at_once,
+            drops=(setup.dropout, setup.dropout),
+            update="in-backward" if setup.at_once else "foreach" if setup.foreach_update and is_adamw else "fused",
         )
+        frozen = frozen_weights_bytes(setup.counts, RECIPES[recipe].weights, setup.base) if setup.rank else None
+        state = state_lines(setup.trained, recipe, frozen, setup.context * setup.micro_batch)
+        return {moment: state | whole_gradients(lines) for moment, lines in at.items()}
 
     at = moments(setup.recipe)
     if setup.zero == 3 and setup.gpus > 1 and setup.recipe[:8] == "autocast":
@@ -256,9 +266,9 @@ def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[s
     width = each.optimizer // 2
     held = (each.master or each.gradients) * setup.trained
     if setup.muon:
-        roots = width * (setup.trained - muon_parameters(setup.shape)) if setup.foreach else 0
+        roots = width * (setup.trained - muon_parameters(setup.shape)) if setup.foreach_update else 0
         extra = max(muon_temporary_bytes(setup.shape, width), roots)
-    elif setup.foreach:
+    elif setup.foreach_update:
         extra = width * setup.trained
     else:
         two = replace(setup.shape, layers=min(setup.shape.layers, 2))  # each layer has one like it before it, or none
@@ -670,7 +680,7 @@ def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Se
         base=a["base"],
         eight_bit=a["optimizer"][-4:] == "8bit",
         paged=a["optimizer"][:5] == "paged",
-        foreach=a["update"] == "foreach",
+        foreach_update=a["update"] == "foreach",
         at_once=a["update"] == "in-backward",
         muon=a["optimizer"] == "muon",
         adafactor=a["optimizer"] == "adafactor",

@@ -15,7 +15,7 @@ import torch
 from flops_bytes.flops import forward_flops
 from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
 from flops_bytes.models import GPT2_SMALL, build, eager, fused, gpt2, loss
-from flops_bytes.peak import peak_bytes
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.steps import Step, predict_lines, step_seconds, time_products
 
 measured_on_gpu = torch.cuda.is_available()
@@ -124,13 +124,13 @@ def count(step: Step) -> int:
 
 def formula(step: Step) -> int:
     """Bytes of the largest of the step's moments."""
-    moments = peak_bytes(
+    moments = decoder_moments(
         step.shape,
         step.seq_len,
         step.batch,
         "autocast" if step.autocast else "fp32",
         fused=step.attend is fused,
-        foreach=not step.fused_optimizer,
+        update="fused" if step.fused_optimizer else "foreach",
     )
     return max(sum(lines.values()) for lines in moments.values())
 

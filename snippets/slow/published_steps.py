@@ -14,10 +14,10 @@ from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.gpus import GPUS
-from flops_bytes.peak import peak_bytes
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.published.readings import A_GPU, Reading, read_source
 from flops_bytes.published.step_times import Rated, rated
+from flops_bytes.stack_step import decoder_moments
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -56,7 +56,7 @@ RUN = {
     "micro_batch": SEQUENCES,
 }
 SHAPE = read_shape(read_options(RUN))
-run_moments = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", composed=True)
+run_moments = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", composed=True)
 for line, size in run_moments["loss"].items():
     if size > 2**20:
         print(f"{line:14}{size / 2**30:6.1f} GiB")
@@ -75,7 +75,7 @@ for moment, lines in run_moments.items():
 
 
 # --8<-- [start:checkpointed]
-fewer = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", loss="compiled", checkpointing="full")
+fewer = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", loss="compiled", checkpointing="full")
 for moment, lines in fewer.items():
     print(f"{moment:12}{sum(lines.values()) / 2**30:6.1f} GiB")
 # --8<-- [end:checkpointed]
@@ -224,12 +224,12 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "compiled": {},  # norms in one kernel each
     "chunked": {"loss": "compiled"},
     "checkpointed": {"loss": "compiled", "checkpointing": "full"},
-    "in_backward": {"loss": "compiled", "checkpointing": "full", "in_backward": True},  # gradients do not add up
+    "in_backward": {"loss": "compiled", "checkpointing": "full", "update": "in-backward"},  # gradients do not add up
 }
 
 
 def moments_of(name: str) -> dict[str, int]:
-    lines = peak_bytes(SHAPE, SEQ_LEN, SEQUENCES, "bf16", **TECHNIQUES[name])
+    lines = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", **TECHNIQUES[name])
     return {moment: sum(each.values()) for moment, each in lines.items()}
 
 

@@ -15,9 +15,9 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from flops_bytes.adapters import quantized_bytes
 from flops_bytes.counter import counted_peak
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, chunked_backward, eager, flash, loss
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import parameters
 from flops_bytes.sharding import sharded_bytes, wire_bytes
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
@@ -41,7 +41,7 @@ def compare(model: str, choice: str, batch: int | None = None) -> dict[str, Any]
     """The predicted moment and bytes of the peak, the counted bytes, their ratio."""
     shape, seq_len, usual = MODELS[model]
     options = {"seq_len": seq_len, "batch": batch or usual} | CHOICES[choice]
-    moments = peak_bytes(shape, foreach=True, **options)
+    moments = decoder_moments(shape, update="foreach", **options)
     at = {moment: sum(lines.values()) for moment, lines in moments.items()}
     moment = max(at, key=lambda name: at[name])
     counted = counted_peak(shape, **options)
@@ -174,7 +174,7 @@ sent_bytes = {
 def sharded_peak(name: str) -> int:
     """By formula: what one of the GPUs holds, each with sequences one after the other."""
     shape, seq_len, _ = CASES[name]
-    at = peak_bytes(shape, seq_len, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
+    at = decoder_moments(shape, seq_len, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
     sharded = sharded_bytes(shape, at, "bf16", NUM_GPUS, zero=3)
     return max(sum(lines.values()) for lines in sharded.values())
 

@@ -23,13 +23,13 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
     newton_schulz_flops,
 )
-from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import read_options, read_shape
 from flops_bytes.plan.stacks import asked_alike
 from flops_bytes.plan.stacks import plan_exactly as plan_any
 from flops_bytes.plan.training import Setup, held_at, read_setup
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 from tests.conftest import ROOT
 
@@ -266,7 +266,7 @@ def test_an_update_in_backward_on_a_whole_step(name: str) -> None:
             trace.hold(each.untyped_storage())
         loss(model, tokens, tokens).backward()
     assert all(weight.grad is None for weight in model.parameters())
-    at = peak_bytes(shape, seq_len, recipe="fp32", fused=False, in_backward=True)
+    at = decoder_moments(shape, seq_len, recipe="fp32", fused=False, update="in-backward")
     planned = max(sum(lines.values()) for lines in at.values())
     assert planned == pytest.approx(trace.peak_bytes, rel=0.01)
 

@@ -9,8 +9,8 @@ import pytest
 
 from flops_bytes.counter import counted_peak
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder
+from flops_bytes.stack_step import decoder_moments
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=3)}
 CHOICES: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("batch", [1, 8])
 def test_the_peak_is_the_predicted_one(shape: Decoder, recipe: str, choice: dict[str, Any], batch: int) -> None:
-    moments = peak_bytes(shape, 1024, batch, recipe, foreach=True, **choice)
+    moments = decoder_moments(shape, 1024, batch, recipe, update="foreach", **choice)
     predicted = max(sum(lines.values()) for lines in moments.values())
     assert predicted == pytest.approx(counted_peak(shape, 1024, batch, recipe, **choice), rel=0.01)
 
@@ -42,7 +42,7 @@ def test_the_peak_is_the_predicted_one(shape: Decoder, recipe: str, choice: dict
 @pytest.mark.parametrize("accumulated", [False, True])
 def test_few_tokens_peak_where_gradients_are_whole(shape: Decoder, recipe: str, accumulated: bool) -> None:
     """AdamW is fused, so the peak is in the backward pass's end, or where master weights get their gradients."""
-    moments = peak_bytes(shape, 128, 1, recipe, accumulated=accumulated)
+    moments = decoder_moments(shape, 128, 1, recipe, accumulated=accumulated)
     predicted = {moment: sum(lines.values()) for moment, lines in moments.items()}
     assert max(predicted, key=lambda moment: predicted[moment]) in ("embedding", "update", "head")
     counted = counted_peak(shape, 128, 1, recipe, accumulated=accumulated, foreach=False)

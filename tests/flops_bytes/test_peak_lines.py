@@ -21,8 +21,8 @@ from torch.optim.adamw import adamw
 from flops_bytes import models
 from flops_bytes.memory import RECIPES
 from flops_bytes.models import Attend, again, build, chunked_backward, loss
-from flops_bytes.peak import peak_bytes
 from flops_bytes.shapes import Decoder
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace
 
 GPT2 = Decoder(3, 64, 4, 4, 16, 256, 500, positions=128, tied=True, gated=False, biases=True, norm_shift=True)
@@ -229,49 +229,9 @@ class Case:
         return CHOICES[self.choice]
 
     def predicted(self) -> dict[str, dict[str, int]]:
-        return peak_bytes(self.shape, *self.sizes, self.recipe, **self.asked)
-
-    def left_out(self) -> dict[str, int]:
-        """Bytes that are counted and not predicted, or, negative, the other way round: vectors, scalars, a chunk's."""
-        each, cast, shape = RECIPES[self.recipe], self.recipe == "autocast", self.shape
-        tokens, d, gradient = self.sizes[0] * self.sizes[1], shape.d_model, each.gradients
-        chunks, accumulated, full = self.asked.get("chunks", 1), "accumulated" in self.choice, "full" in self.choice
-        chunked, row = chunks > 1, (4 if self.recipe == "fp32" else 2) * tokens * d
-        norm, bias = d * (1 + shape.norm_shift), d * shape.biases
-        scalars = 4 * chunks + 4 if chunked else 8  # losses, and a gradient of one
-        # Autocast's casts of biases, which no gradient needs, go with its end.
-        biases = 2 * shape.layers * 9 * d if cast and shape.biases and not full else 0
-        waits = gradient * bias if accumulated and not shape.gated else 0
-        later = 0 if accumulated else 2 * norm * (shape.layers - 1)
-        vectors = 0 if accumulated else norm + bias
-        hidden = scalars - 4 * chunked
-        return {
-            "forward": 0,
-            "loss": scalars - biases,
-            "head": scalars - biases - (row // chunks if chunked and cast else 0),  # of its input the cast
-            "last_layer": hidden + waits + gradient * vectors,
-            "between": hidden + waits + gradient * (vectors + later // 2),  # three layers, so of one
-            "first_layer": hidden + waits + gradient * (vectors + later),
-            "embedding": hidden,
-            "update": -2 * (norm + bias)
-            if self.recipe == "bf16_master" and shape.tied and "foreach" not in self.asked
-            else 0,
-        }
-
-    def tolerated(self, moment: str) -> tuple[int, int] | None:
-        """Of what is counted over what is predicted; None where another line than the moment's own is the most."""
-        tokens, d, cast = self.sizes[0] * self.sizes[1], self.shape.d_model, self.recipe == "autocast"
-        chunked = "chunks" in self.asked
-        if moment == "forward" and (chunked or ("full" in self.choice and self.sizes == LONG)):
-            return None  # the inside of a layer
-        if moment == "head" and chunked and "bf16" in self.recipe:
-            return None  # the logits' gradient, cast
-        if moment in ("last_layer", "first_layer") and self.sizes == LONG:
-            scores = 2 * self.shape.heads * tokens * self.sizes[0]
-            return (-scores * 3 // 5, 4 * d) if cast else (0, 4 * tokens * d)
-        if moment in ("last_layer", "first_layer") and cast:
-            return None if self.choice == "full, chunked" else (-2 * d * self.shape.d_ff, 0)  # a cast that has gone
-        return 0, 0
+        told = {"update" if name == "foreach" else name: value for name, value in self.asked.items()}
+        told |= {"update": "foreach"} if "foreach" in self.asked else {}
+        return decoder_moments(self.shape, *self.sizes, self.recipe, **told)
 
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -312,13 +272,12 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_moment_holds_what_is_counted(case: Case) -> None:
-    counted, left_out = count_step(case.shape, *case.sizes, case.recipe, **case.asked), case.left_out()
-    held = {at: counted[at] - left_out[at] for at in left_out}
-    # of the last layer's moment and that of the one below it the larger is planned
-    held["last_layer"] = max(held["last_layer"], counted["between"] - left_out["between"])
-    over = {at: held[at] - sum(lines.values()) for at, lines in case.predicted().items()}
-    bounds = {moment: bound for moment in over if (bound := case.tolerated(moment))}
-    assert {m: over[m] for m, (low, high) in bounds.items() if not low <= over[m] <= high} == {}
+    counted, planned = count_step(case.shape, *case.sizes, case.recipe, **case.asked), case.predicted()
+    # in chunks the head goes forward and backward several times, which is counted with what is forward of a layer
+    moments = [at for at in planned if "chunks" not in case.asked or at not in ("forward", "head")]
+    assert {at: sum(planned[at].values()) for at in moments} == pytest.approx(
+        {at: counted[at] for at in moments}, rel=0.002
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -340,12 +299,12 @@ def test_what_is_there_all_the_time_is_what_the_optimizer_holds(shape: Decoder, 
         "batch": batch_of_ints.nbytes,
     }
     logits = torch.empty(batch, seq_len, shape.vocab, device="meta").nbytes
-    at = peak_bytes(shape, seq_len, batch, recipe)
+    at = decoder_moments(shape, seq_len, batch, recipe)
     for lines in at.values():
         assert {line: lines[line] for line in expected} == expected
     assert (at["forward"]["logits"], at["loss"]["logits"]) == (2 * logits, 3 * logits)
     assert {at[moment]["logits"] for moment in ("last_layer", "first_layer", "embedding", "update")} == {0}
     assert at["embedding"]["gradients"] == sum(weight.nbytes for weight in weights)
-    again = peak_bytes(shape, seq_len, batch, recipe, accumulated=True)
+    again = decoder_moments(shape, seq_len, batch, recipe, accumulated=True)
     assert all(again[moment]["gradients"] == sum(weight.nbytes for weight in weights) for moment in list(at)[:-1])
     assert {lines["gradients"] for lines in list(at.values())[:3]} == {0}

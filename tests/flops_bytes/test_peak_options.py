@@ -26,9 +26,9 @@ from flops_bytes.check.count import CompiledLoss, FusedLoss, dropped, policies
 from flops_bytes.counter import prepare, update_fused
 from flops_bytes.memory import layer_bytes
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
-from flops_bytes.peak import liger_chunk, peak_bytes
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.stack_step import decoder_moments, liger_rows
 from flops_bytes.trace import Trace
 from tests.flops_bytes import test_peak_lines as peak_lines
 
@@ -143,7 +143,7 @@ def count_peak(
 
 
 def planned_peak(shape: Decoder, recipe: str, batch: int = BATCH, **asked: Any) -> int:
-    return max(sum(lines.values()) for lines in peak_bytes(shape, T, batch, recipe, **asked).values())
+    return max(sum(lines.values()) for lines in decoder_moments(shape, T, batch, recipe, **asked).values())
 
 
 @pytest.mark.drawn(3)
@@ -174,7 +174,7 @@ def test_a_fused_loss_under_autocast_casts_the_head_twice(
     asked: dict[str, Any] = {"checkpointing": checkpointing, "accumulated": accumulated}
     of, sizes = peak_lines.SHAPES[shape], (128, 4)
     counted = max(peak_lines.count_step.__wrapped__(of, *sizes, "autocast", **asked).values())
-    planned = peak_bytes(of, *sizes, "autocast", loss="fused", **asked)
+    planned = decoder_moments(of, *sizes, "autocast", loss="fused", **asked)
     assert max(sum(lines.values()) for lines in planned.values()) == pytest.approx(counted, rel=0.008)
 
 
@@ -271,9 +271,9 @@ def test_a_compiled_loss_keeps_the_logits_as_they_are() -> None:
 def test_a_fused_loss_takes_as_many_tokens_at_a_time_as_ligers() -> None:
     """Its own example: 4 × 4,096 tokens of 4,096 features and 32,000 words go in chunks of 2,048."""
     shape = replace(LLAMA_3_8B, vocab=32_000)
-    assert liger_chunk(shape, 4 * 4096) == 2048
+    assert liger_rows(4 * 4096, shape.vocab, shape.d_model) == 2048
     for tokens in (1, 7, 100, 4096, 5000):
-        chunk = liger_chunk(shape, tokens)
+        chunk = liger_rows(tokens, shape.vocab, shape.d_model)
         assert chunk == min(tokens, 1 << (-(-tokens // 8) - 1).bit_length())
 
 

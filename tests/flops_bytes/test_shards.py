@@ -20,7 +20,6 @@ from flops_bytes.gpus import LINKS
 from flops_bytes.memory import RECIPES
 from flops_bytes.models import GPT2 as GPT2Model
 from flops_bytes.models import Llama, build, loss
-from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.ranks import Collectives
 from flops_bytes.shapes import SHAPES as NAMED
@@ -42,6 +41,7 @@ from flops_bytes.sharding import (
     wire_bytes,
     zero_payload,
 )
+from flops_bytes.stack_step import decoder_moments
 from tests.flops_bytes.test_peak_lines import BYTE_16, GPT2, LLAMA, TOKENS, Moments, norm_kernel, one_kernel
 
 RANKS = 4
@@ -72,7 +72,7 @@ SPLIT: dict[int, tuple[str, ...]] = {  # Rajbhandari et al. 2020, figure 1
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("stage", SPLIT)
 def test_a_stage_splits_its_lines_and_makes_whole_what_it_uses(shape: Decoder, recipe: str, stage: int) -> None:
-    before, of = peak_bytes(shape, *TOKENS, recipe, accumulated=True), modules(shape)
+    before, of = decoder_moments(shape, *TOKENS, recipe, accumulated=True), modules(shape)
     width = 4 if recipe == "fp32" else 2
     whole = of["root"] + 2 * of["layer"]  # a layer in use, one on its way
     sums = {"head": of["head"], "last_layer": of["head"] + of["layer"], "first_layer": of["head"] + of["layer"]}
@@ -135,7 +135,7 @@ def test_fully_shard_holds_what_the_third_stage_says(group: Any) -> None:
     trace = simulate(LLAMA, group, MixedPrecisionPolicy())
     shapes = {name: tuple(weight.shape) for name, weight in build(LLAMA).named_parameters()}
     assert trace.payload_bytes == fsdp_payload(*group_numbers(shapes, RANKS))
-    before = peak_bytes(LLAMA, *TOKENS, "fp32")
+    before = decoder_moments(LLAMA, *TOKENS, "fp32")
     at = {m: sum(lines.values()) for m, lines in sharded_bytes(LLAMA, before, "fp32", RANKS, 3).items()}
     assert trace.most["update"] == at["update"]
     two_layers = 2 * 4 * modules(LLAMA)["layer"]

@@ -427,6 +427,69 @@ def test_options_that_no_form_asks_leave_nothing_on_the_page(tmp_path: Path) -> 
     assert not any(re.search(rf"\b{word}\b", script) for word in words)
 
 
+FAMILIES = """
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    turned: str = "halves"
+    apart: bool = False
+
+
+class Other(NamedTuple):
+    size: int
+
+
+class One(NamedTuple):
+    size: int
+    kind: Kind
+
+    def wide(self):
+        return self.size if self.kind.apart else 2 * self.size
+
+
+COUNTED = []
+
+
+def in_pairs(one):
+    return -one.size
+
+
+def of_other(one):
+    return -2 * one.size
+
+
+@lru_cache(maxsize=8)
+def counted(one):
+    COUNTED.append(one.size)
+    if one.kind.turned == "pairs":
+        return in_pairs(one)
+    if one.kind.turned in ("halves", "partly"):
+        return one.wide()
+    return of_other(one)
+
+
+def f(n):
+    one = One(n, Kind(turned="partly") if n > 2 else Kind())
+    assert one is not None
+    first = of_other(one) if isinstance(one, Other) else counted(one)
+    return [first, counted(one), counted(One(n + 1, Kind())), len(COUNTED)]
+"""
+
+
+def test_families_that_nothing_makes_leave_nothing_on_the_page(tmp_path: Path) -> None:
+    """Neither what a field never says, nor a record that nothing makes; and who remembers is asked once."""
+    (tmp_path / "them.py").write_text(FAMILIES)
+    text = translate([tmp_path], {"them": ["f"]})
+    assert not any(word in text for word in ("in_pairs", "of_other", "apart", "Other", "null)"))
+    context = MiniRacer()
+    context.eval(RUNTIME.read_text(encoding="utf-8") + text + BRIDGE)
+    said = context.eval("JSON.stringify(tell(f(3n)))")
+    context.close()
+    assert json.loads(str(said)) == ["6n", "6n", "8n", "2n"]
+
+
 def test_a_name_that_several_modules_bind_is_each_ones_own(tmp_path: Path) -> None:
     """Also where it is imported as another, and where a function or a field has one of its own by that name."""
     (tmp_path / "one.py").write_text("x = 1\n\n\ndef told(n):\n    return [n, x]\n")

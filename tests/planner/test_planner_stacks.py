@@ -95,7 +95,8 @@ def forms() -> list[dict[str, str]]:
         chosen = ["weights", "cache"] if serves else ["recipe", "zero", "checkpointing", "pairs", "attention", "loss"]
         for name in chosen:
             if drawn.random() < 0.4:
-                fields[name] = drawn.choice(OPTIONS[name].kind)
+                unasked = planner.UNASKED_VALUES.get(name, ())
+                fields[name] = drawn.choice([value for value in OPTIONS[name].kind if value not in unasked])
         if not serves and drawn.random() < 0.5:
             more = [("trained", "qlora"), ("trained", "lora"), ("offload", "yes"), ("optimizer", "adamw-8bit")]
             fields |= dict(drawn.sample([*more, ("dropout", "0.1"), ("checkpoint_every", "2")], 2))

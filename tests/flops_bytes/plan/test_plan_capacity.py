@@ -22,9 +22,9 @@ from flops_bytes.gpus import (
     capacity_bytes,
 )
 from flops_bytes.memory import RECIPES
-from flops_bytes.peak import peak_bytes
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace
 from tests.conftest import ROOT
 from tests.flops_bytes import test_peak_lines as lines
@@ -146,7 +146,7 @@ def test_autocast_to_float16_holds_what_is_counted(monkeypatch: pytest.MonkeyPat
     in_bfloat16 = lines.count_step(shape, *lines.TOKENS, "autocast", **asked)
     monkeypatch.setattr(lines, "BYTE_16", torch.float16)
     assert lines.count_step.__wrapped__(shape, *lines.TOKENS, "autocast", **asked) == in_bfloat16
-    planned = [peak_bytes(shape, *lines.TOKENS, recipe, **asked) for recipe in ("autocast", "autocast_fp16")]
+    planned = [decoder_moments(shape, *lines.TOKENS, recipe, **asked) for recipe in ("autocast", "autocast_fp16")]
     assert planned[0] == planned[1] and any(held["copies"] for held in planned[1].values())
     assert RECIPES["autocast_fp16"] == RECIPES["autocast"]
 

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import MistralConfig
 from transformers.masking_utils import create_causal_mask
 
-from flops_bytes import peak
+from flops_bytes import stack_step
 from flops_bytes.check import __main__ as command
 from flops_bytes.check import draw as drawing
 from flops_bytes.check.__main__ import Checked, check, main
@@ -458,10 +458,12 @@ def test_with_chunks_the_counter_and_not_the_tracker_is_as_the_allocator() -> No
 def test_a_wrong_formula_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "draw", lambda chance: TIED)
     assert main(["--draws", "1"]) == command.WITHIN
-    monkeypatch.setattr(peak, "tied_waits", lambda *told: 0)
+    stack_step.step_moments.cache_clear()  # which would remember it
+    monkeypatch.setattr(stack_step, "rotary_bytes", lambda *told: 2 * 10**7)
     assert main(["--draws", "1"]) == command.BEYOND
     right, wrong = (line for line in capsys.readouterr().out.splitlines() if " planned, " in line)
-    assert right.startswith("1.00") and wrong.startswith("0.9")
+    assert right.startswith("1.00") and wrong.startswith("1.0")
+    stack_step.step_moments.cache_clear()
 
 
 def test_other_flops_are_told() -> None:
