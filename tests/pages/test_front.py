@@ -132,7 +132,7 @@ def test_without_scripts_the_answer_stands_in_words(browser: Browser, site: Path
     page.goto(address + language)
     expect(page.locator(".planner-fields")).to_be_hidden()
     expect(page.locator(".planner-verdict")).to_have_text(
-        re.compile("^(Fits with room: needs |放得下且有余量：需要 )[0-9.]+ GiB")
+        re.compile(r"^(Fits with room \(all weights\): needs|放得下且有余量（训练全部权重）：需要) [0-9.]+ GiB")
     )
     expect(page.locator("article noscript p")).to_have_text(
         planner.words("zh" if language else "en")["without_scripts"]
