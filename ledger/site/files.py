@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FOLDERS = ("snippets", "flops_bytes", "measurements")
 LINK = re.compile(rf"(?P<up>(?:\.\./)*)(?P<path>(?:{'|'.join(FOLDERS)})/[^#?]+)")
 QUERY = "?file-of-the-book="
+RUN_TOGETHER, KEPT_APART = "e=e+s+o.id}", 'e=e+s+"\\t"+o.id+"\\t"}'
 HANDED_ON = re.compile(rf'(?<= href=")(?P<up>(?:\.\./)*)(?:\./|index\.md)?{re.escape(QUERY)}')
 
 
@@ -93,3 +94,15 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Of MkDocs, as a hook: a live preview, which nobody bundles, has the files too."""
     options = config.mdx_configs["ledger.site"]
     copy(Book(Path(options.get("root", ".")).resolve()), Path(config.site_dir))
+    mend_search(Path(config.site_dir))
+
+
+def mend_search(site: Path) -> None:
+    """Keeps apart what lunr, the theme's search, takes for one state of its automaton: it names a state by letters and
+    numbers that run together, and where two get one name, a query that meets them finds nothing. Raises LedgerError if
+    the theme's script has no such name."""
+    for path in site.glob("assets/javascripts/workers/search.*.js"):
+        script = path.read_text(encoding="utf-8")
+        if RUN_TOGETHER not in script:
+            raise LedgerError([Problem(path, 0, "the theme's search names its states in another way; see mend_search")])
+        path.write_text(script.replace(RUN_TOGETHER, KEPT_APART), encoding="utf-8")
