@@ -383,18 +383,34 @@ def field_of(statement: ast.AnnAssign) -> str:
     return ast.unparse(statement.target)
 
 
-def make_constant(statements: list[ast.stmt]) -> bool:
-    """Puts its value in the place of each field that is always made with one constant, by its name; if there is one."""
+class Names(NamedTuple):
+    """What is said of records and their fields."""
+
+    records: list[ast.ClassDef]
+    owning: Counter[str]  # how many records have a field of that name
+    written: Counter[str]  # how often a name stands there as text
+    keywords: dict[str | None, list[ast.keyword]]
+    calls: dict[str, list[ast.Call]]
+
+
+def names_of(statements: list[ast.stmt]) -> Names:
+    """What statements say of records and their fields, by name."""
     records = [s for s in statements if isinstance(s, ast.ClassDef)]
-    written, named, calls = Counter[str](), dict[str | None, list[ast.keyword]](), dict[str, list[ast.Call]]()
+    owning = Counter(name for record in records for name in parameters(record))
+    found = Names(records, owning, Counter(), {}, {})
     for node in (node for s in statements for node in ast.walk(s)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            written[node.value] += 1
+            found.written[node.value] += 1
         elif isinstance(node, ast.keyword):
-            named.setdefault(node.arg, []).append(node)
+            found.keywords.setdefault(node.arg, []).append(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            calls.setdefault(node.func.id, []).append(node)
-    owning = Counter(name for record in records for name in parameters(record))
+            found.calls.setdefault(node.func.id, []).append(node)
+    return found
+
+
+def make_constant(statements: list[ast.stmt]) -> bool:
+    """Puts its value in the place of each field that is always made with one constant, by its name; if there is one."""
+    records, owning, written, named, calls = names_of(statements)
     constant: dict[str, ast.Constant] = {}
     for record in records:
         for name in parameters(record):
@@ -441,16 +457,7 @@ class Chosen(Folded):
 
 def make_chosen(statements: list[ast.stmt]) -> bool:
     """Answers what is asked of a field that is always made with constants; if there is such a question."""
-    written, named, made = Counter[str](), dict[str | None, list[ast.keyword]](), dict[str, list[ast.Call]]()
-    for node in (node for s in statements for node in ast.walk(s)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            written[node.value] += 1
-        elif isinstance(node, ast.keyword):
-            named.setdefault(node.arg, []).append(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            made.setdefault(node.func.id, []).append(node)
-    records = [s for s in statements if isinstance(s, ast.ClassDef)]
-    owning = Counter(name for record in records for name in parameters(record))
+    records, owning, written, named, made = names_of(statements)
     given: dict[str, set[Any]] = {}
     for record in records:
         for name in parameters(record):

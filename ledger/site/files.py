@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FOLDERS = ("snippets", "flops_bytes", "measurements")
 LINK = re.compile(rf"(?P<up>(?:\.\./)*)(?P<path>(?:{'|'.join(FOLDERS)})/[^#?]+)")
 QUERY = "?file-of-the-book="
-RUN_TOGETHER, KEPT_APART = "e=e+s+o.id}", 'e=e+s+"\\t"+o.id+"\\t"}'
 HANDED_ON = re.compile(rf'(?<= href=")(?P<up>(?:\.\./)*)(?:\./|index\.md)?{re.escape(QUERY)}')
 
 
@@ -95,6 +94,9 @@ def on_post_build(config: MkDocsConfig) -> None:
     options = config.mdx_configs["ledger.site"]
     copy(Book(Path(options.get("root", ".")).resolve()), Path(config.site_dir))
     mend_search(Path(config.site_dir))
+
+
+RUN_TOGETHER, KEPT_APART = "e=e+s+o.id}", 'e=e+s+"\\t"+o.id+"\\t"}'  # lunr's name of a state, and the mended one
 
 
 def mend_search(site: Path) -> None:
