@@ -533,6 +533,19 @@ def test_another_devices_stale_output_says_nothing_of_a_fresh_one(small_book: Bo
     assert page.index(labels[0]) < page.index("<template") < page.index(labels[1]), "only what is shown is laid out"
 
 
+def test_an_output_that_is_equal_wherever_it_was_printed_names_no_device(small_book: Book) -> None:
+    """A device that has not printed it says nothing of it."""
+    fresh = recorded(small_book)
+    record = json.loads(fresh.read_text())
+    for name, outputs in (("second-cpu", record["outputs"]), ("third-cpu", {})):
+        (small_book.measurements / name).mkdir()
+        of_device = record | {"device": record["device"] | {"id": name, "name": name}, "outputs": outputs}
+        (small_book.measurements / name / "good.json").write_text(json.dumps(of_device))
+    extension = makeExtension(root=str(small_book.root), default_device=fresh.parent.name)
+    page = Markdown(extensions=[extension]).convert("/// output | good:count\n///\n")
+    assert "<pre" in page and "output-where" not in page
+
+
 def test_compare_sets_values_side_by_side(small_book: Book, capsys: pytest.CaptureFixture[str]) -> None:
     assert ledger(small_book, "run") == 0
     path = recorded(small_book)
