@@ -710,7 +710,8 @@ def most_held(a: Mapping[str, Any], stack: Stack, kind: str, memory_bytes: float
     refuse_wide_rank(a["lora"], stack.d_model)
     moment, lines = peak(a, stack, kind)
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
-    fewest = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few
+    alone = missing(gpus=1, zero="0", sharding_by="fsdp2", reduce_bucket=None)  # without anything that shards
+    fewest = 1 if alone <= 0 else 1 + too_few
     adapted = trained_of(a, stack, kind) if a["lora"] else 0
     recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
     sent = sent_bytes(stack, recipe, a["gpus"], zero, a["accumulation"], adapted, a["base"])

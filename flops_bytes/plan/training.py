@@ -716,7 +716,8 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     moment, lines = peak(setup)
     needs_bytes = sum(lines.values())
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
-    fewest_gpus = 1 if missing(gpus=1, zero=0) <= 0 else 1 + too_few
+    alone = missing(gpus=1, zero=0, sharding_by="fsdp2", reduce_bucket=None)  # without anything that shards
+    fewest_gpus = 1 if alone <= 0 else 1 + too_few
     stages = range(4 if setup.gpus > 1 and not setup.adafactor else 0)
     every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in stages}
 
