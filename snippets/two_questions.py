@@ -257,6 +257,28 @@ print(f"{napkin_gpus} GPUs by 16 bytes, {planned_gpus} by the planner")
 # --8<-- [end:exercise_3]
 
 
+DEADLINE = 90  # days
+deadline_gpus = math.ceil(NUM_GPUS * days / DEADLINE)
+shard_bytes = all_state_bytes / NUM_GPUS
+
+
+def use_card(name: str) -> dict[str, float]:
+    """GPU-hours for a billion parameters on a trillion tokens, and the parameters whose state a card holds."""
+    card = GPUS[name]
+    hours = 6 * 1e9 * 1e12 / card.peak_flop_per_second["bfloat16"] / 3600  # at the peak
+    return {
+        "teraflops": card.peak_flop_per_second["bfloat16"] / 1e12,
+        "memory_bytes": card.memory_bytes,
+        "run_hours": hours / MFU,
+        "step_hours": hours / 0.4,
+        "parameters": card.memory_bytes / naive_bytes,
+    }
+
+
+run_cards = {name: use_card(name) for name in ("A100 80GB SXM", "H100 SXM", "H200 SXM", "B200")}
+assert math.isclose(run_cards["H100 SXM"]["run_hours"] * 70 * 15, napkin_gpu_hours)
+
+
 # --8<-- [start:exercise_4]
 layers, heads, head_dim = 80, 64, 128  # L, H, Q
 doubling_seq_len = PARAMETERS / (layers * heads * head_dim)
