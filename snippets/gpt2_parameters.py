@@ -15,6 +15,8 @@ from transformers import (
     OpenAIGPTConfig,
     PretrainedConfig,
     PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
 )
 
 # --8<-- [start:formula]
@@ -129,10 +131,10 @@ PART_OF = {  # the library's names
 }
 
 
-def count_by_part(model: torch.nn.Module) -> dict[str, int]:
+def count_by_part(model: torch.nn.Module, part_of: dict[str, str] = PART_OF) -> dict[str, int]:
     parts: Counter[str] = Counter({"head": 0})
     for name, parameter in model.named_parameters():
-        (part,) = (PART_OF[word] for word in name.split(".") if word in PART_OF)
+        (part,) = (part_of[word] for word in name.split(".") if word in part_of)
         parts[part] += parameter.numel()
     return dict(parts)
 
@@ -214,19 +216,22 @@ class LlamaShape(NamedTuple):
 LLAMA_3_8B = LlamaShape(128_256, 4_096, 32, 32, 8, 14_336)
 
 
-def llama_config(shape: LlamaShape) -> LlamaConfig:
-    return LlamaConfig(
+def llama_config(
+    shape: LlamaShape, family: type[PretrainedConfig] = LlamaConfig, tied: bool = False
+) -> PretrainedConfig:
+    return family(
         vocab_size=shape.vocabulary,
         hidden_size=shape.d_model,
         num_hidden_layers=shape.num_layers,
         num_attention_heads=shape.num_heads,
         num_key_value_heads=shape.num_kv_heads,
         intermediate_size=shape.hidden,
-        tie_word_embeddings=False,
+        tie_word_embeddings=tied,
     )
 
 
-llama_library_parameters = counted(build(llama_config(LLAMA_3_8B)))
+llama_model = build(llama_config(LLAMA_3_8B))
+llama_library_parameters = counted(llama_model)
 assert llama_library_parameters == llama_parameters
 
 LLAMA_CONTEXT = 8_192  # of Llama 3 at its release
@@ -242,6 +247,56 @@ steps = [
     V * d,  # a head of its own
 ]
 assert as_gpt2_parameters + sum(steps) == llama_parameters
+
+Q = d // num_heads
+LLAMA_PART_OF = {  # the library's names
+    "embed_tokens": "tokens",
+    "q_proj": "qkv",
+    "k_proj": "qkv",
+    "v_proj": "qkv",
+    "o_proj": "out",
+    "gate_proj": "up",
+    "up_proj": "up",
+    "down_proj": "down",
+    "input_layernorm": "norms",
+    "post_attention_layernorm": "norms",
+    "norm": "final_norm",
+    "lm_head": "head",
+}
+llama_part_parameters = {
+    "tokens": V * d,
+    "qkv": L * d * (num_heads + 2 * num_kv_heads) * Q,
+    "out": L * num_heads * Q * d,
+    "up": L * 2 * d * f,
+    "down": L * f * d,
+    "norms": L * 2 * d,
+    "final_norm": d,
+    "head": V * d,
+}
+assert count_by_part(llama_model, LLAMA_PART_OF) == llama_part_parameters
+
+RANK = 16  # r
+MATRICES = (  # of a layer: inputs, outputs
+    (d, num_heads * Q),
+    (d, num_kv_heads * Q),
+    (d, num_kv_heads * Q),
+    (num_heads * Q, d),
+    (d, f),
+    (d, f),
+    (f, d),
+)
+varied_by = {  # what the count of Llama 3 8B would grow by
+    "biases": L * (num_heads + 2 * num_kv_heads) * Q,
+    "norms": L * 2 * Q,
+    "tied": -V * d,
+    "lora": L * sum(RANK * (a + b) for a, b in MATRICES),
+}
+for variant, config in {
+    "biases": llama_config(LLAMA_3_8B, Qwen2Config),
+    "norms": llama_config(LLAMA_3_8B, Qwen3Config),
+    "tied": llama_config(LLAMA_3_8B, tied=True),
+}.items():
+    assert counted(build(config)) == llama_parameters + varied_by[variant]
 
 BITS = {"float32": 32, "bfloat16": 16, "float8": 8, "int4": 4}
 model_parameters = [*total_parameters.values(), llama_parameters]
