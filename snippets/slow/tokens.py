@@ -73,6 +73,7 @@ bill = {
     }
     for name, each in published_rate.items()
 }
+context_characters = {name: CONTEXT * published_characters[name]["zh"] for name in ("gpt2", "qwen")}
 english_run_flops = bill["qwen"]["en"]["tokens"] * token_flops
 
 
