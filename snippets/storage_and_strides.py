@@ -4,6 +4,7 @@
 # ///
 """Where a tensor's elements lie in memory, and what follows: which operations share, fail, copy, and at what speed."""
 
+import gc
 import io
 from collections.abc import Callable
 
@@ -102,12 +103,25 @@ SHARING = [
     "x[1]",
     "x[:, 1]",
     "x[::2, ::2]",
+    "x[None]",
+    "x.narrow(0, 1, 2)",
+    "x.squeeze()",
+    "x.unsqueeze(0)",
+    "x.diagonal()",
     "x.t()",
+    "x.transpose(0, 1)",
+    "x.mT",
+    "x.movedim(0, 1)",
     "x.view(2, 2, 4).permute(2, 0, 1)",
     "x.view(2, 8)",
+    "x.view(torch.int32)",
     "x.unfold(0, 2, 1)",
     "x.split(2)[1]",
+    "x.chunk(2)[1]",
+    "x.unbind()[1]",
     "x.detach()",
+    "torch.as_tensor(x)",
+    "torch.from_numpy(x.numpy())",
     "x.reshape(2, 8)",
     "x.flatten()",
     "x.contiguous()",
@@ -122,12 +136,24 @@ COPYING = [
     "x.t().clone()",
     "x[[0, 2]]",
     "x[x > 7]",
+    "x.index_select(0, torch.tensor([0, 2]))",
+    "x.gather(0, torch.zeros(1, 4, dtype=torch.int64))",
+    "x.flip(0)",
+    "x.roll(1, 0)",
     "torch.cat([x, x])",
+    "torch.stack([x, x])",
+    "torch.tensor(x.tolist())",
+    "torch.tensor(x.numpy())",
     "x.bfloat16()",
 ]
 assert x.contiguous() is x is x.float()  # nothing to do, nothing done
 assert all(same_storage(x, eval(code)) for code in SHARING)
 assert not any(same_storage(x, eval(code)) for code in COPYING)
+masked = x.clone()
+masked[masked > 7].zero_()  # fills a copy
+assert masked.equal(x)
+masked[masked > 7] = 0  # writes into the tensor itself
+assert masked.max() == 7
 
 
 # --8<-- [start:keeps_alive]
@@ -140,6 +166,18 @@ def first_row() -> torch.Tensor:
 for row in (first_row(), first_row().clone()):
     print("reports", row.nbytes, "bytes, holds", row.untyped_storage().nbytes())
 # --8<-- [end:keeps_alive]
+
+
+# --8<-- [start:find]
+kept = [first_row() for _ in range(3)]
+
+for t in gc.get_objects():  # all objects of this process
+    if issubclass(type(t), torch.Tensor):
+        held = t.untyped_storage().nbytes()
+        if held - t.nbytes > 2**20:
+            print(tuple(t.shape), "reports", t.nbytes, "bytes, holds", held)
+# --8<-- [end:find]
+del kept
 
 
 row_reported_bytes = first_row().nbytes  # elements × size
@@ -230,6 +268,32 @@ except RuntimeError as error:
 expand_reported_bytes = thousand.nbytes  # elements × size
 expand_held_bytes = thousand.untyped_storage().nbytes()
 assert thousand.add(1).stride() == (1,)  # a sum of its own is no longer expanded
+
+
+leaf = torch.nn.Parameter(torch.ones(4, 4))
+ERRORS = {  # an expression, and a part of what PyTorch says of it
+    "merge": {"code": "x.t().view(16)", "says": "view size is not compatible with input tensor's size and stride"},
+    "expand": {"code": "thousand.add_(1)", "says": "more than one element of the written-to tensor"},
+    "overlap": {
+        "code": "strip[1:].copy_(strip[:-1])",
+        "says": "some elements of the input tensor and the written-to tensor",
+    },
+    "leaf": {"code": "leaf[0].add_(1)", "says": "a view of a leaf Variable that requires grad"},
+    "step": {"code": "x[::-1]", "says": "step must be greater than zero"},
+    "numpy": {"code": "torch.from_numpy(x.numpy()[::-1])", "says": "stride in the given numpy array is negative"},
+}
+
+
+def message(code: str) -> str:
+    """What the error says that an expression raises."""
+    try:
+        eval(code)
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    raise AssertionError(f"{code} raises no error")
+
+
+assert all(error["says"] in message(error["code"]) for error in ERRORS.values())
 
 
 # A square float32 matrix, smaller on a CPU, is read once and written once.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from einops import einsum, rearrange, reduce
+from einops import einsum, rearrange, reduce, repeat
 from torch import Tensor
 
 from flops_bytes.measure import get_device, same_storage, time_call
@@ -40,6 +40,7 @@ print("by habit equals by name:", torch.allclose(by_habit, by_name))
 
 D_MODEL = NUM_HEADS * D_HEAD
 assert torch.allclose(q.transpose(1, 2) @ k.transpose(1, 2).mT, by_name, atol=1e-5)
+assert torch.einsum("bqhd,bkhd->bhqk", q, k).equal(by_name)
 
 
 # --8<-- [start:split]
@@ -59,6 +60,31 @@ for how in ("sum", "mean"):
     reduced = reduce(x, "... hidden -> ...", how)
     print(how, "equals x.mean(-1):", torch.allclose(reduced, x.mean(-1), atol=1e-6))
 # --8<-- [end:reduce]
+
+
+PATTERNS = [  # with names, without
+    ("rearrange(x, 'b t (h d) -> b h t d', h=4)", "x.unflatten(2, (4, -1)).transpose(1, 2)"),
+    ("rearrange(y, 'b h t d -> b t (h d)')", "y.transpose(1, 2).flatten(2)"),
+    ("rearrange(x, 'b t d -> (b t) d')", "x.flatten(0, 1)"),
+    ("repeat(x, 'b t d -> b h t d', h=4)", "x[:, None].expand(-1, 4, -1, -1)"),
+    ("reduce(x, 'b t d -> b d', 'mean')", "x.mean(1)"),
+    ("reduce(x, 'b (t pair) d -> b t d', 'sum', pair=2)", "x.unflatten(1, (-1, 2)).sum(2)"),
+    ("einsum(x, w, '... i, i o -> ... o')", "x @ w"),
+    ("einsum(q, k, 'b t h d, b s h d -> b h t s')", "q.transpose(1, 2) @ k.permute(0, 2, 3, 1)"),
+]
+by_names = {"einsum": einsum, "rearrange": rearrange, "reduce": reduce, "repeat": repeat}
+operands = {"x": torch.randn(2, 6, 32), "y": torch.randn(2, 4, 6, 8), "w": torch.randn(32, 8), "q": q, "k": k}
+
+
+def describe_pattern(named: str, unnamed: str) -> dict[str, Any]:
+    """Both ways of writing it, and whether the result is a view of its first operand."""
+    result: Tensor = eval(named, by_names, operands)
+    assert torch.allclose(result, eval(unnamed, {}, operands), atol=1e-5)
+    first = operands[named[named.index("(") + 1]]
+    return {"named": named, "unnamed": unnamed, "is_view": same_storage(first, result)}
+
+
+patterns = [describe_pattern(*pair) for pair in PATTERNS]
 
 
 PROJECTION = "... d_in, d_in d_out -> ... d_out"

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["torch>=2.11"]
+# dependencies = ["numpy", "torch>=2.11"]
 # ///
 """A training loop on data whose best loss is known, which survives being killed."""
 
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
@@ -346,6 +347,36 @@ measured_checkpoint_bytes = (folder / "run.pt").stat().st_size
 measured_checkpoint_ratio = measured_checkpoint_bytes / predicted_checkpoint_bytes
 assert 1 < measured_checkpoint_ratio < 1.001  # the container: names, headers, alignment
 # --8<-- [end:size]
+
+
+# --8<-- [start:states]
+def get_random_states(rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        "python": random.getstate(),
+        "numpy": rng.bit_generator.state,  # plain numbers: weights_only=True reads them
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all(),  # one of each GPU
+    }
+
+
+def set_random_states(states: dict[str, Any], rng: np.random.Generator) -> None:
+    random.setstate(states["python"])
+    rng.bit_generator.state = states["numpy"]
+    torch.set_rng_state(states["torch"])
+    torch.cuda.set_rng_state_all(states["cuda"])
+
+
+def draw(rng: np.random.Generator) -> Tensor:
+    return torch.tensor([random.random(), rng.random(), torch.rand(()).item()])
+
+
+rng = np.random.default_rng(0)
+torch.save(get_random_states(rng), "random.pt")
+drawn = draw(rng)
+set_random_states(torch.load("random.pt"), rng)
+print("the same numbers again:", draw(rng).equal(drawn))
+# --8<-- [end:states]
+Path("random.pt").unlink()
 
 
 # --8<-- [start:exercise_rate]
