@@ -12,6 +12,8 @@ from ledger.site import makeExtension
 from ledger.site.api import described
 from ledger.site.check import check
 from ledger.site.comments import Comments
+from ledger.site.plain import markdown, parts
+from ledger.site.quote import open_source
 
 SOURCE = '''
 def halve(x: float, *, times: int = 1) -> float:
@@ -54,6 +56,8 @@ def test_a_function_is_shown_as_its_source_has_it(shown: Book) -> None:
     english = "<p>Half of it.</p>\n<p>Again and again.\nRaises ValueError.</p>"
     assert f"{first}\n{english}" in converted(shown, "en")
     assert f"{first}\n<p>一半。</p>\n<p>可以重复。抛出 ValueError。</p>" in converted(shown, "zh")
+    text = markdown(parts(open_source(shown, "", local=False), "zh", shown.docs / "zh" / "page.md", "https://site/"))
+    assert f"`{SIGNATURE}`\n\n一半。\n\n可以重复。" in text
     assert check(shown) == []
 
 
