@@ -21,6 +21,8 @@ DASHES = "5 4"
 
 Numbers = Sequence[float | None]  # None, not to be had on this device, is left out
 Colour = int | str
+# What memory holds, in each figure as in the planner's bar; what is none of these is 5 or "muted"
+HELD = {"activations": 2, "gradients": 3, "logits": 0, "optimizer": 4, "weights": 1}
 
 
 def power_of_ten(power: int) -> str:
@@ -205,10 +207,16 @@ class Axes:
         """Upright bars, as wide as `width` of x; in a stack, `bottom` says where each begins."""
         self._bars(self.x, self.y, x, height, bottom, width, colour, label, alpha)
 
-    def stack(self, x: Sequence[float], parts: Mapping[str, Sequence[float]], width: float = 0.8) -> list[float]:
+    def stack(
+        self,
+        x: Sequence[float],
+        parts: Mapping[str, Sequence[float]],
+        width: float = 0.8,
+        colours: Sequence[Colour] = (),
+    ) -> list[float]:
         """Upright bars one upon the other, by their labels from the bottom up; how high each stack is."""
         tops = [0.0] * len(x)
-        for colour, (label, sizes) in enumerate(parts.items()):
+        for colour, (label, sizes) in zip(colours or range(len(parts)), parts.items(), strict=True):
             self.bar(x, sizes, colour, label, width=width, bottom=tops)
             tops = [below + size for below, size in zip(tops, sizes, strict=True)]
         return tops

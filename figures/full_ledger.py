@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Colour, Names, Scale
+from figures.axes import HELD, Axes, Colour, Names, Scale
 
 GIB = 2**30
 PARTS = {  # of a moment, and the lines that each adds up
@@ -16,7 +16,7 @@ PARTS = {  # of a moment, and the lines that each adds up
     "logits": ("logits",),
     "temporaries": ("temporaries",),
 }
-COLOURS: tuple[Colour, ...] = ("muted", 3, 0, 5, 1, 2)
+COLOURS: Mapping[str, Colour] = {**HELD, "state": HELD["optimizer"], "layer": 5, "temporaries": "muted"}
 MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", "update")
 STACKS = ("tune_eager", "tune_compiled", "mpt", "titan_eager", "titan_compiled")
 STACKED: dict[str, Colour] = {
@@ -30,9 +30,9 @@ def moments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     published = (values["published_steps.run_published"] or {}).get("peak_bytes", 0) / GIB
     axes = Axes(Scale(labels["axis"]), Names([labels[moment] for moment in MOMENTS]))
     left = [0.0] * len(MOMENTS)
-    for colour, (part, lines) in zip(COLOURS, PARTS.items(), strict=True):
+    for part, lines in PARTS.items():
         sizes = [sum(found.get(moment, {}).get(line, 0) for line in lines) / GIB for moment in MOMENTS]
-        axes.barh(range(len(MOMENTS)), sizes, colour, labels[part], left=left)
+        axes.barh(range(len(MOMENTS)), sizes, COLOURS[part], labels[part], left=left)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     axes.axvline(published, labels["published"])
     return str(axes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Scale
+from figures.axes import HELD, Axes, Scale
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -82,7 +82,7 @@ def gpt2_timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     order = ("weights", "optimizer", "gradients", "activations")
     axes = Axes(Scale(labels["order"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
     parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in order}
-    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1)
+    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1, colours=[HELD[kind] for kind in order])
     if kinds:
         forward, backward = pieces["forward"], pieces["forward"] + pieces["backward"]
         axes.axvline(forward - 0.5, labels["forward"], labels["backward"])

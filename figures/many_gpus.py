@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Scale
+from figures.axes import HELD, Axes, Log, Scale
 from figures.svg import Drawing
 
 RANKS = 4  # in drawings, and pieces of a tensor
 PALE = 0.3
-PARTS = {"weights": ("fill-0", 3, 12.0), "gradients": ("fill-1", 2, 12.0), "state": ("muted", 1, 24.0)}  # first stage
+PARTS = {  # first stage that splits it, and width
+    "weights": (f"fill-{HELD['weights']}", 3, 12.0),
+    "gradients": (f"fill-{HELD['gradients']}", 2, 12.0),
+    "state": (f"fill-{HELD['optimizer']}", 1, 24.0),
+}
 HEIGHT = 40.0  # of a rank's bars
 
 

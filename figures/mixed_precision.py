@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Log, Scale, text_width
+from figures.axes import HELD, Axes, Log, Scale, text_width
 from figures.svg import Drawing
 
 RECIPES = ("fp32", "autocast", "master", "master_fp32_gradients", "fp32_moments", "bf16")  # in the order of the page
 DOTTED = ("master", "bf16")  # may lie on another curve
 PARTS = {"weights": "weights", "gradients": "gradients", "master": "master_weights", "moments": "moments"}  # labels
+COLOURS = {**HELD, "master": 5, "moments": HELD["optimizer"]}
 WIDTH = 640
 
 
@@ -25,19 +26,19 @@ def held(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     scale = (WIDTH - left - right) / max(ends, default=1)
     drawing = Drawing(WIDTH, top + pitch * max(len(rows), 1))
     legend = 0.0
-    for place, word in enumerate((*PARTS.values(), "copies")):
-        css = "stroke-muted" if word == "copies" else f"fill-{place}"
+    for part, word in (PARTS | {"copies": "copies"}).items():
+        css = "stroke-muted" if word == "copies" else f"fill-{COLOURS[part]}"
         drawing.add("rect", css, x=legend, y=2, width=14, height=14, fill_opacity=0.4)
         drawing.text(legend + 20, 14, labels[word])
         legend += 20 + text_width(labels[word]) + 16
     for row, name in enumerate(rows):
         y, x = top + pitch * row, float(left)
         drawing.text(0, y + 19, labels[name])
-        for colour, part in enumerate(PARTS):
+        for part in PARTS:
             width = found[name][part] * scale
             if width:
                 box = {"x": x, "y": y + 2, "width": width - 1, "height": 24}
-                drawing.add("rect", f"fill-{colour}", fill_opacity=0.4, **box)
+                drawing.add("rect", f"fill-{COLOURS[part]}", fill_opacity=0.4, **box)
                 drawing.text(x + width / 2, y + 19, str(found[name][part]), anchor="middle")
             x += width
         if name == "autocast" and copies:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from figures.axes import HELD
 from figures.svg import Drawing
 from ledger.units import format_value
 
@@ -30,10 +31,10 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
         total = format_value(lines[name]["total"], "bytes", language=labels["language"])
         drawing.text(LEFT, top + 14, f"{labels[name]}\u2003{total}", "ink")
         x = float(LEFT)
-        for colour, (part, size) in enumerate(sizes.items()):
+        for part, size in sizes.items():
             width = min(size * scale, WIDTH - x)
             drawn |= {part} if width >= 1 else set()
-            drawing.rect(x, top + 20, width, HEIGHT, f"fill-{colour}")
+            drawing.rect(x, top + 20, width, HEIGHT, f"fill-{HELD.get(part, 5)}")
             x += width
         if lines[name]["total"] * scale > WIDTH:
             drawing.text(WIDTH - 16, top + 14, "→", "ink")
@@ -43,10 +44,10 @@ def methods(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     drawing.text(
         edge, 12, f"{labels['card']}\u2003{format_value(card, 'bytes', language=labels['language'])}", "ink", "end"
     )
-    seen = [(colour, part) for colour, part in enumerate((*PARTS, "other")) if part in drawn]
-    for n, (colour, part) in enumerate(seen):
+    seen = [part for part in (*PARTS, "other") if part in drawn]
+    for n, part in enumerate(seen):
         x, y = LEFT + n % 2 * 170, top + 10 + n // 2 * 22
-        drawing.rect(x, y, 10, 10, f"fill-{colour}")
+        drawing.rect(x, y, 10, 10, f"fill-{HELD.get(part, 5)}")
         drawing.text(x + 15, y + 10, labels[part], "ink")
     drawing.resize(top + 10 + (len(seen) + 1) // 2 * 22)
     return str(drawing)

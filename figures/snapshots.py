@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from figures.axes import Axes, Scale
+from figures.axes import HELD, Axes, Scale
 
 GIB = 2**30
-ORDER = ("weights", "state", "gradients", "layers", "loss", "backward")
+ORDER = {  # from the bottom up, with their colours
+    "weights": HELD["weights"], "state": HELD["optimizer"], "gradients": HELD["gradients"],
+    "layers": HELD["activations"], "loss": HELD["logits"], "backward": 5,
+}  # fmt: skip
 
 
 def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
@@ -14,7 +17,7 @@ def timeline(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     kinds = values["snapshots.timeline_bytes"] or {}
     axes = Axes(Scale(labels["events"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
     parts = {labels[kind]: [size / GIB for size in kinds.get(kind, [])] for kind in ORDER}
-    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1)
+    tops = axes.stack(range(len(kinds.get("weights", []))), parts, width=1, colours=[*ORDER.values()])
     if wanted := values["snapshots.wanted_bytes"]:
         last, below, size = len(tops) - 1, tops[-1], wanted / GIB
         axes.bar([last], [size], "ink", width=1, bottom=[below], alpha=0.3)

@@ -24,7 +24,7 @@ print(answer["verdict"])
 print(f"{answer['memory_bytes']['total'] / 2**30:.1f} GiB on each card")
 print(f"{answer['days']:.1f} days, {answer['money']:,.0f} $")
 # --8<-- [end:plan]
-del answer
+named = {*answer}  # on the page, which names parts of each answer
 
 
 # --8<-- [start:count]
@@ -67,4 +67,10 @@ seen = kernels.report(kernels.read(trace_file), 0)
 times = [seen[f"{name}_seconds"] * 1e6 for name in ("span", "busy", "exposed_communication")]
 print("{:.0f} µs, {:.0f} busy, {:.0f} of them communication alone".format(*times))
 # --8<-- [end:trace]
-del seen, found, EVENTS
+assert {"fits", "headroom_bytes", "largest_micro_batch", "longest_context", "fewest_gpus", "ladder"} <= named
+assert {"step_seconds", "tokens_per_second", "mfu"} <= named
+assert {"peak_reserved", "by_size", "largest", "gap_at_peak_allocated", "out_of_memory"} <= found.keys()
+assert {"kinds", "gaps", "longest", "operations"} <= seen.keys()
+assert {"moment", "line", "moments", "kinds", "lines"} <= {*counted._fields}
+assert {"left_bytes", "step_seconds", "days"} <= {*fit(counted, "RTX 4090")._fields}
+del answer, seen, found, EVENTS

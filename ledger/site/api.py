@@ -1,58 +1,45 @@
 """Shows a function as its source has it: `/// api | flops_bytes.count.count` becomes its signature and its docstring.
 
 griffe reads the source without running it; mkdocstrings, which is made on it, would bring a plugin and a style of its
-own.
+own. What the docstring says in the page's language stands where that of shown code does (comments.py).
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from pathlib import Path
-from typing import Any
-from xml.etree.ElementTree import Element, SubElement
 
 import griffe
-from pymdownx.blocks import BlocksExtension
-from pymdownx.blocks.block import Block
 
 from ledger.book import LedgerError, Problem
+from ledger.site.comments import Comments
+from ledger.site.includes import Line
+
+WRAPPED = re.compile(r"(?<=[\u3000-\u303f\uff00-\uffef])\n(?!\n)")  # Chinese, where a new line is no space
 
 
-class ApiExtension(BlocksExtension):  # type: ignore[misc]
-    """Option: root, the book's."""
-
-    def __init__(self, **options: Any) -> None:
-        self.config = {"root": [".", "the book's root"]}
-        super().__init__(**options)
-
-    def extendMarkdownBlocks(self, md: Any, block_mgr: Any) -> None:
-        block_mgr.register(ApiBlock, {"root": Path(self.getConfig("root")).resolve()})
-
-
-def makeExtension(**options: Any) -> ApiExtension:
-    return ApiExtension(**options)
-
-
-class ApiBlock(Block):  # type: ignore[misc]
-    NAME = "api"
-    ARGUMENT = True
-
-    def on_create(self, parent: Element) -> Element:
-        found = SubElement(parent, "div", {"class": "api"})
-        module, _, name = self.argument.rpartition(".")
-        self.md.parser.parseChunk(found, described(self.config["root"], module, name))
-        return found
-
-
-def described(root: Path, module: str, name: str) -> str:
-    """A function as Markdown: its signature as code, the paragraphs of its docstring.
+def described(comments: Comments, function: str, page: Path) -> tuple[str, list[Problem]]:
+    """A function as Markdown: its signature as code, the paragraphs of its docstring; and what has no words yet.
 
     Raises LedgerError if there is no such function, or nothing is said of it.
     """
+    root = comments.book.root
+    module, _, name = function.rpartition(".")
     path = root / f"{module.replace('.', '/')}.py"
     path = path if path.is_file() else path.with_suffix("") / "__init__.py"
-    found = None
+    found, text = None, ""
     if path.is_file():
-        found = griffe.visit(module, path, path.read_text(encoding="utf-8")).members.get(name)
+        text = path.read_text(encoding="utf-8")
+        found = griffe.visit(module, path, text).members.get(name)
     if not isinstance(found, griffe.Function) or not found.docstring:
-        raise LedgerError([Problem(path, 0, f"/// api | {module}.{name}: there is no such function with a docstring")])
-    return f"`{found.signature()}`\n\n{found.docstring.value}"
+        raise LedgerError([Problem(path, 0, f"/// api | {function}: there is no such function with a docstring")])
+    first, last = found.docstring.lineno, found.docstring.endlineno
+    assert first and last
+    file = str(path.relative_to(root))
+    lines = [Line(line, file, number) for number, line in enumerate(text.split("\n"), start=1)][first - 1 : last]
+    lines[0] = lines[0]._replace(text=lines[0].text.lstrip())
+    said, problems = comments.translated(lines, "python", page)
+    docstring = inspect.cleandoc(ast.literal_eval("\n".join(line.text for line in said)))
+    return f"`{found.signature()}`\n\n{WRAPPED.sub('', docstring)}", problems

@@ -20,10 +20,10 @@ FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>.*?)\s*$"
 INCLUDE = re.compile(r'^\s*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[a-z][a-z0-9_]*))?"$')
 HEADING = re.compile(r"^(?P<level>#{1,6})\s+(?P<text>.*?)(?:\s*\{[^{}]*#(?P<id>[\w-]+)[^{}]*\})?\s*$")
 BLOCK_START = re.compile(r"^(?P<slashes>/{3,})\s*(?P<kind>[\w-]+)\s*(?:\|\s*(?P<argument>.*?))?\s*$")
-FILLED = ("output", "figure", "table", "data", "device")  # blocks that stand for what is filled in
+FILLED = ("output", "figure", "table", "data", "device", "api")  # blocks that stand for what is filled in
 KINDS = {  # of blocks, as mkdocs.yml's extensions know them
     *(*FILLED, "recorded", "only", "details", "question", "tab"),
-    *("admonition", "note", "tip", "warning", "takeaway", "map", "api"),
+    *("admonition", "note", "tip", "warning", "takeaway", "map"),
 }
 BLOCK_END = re.compile(r"^/{3,}\s*$")
 HTML_BLOCK = re.compile(

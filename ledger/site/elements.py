@@ -75,7 +75,7 @@ class Elements:
                     start = BLOCK_START.match(lines[first])
                     assert start
                     last = piece.last if piece.kind in FILLED else piece.line
-                    lines[first:last] = [f"{start['slashes']} {piece.kind} | {text}"]
+                    lines[first:last] = f"{start['slashes']} {piece.kind} | {text}".split("\n")
         return lines
 
     # What stands for them
@@ -145,6 +145,10 @@ class Elements:
         """Where the line stands that names the device, on a page that does not begin with measurements."""
         self.device_place = Element("div", {"class": "device-place"})
         return self.block(self.device_place)
+
+    def api(self, text: str) -> str:
+        """Markdown, which the block that stands there holds."""
+        return f"{self.block(Element('div', {'class': 'api'}))}\n\n{text}\n"
 
 
 def _variant(parent: Element, devices: list[str], index: int, css: str) -> Element:

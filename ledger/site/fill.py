@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ledger.book import LedgerError, Problem
+from ledger.site.api import described
 from ledger.site.chapter import FILLED, INLINE, Block, Chapter, Fence, Paragraph, Piece, Waiting, inline, rows_of
 from ledger.site.comments import Comments
 from ledger.site.includes import Line, shown_lines
@@ -69,6 +70,8 @@ class Write(Protocol):
     def data(self, name: str, find: Callable[[], Plain]) -> str: ...
 
     def device(self) -> str: ...
+
+    def api(self, text: str) -> str: ...
 
 
 @dataclass
@@ -278,6 +281,10 @@ class _Filler:
                 return self.table(block)
             case "data":
                 return self.write.data(block.argument, partial(self.data, block.argument))
+            case "api":
+                text, problems = described(self.comments, block.argument, self.filled.page.path)
+                self.filled.problems += problems
+                return self.write.api(text)
         return self.write.device()
 
     def data(self, name: str) -> Plain:

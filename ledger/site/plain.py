@@ -117,6 +117,9 @@ class PlainMarkdown:
     def device(self) -> str:
         return ""
 
+    def api(self, text: str) -> str:
+        return text
+
 
 def _fenced(text: str) -> str:
     """A text as a block of code, whatever it holds."""

@@ -40,7 +40,7 @@ from figures import (
     transformer_flops,
     two_questions,
 )
-from figures.axes import Axes, Log, Names, Scale, power_of_ten, text_width
+from figures.axes import HELD, Axes, Log, Names, Scale, power_of_ten, text_width
 from flops_bytes.plan import plan_exactly as plan
 from ledger.book import Book
 from ledger.site import quote, variants
@@ -395,7 +395,7 @@ def test_a_stage_leaves_a_rank_a_piece_of_what_it_shards() -> None:
     chart = Chart(many_gpus.zero(Values({}), Words(rank="{n}")))
     for stage, (whole, summed) in enumerate(((40, 40), (40, 40), (40, 10), (10, 10))):
         top = 50 + 54 * stage
-        for colour, height in (("0", whole), ("1", summed)):
+        for colour, height in ((str(HELD["weights"]), whole), (str(HELD["gradients"]), summed)):
             bars = [bar for bar in chart.bars(colour) if top <= bar[2] < top + 40]
             assert [low - high for *_, high, low in bars] == [height] * 4
 
@@ -1044,7 +1044,9 @@ def test_a_moment_is_a_stack_of_what_is_alive_beside_the_published_peak() -> Non
     }
     values = Values({f"published_steps.{name}": value for name, value in made.items()})
     chart = Chart(full_ledger.moments(values, Words(axis="GiB")))
-    ((left, right),) = [(x1, x2) for x1, x2, top, _ in chart.bars("muted") if top < chart.place("loss")[1] < top + 40]
+    ((left, right),) = [
+        (x1, x2) for x1, x2, top, _ in chart.bars(chart.colours["state"]) if top < chart.place("loss")[1] < top + 40
+    ]
     scale = (right - left) / 3  # a GiB
     parts = {"activations": (3, 7), "logits": (7, 10), "gradients": (2, 7)}
     for part, (start, end) in parts.items():

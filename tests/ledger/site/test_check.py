@@ -317,7 +317,7 @@ def test_the_kinds_of_blocks_are_those_that_a_build_knows(book: Book) -> None:
         .partition("\n\n")[0]
     )
     known = yaml.safe_load(text.replace("!ENV", ""))
-    names = [name for name in known if "blocks" in name or name in ("ledger.site.minutes", "ledger.site.api")]
+    names = [name for name in known if "blocks" in name or name == "ledger.site.minutes"]
     ours = makeExtension(root=str(book.root), local=False)
     markdown = Markdown(extensions=[*names, ours], extension_configs={name: known[name] for name in names})
     assert {*markdown.parser.blockprocessors["blocks"].blocks, "recorded"} == KINDS  # type: ignore[attr-defined]
