@@ -7,7 +7,13 @@
 """What several GPUs cost: bytes a rank, bytes sent, the time that takes by formula and by others' logs."""
 
 # --8<-- [start:setup]
-from torch import nn
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import P2POp
+from torch.multiprocessing.spawn import start_processes
 
 from flops_bytes.gpus import GPUS, REACHED
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build
@@ -68,11 +74,11 @@ fsdp_bytes = {n: fsdp_payload(*group_numbers(shapes_of(gpt2), n)) for n in (2, 4
 print("DDP       ", ddp_bytes)
 for ranks, handed in fsdp_bytes.items():
     print(f"FSDP2, {ranks}  ", handed)
+# --8<-- [end:numbers]
 rank_bytes = {  # what rank 0 of 2 should hold after a step
     "zero_1": sum(stage_bytes(gpt2_parameters, 2, 1).values()),
     "fsdp": sum(stage_bytes(gpt2_parameters, 2, 3).values()),
 }
-# --8<-- [end:numbers]
 
 
 # --8<-- [start:ring]
@@ -81,6 +87,41 @@ for ranks in (2, 4, 8, 64):
     sent_bytes[ranks] = ring_bytes(ddp_bytes["allreduce"], ranks, "allreduce")
     print(f"{ranks:2} ranks: each sends {sent_bytes[ranks] / 2**20:.1f} MiB")
 # --8<-- [end:ring]
+
+
+# --8<-- [start:by_hand]
+def ring_all_reduce(tensor: Tensor) -> int:
+    """Sums a tensor over all ranks, in place; returns the bytes that this rank sent."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    pieces, sent = tensor.chunk(ranks), 0  # the ranks must divide its length
+    for done in range(2 * (ranks - 1)):  # rounds: first reduce-scatter, then all-gather
+        give, take = pieces[(rank - done) % ranks], pieces[(rank - done - 1) % ranks]
+        arrived = torch.empty_like(take)
+        to_next = P2POp(dist.isend, give, (rank + 1) % ranks)
+        from_last = P2POp(dist.irecv, arrived, (rank - 1) % ranks)
+        for work in dist.batch_isend_irecv([to_next, from_last]):
+            work.wait()
+        take.copy_(take + arrived if done < ranks - 1 else arrived)
+        sent += give.nbytes
+    return sent
+
+
+def on_each(rank: int, ranks: int, folder: str) -> None:
+    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=ranks)
+    ours = torch.arange(8.0) + 10 * rank
+    theirs = ours.clone()
+    sent = ring_all_reduce(ours)
+    dist.all_reduce(theirs)  # by gloo
+    assert ours.equal(theirs) and sent == 2 * (ranks - 1) * ours.nbytes // ranks
+    if rank == 0:
+        print(f"{ours.tolist()}, {sent} bytes sent for {ours.nbytes}", flush=True)
+    dist.destroy_process_group()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    start_processes(on_each, (4, folder), nprocs=4, start_method="fork")
+# --8<-- [end:by_hand]
+del folder
 
 
 # --8<-- [start:peak]
