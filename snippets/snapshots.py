@@ -6,6 +6,7 @@
 # ///
 """Where a step's memory went: a snapshot read by line, allocated beside reserved, the allocator on others' cards."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
 from flops_bytes.published.replay import History, begun, closed_loop, one_ahead, read_histories
-from flops_bytes.snapshot import BEFORE, Device, Life, Snapshot, follow, is_small, main, read, report
+from flops_bytes.snapshot import BEFORE, Device, Life, Snapshot, follow, is_small, line_of, main, read, report
 from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)
@@ -129,6 +130,20 @@ print(f"reserved at most {mended.peak_reserved.size / 2**30:.2f} GiB")
 # --8<-- [end:mended]
 
 
+# --8<-- [start:alive]
+def alive(path: Path) -> Counter[str]:
+    """Bytes in use when the file was written, by line."""
+    device = follow(read(path), 0)
+    held: Counter[str] = Counter()
+    for block in device.live(device.events):
+        held[line_of(block.frames)] += block.size
+    return held
+
+
+for line, size in alive(mended_file).most_common(4):
+    print(f"{size / 2**20:8.1f} MiB  {line}")
+# --8<-- [end:alive]
+
 # --8<-- [start:gap]
 failed = follow(read(step_file), 0)
 event, wanted = failed.errors[0]
@@ -158,6 +173,22 @@ batch, seq_len, vocab = 16, 1024, 50_304
 logit_bytes = 4 * batch * seq_len * vocab
 print(f"{logit_bytes:,} bytes: {logit_bytes / 2**30:.2f} GiB")
 # --8<-- [end:exercise_1]
+
+
+_tokens, _d, _f = batch * seq_len, 768, 3_072
+sizes_bytes = {  # of GPT-2 small under autocast
+    "logits": logit_bytes,
+    "logits_16": 2 * _tokens * vocab,
+    "head": 4 * vocab * _d,
+    "head_16": 2 * vocab * _d,
+    "mlp": 2 * _tokens * _f,
+    "qkv": 2 * _tokens * 3 * _d,
+    "residual": 4 * _tokens * _d,
+    "residual_16": 2 * _tokens * _d,
+    "rows": 4 * _tokens * 12,
+    "workspace": 32 * 2**20,
+}
+assert set(sizes_bytes.values()) <= {block.requested for block in device.blocks}
 
 
 # --8<-- [start:exercise_2]

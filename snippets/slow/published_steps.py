@@ -114,6 +114,18 @@ run_rates = {  # TFLOP/s
     "backward": round(backward.assumed / 1e12, 1),
 }
 run_terabytes = round(rates.bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
+card_rates = {}  # TFLOP/s, attention's with 8,192 tokens and 32 heads
+for _card in (CARD, "H100 SXM", "H200 SXM"):
+    _peak, _bytes = rates.peak_of(_card), GPUS[_card].bandwidth_bytes_per_second
+    _forward, _backward = rates.attention_rates(_card, _peak, 8_192, 32)
+    _matmuls = rates.matmul_rate(_card, _peak).assumed
+    card_rates[_card] = {
+        "matmuls": round(_matmuls / 1e12, 1),
+        "matmuls_share": round(_matmuls / _peak, 4),
+        "forward": round(_forward.assumed / 1e12, 1),
+        "backward": round(_backward.assumed / 1e12, 1),
+        "terabytes": round(rates.bandwidth(_card, _bytes).assumed / 1e12, 3),
+    }
 assert sum(rates.layer_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
 loss_logit_bytes = rates.loss_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
 
