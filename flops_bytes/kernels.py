@@ -45,7 +45,7 @@ class TraceError(ValueError):
 KINDS: tuple[tuple[str, str], ...] = (
     ("collective", r"nccl|rccl|nvshmem|multimem|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|cross_device"),
     ("collective", r"\bep::(inter|intra)node::|deep_?ep"),  # DeepSeek's experts
-    ("attention", r"attention|flash_?(attn|fwd|bwd|attention)|\bflash::|fmha|_attn\b|attn_(fwd|bwd|ws)|\bmha"),
+    ("attention", r"attention|flash_?(attn|fwd|bwd|attention)|\bflash::|fmha|sdpa|_attn\b|attn_(fwd|bwd|ws)|\bmha"),
     ("optimizer", r"adamw?(?![a-z])|lamb(?!da)|multi_tensor_apply|muon|optimizer"),
     (
         "normalization",

@@ -158,6 +158,7 @@ def test_two_devices_do_not_mix() -> None:
         ("void flash::compute_attn_ws<Flash_fwd_kernel_traits<192>>", "attention"),
         ("void cutlass::device_kernel<flash::FlashAttnBwd<flash::CollectiveMainloopBwd>>", "attention"),
         ("fmha_cutlassF_bf16_aligned_64x64_sm80", "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128", "attention"),
         ("attn_fwd", "attention"),
         ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>", "optimizer"),
         ("void cuApplyLayerNorm<float>", "normalization"),
