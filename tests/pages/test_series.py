@@ -69,6 +69,7 @@ MEANS: dict[str, dict[str, str]] = {
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
     "mixed-precision#whose": {"Sum": "state"},
     "optimizers#state": {"State": "per parameter", "In all": "total", "GPT-2 small": "gpt2"},
+    "optimizers#zero-grad": {"1 × 128 tokens": "few", "8 × 1,024 tokens": "many", "the default": "fused"},
     "optimizers#traffic": {"TB/s": "terabytes", "7 billion": "seven b"},
     "roofline#launch": {"Ratio": "graph ratio", "In a CUDA graph": "node seconds"},
     "roofline#look-up": {"TFLOP/s": "teraflops", "TB/s": "bandwidth", "RTX 4090": "4090"},
