@@ -35,6 +35,7 @@ MEANS: dict[str, dict[str, str]] = {
         "1000 × 1000": "square", "1024 × 2816": "whole", "12288 × 49152": "gpt",
     },
     "experts#layer": {"Held": "expert", "Met": "active"},
+    "fp8#speed": {"By the peaks": "predicted", "Over bf16": "measured ratio"},
     "optimizers#muon-flops": {"8192": "8k", "65536": "64k", "524288": "512k", "4194304": "4M"},
     "training-loop#overlap": {
         "l + w": "predicted sum", "no worker": "sum", "max(l, w)": "predicted max", "one worker": "max"
