@@ -64,7 +64,7 @@ MEANS: dict[str, dict[str, str]] = {
     "storage-and-strides#contiguity": {"Left step, all right steps": "compares"},
     "many-gpus#hidden": {"A GPU sends": "sent bytes", "Communication": "wire"},
     "mfu#measure 2": {"At the peak": "predicted seconds", "Of the peak": "matmul mfu"},
-    "mfu#measure 3": {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "TF32": "tf32", "fp8": "float8"},
+    "mfu#measure 3": {"bf16": "bfloat16", "fp32": "float32", "TF32": "tf32", "fp8": "float8"},
     "mfu#odd 2": {"4096 × 4096 × 4095": "odd sums", "Predicted": "filled"},
     "mfu.waves": {"5,185 × 1,024": "three long", "5,185 × 4,096": "ten"},
     "mixed-precision#autocast": {"Reference, CUDA": "reference", "This device's GPU": "cuda"},
