@@ -4,6 +4,7 @@
 # ///
 """What fp8, MXFP8 and NVFP4 take for a number, what a layer keeps in them, and when the casts pay."""
 
+import math
 import random
 from typing import Any, NamedTuple
 
@@ -37,6 +38,24 @@ print("scaled first:", [f"{number:.2e}" for number in scaled.tolist()])
 # --8<-- [end:small]
 assert not plain.any()  # all gone
 assert ((scaled - small).abs() / small).max() <= 2**-4  # half of eps
+
+torch.manual_seed(0)
+
+
+# --8<-- [start:matmul]
+def to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x in E4M3, and the scale by which a matmul multiplies its results."""
+    scale = E4M3_LARGEST / x.abs().max()
+    return (x * scale).to(E4M3), 1 / scale
+
+
+x, w = torch.randn(64, 32), torch.randn(48, 32)
+(x_codes, x_scale), (w_codes, w_scale) = to_fp8(x), to_fp8(w)
+y = torch._scaled_mm(x_codes, w_codes.t(), x_scale, w_scale, out_dtype=torch.bfloat16)
+off = (y - x @ w.t()).norm() / (x @ w.t()).norm()
+print(f"{y.dtype}, off by {off:.0%}")
+# --8<-- [end:matmul]
+assert 0.03 < off < 0.045
 
 
 class Scaling(NamedTuple):
@@ -284,6 +303,22 @@ PUBLISHED_RATIO = {"small": 0.80, "large": 1.39}  # torchao's README, measured o
 formula_ratio = {name: round(speedup("tensor", *shape), 2) for name, shape in PUBLISHED_SHAPES.items()}
 print(low_bit_ratio["tensor"], formula_ratio, sep="\n")
 # --8<-- [end:pays]
+
+
+def spared(scaling: str) -> float:
+    """What a square layer's matmuls gain over bf16, for each token and d²: bytes that fit into that time."""
+    gpu = B200 if scaling in ("mxfp8", "nvfp4") else H100
+    peaks = gpu.peak_flop_per_second
+    low = peaks["float4" if scaling == "nvfp4" else "float8"]
+    return 6 * (1 / peaks["bfloat16"] - 1 / low) * gpu.bandwidth_bytes_per_second
+
+
+even_width = {s: round(2 * e / (spared(s) - e / CAST_TOKENS)) for s, e in MOVED_BYTES.items()}  # as fast as in bf16
+least_tokens = {s: math.ceil(e / spared(s)) for s, e in MOVED_BYTES.items()}  # below them, at no width
+assert all(abs(speedup(s, CAST_TOKENS, d, d) - 1) < 1e-3 for s, d in even_width.items())
+assert all(
+    speedup(s, tokens - 1, 10**9, 10**9) < 1 < speedup(s, tokens, 10**9, 10**9) for s, tokens in least_tokens.items()
+)
 
 
 CONTEXT_LENGTH = 8_192

@@ -203,7 +203,7 @@ def of_card(name: str) -> dict[str, Any]:
     rows = [row for row in MATMULS if f"{row.card} {row.unit}" == name]
     best = max(rows, key=share_of_peak)
     m, p, n = best.shape[1:]
-    shape = f"{m:,} × {n:,} by {n:,} × {p:,}"
+    shape = f"{m:,} × {p:,} × {n:,}"  # of the result, and length of the sums
     rate, share = reached(best), share_of_peak(best)
     return {"matmuls": len(rows), "shape": shape, "best_flop_per_second": rate, "peak_share": share}
 
