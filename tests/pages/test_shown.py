@@ -50,6 +50,9 @@ def tables(text: str) -> Iterator[list[list[str]]]:
 def test_a_unit_stands_once_and_tables_say_something(page: Path) -> None:
     text = plain(page)
     assert not TWICE.findall(text)
+    assert not re.findall(r"\[\s*\$[^$\]]+\$\s*\]\(.*?\)", text), (
+        "a reader who hears the page hears no name of this link"
+    )
     for rows in tables(text):
         assert not all(set(row[1:]) <= DASHES for row in rows), f"nothing but dashes: {rows[0]}"
         names = [tuple(row) for row in rows]

@@ -143,7 +143,7 @@ def test_the_page_answers_what_the_library_answers_to_the_last_digit(told: Told)
     ours = [found if isinstance(found, str) else tell(found) for _, found in told]
     different = [(f, a, b) for (f, _), a, b in zip(told, ours, theirs, strict=True) if not same(a, b)]
     assert not different, different[:2]
-    found, share = [found["found"] for _, found in told if isinstance(found, dict)], 0.6 * len(told) / len(forms())
+    found, share = [found["found"] for _, found in told if isinstance(found, dict)], 0.4 * len(told) / len(forms())
     assert sum(each.get("fits") is None for each in found) > share * 30  # at least so much, and activations
     assert sum("users" in each for each in found) > share * 120
     assert sum(isinstance(said, str) for said in ours) > share * 20
