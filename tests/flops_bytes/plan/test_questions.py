@@ -47,7 +47,7 @@ from planner.stacks import answer_any
 
 MOST = 2**40  # beyond which no limit is looked for
 SEED = int(os.environ.get("QUESTIONS_SEED", "17"))
-PARTS, DRAWS = 3, 500  # of a test: about seven seconds each
+PARTS, DRAWS = 3, 200  # of a test: about seven seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # of a processor, and of memory, that a question may take
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
