@@ -51,17 +51,18 @@ def covered(kernels: list[Kernel]) -> float:
 
 
 def exposed(kernels: list[Kernel]) -> float:
-    """µs in which only communication runs: what all cover, beyond those that compute."""
+    """µs in which only communication runs: covered, but not by those that compute."""
     return covered(kernels) - covered([k for k in kernels if "nccl" not in k.name])
 
 
 def idle(kernels: list[Kernel]) -> float:
     """µs between the first start and the last end in which none runs."""
-    return max(k.end for k in kernels) - min(k.start for k in kernels) - covered(kernels)
+    start, end = min(k.start for k in kernels), max(k.end for k in kernels)
+    return end - start - covered(kernels)
 
 
 def unlaunched(kernels: list[Kernel]) -> float:
-    """µs that stay idle even if each kernel begins once its launch has returned."""
+    """µs idle even if each kernel begins once its launch has returned."""
     return idle([k._replace(start=min(k.start, k.launched)) for k in kernels])
 
 
