@@ -13,11 +13,11 @@ PARTS = ("kernels", "exposed", "launching", "idle")
 
 
 def streams(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """A step's launches and kernels over time, a row a stream, and below them what is busy, idle and exposed.
+    """A step's launches and kernels over time, a row a stream; below them what is busy, idle (and why), and exposed.
 
     As wide as a phone, so that it need not be scaled down there.
     """
-    drawing = Drawing(340, 256)
+    drawing = Drawing(340, 314)
     events = values["traces.STEP"] or []
     kernels = [event for event in events if event["cat"] == "kernel"]
     end = max((event["ts"] + event["dur"] for event in events), default=1)
@@ -42,7 +42,10 @@ def streams(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
                 drawing.text(middle, y + 18, labels["sent" if shared else "matmul"], "paper", anchor="middle")
     computed = _union((event["ts"], event["ts"] + event["dur"]) for event in kernels if "nccl" not in event["name"])
     ran = _union((event["ts"], event["ts"] + event["dur"]) for event in kernels)
-    spans = (("busy", ran, 0), ("idle", _between(ran), 2), ("exposed", _without(ran, computed), 1))
+    idle = _between(ran)
+    waited = [(start, _returned(events, end)) for start, end in idle]
+    late = [(start, end) for start, end in waited if end > start]
+    spans = (("busy", ran, 0), ("idle", idle, 2), ("launching", late, 2), ("exposed", _without(ran, computed), 1))
     for row, (name, found, colour) in enumerate(spans):
         y = 162 + 36 * row
         drawing.text(0, y + 5, labels[name])
@@ -50,7 +53,19 @@ def streams(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
             drawing.line(at(start), y, at(stop), y, f"stroke-{colour}")
             for x in (at(start), at(stop)):
                 drawing.line(x, y - 5, x, y + 5, f"stroke-{colour}")
+    drawing.line(left, 296, at(end), 296, "stroke-muted")
+    for time, text, anchor in ((0, "0", "middle"), (end / 2, f"{end / 2:g}", "middle"), (end, f"{end:g} µs", "end")):
+        drawing.line(at(time), 293, at(time), 296, "stroke-muted")
+        drawing.text(at(time), 311, text, "muted", anchor=anchor)
     return str(drawing)
+
+
+def _returned(events: Any, start: float) -> float:
+    """When the call had returned that launched the kernel of this start, at the latest its start."""
+    kernel = next(event for event in events if event["cat"] == "kernel" and event["ts"] == start)
+    launched = kernel["args"]["correlation"]
+    calls = [event for event in events if event["cat"] != "kernel" and event["args"]["correlation"] == launched]
+    return float(min(start, *(event["ts"] + event["dur"] for event in calls)))
 
 
 def _union(spans: Any) -> list[tuple[float, float]]:

@@ -38,6 +38,7 @@ class Kernel(NamedTuple):
     start: float  # µs
     end: float
     stream: int
+    launched: float  # when the call that launched it had returned
 
 
 def covered(kernels: list[Kernel]) -> float:
@@ -50,22 +51,33 @@ def covered(kernels: list[Kernel]) -> float:
 
 
 def exposed(kernels: list[Kernel]) -> float:
-    """µs in which only communication runs: what all cover, beyond those that compute."""
+    """µs in which only communication runs: covered, but not by those that compute."""
     return covered(kernels) - covered([k for k in kernels if "nccl" not in k.name])
 
 
+def idle(kernels: list[Kernel]) -> float:
+    """µs between the first start and the last end in which none runs."""
+    start, end = min(k.start for k in kernels), max(k.end for k in kernels)
+    return end - start - covered(kernels)
+
+
+def unlaunched(kernels: list[Kernel]) -> float:
+    """µs idle even if each kernel begins once its launch has returned."""
+    return idle([k._replace(start=min(k.start, k.launched)) for k in kernels])
+
+
 kernels = [  # made up
-    Kernel("gemm_forward", 10, 50, stream=7),
-    Kernel("gemm_backward", 60, 90, stream=7),
-    Kernel("ncclDevKernel_AllReduce", 70, 100, stream=20),
+    Kernel("gemm_forward", 10, 50, stream=7, launched=5),
+    Kernel("gemm_backward", 60, 90, stream=7, launched=57),
+    Kernel("ncclDevKernel_AllReduce", 70, 100, stream=20, launched=65),
 ]
-span_us = max(kernel.end for kernel in kernels) - min(kernel.start for kernel in kernels)
 busy_us, exposed_us = covered(kernels), exposed(kernels)
-print(f"span {span_us:.0f} µs, busy {busy_us:.0f}", end=", ")
-print(f"idle {span_us - busy_us:.0f}, exposed {exposed_us:.0f}")
+idle_us, unlaunched_us = idle(kernels), unlaunched(kernels)
+print(f"busy {busy_us:.0f} µs, exposed {exposed_us:.0f}", end=", ")
+print(f"idle {idle_us:.0f}, not launched yet {unlaunched_us:.0f}")
 # --8<-- [end:lines]
 
-idle_us, added_us = span_us - busy_us, sum(kernel.end - kernel.start for kernel in kernels)
+span_us, added_us = busy_us + idle_us, sum(kernel.end - kernel.start for kernel in kernels)
 
 
 # --8<-- [start:record]
@@ -92,8 +104,15 @@ def read_events(path: Path) -> list[dict[str, Any]]:
 
 
 def read_kernels(path: Path) -> list[Kernel]:
-    found = [event for event in read_events(path) if event.get("cat") == "kernel"]
-    return [Kernel(k["name"], k["ts"], k["ts"] + k["dur"], k["args"]["stream"]) for k in found]
+    kernels, returned = [], {}
+    for event in sorted(read_events(path), key=lambda event: float(event["ts"])):
+        args, end = event.get("args", {}), event["ts"] + event["dur"]
+        if event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            returned[args.get("correlation")] = end
+        elif event.get("cat") == "kernel":
+            launched = returned.get(args["correlation"], event["ts"])  # not recorded: not late
+            kernels.append(Kernel(event["name"], event["ts"], end, args["stream"], launched))
+    return kernels
 
 
 # --8<-- [end:read_trace]
@@ -162,7 +181,7 @@ matmul_share = {name: published(name)["with_shapes"]["peak_share"] for name in N
 
 
 small = as_trace(("traceEvents", each) for each in STEP)
-unlaunched_us = sum(gap.launching or 0 for gap in gaps(small.kernels, small.launches)) / 1000
+assert unlaunched_us == sum(gap.launching or 0 for gap in gaps(small.kernels, small.launches)) / 1000
 assert report(small, 0)["exposed_communication_seconds"] == exposed_us / 1e6
 
 
@@ -172,9 +191,11 @@ print("\n".join(printed(published("bert"), width=48)))
 
 
 def launches_of(told: dict[str, Any]) -> dict[str, float]:
-    """Medians: a call that launches, from the call to the kernel on an idle GPU, and the kernel of the first row."""
+    """From a launch to the next on average; medians of its call, of the call to the kernel on an idle GPU, and of the
+    kernel of the first row."""
     found = told["launches"]
     return {
+        "every": told["span_seconds"] / found["count"],
         "call": found["median_call_seconds"],
         "to_kernel": found["median_idle_delay_seconds"],
         "kernel": told["operations"][0]["median_seconds"],
@@ -273,10 +294,6 @@ SHORTEST_SECONDS, LONGEST_SECONDS = min(e.seconds for e in REDUCED), max(e.secon
 least_ring_ratio, most_ring_ratio = min(e.ring_ratio for e in REDUCED), max(e.ring_ratio for e in REDUCED)
 
 
-GRAPH = published("sglang")["most_launched"]
-graph_busy_share = GRAPH["busy_seconds"] / GRAPH["span_seconds"]
-
-
 def published_tokens(row: int) -> int:
     """Tokens a second a GPU in a row of torchtitan's table for 8 GPUs."""
     found = tomllib.loads((FOLDER / "torchtitan.toml").read_text(encoding="utf-8"))["extracted"]["readings"]
@@ -290,7 +307,7 @@ compiled_ratio = TOKENS["compiled"] / TOKENS["eager"]
 
 # --8<-- [start:exercise_1]
 EARLIER = 15  # µs
-moved = [Kernel(k.name, k.start - EARLIER, k.end - EARLIER, k.stream) if "nccl" in k.name else k for k in kernels]
+moved = [k._replace(start=k.start - EARLIER, end=k.end - EARLIER) if "nccl" in k.name else k for k in kernels]
 moved_us = exposed(moved)
 shorter_us = max(kernel.end for kernel in kernels) - max(kernel.end for kernel in moved)
 print(f"exposed {moved_us:.0f} µs, the step is {shorter_us:.0f} µs shorter")
@@ -358,3 +375,5 @@ assert is_close(PASS_MS, 1e3 * published("timesformer")["span_seconds"])
 assert is_close(FLASH_TFLOP_PER_SECOND, flash_rate(published("qwen")))
 assert {each.bytes: round(1e3 * each.seconds, 3) for each in REDUCED} == ALL_REDUCES
 num_scores = FRAMES * HEADS * TOKENS_A_FRAME**2  # of a layer
+softmax_bytes = LAYERS * num_scores * 2 * 2  # bf16, read once and written once
+SOFTMAX_LEAST_SECONDS = softmax_bytes / GPUS["H100 SXM"].bandwidth_bytes_per_second

@@ -1141,26 +1141,27 @@ def test_no_text_is_cut_or_lies_on_another(language: str) -> None:
     assert not found
 
 
-def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_is_busy_idle_and_exposed() -> None:
-    def event(cat: str, name: str, start: float, length: float, stream: int = 0) -> dict[str, Any]:
-        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream}}
+def test_a_steps_kernels_lie_over_time_by_stream_and_below_them_what_was_idle_and_why() -> None:
+    def event(cat: str, name: str, start: float, length: float, stream: int = 0, of: int = 0) -> dict[str, Any]:
+        return {"cat": cat, "name": name, "ts": start, "dur": length, "args": {"stream": stream, "correlation": of}}
 
     made = [
-        event("cuda_runtime", "launch", 0, 4),
-        event("kernel", "gemm", 10, 30, 7),
-        event("kernel", "gemm", 60, 20, 7),
-        event("kernel", "nccl", 70, 30, 20),
+        event("cuda_runtime", "launch", 45, 4, of=2),
+        event("kernel", "gemm", 10, 30, 7, of=1),
+        event("kernel", "gemm", 60, 20, 7, of=2),
+        event("kernel", "nccl", 70, 30, 20, of=3),
     ]
     chart = Chart(traces.streams(Values({"traces.STEP": made}), Words()))
     (call,), (first, second), (sent,) = (chart.bars(colour) for colour in ("2", "0", "1"))
     scale = (first[1] - first[0]) / 30
-    assert (call[0] + 10 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
+    assert (call[0] - 35 * scale, first[0] + 50 * scale) == pytest.approx((first[0], second[0]), abs=0.1)
     assert sent[0] - second[0] == pytest.approx(10 * scale, abs=0.1) and sent[2] > second[2] == first[2] > call[2]
     levels = [each.attrib for each in chart.shapes if each.tag == "line" and each.attrib["y1"] == each.attrib["y2"]]
     spans = {
         name: [(float(level["x1"]), float(level["x2"])) for level in levels if abs(float(level["y1"]) - y) < 6]
-        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "exposed"))
+        for name, y in ((name, chart.place(name)[1] - 5) for name in ("busy", "idle", "launching", "exposed"))
     }
+    assert sum(spans["launching"], ()) == pytest.approx((first[1], call[1]))
     assert sum(spans["busy"], ()) == pytest.approx((first[0], first[1], second[0], sent[1]))
     assert sum(spans["idle"], ()) == pytest.approx((first[1], second[0]))
     assert sum(spans["exposed"], ()) == pytest.approx((second[1], sent[1]))
