@@ -106,6 +106,15 @@ for d, L, H in ((768, 12, 12), (1_024, 24, 16), (1_280, 36, 20), (1_600, 48, 25)
 # --8<-- [end:transformers]
 
 
+# --8<-- [start:parts]
+parts: Counter[str] = Counter()
+for name, parameter in build(GPT2Config()).named_parameters():
+    parts[name.split(".")[1]] += parameter.numel()
+print(dict(parts))
+# --8<-- [end:parts]
+assert sum(parts.values()) == count_gpt2(d=768, L=12) and parts["h"] == 12 * (12 * 768**2 + 13 * 768)
+
+
 def gpt2_config(shape: Shape, tied: bool = True) -> GPT2Config:
     return GPT2Config(
         vocab_size=VOCABULARY,
@@ -132,11 +141,11 @@ PART_OF = {  # the library's names
 
 
 def count_by_part(model: torch.nn.Module, part_of: dict[str, str] = PART_OF) -> dict[str, int]:
-    parts: Counter[str] = Counter({"head": 0})
+    found: Counter[str] = Counter({"head": 0})
     for name, parameter in model.named_parameters():
         (part,) = (part_of[word] for word in name.split(".") if word in part_of)
-        parts[part] += parameter.numel()
-    return dict(parts)
+        found[part] += parameter.numel()
+    return dict(found)
 
 
 for size, model in models.items():

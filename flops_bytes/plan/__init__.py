@@ -59,7 +59,7 @@ def context_of_layout(told: Mapping[str, Any], is_alike: bool) -> int:
 
 def with_verdict(found: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
     """An answer about a layout or GRPO, of which none is known to be published, judged as what it trains."""
-    known = {name: value for name, value in told.items() if name in OPTIONS and name != "task"}
+    known = {name: value for name, value in told.items() if name in OPTIONS and name not in ("task", "global_batch")}
     family = judged(read_options(known), found["memory_bytes"]["total"], found["gpu_bytes"])
     return found | family | {"kind": "", "assumed": {}}
 

@@ -43,7 +43,7 @@ MFU, LINK_SHARE = 0.4, REACHED  # of the peak while it computes; of a link's nom
 
 
 # --8<-- [start:tensor]
-FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # the MFU of a good step
+FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # while it computes, we assume
 WITHIN, BETWEEN = (REACHED * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink; 400 Gb/s a GPU
 
 
