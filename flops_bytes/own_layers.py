@@ -60,9 +60,12 @@ def own_llama(way: Way, x: Tensor, layer: Layer) -> Tensor:
     tape.enter()
     x = tape.bind(x)
     h = tape.bind(norm(way, x, "first"))
-    q = tape.bind(heads_of(way, h, "q", mixer.heads, mixer))
-    k = tape.bind(heads_of(way, h, "k", mixer.kv_heads, mixer))
-    v = tape.bind(heads_of(way, h, "v", mixer.kv_heads, mixer))
+    if way.kind.joint_heads:
+        q, k, v = joint_heads(way, h, mixer, True)
+    else:
+        q = tape.bind(heads_of(way, h, "q", mixer.heads, mixer))
+        k = tape.bind(heads_of(way, h, "k", mixer.kv_heads, mixer))
+        v = tape.bind(heads_of(way, h, "v", mixer.kv_heads, mixer))
     heads = tape.bind(own_attend(way, rotate(way, q), rotate(way, k), v))
     y = tape.bind(add(tape, x, matrix(way, flat(way, heads), name, "out", d, mixer.out_bias)))
     h2 = tape.bind(norm(way, y, "second"))

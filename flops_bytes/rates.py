@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 
 from flops_bytes.gpus import GPUS, THIRD_PARTY, TPUS
 from flops_bytes.memory import RECIPES
-from flops_bytes.plan.options import has_dropout, read_gpu, read_network, read_shape, row_name
+from flops_bytes.plan.options import has_dropout, named_shape, read_gpu, read_network, row_name
 from flops_bytes.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
 from flops_bytes.shapes import Decoder, Matmul, matmuls, parameters, repeated, saves_last
 from flops_bytes.sharding import overlap, sent_parts, waiting_seconds
+from flops_bytes.stack import stack_of
 
 MISSING = (
     "data loading",
@@ -283,12 +284,13 @@ def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
     return next((why for why, holds in found.items() if holds), "")
 
 
-def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2) -> Step:
+def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None) -> Step:
     """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
+    The shape is the one that they name, if none is given.
 
     Raises ValueError for what no published rate covers.
     """
-    shape = read_shape(a)
+    shape = shape or named_shape(a)
     if why := not_covered(a, shape):
         raise ValueError(f"no published rates: {why}")
     gpu, card = read_gpu(a), row_name(a["gpu"])
@@ -363,7 +365,7 @@ def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: 
     network = read_network(a) if gpus > 1 else None
     if not network:
         return Range(0, 0, 0)
-    parts = sent_parts(shape, recipe=recipe, gpus=gpus, zero=zero, accumulation=a["accumulation"])
+    parts = sent_parts(stack_of(shape), recipe=recipe, gpus=gpus, zero=zero, accumulation=a["accumulation"])
     seconds = {part: size / network["bytes_per_second"] for part, size in parts.items()}
     waits = waiting_seconds(overlap(seconds["reduced"], seconds["gathered"], busy, zero, a["accumulation"], 2 / 3))
     return Range(0, waits, sum(seconds.values()))
@@ -373,10 +375,10 @@ def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: 
 
 
 # --8<-- [start:told]
-def told(a: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def told(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
     """A step's time from rates as lines of a terminal, from options that are read."""
     try:
-        found = step(a)
+        found = step(a, shape=shape)
     except ValueError as error:
         yield "  by published rates", str(error)
         return

@@ -152,20 +152,6 @@ def token_seconds(shape: Decoder, users: int, context: int, server: Server, prom
 # --8<-- [end:prefill]
 
 
-# --8<-- [start:activations]
-def forward_bytes(shape: Decoder, tokens: int, gpus: int = 1) -> int:
-    """Bytes of so many tokens' activations when most are there, in 16 bits, on each of `gpus` that share each layer.
-
-    That is in the MLP: the residual path, what the MLP is given, its matmul with gate and up-projection in one, and
-    their product. Nothing is kept for a backward pass.
-    """
-    inner = (3 if shape.gated else 2) * shape.active_experts * shape.d_ff
-    return 2 * tokens * (2 * shape.d_model + inner // gpus)
-
-
-# --8<-- [end:activations]
-
-
 # --8<-- [start:limits]
 def ridge_users(server: Server) -> float:
     """Users whose products with the weights take as long as reading these.

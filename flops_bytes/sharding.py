@@ -10,9 +10,9 @@ from math import ceil, prod
 from typing import Any, NamedTuple
 
 # --8<-- [end:setup]
-from flops_bytes.adapters import CONSTANTS, quantized_bytes, trained_parameters
+from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory import RECIPES
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.stack import Stack, layer_parameters, packed_parameters, parameters
 
 # --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
@@ -198,45 +198,48 @@ def tokens_to_hide(
 
 # --8<-- [start:sharding]
 def sharded_bytes(
-    shape: Decoder,
+    stack: Stack,
     at: dict[str, dict[str, int]],
     recipe: str,
     gpus: int,
     zero: int,
-    frozen: bool = False,
-    counts: dict[str, int] | None = None,
     base: str = "as-recipe",
+    trained: int = 0,
 ) -> dict[str, dict[str, int]]:
-    """What peak_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
+    """What step_bytes() gives, a GPU, when ZeRO's stage splits it: 1 moments and master, 2 gradients, 3 weights too.
 
     Layers are gathered and their gradients reduced one by one: one in use, one on its way. Embedding and head stay
     gathered from the forward pass to the backward pass's end, and so do their gradients (PyTorch's fully_shard).
-    Where weights are frozen, no gradients are reduced but those of adapters, which are small. A `base` in 4 bits is
-    gathered so; its constants, which are no parameters to bitsandbytes, stay whole. `counts` is parameters() of the
-    shape, if that is known.
+    Where so many parameters of adapters are `trained`, no gradients are reduced but theirs, which are small. A `base`
+    in 4 bits is gathered so; its constants, which are no parameters to bitsandbytes, stay whole. Without sharding all
+    gradients are copied into the buckets of PyTorch's DDP.
     """
-    counts = counts or parameters(shape)
-    width = 4 if recipe == "fp32" else 2
-    matrices = counts["qkv"] + counts["out"] + counts["mlp"]
-    whole = quantized_bytes(matrices, 0, 64, CONSTANTS.get(base, 0))
-    ends = counts["embedding"] + counts["positions"] + counts["head"]
-    layer = (sum(counts.values()) - ends) // shape.layers
-    head = shape.vocab * shape.d_model
-    split = ("master", "optimizer", "gradients", "weights", "adapters")[: 0 if gpus == 1 else (0, 2, 3, 5)[zero]]
+    if gpus == 1:
+        return {moment: lines | {"reduced": 0, "gathered": 0} for moment, lines in at.items()}
+    counts, width = parameters(stack), 4 if recipe == "fp32" else 2
+    ends, head, layer = ends_of(counts), stack.vocab * stack.d_model, layer_parameters(stack)
+    whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[base]) if base in CONSTANTS else 0
+    split = ("master", "optimizer", "gradients", "weights", "adapters")[: (0, 2, 3, 5)[zero]]
     reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
+    buckets = RECIPES["fp32"].gradients * trained or RECIPES[recipe].gradients * sum(counts.values())
+    gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
     found = {}
     for moment, lines in at.items():
-        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
-        if split and moment == "update":
-            found[moment]["temporaries"] = -(-lines["temporaries"] // gpus)  # foreach AdamW's, of its share
-        if "weights" in split:
-            found[moment]["weights"] = -(-(lines["weights"] - whole) // gpus) + whole
-        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
-        gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
-        found[moment]["gathered"] = gathered if "weights" in split and moment != "update" else 0
-        if "weights" in split:
-            found[moment]["copies"] = 0  # what is gathered is cast already
+        of_gpu = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
+        of_gpu["reduced"] = width * reduced.get(moment, 0) if zero > 1 and not trained else 0 if zero else buckets
+        of_gpu["gathered"] = gathered if zero == 3 and moment != "update" else 0
+        if zero and moment == "update":
+            of_gpu["temporaries"] = -(-lines["temporaries"] // gpus)  # foreach AdamW's, of its share
+        if zero == 3:
+            of_gpu["weights"] = -(-(lines["weights"] - whole) // gpus) + whole
+            of_gpu["copies"] = 0  # what is gathered is cast already
+        found[moment] = of_gpu
     return found
+
+
+def ends_of(counts: Mapping[str, int]) -> int:
+    """Of parameters(), those of the embedding, the table of positions and the head."""
+    return counts["embedding"] + counts["head"] + counts.get("positions", 0)
 
 
 def gathered_width(recipe: str, base: str) -> float:
@@ -249,45 +252,35 @@ def gathered_width(recipe: str, base: str) -> float:
 
 # --8<-- [start:wire]
 def sent_parts(
-    shape: Decoder,
-    recipe: str,
-    gpus: int,
-    zero: int,
-    accumulation: int = 1,
-    rank: int = 0,
-    adapted: str = "all",
-    counts: dict[str, int] | None = None,
-    base: str = "as-recipe",
+    stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, trained: int = 0, base: str = "as-recipe"
 ) -> dict[str, float]:
     """Bytes that a GPU sends in a step, and receives, on a ring, of gradients and of weights (Rajbhandari et al. 2020,
     section 7).
 
     Gradients are summed once a step, or, if they are sharded, once a micro-batch. Stages 1 and 2 then gather the new
-    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). `counts`
-    is parameters() of the shape, if that is known.
+    weights; stage 3 gathers all of them twice a micro-batch, embedding and head once (PyTorch's fully_shard). Of
+    adapters so many parameters are `trained`, in float32.
     """
-    counts = counts or parameters(shape)
-    width = 4 if recipe == "fp32" else 2
-    trained = trained_parameters(shape, rank, adapted, counts)
-    each = RECIPES["fp32" if rank else recipe]  # adapters are trained in float32
+    counts, width = parameters(stack), 4 if recipe == "fp32" else 2
+    total, each = sum(counts.values()), RECIPES["fp32" if trained else recipe]
+    numbers = trained or total
     if zero == 0:
-        return {"reduced": ring_bytes(each.gradients * trained, gpus, "allreduce"), "gathered": 0}
-    reduced = trained * (each.gradients if rank or zero == 1 else width)
+        return {"reduced": ring_bytes(each.gradients * numbers, gpus, "allreduce"), "gathered": 0}
+    reduced = numbers * (each.gradients if trained or zero == 1 else width)
     times = accumulation if zero > 1 else 1
-    gathered: float = each.weights * trained
+    gathered: float = each.weights * numbers
     if zero == 3:
-        ends = counts["embedding"] + counts["positions"] + counts["head"]
-        blocks = sum(counts.values()) - ends
-        gathered = accumulation * (2 * blocks * gathered_width(recipe, base) + width * ends)
+        ends = ends_of(counts)
+        gathered = accumulation * (2 * (total - ends) * gathered_width(recipe, base) + width * ends)
     return {
         "reduced": ring_bytes(times * reduced, gpus, "reduce_scatter"),
         "gathered": ring_bytes(gathered, gpus, "allgather"),
     }
 
 
-def wire_bytes(shape: Decoder, recipe: str, gpus: int, zero: int, accumulation: int = 1, **more: Any) -> float:
+def wire_bytes(stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, **more: Any) -> float:
     """All bytes that a GPU sends in a step."""
-    return sum(sent_parts(shape, recipe, gpus, zero, accumulation, **more).values())
+    return sum(sent_parts(stack, recipe, gpus, zero, accumulation, **more).values())
 
 
 # --8<-- [end:wire]

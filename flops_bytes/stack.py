@@ -308,10 +308,12 @@ class Experts:
     biases: bool = False
     router_bias: bool = False
     scaled: bool = False  # the router's input by a vector, each expert by a number (Gemma 4)
+    gated: bool = True  # by a matrix more
 
     def matrices(self, d: int) -> list[Matrix]:
+        ups = 1 + self.gated
         each = [
-            Matrix("experts", d, self.d_ff, self.biases, 2 * self.experts, 2 * self.active),
+            Matrix("experts", d, self.d_ff, self.biases, ups * self.experts, ups * self.active),
             Matrix("experts", self.d_ff, d, self.biases, self.experts, self.active),
             Matrix("router", d, self.experts, self.router_bias),
         ]
@@ -371,9 +373,40 @@ def stack_of(shape: Decoder) -> Stack:
     )
     mlp: Dense | Experts = Dense(shape.d_ff, shape.biases, shape.gated)
     if shape.experts > 1:
-        mlp = Experts(shape.experts, shape.active_experts, shape.d_ff, biases=shape.biases)
+        mlp = Experts(shape.experts, shape.active_experts, shape.d_ff, biases=shape.biases, gated=shape.gated)
     layers = ((Layer(mixer, mlp), shape.layers),)
     return Stack(shape.d_model, shape.vocab, layers, shape.tied, positions=shape.positions, norm_shift=shape.norm_shift)
+
+
+def alike(stack: Stack) -> Decoder | None:
+    """The same as a decoder whose layers are all alike, if it is one; windows are not said there."""
+    (layer, layers), *others = stack.layers
+    mixer, mlp = layer.mixer, layer.mlp
+    if others or stack.predicting or layer.norms != 2 or not isinstance(mixer, Attention):
+        return None
+    if mixer.gated or mixer.wide_norms or mixer.sinks or mixer.joint or mixer.chunked:
+        return None
+    is_plain = not (mlp.shared_d_ff or mlp.router_bias or mlp.scaled) if isinstance(mlp, Experts) else not mlp.learned
+    if not is_plain or mixer.out_bias != mlp.biases or (mlp.biases and not mixer.biases):
+        return None
+    return Decoder(
+        layers=layers,
+        d_model=stack.d_model,
+        heads=mixer.heads,
+        kv_heads=mixer.kv_heads,
+        head_dim=mixer.head_dim,
+        d_ff=mlp.d_ff,
+        vocab=stack.vocab,
+        positions=stack.positions,
+        tied=stack.tied,
+        gated=mlp.gated,
+        biases=mlp.biases,
+        norm_shift=stack.norm_shift,
+        experts=mlp.experts if isinstance(mlp, Experts) else 1,
+        active_experts=mlp.active if isinstance(mlp, Experts) else 1,
+        qkv_biases=mixer.biases and not mlp.biases,
+        head_norms=mixer.head_norms,
+    )
 
 
 def counted(layers: Iterable[Layer]) -> tuple[tuple[Layer, int], ...]:
@@ -412,6 +445,25 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
         vectors += (1 + sum(times * layer.norms for layer, times in stack.layers)) * d
     ends |= {"positions": stack.positions * d} if stack.positions else {}
     return {part: count for part, count in of_parts.items() if count} | {"norms": vectors} | ends
+
+
+def packed_parameters(stack: Stack) -> int:
+    """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
+    return sum(
+        times * matrix.there * matrix.inputs * matrix.outputs
+        for layer, times in stack.layers
+        for matrix in matrices(stack, layer)
+        if matrix.part != "router"
+    )
+
+
+def layer_parameters(stack: Stack) -> int:
+    """Of the fullest layer, which is gathered as a whole: with all of its experts."""
+    of_norm = stack.d_model * (1 + stack.norm_shift)
+    return max(
+        sum(matrix.parameters() for matrix in matrices(stack, layer)) + layer.norms * of_norm + layer.mixer.vectors()
+        for layer, _ in stack.layers
+    )
 
 
 def predicting_parameters(stack: Stack, active: bool = False) -> int:
@@ -480,7 +532,8 @@ def expanded_cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
 # --8<-- [start:decode]
 def read_parameters(stack: Stack, users: int = 1) -> float:
     """Parameters that a decoding step reads: of experts those that a user is sent to, all as likely; no table."""
-    read = float(sum(parameters(stack).values()) - (0 if stack.tied else stack.vocab * stack.d_model))
+    tables = (stack.positions + (0 if stack.tied else stack.vocab)) * stack.d_model
+    read = float(sum(parameters(stack).values()) - tables)
     for layer, times in stack.layers:
         if isinstance(mlp := layer.mlp, Experts):
             idle = (1 - mlp.active / mlp.experts) ** users  # the share that nobody is sent to
@@ -492,7 +545,7 @@ def read_parameters(stack: Stack, users: int = 1) -> float:
 def weights_bytes(stack: Stack, bits: float = 16, end_bits: float = 0) -> float:
     """Bytes of all weights; `end_bits` of a weight of embedding and head, 0: as of the others."""
     count = parameters(stack)
-    ends = count["embedding"] + count["head"]
+    ends = count["embedding"] + count["head"] + count.get("positions", 0)
     return (sum(count.values()) * bits + ends * ((end_bits or bits) - bits)) / 8
 
 

@@ -55,7 +55,8 @@ class Kind:
         # "kernel": all of it in one kernel; "shifted": LayerNorm's, with a second vector
     )
     turned: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
-    joint_matmuls: bool = False  # queries, keys and values of one matmul, gate and up of another
+    joint_heads: bool = False  # queries, keys and values of one matmul, whose whole result the values keep
+    joint_gate: bool = False  # gate and up of one
     norms_before: bool = True  # each half of a layer
     after: bool = False  # one behind
     routed_by: str = "softmax"
@@ -86,7 +87,7 @@ KINDS = {
     "olmo2": Kind(norm_kind="wide", turned="cast", norms_before=False, after=True),
     "olmo3": Kind(norm_kind="wide", turned="cast", norms_before=False, after=True, turned_apart=True),
     "smollm3": Kind(),
-    "phi3": Kind(turned="partly", joint_matmuls=True, drops_where="beside"),
+    "phi3": Kind(turned="partly", joint_heads=True, joint_gate=True, drops_where="beside"),
     "mistral": Kind(),
     "qwen3": Kind(),
     "llama": LLAMA,
@@ -126,7 +127,7 @@ class Way:
     adapters: Adapters | None = None  # beside weights that are frozen
     drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
     attends_again: bool = False  # attention is made again (selective checkpointing)
-    few_bits: Format | None = None  # the copies that linear layers multiply
+    multiplies: Format | None = None  # the copies of its factors that a linear layer multiplies
 
 
 # --8<-- [end:setup]
@@ -170,8 +171,8 @@ def held_linear(way: Way, x: Tensor, name: str, outputs: int, biased: bool = Fal
     """A matrix as it is held."""
     if way.adapters is not None and way.adapters.four_bit:
         return packed_linear(way.tape, x, outputs)
-    if way.few_bits:
-        return linear_in_few_bits(way.tape, x, name, outputs, way.few_bits, biased)
+    if way.multiplies:
+        return linear_in_few_bits(way.tape, x, name, outputs, way.multiplies, biased)
     return linear(way.tape, x, name, outputs, biased)
 
 
@@ -414,7 +415,7 @@ def attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
     of_keys = batch, mixer.kv_heads, tokens, mixer.head_dim
     tape.enter()
     x = tape.bind(x)
-    if way.kind.joint_matmuls:
+    if way.kind.joint_heads:
         qkv = tape.bind(layer_linear(way, x, name, "qkv", wide + 2 * narrow, mixer.biases))
         straight_q, straight_k = part(tape, qkv, of_queries), part(tape, qkv, of_keys)
         v = tape.bind(part(tape, qkv, of_keys))
@@ -500,7 +501,7 @@ def dense(way: Way, x: Tensor, inner: int, name: str, biases: bool = False) -> T
     tape, d, name = way.tape, x.shape[-1], f"{way.name}.{name}"
     tape.enter()
     x = tape.bind(x)
-    if way.kind.joint_matmuls:
+    if way.kind.joint_gate:
         both = tape.bind(layer_linear(way, x, name, "gate_up", 2 * inner))
         gate, up = [tape.bind(each) for each in parts(tape, both, (inner, inner))]
         return tape.leave(layer_linear(way, multiply(tape, up, apply(tape, gate)), name, "down", d))

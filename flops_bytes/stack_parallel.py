@@ -32,7 +32,7 @@ from flops_bytes.stack import (
     predicting_parameters,
 )
 from flops_bytes.stack_layers import KINDS
-from flops_bytes.stack_step import Passed, Run, pass_layer
+from flops_bytes.stack_step import Passed, StepConfig, pass_layer
 
 # --8<-- [end:setup]
 
@@ -174,8 +174,8 @@ def passed_once(
     layer = replace(layer, mixer=layer.mixer.shared(tensor))
     if isinstance(layer.mlp, Experts):
         layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
-    run = Run(KINDS[shape.kind], batch, tokens, False, True, checkpointing, several)
-    return pass_layer(shape.d_model, layer, run)
+    config = StepConfig(tokens, batch, "bf16", True, checkpointing, accumulated=several)
+    return pass_layer(shape.d_model, layer, KINDS[shape.kind], config)
 
 
 def gathered(layer: Layer, d: int) -> tuple[int, int]:

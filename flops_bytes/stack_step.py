@@ -11,13 +11,21 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from flops_bytes import shapes
-from flops_bytes.adapters import CONSTANTS, Format, frozen_weights_bytes, quantized_bytes, trained_parameters
+from flops_bytes.adapters import CONSTANTS, Format, frozen_bytes
 from flops_bytes.memory import RECIPES, state_bytes
 from flops_bytes.own_layers import GPT2, OWN_GPT2, OWN_LLAMA, gpt2, own_gpt2, own_llama
 from flops_bytes.shapes import Decoder
-from flops_bytes.sharding import gathered_width, ring_bytes
-from flops_bytes.stack import Attention, Delta, Experts, Latent, Layer, Stack, matrices, parameters, stack_of
+from flops_bytes.stack import (
+    Attention,
+    Delta,
+    Experts,
+    Latent,
+    Layer,
+    Stack,
+    forward_flops,
+    parameters,
+    stack_of,
+)
 from flops_bytes.stack_layers import KINDS, LLAMA, MIXTRAL, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
 from flops_bytes.tape import (
     COPIES,
@@ -52,27 +60,55 @@ DERIVED: tuple[str, ...] = (
     "olmo3",
 )
 DERIVED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
+LIKE_LLAMA = ("granite", "ministral3", "mixtral", "qwen2", "qwen3")  # whose modules keep what Llama's and Mixtral's do
 
 
-class Run(NamedTuple):
-    """How a step is run."""
+class StepConfig(NamedTuple):
+    """How a training step is kind, config, whatever the model is: what the bytes of its tensors depend on."""
 
-    kind: Kind
-    batch: int
     seq_len: int
-    autocast: bool
-    fused: bool
-    checkpointing: str  # "none", "selective", "per-op", "full"
-    accumulated: bool  # gradients of an earlier batch are there
-    adapters: Adapters | None = None
+    batch: int = 1
+    recipe: str = "bf16_master"
+    fused: bool = True
+    checkpointing: str = "none"  # "none", "selective", "per-op", "full"
+    every: int = 1  # with "full": every so many layers, from the first
+    reentrant: bool = False  # with "full": torch.utils.checkpoint's use_reentrant
+    accumulated: bool = False  # gradients of an earlier batch are there
+    adapters: Adapters | None = None  # which are trained alone
     loss: str = "plain"  # or as loss_of() says, or "fused"
     chunks: int = 1  # in which head and loss go forward and backward
-    number_bytes: int = 2  # of a weight, and of a number on the residual path
-    every: int = 1  # with "full": every so many layers, from the first
-    enters: bool = False  # with "full": reentrant checkpointing
-    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
-    copies_in: Format | None = None  # of few bits, that the layers' linear modules multiply
-    in_backward: bool = False  # the update: each gradient goes as soon as it is there
+    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer, where a kind has it
+    few_bits: Format | None = None  # the copies that the layers' linear modules multiply
+    update: str = "fused"  # AdamW's: or of all tensors at once, "foreach", or of each gradient as it comes
+
+    @property
+    def autocast(self) -> bool:
+        return self.recipe[:8] == "autocast"
+
+    @property
+    def number_bytes(self) -> int:
+        """Of a weight, and of a number on the residual path."""
+        return RECIPES[self.recipe].weights
+
+    @property
+    def in_backward(self) -> bool:
+        """Each gradient goes as soon as it is there."""
+        return self.update == "in-backward"
+
+    def same_tensors(self) -> "StepConfig":
+        """Of configurations under which a part does the same, one: what it does is remembered by that."""
+        recipe = {"bf16_master": "bf16", "autocast_fp16": "autocast"}.get(self.recipe, self.recipe)
+        return self._replace(recipe=recipe, update="in-backward" if self.in_backward else "fused")
+
+    def of_layers(self) -> "StepConfig":
+        """Layers do not see the loss."""
+        return self.same_tensors()._replace(loss="plain", chunks=1, every=1)
+
+    def of_end(self) -> "StepConfig":
+        """What stands above the layers is never made again."""
+        return self.same_tensors()._replace(
+            checkpointing="none", every=1, reentrant=False, few_bits=None, drops=NO_DROPOUT
+        )
 
 
 class Held(NamedTuple):
@@ -103,6 +139,7 @@ class Passed(NamedTuple):
     keeps_input: bool
     trained: int  # parameters
     again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
+    gradient_flops: dict[str, int]  # the same of products that make gradients
     stays: Held  # until the step has ended: what the function that computes a loss in chunks has names for
     head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
@@ -121,9 +158,9 @@ class Alike(NamedTuple):
 
 
 # --8<-- [start:layer]
-def stream(run: Run, d: int) -> int:
+def stream(config: StepConfig, d: int) -> int:
     """Bytes of the residual path."""
-    return run.number_bytes * run.batch * run.seq_len * d
+    return config.number_bytes * config.batch * config.seq_len * d
 
 
 def turned_features(layer: Layer, kind: Kind) -> int:
@@ -134,23 +171,25 @@ def turned_features(layer: Layer, kind: Kind) -> int:
 
 
 @lru_cache(maxsize=256)
-def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again: bool = True) -> Passed:
+def pass_layer(
+    d: int, layer: Layer, kind: Kind, config: StepConfig, is_lowest: bool = False, is_again: bool = True
+) -> Passed:
     """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
     weights nothing needs a gradient."""
-    tape = tape_of(run)
-    width = run.number_bytes
-    features = turned_features(layer, run.kind) // (2 if run.kind.turned in ("chunks", "pairs") else 1)
-    of_turning = FLOAT32 if run.kind.turned == "cast" else width
-    turning = outside((1, run.seq_len, features), of_turning), outside((1, run.seq_len, features), of_turning)
-    mask = None if run.fused else outside((run.batch, 1, run.seq_len, run.seq_len), width)
-    way = way_of(tape, run, "layer", turning, mask)
-    again = is_again and run.checkpointing in ("full", "per-op")
-    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(run.kind.code, forward)
+    tape = tape_of(config)
+    width = config.number_bytes
+    features = turned_features(layer, kind) // (2 if kind.turned in ("chunks", "pairs") else 1)
+    of_turning = FLOAT32 if kind.turned == "cast" else width
+    turning = outside((1, config.seq_len, features), of_turning), outside((1, config.seq_len, features), of_turning)
+    mask = None if config.fused else outside((config.batch, 1, config.seq_len, config.seq_len), width)
+    way = way_of(tape, kind, config, "layer", turning, mask)
+    again = is_again and config.checkpointing in ("full", "per-op")
+    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(kind.code, forward)
 
     def make(x: Tensor) -> Tensor:
         tape.enter()
         x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        if run.enters and again:
+        if config.reentrant and again:
             made = reentered(tape, lambda x: go(way, x, layer), x)
         elif again:
             made = tape.recomputed(lambda: go(way, x, layer), [x])
@@ -159,20 +198,22 @@ def pass_layer(d: int, layer: Layer, run: Run, is_lowest: bool = False, is_again
         return tape.leave(made)
 
     # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
-    return gone_both_ways(tape, d, run, make, not (is_lowest and tape.frozen) or run.enters)
+    return gone_both_ways(tape, d, config, make, not (is_lowest and tape.frozen) or config.reentrant)
 
 
-def way_of(tape: Tape, run: Run, name: str, turning: tuple[Tensor, Tensor], mask: Tensor | None) -> Way:
+def way_of(
+    tape: Tape, kind: Kind, config: StepConfig, name: str, turning: tuple[Tensor, Tensor], mask: Tensor | None
+) -> Way:
     return Way(
         tape=tape,
-        kind=run.kind,
+        kind=kind,
         name=name,
         turning=turning,
         mask=mask,
-        adapters=run.adapters,
-        drops=run.drops,
-        attends_again=run.checkpointing == "selective",
-        few_bits=run.copies_in,
+        adapters=config.adapters,
+        drops=config.drops,
+        attends_again=config.checkpointing == "selective",
+        multiplies=config.few_bits,
     )
 
 
@@ -182,22 +223,24 @@ def outside(shape: Sequence[int], width: int) -> Tensor:
     return elsewhere.pin(elsewhere.new(shape, width))
 
 
-def tape_of(run: Run) -> Tape:
-    tape = Tape(run.accumulated or run.in_backward, run.autocast, run.number_bytes)
-    tape.frozen = run.adapters is not None
-    tape.keeps_products = run.checkpointing == "per-op"
+def tape_of(config: StepConfig) -> Tape:
+    tape = Tape(config.accumulated or config.in_backward, config.autocast, config.number_bytes)
+    tape.frozen = config.adapters is not None
+    tape.keeps_products = config.checkpointing == "per-op"
     return tape
 
 
-def residual(tape: Tape, d: int, run: Run, has_gradient: bool = True) -> Tensor:
+def residual(tape: Tape, d: int, config: StepConfig, has_gradient: bool = True) -> Tensor:
     """What comes to a layer, or to the last norm, from below."""
-    shape, width = (run.batch, run.seq_len, d), run.number_bytes
+    shape, width = (config.batch, config.seq_len, d), config.number_bytes
     return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
 
 
-def gone_both_ways(tape: Tape, d: int, run: Run, make: Callable[[Tensor], Tensor], has_gradient: bool = True) -> Passed:
+def gone_both_ways(
+    tape: Tape, d: int, config: StepConfig, make: Callable[[Tensor], Tensor], has_gradient: bool = True
+) -> Passed:
     """What is made of the residual path, with a gradient as large as the result."""
-    x = residual(tape, d, run, has_gradient)
+    x = residual(tape, d, config, has_gradient)
     result = make(x)
     root, of = result.made, like(result)
     assert root is not None
@@ -247,6 +290,7 @@ def passed(tape: Tape, half: Half) -> Passed:
         half.keeps_input,
         trained_by(tape),
         tape.again,
+        tape.backward,
         stays,
         is_view,
     )
@@ -277,35 +321,35 @@ def trained_by(tape: Tape) -> int:
 
 # --8<-- [start:ends]
 @lru_cache(maxsize=256)
-def pass_end(stack: Stack, run: Run) -> Passed:
-    tape = tape_of(run)
-    if stack.tied and run.chunks == 1:
+def pass_end(stack: Stack, kind: Kind, config: StepConfig) -> Passed:
+    tape = tape_of(config)
+    if stack.tied and config.chunks == 1:
         tape.tied.append("head")
-    if run.chunks > 1:
-        return gone_in_chunks(tape, stack, run)
-    return gone_both_ways(tape, stack.d_model, run, lambda x: above(tape, stack, run, x))
+    if config.chunks > 1:
+        return gone_in_chunks(tape, stack, kind, config)
+    return gone_both_ways(tape, stack.d_model, config, lambda x: above(tape, stack, kind, config, x))
 
 
-def last_norm(tape: Tape, run: Run, x: Tensor) -> Tensor:
+def last_norm(tape: Tape, kind: Kind, config: StepConfig, x: Tensor) -> Tensor:
     nothing = outside((0,), 1)
-    return norm(way_of(tape, run, "end", (nothing, nothing), None), x, "norm")
+    return norm(way_of(tape, kind, config, "end", (nothing, nothing), None), x, "norm")
 
 
-def above(tape: Tape, stack: Stack, run: Run, x: Tensor) -> Tensor:
+def above(tape: Tape, stack: Stack, kind: Kind, config: StepConfig, x: Tensor) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py, torch.compile's or Liger's; or that
     of this book's modules, which has no names for what the head sees and makes."""
     tape.enter()
     tape.moment = "norm"
     x = tape.bind(x)
-    hidden = last_norm(tape, run, x)
+    hidden = last_norm(tape, kind, config, x)
     tape.forget(x)
-    if run.loss == "fused":
+    if config.loss == "fused":
         tape.moment = "loss"
         return tape.leave(fused_loss(tape, stack, hidden))
-    is_named = run.loss == "plain" and run.kind.code[:3] != "own"
+    is_named = config.loss == "plain" and kind.code[:3] != "own"
     logits = logits_of(tape, stack, tape.bind(hidden) if is_named else hidden)
-    if run.loss != "plain":
-        return tape.leave(loss_of(tape, run.loss, logits))
+    if config.loss != "plain":
+        return tape.leave(loss_of(tape, config.loss, logits))
     wide = tape.bind(cast(tape, tape.bind(logits) if is_named else logits, FLOAT32))
     return tape.leave(log_softmax(tape, wide))
 
@@ -412,17 +456,17 @@ def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_train
     tape.end([])
 
 
-def gone_in_chunks(tape: Tape, stack: Stack, run: Run) -> Passed:
+def gone_in_chunks(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> Passed:
     """Head and loss forward and backward for some tokens at a time, then the last norm (models.chunked_backward).
 
     What the head saw, and all of its gradient, have names there until the step has ended.
     """
-    x = residual(tape, stack.d_model, run)
+    x = residual(tape, stack.d_model, config)
     tape.moment = "norm"
-    hidden = tape.stay(last_norm(tape, run, x))
+    hidden = tape.stay(last_norm(tape, kind, config, x))
     root, shape, tokens = hidden.made, hidden.shape, count(hidden.shape[:-1])
     assert root is not None
-    half, size = gone_forward(tape, x, "loss"), -(-tokens // run.chunks)
+    half, size = gone_forward(tape, x, "loss"), -(-tokens // config.chunks)
     several, skipped = -(-tokens // size), tape.pin(tape.new((0,), 1))
     # of many pieces the first and the last two; of those between, which do alike, only gradients are left
     turns = list(range(several)) if several < 5 else [0, 1, several - 2, several - 1]
@@ -461,58 +505,20 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 
 # --8<-- [start:step]
 @lru_cache(maxsize=256)
-def step_moments(
-    stack: Stack,
-    kind: Kind,
-    seq_len: int,
-    trained: int,
-    batch: int = 1,
-    recipe: str = "bf16_master",
-    fused: bool = True,
-    checkpointing: str = "none",
-    accumulated: bool = False,
-    adapters: Adapters | None = None,
-    loss: str = "plain",
-    chunks: int = 1,
-    every: int = 1,
-    reentrant: bool = False,
-    drops: tuple[bool, bool] = NO_DROPOUT,
-    few_bits: Format | None = None,
-    update: str = "fused",
-) -> dict[str, dict[str, int]]:
-    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak.
-
-    So many parameters are `trained`: with `adapters` theirs, all else is frozen. Full checkpointing can be of `every`
-    second layer, or third; `drops` says where there is dropout, of what a kind has: in attention, behind half a layer.
-    AdamW's `update` is "fused", of all tensors at once ("foreach"), or of each gradient as it comes ("in-backward").
-    The gradients that a layer has made on its way back (`made`) are apart from those that are there before.
-    """
-    run = Run(
-        kind=kind,
-        batch=batch,
-        seq_len=seq_len,
-        autocast=recipe.startswith("autocast"),
-        fused=fused,
-        checkpointing=checkpointing,
-        accumulated=accumulated,
-        adapters=adapters,
-        loss=loss,
-        chunks=min(chunks, batch * seq_len),
-        number_bytes=RECIPES[recipe].weights,
-        every=every,
-        enters=reentrant,
-        drops=drops,
-        copies_in=few_bits,
-        in_backward=update == "in-backward",
-    )
+def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict[str, int]]:
+    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak."""
+    config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
+    adapters, batch, seq_len = config.adapters, config.batch, config.seq_len
+    accumulated, trained = config.accumulated, trained_parameters(stack, kind, config)
+    recipe, update = config.recipe, config.update
     each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
-    gone = passes(stack, run)
-    end = pass_end(stack, run)
-    path = stream(run, d)
+    gone = passes(stack, kind, config)
+    end = pass_end(stack, kind, config.of_end())
+    path = stream(config, d)
     kinds, remade = gone[-1].kinds, gone[-1].remade  # what is made again with its mask keeps it
-    table, mask = rotary_bytes(stack, run), mask_bytes(run)
-    dropped = batch * seq_len * d if run.drops[1] and stack.positions else 0  # a mask behind the embedding
-    tables, masks = (kinds if run.kind.turned_apart else 1) * table + dropped, kinds * mask
+    table, mask = rotary_bytes(stack, kind, config), mask_bytes(kind, config)
+    dropped = batch * seq_len * d if config.drops[1] and stack.positions else 0  # a mask behind the embedding
+    tables, masks = (kinds if kind.turned_apart else 1) * table + dropped, kinds * mask
     kept = sum(alike.times * alike.once.waits.others for alike in gone)
     kept_copies = sum(alike.times * alike.once.waits.copies for alike in gone)
     copies = sum(alike.times * alike.once.copies for alike in gone)
@@ -522,8 +528,7 @@ def step_moments(
     def at(gradients: int, copies: int, activations: int, part: Held, layer: bool, temporaries: int) -> dict[str, int]:
         """A moment's lines, with those of the part that goes now: a layer, or an end."""
         return {
-            "gradients": gradients,
-            "made": part.gradients,
+            "gradients": gradients + part.gradients,
             "copies": copies + part.copies,
             "activations": activations,
             "layer": part.others if layer else 0,
@@ -538,7 +543,7 @@ def step_moments(
         return at(earlier, kept_copies + copies, around, part, False, part.others - waits)
 
     # what the embedding makes has names until the last layer has gone forward
-    named = named_bytes(stack, run, gone[0].once.keeps_input)
+    named = named_bytes(stack, kind, config, gone[0].once.keeps_input)
     below, made_copies, ahead = 0, 0, []
     for alike in gone:
         one, times = alike.once, alike.times
@@ -550,7 +555,7 @@ def step_moments(
         made_copies += one.waits.copies + one.copies
     found = {"forward": most([*ahead, at_end(end.forward, copies)])}
     # a tied head's gradient waits for the embedding's; in chunks it is there
-    is_summed = stack.tied and run.chunks == 1
+    is_summed = stack.tied and config.chunks == 1
     waits = head if is_summed and accumulated else 0
     for moment in ("loss", "head"):
         found[moment] = at_end(end.backward.get(moment, NOTHING), 0)
@@ -562,7 +567,7 @@ def step_moments(
             fewer = 1 if turn == 0 else times - 1
             left -= fewer * one.waits.others
             left_copies -= fewer * one.waits.copies
-            around = left + (alike.kinds if run.kind.turned_apart else 1) * table + dropped + alike.remade * mask
+            around = left + (alike.kinds if kind.turned_apart else 1) * table + dropped + alike.remade * mask
             gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
             lines = at(gradients, left_copies, around, one.backward[""], True, waits + end.stays.others)
             highest.append(lines | {"logits": end.stays.logits})
@@ -577,9 +582,9 @@ def step_moments(
     positions = 0 if adapters else each.gradients * stack.positions * d
     if positions and accumulated:  # those of positions come before, of all sequences
         again = max(again, path + (path // batch if batch > 1 else 0) + positions + waits)
-    whole = head if run.in_backward else each.gradients * trained
+    whole = head if config.in_backward else each.gradients * trained
     found["embedding"] = at(whole, 0, 0, end.stays._replace(total=end.stays.logits), False, end.stays.others + again)
-    if run.in_backward and positions:
+    if config.in_backward and positions:
         of_table = at(positions + head * stack.tied, 0, 0, NOTHING, False, path)
         found["embedding"] = most([found["embedding"], of_table])
     # master weights' gradients take the place of the others one by one: the last that waits
@@ -587,7 +592,7 @@ def step_moments(
     if update == "foreach":  # of all second moments
         roots = each.optimizer // 2 * trained
         waiting, roots = (waiting, 0) if waiting >= roots else (0, roots)
-    whole = 0 if run.in_backward else (each.master or each.gradients) * trained
+    whole = 0 if config.in_backward else (each.master or each.gradients) * trained
     found["update"] = at(whole + waiting, 0, 0, NOTHING, False, roots)
     return found
 
@@ -601,25 +606,23 @@ def state_lines(trained: int, recipe: str, frozen: int | None, tokens: int) -> d
     return state | {"adapters": state["weights"], "weights": frozen, "batch": 2 * INT64 * tokens}
 
 
-def step_bytes(
-    stack: Stack, kind: str, seq_len: int, batch: int = 1, recipe: str = "bf16_master", base: str = "", **told: Any
-) -> dict[str, dict[str, int]]:
-    """All bytes of a kind's step by line and moment; frozen matrices are held as `base` says."""
-    adapters = told.get("adapters")
-    trained = adapter_parameters(stack, kind, adapters) if adapters else sum(parameters(stack).values())
-    frozen = frozen_bytes(stack, RECIPES[recipe].weights, base) if adapters else None
-    state = state_lines(trained, recipe, frozen, batch * seq_len)
-    at = step_moments(stack, KINDS[kind], seq_len, trained, batch, recipe, **told)
-    return {moment: state | lines for moment, lines in at.items()}
+def step_bytes(stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe") -> dict[str, dict[str, int]]:
+    """All bytes of a step by line, at each moment at which it can peak; frozen matrices are held as `base` says."""
+    trained = trained_parameters(stack, kind, config)
+    frozen = frozen_bytes(stack, RECIPES[config.recipe].weights, base) if config.adapters else None
+    state = state_lines(trained, config.recipe, frozen, config.batch * config.seq_len)
+    return {moment: state | lines for moment, lines in step_moments(stack, kind, config).items()}
 
 
-def family_of(shape: Decoder, composed: bool) -> Kind:
+def family_of(stack: Stack, composed: bool) -> Kind:
     """How a decoder of layers all alike is written: as this book has it, or as transformers. A norm has a second vector
-    where the shape says so."""
-    own, theirs = (OWN_GPT2, GPT2) if shape.positions else (OWN_LLAMA, MIXTRAL if shape.experts > 1 else LLAMA)
-    has_module = shape.gated != bool(shape.positions) and (shape.experts == 1 or not shape.positions)
+    where the stack says so."""
+    (layer, _), *_ = stack.layers
+    has_experts = isinstance(layer.mlp, Experts)
+    own, theirs = (OWN_GPT2, GPT2) if stack.positions else (OWN_LLAMA, MIXTRAL if has_experts else LLAMA)
+    has_module = (has_experts or layer.mlp.gated != bool(stack.positions)) and not (has_experts and stack.positions)
     kind = theirs if composed and has_module else own  # what transformers has no module of is as this book's
-    if shape.norm_shift:
+    if stack.norm_shift:
         return replace(kind, norm_kind="shifted")
     return replace(kind, norm_kind="kernel") if kind.norm_kind == "shifted" else kind
 
@@ -641,39 +644,28 @@ def decoder_moments(
     """All bytes of a step by line, at each moment at which it can peak, of a decoder whose layers are all alike.
 
     Layers are this book's modules, or `composed` of operations as in transformers. With a `rank` adapters are trained
-    beside the matrices that are `adapted`, and the frozen ones are held as `base` says. What else can be `told` is what
-    step_moments() takes: chunks, accumulated, loss, every, update and more.
+    beside the matrices that are `adapted`, and the frozen ones are held as `base` says. What else can be `told` are
+    fields of StepConfig: chunks, accumulated, loss, every, update and more.
     """
-    counts = shapes.parameters(shape)
-    trained = trained_parameters(shape, rank, adapted, counts)
-    frozen = frozen_weights_bytes(counts, RECIPES[recipe].weights, base) if rank else None
-    told |= {"fused": fused, "checkpointing": checkpointing, "drops": (dropout, dropout)}
-    told |= {"adapters": Adapters(rank, adapted, base in CONSTANTS)} if rank else {}
-    state = state_lines(trained, recipe, frozen, batch * seq_len)
-    at = step_moments(stack_of(shape), family_of(shape, composed), seq_len, trained, batch, recipe, **told)
-    return {moment: state | whole_gradients(lines) for moment, lines in at.items()}
+    adapters = Adapters(rank, adapted, base in CONSTANTS) if rank else None
+    config = StepConfig(seq_len, batch, recipe, fused, checkpointing, adapters=adapters, drops=(dropout, dropout))
+    stack = stack_of(shape)
+    return step_bytes(stack, family_of(stack, composed), config._replace(**told), base)
 
 
-def whole_gradients(lines: dict[str, int]) -> dict[str, int]:
-    """A moment's lines with the gradients of the layer that goes backward among the others."""
-    return {
-        line: size + (lines["made"] if line == "gradients" else 0) for line, size in lines.items() if line != "made"
-    }
-
-
-def mask_bytes(run: Run) -> int:
+def mask_bytes(kind: Kind, config: StepConfig) -> int:
     """Eager attention's, which transformers makes once for all layers; this book's makes one whenever it attends."""
-    is_own = run.kind.code[:3] == "own"
-    return 0 if run.fused or is_own else run.number_bytes * run.batch * run.seq_len**2
+    is_own = kind.code[:3] == "own"
+    return 0 if config.fused or is_own else config.number_bytes * config.batch * config.seq_len**2
 
 
-def named_bytes(stack: Stack, run: Run, keeps_input: bool) -> int:
+def named_bytes(stack: Stack, kind: Kind, config: StepConfig, keeps_input: bool) -> int:
     """What transformers has names for while layers go forward, and nothing keeps: the embedding's result, in GPT-2 that
     of words and that of positions."""
-    path = stream(run, stack.d_model)
-    if run.kind.code == "gpt2":
-        return path + path // run.batch
-    return 0 if keeps_input or stack.depth == 1 or run.kind.code != "transformers" else path
+    path = stream(config, stack.d_model)
+    if kind.code == "gpt2":
+        return path + path // config.batch
+    return 0 if keeps_input or stack.depth == 1 or kind.code != "transformers" else path
 
 
 def last_parameters(stack: Stack, total: int) -> int:
@@ -685,19 +677,20 @@ def last_parameters(stack: Stack, total: int) -> int:
     return max(behind, widest(stack) - behind, table + max(table, of_positions) - total)
 
 
-def passes(stack: Stack, run: Run) -> list[Alike]:
+@lru_cache(maxsize=256)
+def passes(stack: Stack, kind: Kind, config: StepConfig) -> list[Alike]:
     """Each kind of layer gone both ways. The lowest is apart where all below it is frozen."""
     found: list[Alike] = []
     reaches: list[int] = []
     remade: list[int] = []
-    for layer, times, is_again in pieces(stack, run):
+    for layer, times, is_again in pieces(stack, kind, config):
         reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
         if reach not in reaches:
             reaches.append(reach)
-        if reach not in remade and run.checkpointing != "none" and (is_again or run.checkpointing != "full"):
+        if reach not in remade and config.checkpointing != "none" and (is_again or config.checkpointing != "full"):
             remade.append(reach)
-        is_lowest = run.adapters is not None and not found
-        once = pass_layer(stack.d_model, layer, run, is_lowest, is_again)
+        is_lowest = config.adapters is not None and not found
+        once = pass_layer(stack.d_model, layer, kind, config.of_layers(), is_lowest, is_again)
         found.append(Alike(layer, times, once, len(reaches), len(remade)))
     return found
 
@@ -707,72 +700,71 @@ def trained_in(gone: list[Alike]) -> int:
     return sum(alike.times * alike.once.trained for alike in gone)
 
 
-def pieces(stack: Stack, run: Run) -> list[tuple[Layer, int, bool]]:
+def pieces(stack: Stack, kind: Kind, config: StepConfig) -> list[tuple[Layer, int, bool]]:
     """Layers that do alike, how many, and whether they are of those that are made again."""
     each: list[tuple[Layer, int]] = list(stack.layers)
-    if run.every > 1:
+    if config.every > 1:
         each = [(layer, 1) for layer, times in each for _ in range(times)]
-    elif run.adapters is not None and each[0][1] > 1:
+    elif config.adapters is not None and each[0][1] > 1:
         each = [(each[0][0], 1), (each[0][0], each[0][1] - 1), *each[1:]]
-    return [(layer, times, place % run.every == 0) for place, (layer, times) in enumerate(each)]
+    return [(layer, times, place % config.every == 0) for place, (layer, times) in enumerate(each)]
 
 
-def again_flops(
-    stack: Stack,
-    kind: str,
-    seq_len: int,
-    causal: bool,
-    fused: bool = True,
-    checkpointing: str = "none",
-    every: int = 1,
-    reentrant: bool = False,
-    adapters: Adapters | None = None,
-    few_bits: Format | None = None,
-    drops: tuple[bool, bool] = NO_DROPOUT,
-) -> int:
+def again_flops(stack: Stack, kind: Kind, config: StepConfig, causal: bool) -> int:
     """FLOPs of one sequence that a step does a second time, to keep less."""
-    run = Run(KINDS[kind], 1, seq_len, False, fused, checkpointing, False, adapters)
-    run = run._replace(every=every, enters=reentrant, copies_in=few_bits, drops=drops)
-    found = 0
-    for alike in passes(stack, run):
-        one, times, mixing = alike.once, alike.times, alike.layer.mixer.mixing_flops(seq_len, causal)
-        attended = one.again["scores"] * mixing.get("scores", 0) + one.again["values"] * mixing.get("values", 0)
-        found += times * (one.again["matrices"] + attended)
-    return found
+    return sum(flops_by_tape(alike, alike.once.again, config, causal) for alike in passes(stack, kind, config))
 
 
-def adapter_parameters(stack: Stack, kind: str, adapters: Adapters) -> int:
-    """Parameters of LoRA: (inputs + outputs) times the rank for each matrix that gets one."""
-    run = Run(KINDS[kind], 1, 1, False, True, "none", False, adapters)
-    return trained_in(passes(stack, run))
+def flops_by_tape(alike: Alike, counted: dict[str, int], config: StepConfig, causal: bool) -> int:
+    """Of one sequence, in all layers that do alike, from what the tape has counted in one of them for the batch."""
+    mixing = alike.layer.mixer.mixing_flops(config.seq_len, causal)
+    attended = counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"]
+    return alike.times * (counted["matrices"] // config.batch + attended)
 
 
-def packed_parameters(stack: Stack) -> int:
-    """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
-    return sum(
-        times * matrix.there * matrix.inputs * matrix.outputs
-        for layer, times in stack.layers
-        for matrix in matrices(stack, layer)
-        if matrix.part != "router"
-    )
+def token_flops(stack: Stack, kind: Kind | None, config: StepConfig, causal: bool) -> dict[str, float]:
+    """FLOPs of training on one token: the model's own, the device's, and what of these it does again.
+
+    The model's are those of forward and backward pass alone, by which MFU is measured. With adapters, frozen weights
+    need no gradients, nor does what stands below the lowest adapter: the tape says which products make some. Of a kind
+    whose layers are not derived (None), layers that are computed again go forward once more.
+    """
+    seq_len = config.seq_len
+    forward = forward_flops(stack, seq_len, causal=causal)
+    once, attended = sum(forward.values()), forward.get("scores", 0) + forward.get("values", 0)
+    rerun = forward.get("scores", 0) if config.fused else 0  # fused attention makes its scores again
+    if kind is None:
+        again = once - forward["head"] if config.checkpointing == "full" else 0
+        model, device = 3 * once, 3 * once + rerun
+    elif config.adapters is None:
+        again = again_flops(stack, kind, config, causal)
+        model, device = 3 * once, 3 * once + rerun
+    else:
+        again = again_flops(stack, kind, config, causal)
+        gone = passes(stack, kind, config)
+        adapted = once + 2 * seq_len * trained_in(gone) + forward["head"]
+        of_matrices = sum(alike.times * (alike.once.gradient_flops["matrices"] // config.batch) for alike in gone)
+        model, device = adapted + of_matrices + 2 * attended, adapted + of_matrices + 2 * attended + rerun
+        if not config.fused:  # a frozen key needs no gradient in the lowest layer
+            device = adapted + sum(flops_by_tape(alike, alike.once.gradient_flops, config, causal) for alike in gone)
+    return {"model": model / seq_len, "device": (device + again) / seq_len, "again": again / seq_len}
 
 
-def frozen_bytes(stack: Stack, width: int, base: str) -> int:
-    """Bytes of frozen weights: in 4 bits those of packed_parameters(), the rest in the recipe's format."""
-    packed = packed_parameters(stack) if base in CONSTANTS else 0
-    rest = sum(parameters(stack).values()) - packed
-    return width * rest + quantized_bytes(packed, 4, 64, CONSTANTS.get(base, 0))
+def trained_parameters(stack: Stack, kind: Kind, config: StepConfig) -> int:
+    """All, or those of LoRA alone: (inputs + outputs) times the rank for each matrix that gets an adapter."""
+    return trained_in(passes(stack, kind, config)) if config.adapters else sum(parameters(stack).values())
 
 
 def kept_bytes(
     stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
 ) -> dict[str, int]:
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
-    run = Run(KINDS[kind], batch, seq_len, False, fused, checkpointing, False)
+    of, config = KINDS[kind], StepConfig(seq_len, batch, "bf16", fused, checkpointing)
+    layers = [(times, pass_layer(stack.d_model, layer, of, config)) for layer, times in stack.layers]
     return {
-        "layers": sum(times * pass_layer(stack.d_model, layer, run).waits.total for layer, times in stack.layers),
-        "rotary": (passes(stack, run)[-1].kinds if run.kind.turned_apart else 1) * rotary_bytes(stack, run),
-        "ends": pass_end(stack, run).waits.total,
+        "layers": sum(times * once.waits.total for times, once in layers),
+        "rotary": (passes(stack, of, config)[-1].kinds if of.turned_apart else 1) * rotary_bytes(stack, of, config),
+        "ends": pass_end(stack, of, config).waits.total,
     }
 
 
@@ -789,14 +781,14 @@ def widest(stack: Stack) -> int:
     return stack.d_model * mlp.d_ff
 
 
-def rotary_bytes(stack: Stack, run: Run) -> int:
+def rotary_bytes(stack: Stack, kind: Kind, config: StepConfig) -> int:
     """Cosines and sines."""
     if stack.positions:
         return 0
-    features = max(turned_features(layer, run.kind) for layer, _ in stack.layers)
-    share = 2 if run.kind.turned == "chunks" else 1
-    width = FLOAT32 if run.kind.turned == "cast" else run.number_bytes
-    return 2 * width * run.seq_len * features // share
+    features = max(turned_features(layer, kind) for layer, _ in stack.layers)
+    share = 2 if kind.turned == "chunks" else 1
+    width = FLOAT32 if kind.turned == "cast" else config.number_bytes
+    return 2 * width * config.seq_len * features // share
 
 
 # --8<-- [end:step]
@@ -812,78 +804,12 @@ def why_not(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str
         return f"transformers' {kind} runs all experts on each token, which those who train it do not"
     if any(isinstance(mixer, Latent) and mixer.most for mixer, _ in stack.mixers()):
         return f"transformers' {kind} trains no indexer"
-    if kind not in DERIVED:
+    if kind not in DERIVED and kind not in LIKE_LLAMA:
         return f"those of a {kind} are not derived"
     in_16_bits = recipe[:4] == "bf16" or (recipe[:8] == "autocast" and gathered)
-    if not in_16_bits and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
+    if not in_16_bits and kind != "mixtral" and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):
         return "experts multiply as their weights are, and PyTorch's grouped matmul takes 16 bits alone"
     return ""
 
 
 # --8<-- [end:derived]
-
-
-# --8<-- [start:sharded]
-def layer_parameters(stack: Stack) -> int:
-    """Of the fullest layer, which is gathered as a whole: with all of its experts."""
-    d = stack.d_model
-    return max(
-        sum(matrix.parameters() for matrix in matrices(stack, layer)) + layer.norms * d + layer.mixer.vectors()
-        for layer, _ in stack.layers
-    )
-
-
-def sharded(
-    stack: Stack, at: dict[str, dict[str, int]], recipe: str, gpus: int, zero: int, base: str = "", frozen: bool = False
-) -> dict[str, dict[str, int]]:
-    """What step_bytes() gives, a GPU, when ZeRO's stage splits it, as flops_bytes.sharding.sharded_bytes() says.
-
-    A layer's gradients are whole where it goes backward, which step_bytes() has, and where they are reduced, while the
-    one below it goes backward. Of adapters' small gradients none is said to be reduced; frozen weights are gathered as
-    their `base` holds them, without the constants of 4 bits, which stay whole.
-    """
-    counts, width = parameters(stack), 4 if recipe == "fp32" else 2
-    ends, head = counts["embedding"] + counts["head"], stack.vocab * stack.d_model
-    layer = layer_parameters(stack)
-    split = ("master", "optimizer", "gradients", "weights", "adapters")[: 0 if gpus == 1 else (0, 2, 3, 5)[zero]]
-    whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[base]) if base in CONSTANTS else 0
-    reduced = {"last_layer": head, "first_layer": head + layer, "embedding": ends + layer}
-    found = {}
-    for moment, lines in at.items():
-        own = {line: size for line, size in lines.items() if line not in ("made", "copies")}
-        own["layer"] = lines["layer"] + lines["made"]
-        own["activations"] = lines["activations"] + lines["copies"]
-        found[moment] = {line: -(-size // gpus) if line in split else size for line, size in own.items()}
-        found[moment]["reduced"] = width * reduced.get(moment, 0) if "gradients" in split and not frozen else 0
-        gathered = width * ends + int(2 * layer * gathered_width(recipe, base))
-        if "weights" in split:
-            found[moment]["weights"] = -(-(lines["weights"] - whole) // gpus) + whole
-        found[moment]["gathered"] = gathered if "weights" in split and moment != "update" else 0
-        if zero == 0 and gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
-            found[moment]["reduced"] = (
-                lines["gradients"] if frozen else RECIPES[recipe].gradients * sum(counts.values())
-            )
-    return found
-
-
-def sent_bytes(
-    stack: Stack, recipe: str, gpus: int, zero: int, accumulation: int = 1, adapters: int = 0, base: str = ""
-) -> dict[str, float]:
-    """Bytes that a GPU sends in a step of gradients and of weights, as flops_bytes.sharding.sent_parts() says."""
-    counts, each = parameters(stack), RECIPES["fp32" if adapters else recipe]
-    width, total = 4 if recipe == "fp32" else 2, sum(counts.values())
-    trained = adapters or total
-    if zero == 0:
-        return {"reduced": ring_bytes(each.gradients * trained, gpus, "allreduce"), "gathered": 0.0}
-    reduced = trained * (each.gradients if adapters or zero == 1 else width) * (accumulation if zero > 1 else 1)
-    gathered: float = each.weights * trained
-    if zero == 3:
-        ends = counts["embedding"] + counts["head"]
-        gathered = accumulation * (2 * (total - ends) * gathered_width(recipe, base) + width * ends)
-    return {
-        "reduced": ring_bytes(reduced, gpus, "reduce_scatter"),
-        "gathered": ring_bytes(gathered, gpus, "allgather"),
-    }
-
-
-# --8<-- [end:sharded]

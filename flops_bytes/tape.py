@@ -85,6 +85,10 @@ class Operation:
         self.sizes = [Like(x.shape, x.width) for x in inputs]
         self.makes = makes  # for each input, or None where it makes nothing
         self.temporary = temporary  # bytes beside these while it goes backward
+        self.factor_of, self.product_flops = (
+            "",
+            0,
+        )  # of a product: as Tape.again has it, for each gradient that it makes
         self.saved: list[Storage] = []
         self.results = 1
         self.region: Region | None = None  # it is made again with
@@ -139,6 +143,7 @@ class Tape:
         self.asking: list[Operation] = []  # for what is made again now, the first last
         self.is_again = False  # what goes forward now has done so before
         self.again = {"matrices": 0, "scores": 0, "values": 0}  # FLOPs of the first so; how often attention's products
+        self.backward = {"matrices": 0, "scores": 0, "values": 0}  # the same of products that make gradients
         self.layer_frame = 0  # the frames within a layer's own function, and its own
         self.above = 0  # the frames that were there when that began
         self.stopped = False  # all that was asked for has been made: what follows takes no bytes
@@ -313,6 +318,22 @@ class Tape:
         made = self.record(inputs, kept, makes, temporary)
         return self.done(made, inputs, self.new(shape, width))
 
+    def record_product(
+        self,
+        inputs: Sequence[Tensor],
+        kept: Sequence[Tensor],
+        makes: Sequence[Like | None],
+        part: str,
+        flops: int,
+        temporary: int = 0,
+    ) -> Operation | None:
+        """The operation that multiplies the first two inputs."""
+        made = self.record(inputs, kept, makes, temporary)
+        if made is not None:
+            made.factor_of = part
+            made.product_flops = flops
+        return made
+
     def record(
         self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
     ) -> Operation | None:
@@ -459,6 +480,9 @@ class Tape:
             return [operation.goes(self, operation, gradient)]
         if region is not None and not region.made:
             self.make_again(region)
+        if operation.product_flops:
+            made_of = sum([operation.product_flops for edge in operation.edges[:2] if edge is not None])
+            self.backward[operation.factor_of] = self.backward[operation.factor_of] + made_of
         temporary = Storage(operation.temporary, operation.line)
         self.hold(temporary)
         found: list[Tensor | None] = []
@@ -760,7 +784,7 @@ def is_remembered(tape: Tape, biased: bool = False) -> bool:
 
 def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
     """Of attention, whose factors both have gradients."""
-    made = tape.record([x, y], factors(x, y), [like(x), like(y)])
+    made = tape.record_product([x, y], factors(x, y), [like(x), like(y)], part, 1)
     return tape.done(made, [x, y], tape.result(shape, x.width, True, part, 1))
 
 
@@ -769,8 +793,9 @@ def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remem
     x, y = inputs[0], inputs[1]
     of_x = Like(x.shape, x.width, viewed=len(x.shape) > 2)  # all tokens in one row are what is multiplied
     of_y = Like(y.shape, y.width, viewed=True)  # by a matrix that is turned
-    made = tape.record(inputs, factors(x, y), [of_x, of_y, *[like(each) for each in inputs[2:]]])
-    return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape)))
+    flops, makes = flops_of(x, shape), [of_x, of_y, *[like(each) for each in inputs[2:]]]
+    made = tape.record_product(inputs, factors(x, y), makes, "matrices", flops)
+    return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops))
 
 
 def flops_of(x: Tensor, shape: Sequence[int]) -> int:
@@ -789,8 +814,9 @@ def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered
     """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
     tape.enter()
     unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
-    made = tape.record([x], [], [like(x)], matrix.total_bytes())
-    result = tape.result(shape, x.width, remembered, "matrices", flops_of(x, shape))
+    flops = flops_of(x, shape)
+    made = tape.record_product([x], [], [like(x)], "matrices", flops, matrix.total_bytes())
+    result = tape.result(shape, x.width, remembered, "matrices", flops)
     result = tape.done(made, [x], result)
     tape.forget(unpacked)
     return tape.leave(result)
@@ -805,9 +831,11 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
     tape.enter()
     copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
     kept = copies if form.keeps_copies else [x, matrix]
-    made = tape.record([x, matrix], kept, [like(x), like(matrix)], form.bits * turned // 32)
     shape = (*x.shape[:-1], outputs)
-    result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops_of(x, shape))
+    flops, temporary = flops_of(x, shape), form.bits * turned // 32
+    # its own function hands on what it keeps when it has ended, so that it is made again with its result
+    result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops)
+    made = tape.record_product([x, matrix], kept, [like(x), like(matrix)], "matrices", flops, temporary)
     result = tape.leave(tape.done(made, [x, matrix], result))
     return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 

@@ -79,14 +79,15 @@ UNASKED_VALUES = {  # of options that it has a field for
     "checkpointing": ("selective",),
 }
 WANTED = {"planner.answer": ["answer", "completed", "recomputing", "gib"]}
-STACKS = {"planner.stacks": ["answer_any"]}
+STACKS = {"planner.stacks": ["answer_any", "recomputing_any"]}
 SCRIPTS = {  # each with what it asks of Python; the second waits until somebody pastes a message, the third for a model
     "planner.js": (WANTED, "form.js"),
     "planner-memory.js": ({"planner.out_of_memory": ["decode"]}, "memory.js"),
     "planner-stacks.js": (STACKS, "stacks.js"),  # whose layers differ
 }
 TEXTS = {"memory.js": "memory", "stacks.js": "stack"}  # the words that a script brings along
-ELSEWHERE = ("estimate",)  # functions that the first has no need for: what they say of a model, the third says
+# Functions that the first has no need for, whose models are all derived: what they say of others, the third says.
+ELSEWHERE = ("estimate", "why_of", "least", "predicting_parameters")
 ERRORS = "planner-errors.js"  # their sentences in each language and what else they need, for whom an answer has none
 PRESETS: dict[str, tuple[str, ...]] = {  # as people call them; what the library calls them, the script makes of it
     "Qwen": ("Qwen3 0.6B", "Qwen3 1.7B", "Qwen3 4B", "Qwen3 8B", "Qwen3 14B", "Qwen3 32B", "Qwen3 30B-A3B"),

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan.defaults import CHOSEN, other_methods, plan_exactly, planned
+from flops_bytes.plan.defaults import CHOSEN, Completed, answered, other_methods
 from flops_bytes.plan.defaults import completed as completed_question
 from flops_bytes.plan.evidence import MISSES
-from flops_bytes.plan.fleet import has_deadline, settled
-from flops_bytes.plan.options import OPTIONS, SPEEDS, belongs, read
+from flops_bytes.plan.fleet import has_deadline, in_time, settled
+from flops_bytes.plan.model import read_named
+from flops_bytes.plan.options import OPTIONS, belongs, read
 from flops_bytes.plan.serving import ENGINES_REACH
+from flops_bytes.plan.training import needed_bytes, work
 
 NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
@@ -92,9 +94,14 @@ def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
 
 
 def answer(fields: dict[str, str]) -> dict[str, Any]:
-    """What was found, beside it each number as it is written, and the command that gives the same."""
+    """What was found, beside it each number as it is written, and the command that gives the same: of the few models
+    that are known here. Raises ValueError about --model or --config for all others."""
     options = asked(fields)
-    found = planned(options)
+    return written(fields, options, in_time(options, lambda each: answered(each, each, read_named)))
+
+
+def written(fields: dict[str, str], options: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """An answer as the page takes it."""
     numbers = shown_serving(found) if options.get("task") == "serve" else shown(found, options.get("pairs", "all"))
     numbers |= asked_for(found, options)
     return {"found": found, "shown": numbers, "command": command(options), "ignored": ignored(fields, options)}
@@ -107,7 +114,7 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         usual = {"micro_batch": "1"} | ({"recipe": "bf16-master"} if found["trained"] == "all" else {})
         chosen |= {name: value for name, value in usual.items() if name not in options}
     elif "weights" not in options:
-        chosen |= {"weights": "16"}
+        chosen |= {"weights": found["weights"][:-3]}
     fleet = found.get("fleet")
     return {
         "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",
@@ -127,14 +134,17 @@ def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
     options = asked(fields)
     if has_deadline(options):
-        options = settled(options, planned(options))
-    left_out = (*SPEEDS, "checkpoint_every")
-    same = {name: value for name, value in completed_question(options, options).items() if name not in left_out}
-    without, full = (plan_exactly(**(same | {"checkpointing": kind})) for kind in ("none", "full"))
-    work = full["flops_a_token"][options.get("pairs", "all")]
+        options = settled(options, in_time(options, lambda each: answered(each, each, read_named)))
+    return freed(completed_question(options, options, read_named))
+
+
+def freed(question: Completed) -> dict[str, str]:
+    a, model = question.a | {"checkpoint_every": 1}, question.model
+    without, full = (needed_bytes(a | {"checkpointing": kind}, model) for kind in ("none", "full"))
+    flops = work(a | {"checkpointing": "full"}, model, a["pairs"] == "causal")
     return {
-        "frees": gib(without["memory_bytes"]["total"] - full["memory_bytes"]["total"]),
-        "costs": f"{100 * work['again'] / (work['device'] - work['again']):.0f}",
+        "frees": gib(without - full),
+        "costs": f"{100 * flops['again'] / (flops['device'] - flops['again']):.0f}",
     }
 
 
@@ -216,7 +226,7 @@ def shown_of_both(found: dict[str, Any]) -> dict[str, Any]:
         "headroom": gib(abs(found["headroom_bytes"])),
         "times": f"{found['room_ratio']:.2f}" if "room_ratio" in found else None,
         "with_room": gib(found["with_room_bytes"]) if "room_ratio" in found else None,
-        "context": f"{found['longest_context']:,}",
+        "context": counted(found["longest_context"]),
         "fewest": f"{found['fewest_gpus']:,}" if found["fewest_gpus"] else None,
     }
 
@@ -229,7 +239,8 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
         | shown_runs(found)
         | {
             "trained": f"{found['parameters']['trained']:,}",
-            "micro_batch": f"{found['largest_micro_batch']:,}",
+            "predicting": counted(found["parameters"].get("predicting")),
+            "micro_batch": counted(found["largest_micro_batch"]),
             "paged": gib(found["paged_bytes"]) if found["paged_bytes"] else None,
             "host": gib(found["host_bytes"]["total"]) if found["host_bytes"] else None,
             "stages": {str(stage): gib(size) for stage, size in found["zero_bytes"].items()},
@@ -266,6 +277,10 @@ def shown(found: dict[str, Any], pairs: str) -> dict[str, Any]:
             "ladder": [rung(step, found["step_seconds"]) for step in found["ladder"]],
         }
     )
+
+
+def counted(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
 
 
 def shown_runs(found: dict[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ if (!worker) onmessage = ({ data }) => {
   const fields = new Map(Object.entries(data));
   try {
     postMessage({ said: answer(fields) });
-    if (data.task === "train") postMessage({ more: recomputing(fields) }); // two plans more
+    if (data.task === "train") postMessage({ more: recomputing(fields) }); // two steps more
   } catch ({ message }) { // of a model that is not known here, another script knows more
-    if (/^--(model|config):/.test(message)) import("./planner-stacks.js").then((more) => postMessage(more.default(fields)), () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
+    if (/^--(model|config):/.test(message)) import("./planner-stacks.js").then((more) => { for (const told of more.default(fields)) postMessage(told); }, () => postMessage({ error: "--model: what plans it was not fetched; reload the page" }));
     else postMessage({ error: message });
   }
 };
@@ -239,10 +239,10 @@ class Planner {
     values.capacity = words.capacity[found.get("gpu_bytes_are")];
     values.of_kind = words.of_kind[found.get("kind") ? "same" : "nearest"];
     values.how = words.chosen.trained[found.get("trained")];
-    const told = this.serving ? words.serving : found.has("ladder") ? words : words.stack;
+    const told = this.serving ? words.serving : words, isLeast = !this.serving && !found.get("peaks_at");
     const facts = this.serving ? (fits ? ["each", found.get("latency_seconds") && found.get("latency_seconds") * found.get("reached_per_second")[1] < 1 && "reached", "all", "first", values.money && "money"] : ["fit", values.fewest && "fewest"]) : [
       fits && "room",
-      found.has("largest_micro_batch") && (found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
+      !isLeast && (found.get("largest_micro_batch") ? "micro_batch" : "micro_batch_none"),
       values.format !== values.recipe_format && (values.format === "fp16" ? "cast" : "faster"),
       !misses && found.get("wire")?.get("hidden") === false && (values.waits ? "waits" : "wire"),
       values.usual && "large",
@@ -251,7 +251,7 @@ class Planner {
     ];
     const methods = shown.get("methods").map((row) => this.write(words.method, { needs: row.get("needs"), name: words.chosen.trained[row.get("name")], verdict: words.verdict[row.get("verdict")] }));
     this.strip.replaceChildren(
-      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts?.[verdict] ?? words.verdicts[verdict] ?? told.least, values)),
+      element("p", { class: `planner-verdict ${late ? "misses" : CLASSES[verdict] ?? ""}` }, this.write(late && !misses ? told.late : told.verdicts[verdict] ?? words.verdicts[verdict] ?? words.stack.least, values)),
       ...(this.words.figures
         ? [this.figures(values, misses), this.bar(found, values), this.chosen(shown.get("chosen"))]
         : [this.chosen(shown.get("chosen")), sentence && element("p", { class: "planner-run" }, sentence), this.bar(found, values)]
@@ -259,7 +259,7 @@ class Planner {
       element("p", { class: "planner-facts" }, ...[...methods, ...facts.filter(Boolean).map((name) => this.write(told.facts?.[name] ?? words.facts[name], values)), ...ignored.filter((name) => this.form.elements[name].type !== "hidden").map((name) => words.ignored[name])].map((text) => element("span", {}, text))),
     );
     if (!this.place) return;
-    const title = this.write(told.memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
+    const title = this.write((isLeast ? words.stack : told).memory_title, { ...values, moment: words.moments[found.get("peaks_at")] });
     const groups = {
       memory: [this.evidence(words.evidence[found.get("kind") ?? ""], found), this.memory(shown), ...(this.serving || verdict === "fits with room" ? [] : this.ladder(shown))],
       time: this.serving ? this.formats(shown) : [],

@@ -96,7 +96,7 @@ QLORA_CONTEXT = 1_024
 qlora = ask(**QLORA, context=QLORA_CONTEXT)
 qlora_needs_bytes = qlora.memory_bytes["total"]
 L40S_REPORTED_BYTES = int(qlora.gpu_bytes)
-in_four_bits = sum(qlora.parameters[part] for part in ("qkv", "out", "mlp"))
+in_four_bits = sum(qlora.parameters[part] for part in ("attention", "mlp"))
 planned_bits = 4 + 32 / 64  # a constant of 32 bits for each 64 weights
 double_bits = 4 + 8 / 64 + 32 / (64 * 256)  # double quantization, as in QLoRA's paper
 double_saves_bytes = int(in_four_bits * (planned_bits - double_bits) / 8)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.check.draw import NOT_COUNTED, NOT_TOGETHER, all_values, draw, unknown_options, values
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.plan.options import read_options, read_shape
+from flops_bytes.plan.options import named_shape, read_options
 
 WITHIN, BEYOND, MISTAKE = 0, 1, 2
 TOLERANCE = 0.01  # of bytes; FLOPs have to be equal
@@ -49,7 +49,7 @@ def check(asked: dict[str, Any], tracker: bool = False) -> Checked:
 
     try:
         found, a = plan(**{"gpu": "H100 SXM"} | asked), read_options(asked)
-        shape = read_shape(a)
+        shape = named_shape(a)
         counted = count(a, shape)
         # with chunks the tracker goes on counting gradients that the allocator has got back
         tracked = count(a, shape, tracker=True).peak_bytes if tracker and a["chunks"] == 1 else 0

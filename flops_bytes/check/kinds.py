@@ -36,8 +36,8 @@ from flops_bytes.check.count import (
 )
 from flops_bytes.configs import read_stack
 from flops_bytes.models import again
-from flops_bytes.stack_layers import Adapters
-from flops_bytes.stack_step import step_bytes
+from flops_bytes.stack_layers import KINDS, Adapters
+from flops_bytes.stack_step import StepConfig, step_bytes
 
 logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
@@ -198,7 +198,8 @@ def planned(kind: str, config: Config, tokens: int, **told: Any) -> int:
     asked = DEFAULTS | told
     attention, dropout, matmuls = asked.pop("attention"), asked.pop("dropout"), asked.pop("matmuls")
     asked |= {"fused": attention == "fused", "drops": (dropout, dropout), "few_bits": FORMATS.get(matmuls)}
-    at = step_bytes(read_stack(config | {"model_type": kind}), kind, tokens, **asked)
+    base = asked.pop("base", "as-recipe")
+    at = step_bytes(read_stack(config | {"model_type": kind}), KINDS[kind], StepConfig(tokens, **asked), base)
     return max(sum(lines.values()) for lines in at.values())
 
 

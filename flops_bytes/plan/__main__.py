@@ -11,11 +11,11 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes import rates
-from flops_bytes.plan import parallel, plan, rl
-from flops_bytes.plan.defaults import completed, with_usual
+from flops_bytes.plan import parallel, plan, rl, stored
+from flops_bytes.plan.defaults import completed
 from flops_bytes.plan.fleet import settled
-from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, read_options, unreadable
-from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, stack_table, training_table
+from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
+from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
 from flops_bytes.shapes import short
 
 EXAMPLES = """\
@@ -36,8 +36,9 @@ def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What published rates of kernels say of a step of layers that are all alike; of others nothing is known."""
     from flops_bytes.plan import stacks
 
-    question = stacks.asked_alike(with_usual(asked))
-    return [] if question is None else rates.told(read_options(completed(question, asked)))
+    question = completed(stored(asked), asked, stacks.read_model)
+    shape = question.model.decoder
+    return [] if shape is None else rates.told(question.a, shape)
 
 
 def names() -> str:
@@ -152,7 +153,7 @@ def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> It
             yield "--explain prints every line, --json the same for programs."
             return
         yield ""
-        own = serving_table if "users" in found else training_table if "ladder" in found else stack_table
+        own = serving_table if "users" in found else training_table
     else:
         yield " ".join(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items())
     for what, how_much in own(found):

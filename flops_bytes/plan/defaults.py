@@ -5,14 +5,15 @@ what was not said has the default of its option.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flops_bytes.gpus import Gpu
 from flops_bytes.plan.evidence import WITH_ROOM
 from flops_bytes.plan.fleet import in_time
-from flops_bytes.plan.options import named_shape, read, read_gpu, read_options, read_shape
+from flops_bytes.plan.model import Model, Reader, read_shape, refuse_long
+from flops_bytes.plan.options import read, read_gpu, read_options
 from flops_bytes.plan.serving import serve
-from flops_bytes.plan.training import methods_of, read_format, train
+from flops_bytes.plan.training import methods_of, read_format, refuse, train, why_of
 
 CHOSEN = ("trained", "context", "checkpointing", "zero")  # options that are chosen if they are not given
 LARGE_BYTES = 70 * 2**30  # of a card's memory
@@ -36,7 +37,15 @@ def with_usual(asked: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+class Completed(NamedTuple):
+    """A question of which nothing is left open."""
+
+    told: dict[str, Any]  # options as they are said
+    a: dict[str, Any]  # and read
+    model: Model
+
+
+def completed(asked: Mapping[str, Any], given: Mapping[str, Any], reader: Reader) -> Completed:
     """The whole question, of which `given` is what somebody said.
 
     All weights are trained if the plan fits, else the first of LoRA and QLoRA that fits with room, or on paper; every
@@ -46,16 +55,22 @@ def completed(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     """
     told = with_usual(asked)
     a = read_options(told)
-    positions = named_shape(a).positions
+    model = reader(told, a)
+    positions = model.stack.positions
     if given.get("context") is None and 0 < positions < a["context"]:
         told["context"] = positions
         a["context"] = positions
+    refuse_long(a, model.stack)
     if a["task"] == "serve":
-        return told
-    shape, gpu = read_shape(a), read_gpu(a)
-    peaks = gpu.peak_flop_per_second
-    read_format(a, peaks)  # or says what else to take
-    return with_method(told, a["trained"], methods_of(a, shape, peaks, gpu.memory_bytes))
+        return Completed(told, a, model)
+    gpu = read_gpu(a)
+    read_format(a, gpu.peak_flop_per_second)  # or says what else to take
+    refuse(a, model, gpu.peak_flop_per_second)
+    if why_of(a, model):
+        told = {"checkpointing": "full", "trained": "all"} | told
+    else:
+        told = with_method(told, a["trained"], methods_of(a, model, gpu.memory_bytes))
+    return Completed(told, read_options(told), model)
 
 
 def with_method(told: dict[str, Any], trained: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,15 +95,15 @@ def other_methods(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [row for row in found.get("methods", []) if is_so and row["trained"] != found["trained"]]
 
 
-def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found about a model whose layers are all alike, for the GPUs that a deadline takes if there is one."""
-    return in_time(asked, lambda each: answered(each, each))
+def planned(asked: Mapping[str, Any], reader: Reader = read_shape) -> dict[str, Any]:
+    """What was found, for the GPUs that a deadline takes if there is one."""
+    return in_time(asked, lambda each: answered(each, each, reader))
 
 
-def answered(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found about a model whose layers are all alike, and what was assumed for it, by option."""
-    question = completed(asked, given)
-    return plan_exactly(**question) | {"assumed": assumed(question, given)}
+def answered(asked: Mapping[str, Any], given: Mapping[str, Any], reader: Reader) -> dict[str, Any]:
+    """What was found, and what was assumed for it, by option."""
+    question = completed(asked, given, reader)
+    return found_of(question.a, question.model) | {"assumed": assumed(question.told, given)}
 
 
 def assumed(question: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,11 +114,16 @@ def assumed(question: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return {name: question[name] for name in CHOSEN if name in question and name not in said}
 
 
-def plan_exactly(**asked: Any) -> dict[str, Any]:
-    """What training or serving takes of a model whose layers are all alike: what is not given has the default of its
-    option (OPTIONS), and nothing is chosen.
+def plan_of(asked: Mapping[str, Any], reader: Reader = read_shape) -> dict[str, Any]:
+    """What training or serving takes: what is not given has the default of its option (OPTIONS), and nothing is chosen.
 
     Raises ValueError with a sentence that names the option and the mend.
     """
     a = read_options(asked)
-    return serve(a) if a["task"] == "serve" else train(a)
+    model = reader(asked, a)
+    refuse_long(a, model.stack)
+    return found_of(a, model)
+
+
+def found_of(a: dict[str, Any], model: Model) -> dict[str, Any]:
+    return serve(a, model) if a["task"] == "serve" else train(a, model)

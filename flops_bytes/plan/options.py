@@ -24,7 +24,7 @@ from flops_bytes.gpus import (
 )
 from flops_bytes.memory import RECIPES
 from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
-from flops_bytes.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short, window
+from flops_bytes.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short
 from flops_bytes.sharding import ring_rate
 from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
 
@@ -435,26 +435,16 @@ def accumulation(a: Mapping[str, Any]) -> int:
 
 
 # --8<-- [start:asked]
-def read_shape(asked: Mapping[str, Any]) -> Decoder:
-    """The one model that was asked for, which has to have as many positions as the context has tokens."""
-    shape = named_shape(asked)
-    if shape.heads % shape.kv_heads:
-        flag, uneven = "config" if asked["config"] else "shape", f"do not share {shape.heads} heads evenly"
-        raise ValueError(
-            f"--{flag}: {shape.kv_heads} key-value heads {uneven}; give a number that divides {shape.heads}"
-        )
-    if 0 < shape.positions < asked["context"]:
-        raise ValueError(f"--context: the model has {shape.positions} positions; ask for so many tokens or fewer")
-    return shape
-
-
 def named_shape(asked: Mapping[str, Any]) -> Decoder:
     """A model by its name, by a configuration, or field by field."""
     given = [name for name in ("model", "config", "shape") if asked[name]]
     if len(given) != 1:
         raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
-    if asked["config"]:
-        return from_config(asked["config"], asked["context"])
+    return from_config(asked["config"], asked["context"]) if asked["config"] else shape_asked(asked)
+
+
+def shape_asked(asked: Mapping[str, Any]) -> Decoder:
+    """The same of a name, or of fields."""
     if name := asked["model"]:
         if name.lower() not in SHAPES:
             mend = f"choose {', '.join(SHAPES)}, or give --config or --shape"
@@ -505,17 +495,6 @@ def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
     told: int | None = asked["max_num_batched_tokens"]
     is_large = memory_bytes >= 70 * 2**30 and not (asked["gpu"] or "").lower().startswith("a100")
     return told or (8_192 if is_large else 2_048)
-
-
-def refuse_wide_rank(rank: int | None, width: int) -> None:
-    """A product of two matrices whose rank is above their narrow side has no use. Raises ValueError."""
-    if rank and rank > max(width, RANK):  # the usual one is nobody's mistake
-        raise ValueError(f"--lora: a rank of {rank:,} is more than the model is wide, {width:,}; give at most that")
-
-
-def longest_context(asked: Mapping[str, Any], shape: Decoder) -> int:
-    """Tokens up to which the model is what is counted here."""
-    return shape.positions or window(asked["config"] or {}) or 2**40
 
 
 def read_gpu(asked: Mapping[str, Any]) -> Gpu:

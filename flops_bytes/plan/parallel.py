@@ -35,6 +35,8 @@ from flops_bytes.parallel import (
     totals,
     unlike,
 )
+from flops_bytes.plan.model import Model as ReadModel
+from flops_bytes.plan.model import Reader, read_shape, refuse_long
 from flops_bytes.plan.options import (
     OPTIONS,
     Option,
@@ -42,12 +44,12 @@ from flops_bytes.plan.options import (
     read,
     read_gpu,
     read_options,
-    read_shape,
     row_name,
 )
 from flops_bytes.plan.runs import steps_like
-from flops_bytes.plan.training import card_format, cost
+from flops_bytes.plan.training import card_format, cost, why_of
 from flops_bytes.shapes import quoted
+from flops_bytes.stack import Attention
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
@@ -154,7 +156,7 @@ def read_own(name: str, value: Any) -> Any:
         raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
 
 
-def read_question(asked: Mapping[str, Any], split: Model | None = None) -> Question:
+def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: Reader = read_shape) -> Question:
     """Raises ValueError with a sentence that names the option and the mend. `split`: a model that has no name there."""
     told = {name: value for name, value in asked.items() if value is not None}
     ours = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
@@ -171,7 +173,7 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None) -> Quest
         raise ValueError("--global-batch: --micro-batches or --accumulation tells the batch; give one")
     a = read_options(told)
     a["global_batch"] = None if batch is None else read("global_batch", batch)
-    shape, gpu = split or read_shape(a), read_gpu(a)
+    shape, gpu = split or shape_of(reader(told, a), a), read_gpu(a)
     recipe, peaks = a["recipe"].replace("-", "_"), gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, False)
     if dtype not in peaks:
@@ -189,6 +191,24 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None) -> Quest
     within, between = levels(a)
     at = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8 if a["float8"] else 1)
     return Question(a, shape, layout, recipe, int(gpu.memory_bytes), at, peaks[dtype], within, between, card)
+
+
+def shape_of(model: ReadModel, a: Mapping[str, Any]) -> Model:
+    """What is split: a decoder whose layers are all alike, also in which tokens they see; or a stack, of a kind whose
+    steps are derived. Raises ValueError."""
+    refuse_long(a, model.stack)
+    (layer, _), *_ = model.stack.layers
+    shape, reach = model.decoder, layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
+    if shape is not None and not 0 < reach < a["context"]:
+        return shape
+    if a["checkpointing"] not in ("none", "full"):
+        told = f"of layouts of a {model.name}, all layers are computed again or none; give full, or leave it out"
+        raise ValueError(f"--checkpointing: {told}")
+    if why := why_of(a, model):
+        raise ValueError(f"--model: no layouts are planned, because {why}; choose another")
+    from flops_bytes.stack_parallel import Split
+
+    return Split(model.stack, model.name)
 
 
 def assumed_share(a: Mapping[str, Any]) -> float:
@@ -424,13 +444,13 @@ def by_speed(each: tuple[Layout, str, Answer]) -> tuple[float, int]:
     return each[2].step_seconds, each[2].needs_bytes
 
 
-def plan(split: Model | None = None, /, **asked: Any) -> dict[str, Any]:
+def plan(split: Model | None = None, reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
     """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
 
-    The model is named, as for flops_bytes.plan.plan(), or given, as flops_bytes.stack_parallel has it. Raises
-    ValueError with a sentence that names the option and the mend.
+    The model is read by the `reader`, or given, as flops_bytes.stack_parallel has it. Raises ValueError with a sentence
+    that names the option and the mend.
     """
-    question = read_question(asked, split)
+    question = read_question(asked, split, reader)
     a, layout, kind = question.a, question.layout, question.a["checkpointing"]
     rows: list[tuple[Layout, str, Answer]] = []
     if a["layouts"]:

@@ -9,14 +9,15 @@ and peak.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import token_flops
-from flops_bytes.flops import forward_flops
 from flops_bytes.gpus import Gpu
-from flops_bytes.memory import RECIPES, cache_bytes
-from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read, read_gpu, read_options, read_shape
-from flops_bytes.plan.training import Setup, held_at, read_format, read_setup
-from flops_bytes.serving import Server, decode_seconds, forward_bytes, prefill_flops
-from flops_bytes.shapes import Decoder, parameters, quoted
+from flops_bytes.memory import RECIPES
+from flops_bytes.plan.model import Model, Reader, read_shape, refuse_long, totals
+from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read, read_gpu, read_options
+from flops_bytes.plan.serving import decode_seconds, forward_bytes
+from flops_bytes.plan.training import held_at, read_format, recipe_of, refuse, trained_of, why_of, work
+from flops_bytes.serving import Server
+from flops_bytes.shapes import quoted
+from flops_bytes.stack import cache_bytes, forward_flops, parameters, prefill_flops
 
 RL = {
     "answer": Option(
@@ -49,9 +50,8 @@ class Question(NamedTuple):
 
     a: dict[str, Any]  # the planner's own options
     ours: dict[str, Any]
-    shape: Decoder
+    model: Model
     gpu: Gpu
-    setup: Setup
     flop_per_second: float  # of matmuls, at their peak
 
     @property
@@ -83,7 +83,7 @@ def read_own(name: str, value: Any) -> Any:
         raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
 
 
-def read_question(asked: Mapping[str, Any]) -> Question:
+def read_question(asked: Mapping[str, Any], reader: Reader) -> Question:
     """Raises ValueError with a sentence that names the option and the mend."""
     told = {name: value for name, value in asked.items() if value is not None and name != "task"}
     ours = {name: option.default for name, option in RL.items()}
@@ -101,10 +101,13 @@ def read_question(asked: Mapping[str, Any]) -> Question:
         raise ValueError("--reference: the model without its adapters is the reference; leave it out")
     if ours["engine_asleep"] is not None and ours["engine_share"] is None:
         raise ValueError("--engine-asleep: there is no engine; give --engine-share, or leave it out")
-    shape, gpu = read_shape(a), read_gpu(a)
+    model, gpu = reader(told, a), read_gpu(a)
     peaks = gpu.peak_flop_per_second
-    setup = read_setup(a, shape, peaks)
-    return Question(a, ours, shape, gpu, setup, peaks[read_format(a, peaks)])
+    refuse_long(a, model.stack)
+    refuse(a, model, peaks)
+    if why := why_of(a, model):
+        raise ValueError(f"--model: no GRPO is planned, because {why}; choose another")
+    return Question(a, ours, model, gpu, peaks[read_format(a, peaks)])
 
 
 def sampled_at_once(question: Question) -> tuple[int, dict[str, int]]:
@@ -113,15 +116,15 @@ def sampled_at_once(question: Question) -> tuple[int, dict[str, int]]:
     Autocast turns keys in float32, and leaves values in 16 bits. An engine has weights in 16 bits, and room for a
     forward pass of a prompt; what remains is for keys and values.
     """
-    ours, shape, context = question.ours, question.shape, question.a["context"]
+    ours, stack, context = question.ours, question.model.stack, question.a["context"]
     wanted = int(ours["samples"] or question.answers)
     if ours["engine_share"] is None:
         width = 4 if question.a["recipe"] == "fp32" else 3
-        logits = 4 * wanted * shape.vocab
-        return wanted, {"cache": wanted * cache_bytes(shape, context, width), "logits": logits}
-    weights = 2 * sum(parameters(shape).values())
-    room = question.engine_bytes - weights - forward_bytes(shape, context)
-    fit = room // cache_bytes(shape, context)
+        logits = 4 * wanted * stack.vocab
+        return wanted, {"cache": wanted * cache_bytes(stack, context, width), "logits": logits}
+    weights = 2 * sum(parameters(stack).values())
+    room = question.engine_bytes - weights - forward_bytes(stack, context)
+    fit = room // cache_bytes(stack, context)
     if fit < 1:
         raise ValueError("--engine-share: it has no room for the model in 16 bits and one answer; give it more")
     return min(wanted, fit), {"engine": question.engine_bytes}
@@ -129,20 +132,20 @@ def sampled_at_once(question: Question) -> tuple[int, dict[str, int]]:
 
 def phases(question: Question) -> tuple[str, dict[str, dict[str, int]]]:
     """The moment of training that holds most, and what each phase holds, by line."""
-    a, shape = question.a, question.shape
+    a, stack = question.a, question.model.stack
     answer, context, sequences = question.ours["answer"], a["context"], a["micro_batch"]
-    at = held_at(question.setup)
+    at = held_at(a, question.model)
     # where one answer is trained on, the gradient of its logsumexp has three tensors as large as the logits
     copies = {"loss": 4 / 3 if sequences == 1 else 1}
     for moment, lines in at.items():
         lines["logits"] = round(lines["logits"] * copies.get(moment, 1) * answer / context)
     moment = max(at, key=lambda moment: sum(at[moment].values()))
-    frozen = RECIPES[question.setup.recipe].weights * sum(question.setup.counts.values())
+    frozen = RECIPES[recipe_of(a)].weights * sum(parameters(stack).values())
     held = {"reference": frozen if question.ours["reference"] == "yes" else 0}
     state = {line: at["forward"][line] for line in STATE if line in at["forward"]} | held
     beside = {"engine": question.beside_bytes}
     _, sampling = sampled_at_once(question)
-    scored = {"logits": 2 * 4 * sequences * answer * shape.vocab}
+    scored = {"logits": 2 * 4 * sequences * answer * stack.vocab}
     return moment, {
         "sampling": state | sampling,
         "scoring": state | scored | beside,
@@ -155,7 +158,7 @@ def least_seconds(question: Question) -> dict[str, float] | None:
 
     Decoding steps grow by a token, so the mean of the first and the last is that of all but where the bound changes.
     """
-    a, ours, shape, peak = question.a, question.ours, question.shape, question.flop_per_second
+    a, ours, stack, peak = question.a, question.ours, question.model.stack, question.flop_per_second
     bandwidth = question.gpu.bandwidth_bytes_per_second
     if not bandwidth:
         return None
@@ -167,52 +170,38 @@ def least_seconds(question: Question) -> dict[str, float] | None:
     while left:
         now = min(most, left)
         turns = left // now  # alike
-        ends = [decode_seconds(shape, now, tokens, server) for tokens in (prompt + 1, context - 1)]
-        sampling += turns * (now * prefill_flops(shape, prompt) / peak + (answer - 1) * sum(ends) / 2)
+        ends = [decode_seconds(stack, now, tokens, server) for tokens in (prompt + 1, context - 1)]
+        sampling += turns * (now * prefill_flops(stack, prompt) / peak + (answer - 1) * sum(ends) / 2)
         left -= turns * now
-    forward = forward_flops(shape, context, causal=True)
+    forward = forward_flops(stack, context, causal=True)
     spared = forward["head"] * (context - answer) // context
     scoring = (sum(forward.values()) - spared) * (ours["reference"] == "yes")
-    trained = token_flops(
-        shape,
-        context,
-        causal=True,
-        fused=a["attention"] == "fused",
-        checkpointing=a["checkpointing"],
-        rank=a["lora"] or 0,
-        adapted=a["lora_on"],
-        every=a["checkpoint_every"],
-    )
+    trained = work(a, question.model, True)
     training = trained["device"] * context - (2 if a["lora"] else 3) * spared
     return {"sampling": sampling, "scoring": answers * scoring / peak, "training": answers * training / peak}
 
 
-def plan(**asked: Any) -> dict[str, Any]:
+def plan(reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
     """What each phase of a step of GRPO holds and takes at least; `schema.json` says what is in the answer.
 
     Raises ValueError with a sentence that names the option and the mend.
     """
-    question = read_question(asked)
+    question = read_question(asked, reader)
     moment, held = phases(question)
-    totals = {phase: sum(lines.values()) for phase, lines in held.items()}
-    fullest = max(PHASES, key=lambda phase: totals[phase])
-    counts, active = question.setup.counts, parameters(question.shape, active=True)
+    sizes = {phase: sum(lines.values()) for phase, lines in held.items()}
+    fullest = max(PHASES, key=lambda phase: sizes[phase])
     at_once, _ = sampled_at_once(question)
     memory = question.gpu.memory_bytes
     return {
-        "parameters": {
-            "total": sum(counts.values()),
-            "active": sum(active.values()),
-            "trained": question.setup.trained,
-        },
+        "parameters": totals(question.model.stack) | {"trained": trained_of(question.a, question.model)},
         "peaks_in": fullest,
         "training_peaks_at": moment,
-        "memory_bytes": held[fullest] | {"total": totals[fullest]},
-        "phases": {phase: lines | {"total": totals[phase]} for phase, lines in held.items()},
+        "memory_bytes": held[fullest] | {"total": sizes[fullest]},
+        "phases": {phase: lines | {"total": sizes[phase]} for phase, lines in held.items()},
         "gpu_bytes": memory,
         "gpu_bytes_are": capacity_source(question.a),
-        "fits": totals[fullest] <= memory,
-        "headroom_bytes": memory - totals[fullest],
+        "fits": sizes[fullest] <= memory,
+        "headroom_bytes": memory - sizes[fullest],
         "answers": question.answers,
         "answers_at_once": at_once,
         "least_seconds": least_seconds(question),

@@ -2,24 +2,26 @@
 
 # --8<-- [start:setup]
 from collections.abc import Mapping
-from dataclasses import replace
+from math import gcd
 from typing import Any
 
-from flops_bytes.memory import cache_bytes
 from flops_bytes.plan.evidence import verdict
-from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu, read_shape
-from flops_bytes.serving import (
-    Server,
-    bits_per_weight,
-    decode_seconds,
-    forward_bytes,
-    plan_serving,
-    prefill_seconds,
-    token_seconds,
-    tokens_that_fit,
+from flops_bytes.plan.model import Model, totals
+from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu
+from flops_bytes.serving import Server, bits_per_weight, largest
+from flops_bytes.stack import (
+    Delta,
+    Experts,
+    Latent,
+    Stack,
+    cache_bytes,
+    decode_bytes,
+    decode_flops,
+    prefill_flops,
+    read_parameters,
+    shared,
     weights_bytes,
 )
-from flops_bytes.shapes import Decoder, parameters
 
 BITS = {"16bit": 16.0, "8bit": 8.0, "4bit": bits_per_weight(4, group=32, group_bits=16)}
 WIDTHS = {"16bit": 2, "8bit": 1}
@@ -31,121 +33,152 @@ ENGINES_REACH = (0.24, 0.80)
 # --8<-- [end:setup]
 
 
-# --8<-- [start:shared]
-def shares(shape: Decoder) -> list[int]:
-    """Numbers of GPUs that can share each layer: all have as many query heads."""
-    return [gpus for gpus in range(1, min(shape.heads, MOST_GPUS) + 1) if shape.heads % gpus == 0]
-
-
-def shared(shape: Decoder, gpus: int) -> Decoder:
-    """What GPUs hold together: each has a key-value head at least, so with more GPUs heads are repeated."""
-    return replace(shape, kv_heads=gpus * -(-shape.kv_heads // gpus))
-
-
-# --8<-- [end:shared]
-
-
-# --8<-- [start:formats]
-def formats(
-    shape: Decoder, room: float, server: Server, context: int, seconds: float | None, prompt: int
-) -> list[dict[str, Any]]:
-    """The most users, and how fast, with weights and cache in more or fewer bits."""
-    rows = []
-    for weights, bits in BITS.items():
-        for cache, width in WIDTHS.items():
-            other = server._replace(bits=bits, width=width)
-            found = plan_serving(shape, room, other, context, seconds, prompt)
-            rows.append(
-                {
-                    "weights": weights,
-                    "cache": cache,
-                    "weights_bytes": int(weights_bytes(shape, bits, other.end_bits)),
-                    "users": found["users"],
-                    "alone_per_second": 1 / decode_seconds(shape, 1, context, other),
-                    "tokens_per_second": found["tokens_per_second"],
-                }
-            )
-    return rows
-
-
-# --8<-- [end:formats]
-
-
 # --8<-- [start:serve]
-def serve(a: Mapping[str, Any]) -> dict[str, Any]:
-    """What serving takes, from options that are read. Raises ValueError that names the option and the mend."""
-    shape, gpu, gpus = read_shape(a), read_gpu(a), a["gpus"]
+def shares(stack: Stack) -> list[int]:
+    """Numbers of GPUs that can share each layer: all have as many heads."""
+    heads = 0
+    for mixer, _ in stack.mixers():
+        heads = gcd(heads, mixer.value_heads if isinstance(mixer, Delta) else mixer.heads)
+    return [gpus for gpus in range(1, min(heads, MOST_GPUS) + 1) if heads % gpus == 0]
+
+
+def forward_bytes(stack: Stack, tokens: int, gpus: int = 1) -> int:
+    """Bytes of so many tokens' activations when most are there, in 16 bits, on each of `gpus` that share each layer.
+
+    That is in the widest MLP: the residual path, what the MLP is given, its matmul with gate and up-projection in one,
+    and their product. Nothing is kept for a backward pass.
+    """
+    inner = max((3 if layer.mlp.gated else 2) * layer.mlp.inner() for layer, _ in stack.layers)
+    return 2 * tokens * (2 * stack.d_model + inner // gpus)
+
+
+def decode_seconds(stack: Stack, users: int, context: int, server: Server) -> float:
+    """The bound of a step, by its bytes or FLOPs; of latents as if what expands them were absorbed."""
+    moved = decode_bytes(stack, users, context, server.bits, server.width, server.end_bits)
+    return max(moved / server.bandwidth, decode_flops(stack, users, context) / server.peak)
+
+
+def prefill_seconds(stack: Stack, prompt: int, server: Server) -> float:
+    """The bound of a prefill: its FLOPs, or the weights where the prompt is short."""
+    ends = stack.vocab * stack.d_model * ((server.end_bits or server.bits) - server.bits)
+    read = (read_parameters(stack, prompt) * server.bits + ends) / 8
+    return max(read / server.bandwidth, prefill_flops(stack, prompt) / server.peak)
+
+
+def token_seconds(stack: Stack, users: int, context: int, server: Server, prompt: int) -> float:
+    """The bound of a token, with its share of the prefills that all users wait for."""
+    step = decode_seconds(stack, users, context, server)
+    if not 0 < prompt < context:
+        return step
+    return step + users * prefill_seconds(stack, prompt, server) / (context - prompt)
+
+
+def users_that_fit(stack: Stack, memory_bytes: float, server: Server, context: int) -> int:
+    """Beside the weights."""
+    room = memory_bytes - weights_bytes(stack, server.bits, server.end_bits)
+    return max(0, int(room / cache_bytes(stack, context, server.width)))
+
+
+def planned(
+    stack: Stack, memory_bytes: float, server: Server, context: int, seconds: float | None, prompt: int
+) -> dict[str, Any]:
+    """How many users fit, and how many of these get a token in time."""
+    fit = in_time = users_that_fit(stack, memory_bytes, server, context)
+    if seconds:
+        in_time = largest(lambda users: token_seconds(stack, users, context, server, prompt) - seconds, 2**40)
+    return {"fit": fit, "in_time": in_time, "users": min(fit, in_time)}
+
+
+def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    """What serving takes, from options that are read. Raises ValueError that names the option and the mend.
+
+    What is quantized are the layers: published checkpoints keep embedding and head in 16 bits.
+    """
+    stack, gpu, gpus, context, width = model.stack, read_gpu(a), a["gpus"], a["context"], WIDTHS[a["cache"]]
     if not gpu.bandwidth_bytes_per_second:
         raise ValueError("--gpu-bandwidth: serving waits for memory; give its bytes a second, such as 3.35TB")
-    if gpus not in shares(shape):
-        could = ", ".join(str(number) for number in shares(shape))
-        raise ValueError(f"--gpus: {gpus} do not share {shape.heads} heads evenly; choose {could}")
-    if (a["prompt"] or 1) > a["context"]:
-        raise ValueError(f"--prompt: it is longer than the context of {a['context']}; ask for so many tokens or fewer")
-    whole, width = shared(shape, gpus), WIDTHS[a["cache"]]
+    if gpus not in shares(stack):
+        could = ", ".join(str(number) for number in shares(stack))
+        raise ValueError(f"--gpus: {gpus} do not share the heads evenly; choose {could}")
+    if (a["prompt"] or 1) > context:
+        raise ValueError(f"--prompt: it is longer than the context of {context}; ask for so many tokens or fewer")
+    whole = shared(stack, gpus)
     peak = max(gpu.peak_flop_per_second.get(dtype, 0) for dtype in ("bfloat16", "float16"))
-    # What is quantized are the layers: published checkpoints keep embedding and head in 16 bits.
     server = Server(gpus * gpu.bandwidth_bytes_per_second, gpus * peak, BITS[a["weights"]], width, end_bits=16)
     free = gpu.memory_bytes - int(gpu.memory_bytes * a["gpu_memory_utilization"])
-    batched = batched_tokens(a, gpu.memory_bytes)
-    activations = forward_bytes(shape, batched, gpus)
+    activations = forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), gpus)
     room = gpu.memory_bytes - free - a["allowance"] - activations  # of one GPU
-    seconds = a["latency"] / 1_000 if a["latency"] else None
-    prompt = a["prompt"] or a["context"]
-    most = plan_serving(whole, gpus * room, server, a["context"], seconds, prompt)
-    users = a["users"] or max(int(most["users"]), 1)
-    step_seconds = decode_seconds(whole, users, a["context"], server)
-    each_seconds = token_seconds(whole, users, a["context"], server, prompt)
+    seconds, prompt = a["latency"] / 1_000 if a["latency"] else None, a["prompt"] or context
+    most = planned(whole, gpus * room, server, context, seconds, prompt)
+    users = a["users"] or max(most["users"], 1)
+    each_seconds = token_seconds(whole, users, context, server, prompt)
     lines = {
         "weights": int(weights_bytes(whole, server.bits, server.end_bits) / gpus),
-        "cache": users * cache_bytes(whole, a["context"], width) // gpus,
+        "cache": users * cache_bytes(whole, context, width) // gpus,
         "activations": activations,
         "allowance": a["allowance"],
         "kept_free": free,
     }
-    needs_bytes = sum(lines.values())
+    needs_bytes, rate = sum(lines.values()), users / each_seconds
 
     def holds(number: int) -> bool:
-        each = room + activations - forward_bytes(shape, batched, number)
-        tokens = tokens_that_fit(shared(shape, number), number * each, server.bits, width, server.end_bits)
-        return bool(tokens // a["context"] >= (a["users"] or 1))
+        each = room + activations - forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), number)
+        return users_that_fit(shared(stack, number), number * each, server, context) >= (a["users"] or 1)
 
-    rate = users / each_seconds
-    counts = parameters(shape)
-    estimated = {"wire": gpus > 1, "experts": shape.experts > 1}
+    def missing(tokens: int) -> float:
+        left = gpus * room - weights_bytes(whole, server.bits, server.end_bits)
+        return float(users * cache_bytes(whole, tokens, width) - left)
+
+    estimated = {
+        "wire": gpus > 1,
+        "experts": any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers),
+        "latents on each GPU, absorbed": any(isinstance(mixer, Latent) for mixer, _ in stack.mixers()),
+    }
     return {
-        "parameters": {"total": sum(counts.values()), "active": sum(parameters(shape, active=True).values())},
+        "parameters": totals(stack),
         "memory_bytes": lines | {"total": needs_bytes},
         "gpu_bytes": gpu.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
         "headroom_bytes": gpu.memory_bytes - needs_bytes,
         "in_time": not seconds or each_seconds <= seconds,
         "latency_seconds": seconds,
-        "token_bytes": cache_bytes(whole, 1, width),
-        "user_bytes": cache_bytes(whole, a["context"], width),
+        "token_bytes": cache_bytes(whole, context, width) - cache_bytes(whole, context - 1, width),
+        "user_bytes": cache_bytes(whole, context, width),
         "users": users,
-        "users_that_fit": most["users_that_fit"],
-        "users_in_time": most["users_in_time"] if seconds else None,
-        "longest_context": tokens_that_fit(whole, gpus * room, server.bits, width, server.end_bits) // users,
-        "fewest_gpus": next((number for number in shares(shape) if holds(number)), None),
-        "token_seconds": step_seconds,
-        "with_prompts_seconds": each_seconds if prompt < a["context"] else None,
+        "users_that_fit": most["fit"],
+        "users_in_time": most["in_time"] if seconds else None,
+        "longest_context": largest(missing, 2**40),
+        "fewest_gpus": next((number for number in shares(stack) if holds(number)), None),
+        "token_seconds": decode_seconds(whole, users, context, server),
+        "with_prompts_seconds": each_seconds if prompt < context else None,
         "each_per_second": 1 / each_seconds,
         "reached_per_second": [share / each_seconds for share in ENGINES_REACH],
-        "alone_per_second": 1 / decode_seconds(whole, 1, a["context"], server),
+        "alone_per_second": 1 / decode_seconds(whole, 1, context, server),
         "tokens_per_second": rate,
         "first_token_seconds": prefill_seconds(whole, prompt, server),
         "money_a_million": 1e6 * gpus * a["price"] / (3_600 * rate) if a["price"] else None,
         "currency": a["currency"],
-        "formats": formats(whole, gpus * room, server, a["context"], seconds, prompt),
+        "formats": formats(whole, gpus * room, server, context, seconds, prompt),
+        "weights": a["weights"],
         "estimated": [name for name, is_so in estimated.items() if is_so],
     } | served(needs_bytes, free, gpu.memory_bytes)
 
 
-def stored_bits(found: Mapping[str, Any]) -> int:
-    """Of a weight that is served where nobody says: as its config.json does, else 16."""
-    told = " ".join(found["estimated"])
-    return next((bits for bits in (4, 8) if f"weights in {bits} bits" in told), 16)
+def formats(
+    stack: Stack, memory_bytes: float, server: Server, context: int, seconds: float | None, prompt: int
+) -> list[dict[str, Any]]:
+    """The most users, and how fast, with weights and cache in more or fewer bits."""
+    rows = []
+    for weights, bits in BITS.items():
+        for cache, width in WIDTHS.items():
+            other = server._replace(bits=bits, width=width)
+            users = planned(stack, memory_bytes, other, context, seconds, prompt)["users"]
+            rate = users / token_seconds(stack, max(users, 1), context, other, prompt)
+            row = {"weights": weights, "cache": cache, "users": users, "tokens_per_second": rate}
+            row["weights_bytes"] = int(weights_bytes(stack, bits, other.end_bits))
+            row["alone_per_second"] = 1 / decode_seconds(stack, 1, context, other)
+            rows.append(row)
+    return rows
 
 
 def served(needs_bytes: int, free_bytes: float, card_bytes: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from flops_bytes.plan.defaults import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
 from flops_bytes.plan.options import read
 from flops_bytes.plan.runs import runs_nearest
-from flops_bytes.plan.serving import ENGINES_REACH, stored_bits
+from flops_bytes.plan.serving import ENGINES_REACH
 from flops_bytes.stack import PARTS
 
 
@@ -25,7 +25,8 @@ def room(found: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
     lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
     yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
     yield what, gib(found["memory_bytes"]["total"])
-    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {judgement(found)}"
+    left = f"{gib(found['headroom_bytes'])} are left for activations" if found["fits"] is None else judgement(found)
+    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
     yield "  published readings", published(found.get("kind", ""))
 
 
@@ -128,7 +129,7 @@ def assumptions(found: dict[str, Any], asked: Mapping[str, Any]) -> Iterator[str
     if "zero" in chosen:
         yield f"ZeRO {chosen['zero']}"
     if "users" in found and asked.get("weights") is None:
-        yield f"weights in {stored_bits(found)} bits"
+        yield f"weights in {found['weights'][:-3]} bits"
     if found.get("trained") == "all" and asked.get("recipe") is None:
         yield "bf16 with a float32 master copy"
 
@@ -213,11 +214,17 @@ def training_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The lines of an answer to --task train."""
     counts = found["parameters"]
     yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}, trained are {counts['trained']:,}"
-    yield from room(found, f"a GPU, at {found['peaks_at']}")
+    for part in (*PARTS, "embedding", "head"):
+        if counts.get(part):
+            yield f"  {part.replace('_', ' ')}", f"{counts[part]:,}"
+    if counts.get("predicting"):
+        yield "  beside these", f"{counts['predicting']:,} of layers that predict further tokens"
+    is_derived = found["peaks_at"] is not None
+    yield from room(found, f"a GPU, at {found['peaks_at']}" if is_derived else "a GPU, at least, without activations")
     if paged := found["paged_bytes"]:
         yield "  and if there is room", f"{gib(paged)} of paged optimizer state"
     yield from on_host(found["host_bytes"])
-    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
+    for name in ("largest_micro_batch", "longest_context", "fewest_gpus") if is_derived else ():
         yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
     for stage, size in found["zero_bytes"].items():
         yield f"with ZeRO {stage}", gib(size)
@@ -316,51 +323,6 @@ def serving_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 # --8<-- [end:serving]
-
-
-# --8<-- [start:stacks]
-def stack_table(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The lines of an answer to --task train for a model whose layers differ: what is known of it."""
-    counts = found["parameters"]
-    yield "parameters", f"{counts['total']:,}; a token meets {counts['active']:,}"
-    for part in (*PARTS, "embedding", "head"):
-        if counts.get(part):
-            yield f"  {part.replace('_', ' ')}", f"{counts[part]:,}"
-    if counts.get("predicting"):
-        yield "  beside these", f"{counts['predicting']:,} of layers that predict further tokens"
-    lines = {line: size for line, size in found["memory_bytes"].items() if size and line != "total"}
-    yield from ((f"  {line.replace('_', ' ')}", gib(size)) for line, size in lines.items())
-    whole = gib(found["memory_bytes"]["total"])
-    if "peaks_at" in found:
-        yield f"a GPU, at {found['peaks_at']}", whole
-    else:
-        yield "a GPU, at least", f"{whole}; activations are not derived for this kind"
-    left = f"{gib(found['headroom_bytes'])} are left for activations" if found["fits"] is None else judgement(found)
-    yield "it has", f"{gib(found['gpu_bytes'])}{SAID[found['gpu_bytes_are']]}: {left}"
-    yield from on_host(found.get("host_bytes", {}))
-    for stage, size in found["zero_bytes"].items():
-        yield f"with ZeRO {stage}{'' if 'peaks_at' in found else ', at least'}", gib(size)
-    for name in ("largest_micro_batch", "longest_context", "fewest_gpus"):
-        if name in found:
-            yield name.replace("_", " "), f"{found[name]:,}" if found[name] else "none"
-    if any((sent := found.get("sent_bytes", {})).values()):
-        each = f"{gib(sent['reduced'])} of gradients, {gib(sent['gathered'])} of weights"
-        yield "sent by a GPU a step", f"{gib(sum(sent.values()))}: {each}"
-    yield "cache of a context", f"{gib(found['cache_bytes'])} in 16 bits"
-    for name, flops in found["flops_a_token"].items():
-        again = f", of these again {flops['again']:.4g}" if flops["again"] else ""
-        yield f"FLOPs a token, {name} pairs", f"{flops['model']:.4g}; the GPU does {flops['device']:.4g}{again}"
-    yield "MFU", f"{found['mfu']:.1%}{' is assumed' if found['mfu_is_assumed'] else ''}"
-    rate = f"{found['step_seconds']:.4g} s; {found['tokens_per_second']:,.0f} tokens/s"
-    yield "a step", f"{found['step_tokens']:,} tokens, {rate}"
-    if found["tokens"]:
-        yield "training", f"{found['tokens']:,} tokens, {spent(found, found)}"
-        yield from in_time(found)
-        yield "FLOPs of the training", f"{found['training_flops']:.4g}"
-    yield "estimated, or left out", ", ".join(found["estimated"])
-
-
-# --8<-- [end:stacks]
 
 
 # --8<-- [start:parallel]

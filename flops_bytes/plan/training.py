@@ -6,16 +6,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import (
-    CONSTANTS,
-    FORMATS,
-    frozen_weights_bytes,
-    quantized_bytes,
-    token_flops,
-    trained_parameters,
-)
-from flops_bytes.flops import forward_flops, training_seconds
-from flops_bytes.memory import RECIPES, Recipe
+from flops_bytes.adapters import CONSTANTS, FORMATS, quantized_bytes
+from flops_bytes.flops import training_seconds
+from flops_bytes.memory import RECIPES, Recipe, state_bytes
 from flops_bytes.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
@@ -27,28 +20,16 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
 )
 from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
-from flops_bytes.plan.options import (
-    BASES,
-    RANK,
-    SPEEDS,
-    capacity_source,
-    has_dropout,
-    longest_context,
-    read_gpu,
-    read_network,
-    read_shape,
-    read_text,
-    refuse_wide_rank,
-    row_name,
-)
+from flops_bytes.plan.model import Model, totals
+from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
 from flops_bytes.plan.runs import BATCHES, steps_like
 from flops_bytes.plan.software import with_software
 from flops_bytes.serving import largest
-from flops_bytes.shapes import Decoder, parameters, tensors
+from flops_bytes.shapes import Decoder, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_layers import Adapters
-from flops_bytes.stack_step import family_of, state_lines, step_moments, whole_gradients
+from flops_bytes.stack import Attention, Experts, Stack, forward_flops, packed_parameters, parameters
+from flops_bytes.stack_layers import Adapters, Kind
+from flops_bytes.stack_step import StepConfig, step_bytes, token_flops, trained_parameters, why_not
 
 # --8<-- [end:setup]
 
@@ -59,223 +40,228 @@ RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: wh
 
 
 # --8<-- [start:memory]
-class Setup(NamedTuple):
-    """What a GPU has to hold."""
-
-    shape: Decoder
-    counts: dict[str, int]  # the shape's parameters by component
-    trained: int  # parameters, all of these or those of adapters
-    recipe: str
-    context: int
-    micro_batch: int
-    accumulation: int
-    fused: bool
-    composed: bool
-    dropout: bool
-    checkpointing: str
-    checkpoint_every: int
-    loss: str
-    chunks: int
-    gpus: int
-    zero: int
-    rank: int  # of adapters; 0: all weights are trained
-    lora_on: str
-    base: str  # of these, the frozen weights
-    eight_bit: bool  # AdamW, whatever is said below
-    paged: bool  # moments, which wait in the host's memory where the card has no room
-    foreach_update: bool  # AdamW or Adafactor, of all tensors at once
-    at_once: bool  # the update, of each gradient as it comes
-    muon: bool  # and AdamW for what is no matrix of a layer
-    adafactor: bool
-    bf16_moments: bool  # AdamW's, whatever the recipe says
-    four_bit_moments: bool  # torchao's
-    fp8_moments: bool  # torchao's
-    offload: bool
-    offload_all: bool  # weights and gradients too
-    allowance_bytes: int
-    sharding_by: str  # the library
-    reduce_bucket: int | None  # DeepSpeed's
-    reentrant: bool  # checkpointing
-    quantized_by: str
-    lora_inputs: str
-    lora_dropout: str
-    qkv_made: str
-    layers_in_fp8: bool  # their matmuls, or in fewer bits
-    multiplied_in: str  # which of these formats
+# What is asked is a dict of options that are read (flops_bytes.plan.options), by convention `a`.
+Asked = Mapping[str, Any]
+Moments = dict[str, dict[str, int]]
 
 
-def peak(setup: Setup) -> tuple[str, dict[str, int]]:
+def step_of(a: Asked, model: Model) -> StepConfig:
+    """How the step is run that is asked for."""
+    adapters = None
+    if a["lora"]:
+        adapters = Adapters(
+            a["lora"],
+            a["lora_on"],
+            a["base"] in CONSTANTS,
+            in_float32=a["lora_inputs"] == "float32",
+            drops_inputs=a["lora_dropout"] == "yes",
+        )
+    return StepConfig(
+        seq_len=a["context"],
+        batch=a["micro_batch"],
+        recipe=recipe_of(a),
+        fused=a["attention"] == "fused",
+        checkpointing=a["checkpointing"],
+        every=a["checkpoint_every"],
+        reentrant=a["reentrant"] == "yes",
+        accumulated=a["accumulation"] > 1,
+        adapters=adapters,
+        loss="plain" if a["loss"] == "chunked" else a["loss"],
+        chunks=a["chunks"],
+        drops=model.drops if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),
+        few_bits=FORMATS[a["matmuls"]] if a["matmuls"] != "as-recipe" else None,
+        update=a["update"] if a["optimizer"] == "adamw" or a["update"] == "in-backward" else "fused",
+    )
+
+
+def kind_of(a: Asked, model: Model) -> Kind:
+    """How its layers are written."""
+    return replace(model.kind, joint_heads=True) if a["qkv_made"] == "one" else model.kind
+
+
+def recipe_of(a: Asked) -> str:
+    recipe: str = a["recipe"].replace("-", "_")
+    return recipe
+
+
+def trained_recipe(a: Asked) -> Recipe:
+    """Bytes of what is trained: adapters in float32."""
+    return RECIPES["fp32" if a["lora"] else recipe_of(a)]
+
+
+def is_sharded(a: Asked) -> bool:
+    """Whether GPUs share more than the batch."""
+    return bool(a["zero"] != "0" and a["gpus"] > 1)
+
+
+def is_deepspeed(a: Asked) -> bool:
+    return bool(a["sharding_by"] != "fsdp2" and a["sharding_by"][:9] == "deepspeed")
+
+
+def why_of(a: Asked, model: Model) -> str:
+    """Why the bytes of what is asked are not derived; nothing if they are."""
+    if model.is_own or not model.name:
+        return ""
+    return why_not(model.stack, model.name, recipe_of(a), a["zero"] == "3" and a["gpus"] > 1)
+
+
+def trained_of(a: Asked, model: Model) -> int:
+    """Parameters that are trained: all, or those of adapters alone."""
+    return trained_parameters(model.stack, kind_of(a, model), step_of(a, model))
+
+
+def peak(a: Asked, model: Model) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    at = held_at(setup)
+    at = held_at(a, model)
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     return moment, at[moment]
 
 
-def held_at(setup: Setup) -> dict[str, dict[str, int]]:
+def needed_bytes(a: Asked, model: Model) -> int:
+    return sum(peak(a, model)[1].values())
+
+
+def held_at(a: Asked, model: Model) -> Moments:
     """The bytes that a GPU holds at each moment of a step, by line."""
-    in_4_bits, is_adamw = setup.base in CONSTANTS, not (setup.muon or setup.adafactor)
-    is_adamw = is_adamw and not (setup.eight_bit or setup.paged or setup.offload)
-    is_adamw = is_adamw and not (setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments)
-    adapters = Adapters(setup.rank, setup.lora_on, in_4_bits) if setup.rank else None
-
-    def moments(recipe: str) -> dict[str, dict[str, int]]:
-        at = step_moments(
-            stack_of(setup.shape),
-            family_of(setup.shape, setup.composed),
-            seq_len=setup.context,
-            trained=setup.trained,
-            batch=setup.micro_batch,
-            recipe=recipe,
-            fused=setup.fused,
-            checkpointing=setup.checkpointing,
-            accumulated=setup.accumulation > 1,
-            adapters=adapters,
-            loss=setup.loss,
-            chunks=setup.chunks,
-            every=setup.checkpoint_every,
-            drops=(setup.dropout, setup.dropout),
-            update="in-backward" if setup.at_once else "foreach" if setup.foreach_update and is_adamw else "fused",
-        )
-        frozen = frozen_weights_bytes(setup.counts, RECIPES[recipe].weights, setup.base) if setup.rank else None
-        state = state_lines(setup.trained, recipe, frozen, setup.context * setup.micro_batch)
-        return {moment: state | whole_gradients(lines) for moment, lines in at.items()}
-
-    at = moments(setup.recipe)
-    if setup.zero == 3 and setup.gpus > 1 and setup.recipe[:8] == "autocast":
+    stack, config, zero, gpus = model.stack, step_of(a, model), int(a["zero"]), a["gpus"]
+    kind = kind_of(a, model)
+    trained = trained_parameters(stack, kind, config)
+    at = step_bytes(stack, kind, config, a["base"])
+    if zero == 3 and gpus > 1 and config.autocast:
         # what is gathered is cast before, the embedding too: so the residual path, and all else, is in 16 bits
-        cast = moments("bf16_master")
+        cast = step_bytes(stack, kind, config._replace(recipe="bf16_master"), a["base"])
         kept = ("activations", "layer", "logits", "temporaries")
         at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
-    if setup.eight_bit or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments:
-        at = {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in at.items()}
-    elif setup.muon or setup.adafactor:
-        at = with_update(setup, at)
-    at = sharded_bytes(
-        setup.shape,
-        at,
-        recipe=setup.recipe,
-        gpus=setup.gpus,
-        zero=setup.zero,
-        frozen=setup.rank > 0,
-        counts=setup.counts,
-        base=setup.base,
-    )
-    if (
-        setup.sharding_by != "fsdp2"
-        or setup.quantized_by != "bitsandbytes"
-        or setup.lora_inputs == "float32"
-        or setup.lora_dropout == "yes"
-        or setup.qkv_made == "one"
-        or setup.layers_in_fp8
-    ):
-        at = with_software(setup, at)
-    if setup.muon and setup.zero and setup.gpus > 1:
-        at["update"]["temporaries"] = max(
-            muon_temporary_bytes(setup.shape, width_of_moments(setup)), at["update"]["temporaries"]
-        )
-    if setup.offload:
-        at = with_host(setup, at)
-    instead = {"optimizer": 0} if setup.paged else {}
-    if setup.zero == 0 and setup.gpus > 1:  # the buckets of PyTorch's DDP, into which gradients are copied
-        instead["reduced"] = RECIPES["fp32" if setup.rank else setup.recipe].gradients * setup.trained
-    return {moment: lines | instead | {"allowance": setup.allowance_bytes} for moment, lines in at.items()}
+    if a["optimizer"] == "muon" or a["optimizer"] == "adafactor":
+        at = with_update(a, model, trained, at)
+    elif a["optimizer"] != "adamw":  # paged moments wait in the host's memory
+        state = 0 if is_paged(a) else moments_bytes(a, model, trained)
+        at = {moment: lines | {"optimizer": state} for moment, lines in at.items()}
+    at = sharded_bytes(stack, at, recipe_of(a), gpus, zero, a["base"], trained if a["lora"] else 0)
+    if a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes":
+        at = with_software(a, stack, model.decoder, trained, at)
+    if a["optimizer"] == "muon" and is_sharded(a):  # a matrix is whole on the GPU that updates it
+        whole = muon_temporary_bytes(shape_of(model), trained_recipe(a).optimizer // 2)
+        at["update"]["temporaries"] = max(whole, at["update"]["temporaries"])
+    if a["offload"] != "no":
+        at = with_host(a, stack, trained, at)
+    return {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
 
 
-def with_host(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def least(a: Asked, stack: Stack) -> dict[str, Any]:
+    """What a GPU holds at least, without activations, where these are not derived: what limits() says, as far as that
+    goes."""
+    by_stage = {stage: least_held(a, stack, stage) for stage in range(4)}
+    unknown = dict.fromkeys(("peaks_at", "largest_micro_batch", "longest_context", "fewest_gpus"))
+    sums = {stage: sum(by_stage[stage].values()) for stage in stages(a)}
+    return unknown | {"memory_bytes": by_stage[int(a["zero"])], "zero_bytes": sums, "paged_bytes": 0, "host_bytes": {}}
+
+
+def least_held(a: Asked, stack: Stack, zero: int) -> dict[str, int]:
+    """The bytes of a GPU without activations, by ZeRO's stage: the optimizer's state and master weights are cut from 1
+    on, gradients from 2 on, weights from 3 on (Rajbhandari et al. 2020)."""
+    held = state_bytes(sum(parameters(stack).values()), RECIPES[recipe_of(a)])
+    first = {"optimizer": 1, "master": 1, "gradients": 2, "weights": 3}
+    shares = {part: -(-size // a["gpus"]) if zero >= first[part] else size for part, size in held.items()}
+    return shares | {"allowance": a["allowance"]}
+
+
+# --8<-- [end:memory]
+
+
+# --8<-- [start:host]
+def with_host(a: Asked, stack: Stack, trained: int, at: Moments) -> Moments:
     """The moments of a step without what lies in the host's memory, where the update runs too: master weights and
-    moments, and of `offload_all` weights and gradients, which are gathered and reduced on the card.
+    moments, and with "all" weights and gradients, which are gathered and reduced on the card.
 
     No gradients are cast on the card (torchao's CPUOffloadOptimizer copies them as they are); DeepSpeed's stages 2 and
     3 keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu;
     stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
     """
-    each = RECIPES["fp32" if setup.rank else setup.recipe]
-    gone: dict[str, int] = {}
-    if setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1:
-        gone |= {"gradients": 0}
-    if setup.offload_all and setup.zero == 3 and setup.gpus > 1:
-        whole = 0
-        if setup.base in CONSTANTS and setup.quantized_by != "torchao":
-            matrices = setup.counts["qkv"] + setup.counts["out"] + setup.counts["mlp"]
-            whole = quantized_bytes(matrices, 0, 64, CONSTANTS[setup.base])
-        gone |= without_weights(whole, setup.rank > 0)
-    update = 0 if setup.at_once else each.gradients * setup.trained
-    return without_state(at, update, setup.gpus if setup.zero > 1 else 1, gone)
-
-
-def without_weights(constants: int, has_adapters: bool) -> dict[str, int]:
-    """What of weights and gradients is left on the card, where the host has them."""
-    return {"gradients": 0, "weights": constants} | ({"adapters": 0} if has_adapters else {})
-
-
-def without_state(
-    at: dict[str, dict[str, int]], update: int, cut: int, gone: dict[str, int]
-) -> dict[str, dict[str, int]]:
-    """The moments of a step whose update runs in the host: of so many bytes of gradients that it waits for, `cut` GPUs
-    have a share each."""
-    there = {"gradients": -(-update // cut), "temporaries": 0} if update else {}
-    left = {"master": 0, "optimizer": 0} | gone
+    left = {"master": 0, "optimizer": 0}
+    if has_float32_gradients(a):
+        left |= {"gradients": 0}
+    if a["offload"] == "all":
+        is_whole = a["base"] in CONSTANTS and a["quantized_by"] != "torchao"
+        constants = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_whole else 0
+        left |= {"gradients": 0, "weights": constants} | ({"adapters": 0} if a["lora"] else {})
+    waiting = 0 if a["update"] == "in-backward" else trained_recipe(a).gradients * trained
+    cut = a["gpus"] if int(a["zero"]) > 1 else 1
+    there = {"gradients": -(-waiting // cut), "temporaries": 0} if waiting else {}
     return {moment: lines | (there if moment == "update" else {}) | left for moment, lines in at.items()}
 
 
-def host_bytes(setup: Setup, gpus: int) -> dict[str, int]:
-    """What the memory of a host with so many GPUs has to hold of them, by line: nothing without offload.
+def has_float32_gradients(a: Asked) -> bool:
+    """Whether the host has them so, and the card none, once they are reduced: DeepSpeed's stages 2 and 3."""
+    return is_deepspeed(a) and int(a["zero"]) > 1
+
+
+def host_bytes(a: Asked, model: Model) -> dict[str, int]:
+    """What the memory of a host has to hold of its GPUs, by line: nothing without offload.
 
     The update runs there, so it has moments, what they are added to (master weights, or else a copy of what is
-    trained) and the gradients of these: in float32 if DeepSpeed shards them. Of `offload_all` it has all weights too.
+    trained) and the gradients of these: in float32 if DeepSpeed shards them. With "all" it has all weights too.
     Without ZeRO each GPU's process holds all of it. Buffers, and what pinned memory rounds up, come on top.
     """
-    if not setup.offload:
+    if a["offload"] == "no":
         return {}
-    each, weights = RECIPES["fp32" if setup.rank else setup.recipe], 0
-    shards = setup.gpus if setup.zero else 1
-    in_float32 = setup.sharding_by != "fsdp2" and setup.sharding_by[:9] == "deepspeed" and setup.zero > 1
-    if setup.offload_all:
-        lines = held_at(setup._replace(offload=False, offload_all=False))["update"]
-        weights = shards * (lines["weights"] + lines["adapters"] if setup.rank else lines["weights"])
-    return on_host(each, setup.trained, moments_bytes(setup), weights, in_float32, gpus, shards)
-
-
-def on_host(
-    each: Recipe, trained: int, moments: int, weights: int, in_float32: bool, gpus: int, shards: int
-) -> dict[str, int]:
-    """The same of so many trained parameters, bytes of `moments`, and of `weights` if all of these lie there."""
+    each, trained, weights = trained_recipe(a), trained_of(a, model), 0
+    shards, gpus = a["gpus"] if a["zero"] != "0" else 1, min(a["gpus"], a["node_gpus"])
+    if a["offload"] == "all":
+        lines = held_at({**a, "offload": "no"}, model)["update"]
+        weights = shards * (lines["weights"] + lines["adapters"] if a["lora"] else lines["weights"])
     parts = {
         "weights": weights or (0 if each.master else each.weights * trained),
         "master": each.master * trained,
-        "optimizer": moments,
-        "gradients": (4 if in_float32 else each.gradients) * trained,
+        "optimizer": moments_bytes(a, model, trained),
+        "gradients": (4 if has_float32_gradients(a) else each.gradients) * trained,
     }
     lines = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
     return lines | {"total": sum(lines.values())}
 
 
-def width_of_moments(setup: Setup) -> int:
-    """Bytes of a number of the recipe's moments."""
-    return RECIPES[setup.recipe].optimizer // 2
+# --8<-- [end:host]
 
 
-def with_update(setup: Setup, at: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """The moments of a step with the state of such an optimizer, and its update, if that holds more than the casts of
+# --8<-- [start:optimizer]
+def is_paged(a: Asked) -> bool:
+    """Whether moments wait in the host's memory where the card has no room (bitsandbytes)."""
+    return bool(a["optimizer"][:5] == "paged")
+
+
+def is_eight_bit(a: Asked) -> bool:
+    return bool(a["optimizer"][-4:] == "8bit")
+
+
+def shape_of(model: Model) -> Decoder:
+    """Of layers that are all alike, which refuse() has seen to."""
+    shape = model.decoder
+    assert shape is not None
+    return shape
+
+
+def with_update(a: Asked, model: Model, trained: int, at: Moments) -> Moments:
+    """The moments of a step with the state of Muon or Adafactor, and its update, if that holds more than the casts of
     gradients before.
 
     Both go through the matrices one by one; but Adafactor's foreach has estimates of all tensors at once, and AdamW's
     the roots of all that Muon leaves to it.
     """
-    each, update = RECIPES[setup.recipe], at["update"]
+    each, update, shape = trained_recipe(a), at["update"], shape_of(model)
     width = each.optimizer // 2
-    held = (each.master or each.gradients) * setup.trained
-    if setup.muon:
-        roots = width * (setup.trained - muon_parameters(setup.shape)) if setup.foreach_update else 0
-        extra = max(muon_temporary_bytes(setup.shape, width), roots)
-    elif setup.foreach_update:
-        extra = width * setup.trained
+    held = (each.master or each.gradients) * trained
+    if a["optimizer"] == "muon":
+        roots = width * (trained - muon_parameters(shape)) if a["update"] == "foreach" else 0
+        extra = max(muon_temporary_bytes(shape, width), roots)
+    elif a["update"] == "foreach":
+        extra = width * trained
     else:
-        two = replace(setup.shape, layers=min(setup.shape.layers, 2))  # each layer has one like it before it, or none
-        extra = adafactor_temporary_bytes(tensors(two, setup.composed), width)
+        two = replace(shape, layers=min(shape.layers, 2))  # each layer has one like it before it, or none
+        extra = adafactor_temporary_bytes(tensors(two, not model.is_own), width)
     if held + extra > update["gradients"] + update["temporaries"]:
         update = update | {"gradients": held, "temporaries": extra}
-    return {moment: lines | {"optimizer": moments_bytes(setup)} for moment, lines in (at | {"update": update}).items()}
+    state = moments_bytes(a, model, trained)
+    return {moment: lines | {"optimizer": state} for moment, lines in (at | {"update": update}).items()}
 
 
 def of_tensors(shape: Decoder, counted: Callable[[list[tuple[int, ...]]], int]) -> int:
@@ -284,81 +270,48 @@ def of_tensors(shape: Decoder, counted: Callable[[list[tuple[int, ...]]], int]) 
     return one + (shape.layers - 1) * (counted(tensors(replace(shape, layers=2))) - one)
 
 
-def moments_bytes(setup: Setup) -> int:
+def moments_bytes(a: Asked, model: Model, trained: int) -> int:
     """Bytes of AdamW's two moments, of Muon's one, or of Adafactor's means; in 8 bits AdamW's, in blocks as
     bitsandbytes has them since 0.44.
 
     Its paged moments are in float32 if not in 8 bits. Transformers leaves those of embeddings in float32.
     """
-    if (setup.muon or setup.adafactor) and not setup.eight_bit:
-        width = RECIPES[setup.recipe].optimizer // 2
-        if setup.muon:
-            return muon_state_bytes(setup.shape, setup.trained, width)
-        return of_tensors(setup.shape, lambda sizes: adafactor_state_bytes(sizes, width))
-    if setup.bf16_moments:
-        return 4 * setup.trained
-    if setup.four_bit_moments or setup.fp8_moments:  # of adapters and experts as of one tensor
-        bits, block = TORCHAO["adamw-4bit" if setup.four_bit_moments else "adamw-fp8"]
-        alike = setup.rank or setup.shape.experts > 1
-        width = RECIPES[setup.recipe].master or RECIPES[setup.recipe].weights
-        if alike:
-            return low_bit_state_bytes([setup.trained // block * block], bits, block, width)
-        return of_tensors(
-            setup.shape, lambda sizes: low_bit_state_bytes([prod(each) for each in sizes], bits, block, width)
-        )
-    if not setup.eight_bit:
-        each = RECIPES["fp32" if setup.rank or setup.paged else setup.recipe]
-        return each.optimizer * setup.trained
-    counts, theirs = setup.counts, setup.composed and not setup.rank
-    wide = counts["embedding"] + counts["positions"] if theirs else 0
-    return 8 * wide + quantized_bytes(2 * (setup.trained - wide), 8, 256)
+    stack, each = model.stack, trained_recipe(a)
+    if a["optimizer"] == "muon":
+        return muon_state_bytes(shape_of(model), trained, each.optimizer // 2)
+    if a["optimizer"] == "adafactor":
+        return of_tensors(shape_of(model), lambda sizes: adafactor_state_bytes(sizes, each.optimizer // 2))
+    if a["optimizer"] == "adamw-bf16":
+        return 4 * trained
+    if a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8":
+        bits, block = TORCHAO[a["optimizer"]]
+        shape, width = model.decoder, RECIPES[recipe_of(a)].master or RECIPES[recipe_of(a)].weights
+        if shape is None or shape.experts > 1 or a["lora"]:  # as of one tensor
+            return low_bit_state_bytes([trained // block * block], bits, block, width)
+        return of_tensors(shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block, width))
+    if not is_eight_bit(a):
+        return RECIPES["fp32" if is_paged(a) else "fp32" if a["lora"] else recipe_of(a)].optimizer * trained
+    counts = parameters(stack)
+    wide = 0 if a["lora"] or model.is_own else counts["embedding"] + counts.get("positions", 0)
+    return 8 * wide + quantized_bytes(2 * (trained - wide), 8, 256)
 
 
-def needed_bytes(setup: Setup) -> int:
-    return sum(peak(setup)[1].values())
-
-
-# --8<-- [end:memory]
+# --8<-- [end:optimizer]
 
 
 # --8<-- [start:work]
-def work(setup: Setup, causal: bool, checkpointing: str) -> dict[str, float]:
+def work(a: Asked, model: Model, causal: bool) -> dict[str, float]:
     """FLOPs a token: the model's, the device's, those again."""
-    return token_flops(
-        setup.shape,
-        seq_len=setup.context,
-        causal=causal,
-        fused=setup.fused,
-        checkpointing=checkpointing,
-        rank=setup.rank,
-        adapted=setup.lora_on,
-        every=setup.checkpoint_every,
-        # a mask behind the last matmul is made again too; and what torchao's function keeps, it keeps when it has ended
-        early_stop=not (
-            setup.layers_in_fp8 or (setup.dropout and setup.shape.norm_shift and checkpointing != "selective")
-        ),
-    )
+    is_known = not why_of(a, model)
+    return token_flops(model.stack, kind_of(a, model) if is_known else None, step_of(a, model), causal)
 
 
-def sent(setup: Setup) -> dict[str, float]:
+def sent(a: Asked, model: Model) -> dict[str, float]:
     """Bytes that a GPU sends in a step: of gradients that are reduced, of weights that are gathered."""
-    if setup.gpus == 1:
+    if a["gpus"] == 1:
         return {"reduced": 0, "gathered": 0}
-    return sent_parts(
-        setup.shape,
-        recipe=setup.recipe,
-        gpus=setup.gpus,
-        zero=setup.zero,
-        accumulation=setup.accumulation,
-        rank=setup.rank,
-        adapted=setup.lora_on,
-        counts=setup.counts,
-        base=setup.base,
-    )
-
-
-def sent_bytes(setup: Setup) -> float:
-    return sum(sent(setup).values())
+    trained = trained_of(a, model) if a["lora"] else 0
+    return sent_parts(model.stack, recipe_of(a), a["gpus"], int(a["zero"]), a["accumulation"], trained, a["base"])
 
 
 # --8<-- [end:work]
@@ -368,12 +321,14 @@ def sent_bytes(setup: Setup) -> float:
 class Timing(NamedTuple):
     """What a step's time is made of."""
 
-    setup: Setup
-    backward: float  # the share of these in the backward pass
+    zero: int
+    accumulation: int
+    backward: float  # the share of its matmuls in the backward pass
     at_the_peak: float  # tokens a second at an MFU of 1
     again: float  # how many times the FLOPs of a step that computes nothing again
     updating: float  # seconds of Muon's matmuls at an MFU of 1, which no token shares
     network: dict[str, Any] | None
+    sent: dict[str, float]  # bytes
     step_tokens: int
 
 
@@ -381,9 +336,9 @@ def communication(timing: Timing, matmuls: float) -> Overlap:
     """What of a step's communication its matmuls can hide: all bytes at the network's rate, without latency."""
     if not timing.network:
         return Overlap([], 0.0)
-    setup, rate = timing.setup, timing.network["bytes_per_second"]
-    seconds = {part: size / rate for part, size in sent(setup).items()}
-    return overlap(seconds["reduced"], seconds["gathered"], matmuls, setup.zero, setup.accumulation, timing.backward)
+    rate = timing.network["bytes_per_second"]
+    seconds = {part: size / rate for part, size in timing.sent.items()}
+    return overlap(seconds["reduced"], seconds["gathered"], matmuls, timing.zero, timing.accumulation, timing.backward)
 
 
 def matmul_seconds(timing: Timing, mfu: float) -> float:
@@ -405,18 +360,22 @@ def assumed_seconds(timing: Timing, mfu: float) -> float:
     return matmuls + waiting_seconds(communication(timing, matmuls)) + timing.updating / mfu
 
 
-def wire(timing: Timing, step_seconds: float, matmuls: float) -> dict[str, Any] | None:
-    """What a GPU sends in a step, how long that takes, and from how many tokens of a micro-batch matmuls hide it."""
+def wire(timing: Timing, step_seconds: float, matmuls: float, tokens: int, is_told: bool) -> dict[str, Any] | None:
+    """What a GPU sends in a step, how long that takes, and from how many of a micro-batch's `tokens` matmuls hide it.
+
+    A step whose speed was told has its waits in it, and how long these are is not known.
+    """
     if not timing.network:
         return None
-    setup, seconds = timing.setup, sent_bytes(timing.setup) / timing.network["bytes_per_second"]
-    pairs, waits = communication(timing, matmuls).pairs, max(0.0, step_seconds - matmuls)  # a sum of fractions
+    size = sum(timing.sent.values())
+    seconds, apart = size / timing.network["bytes_per_second"], communication(timing, matmuls)
+    waits = 0.0 if is_told else waiting_seconds(apart)
     return timing.network | {
-        "bytes": sent_bytes(setup),
+        "bytes": size,
         "seconds": seconds,
         "hidden": not waits and seconds <= step_seconds,
         "waits_seconds": waits,
-        "tokens": setup.micro_batch * setup.context * max([sent / beside if beside else 0 for sent, beside in pairs]),
+        "tokens": tokens * max([sent / beside if beside else 0 for sent, beside in apart.pairs]),
     }
 
 
@@ -433,10 +392,10 @@ def cost(a: dict[str, Any], tokens: int | None, tokens_per_second: float) -> dic
     }
 
 
-def published_mfu(a: dict[str, Any]) -> dict[str, Any] | None:
-    """What published steps of this kind reached, eight of ten of them; None of adapters and of fp8, of which no
-    such MFU was found."""
-    if a["lora"] or a["matmuls"] != "as-recipe":
+def published_mfu(a: dict[str, Any], has_experts: bool) -> dict[str, Any] | None:
+    """What published steps of this kind reached, eight of ten of them; None of adapters, of experts and of fp8, of
+    which no such MFU was found."""
+    if a["lora"] or has_experts or a["matmuls"] != "as-recipe":
         return None
     gpu = row_name(a["gpu"]) if a["gpu"] else ""
     cards, steps = steps_like(gpu, a["checkpointing"] in ("per-op", "full"))
@@ -462,52 +421,60 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
 
 
 # --8<-- [start:ladder]
-def ladder(setup: Setup, memory_bytes: float, room: float, causal: bool, matmuls: float) -> Iterator[dict[str, Any]]:
+def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: float) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs.
 
     What frees nothing is left out, until something else has moved the peak to where it does.
     """
-    done = work(setup, causal, setup.checkpointing)
+    causal = a["pairs"] == "causal"
+    done = work(a, model, causal)
     again, a_flop = done["again"], matmuls / done["device"]
-    width = 4 if setup.recipe == "fp32" else 2
-    rungs: list[tuple[str, dict[str, Any], float]] = [  # its name, what it changes, seconds a step
-        ("fused attention", {"fused": True}, 0),
-        ("loss in 8 chunks", {} if setup.loss == "fused" else {"loss": "plain", "chunks": max(8, setup.chunks)}, 0),
-        ("micro-batches of 1", {"micro_batch": 1, "accumulation": setup.accumulation * setup.micro_batch}, 0),
+    micro_batches = a["accumulation"] * a["micro_batch"]
+    rungs: list[tuple[str, dict[str, Any], float]] = [  # its name, the options that it changes, seconds a step
+        ("fused attention", {"attention": "fused"}, 0),
+        ("loss in 8 chunks", {} if a["loss"] == "fused" else {"loss": "plain", "chunks": max(8, a["chunks"])}, 0),
+        ("micro-batches of 1", {"micro_batch": 1, "accumulation": micro_batches}, 0),
     ]
-    if setup.at_once:  # which leaves no gradients to add to
+    if a["update"] == "in-backward":  # which leaves no gradients to add to
         rungs = rungs[:1]
-    for kind in ("full",) if setup.checkpointing in ("per-op", "full") or setup.layers_in_fp8 else ("per-op", "full"):
-        before, again = again, work(setup._replace(checkpoint_every=1), causal, kind)["again"]
+    is_full_alone = a["checkpointing"] == "per-op" or a["checkpointing"] == "full" or a["matmuls"] != "as-recipe"
+    for kind in ("full",) if is_full_alone else ("per-op", "full"):
         change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
+        before, again = again, work({**a, **change}, model, causal)["again"]
         rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
-    for stage in range(setup.zero + 1, 4 if setup.gpus > 1 and not setup.adafactor else 0):
-        rungs.append((f"ZeRO {stage}", {"zero": stage}, 0))
-    # of which there is less
-    if not (setup.paged or setup.adafactor or setup.bf16_moments or setup.four_bit_moments or setup.fp8_moments):
-        rungs.append(("8-bit AdamW", {"eight_bit": True}, 0))
-    if not (setup.muon or setup.adafactor or setup.at_once):
-        rungs.append(("state in the host's memory", {"offload": True}, 0))
-    swapped = 2 * width * setup.trained / setup.gpus
-    now = needed_bytes(setup)
+    for stage in stages(a):
+        if stage > int(a["zero"]):
+            rungs.append((f"ZeRO {stage}", {"zero": str(stage)}, 0))
+    has_less = a["optimizer"] == "adamw-bf16" or a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8"
+    if not (has_less or is_paged(a) or a["optimizer"] == "adafactor"):
+        rungs.append(("8-bit AdamW", {"optimizer": "adamw-8bit"}, 0))
+    if not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor" or a["update"] == "in-backward"):
+        rungs.append(("state in the host's memory", {"offload": "yes"}, 0))
+    swapped = 2 * (4 if a["recipe"] == "fp32" else 2) * trained_of(a, model) / a["gpus"]
+    now = needed_bytes(a, model)
     while rungs:
-        tries = [(rung, needed_bytes(setup._replace(**rung[1]))) for rung in rungs]
+        tries = [(rung, needed_bytes({**a, **rung[1]}, model)) for rung in rungs]
         found = next(((rung, needs) for rung, needs in tries if needs < now), None)
         if not found:
             break
         (name, changed, seconds), needs = found
         rungs = [rung for rung in rungs if rung[0] != name]
-        tried = setup._replace(**changed)
-        moved = max(0, sent_bytes(tried) - sent_bytes(setup)) + (swapped if tried.offload else 0)
+        tried = {**a, **changed}
+        moved = max(0, sum(sent(tried, model).values()) - sum(sent(a, model).values()))
         yield {
             "try": name,
             "frees_bytes": now - needs,
             "needs_bytes": needs,
             "verdict": verdict(needs, room * needs, memory_bytes),
             "adds_seconds_a_step": seconds,
-            "moves_bytes_a_step": moved,
+            "moves_bytes_a_step": moved + (swapped if tried["offload"] != "no" else 0),
         }
-        setup, now = tried, needs
+        a, now = tried, needs
+
+
+def stages(a: Asked) -> list[int]:
+    """Of ZeRO, those that can be asked for."""
+    return list(range(4)) if a["gpus"] > 1 and a["optimizer"] != "adafactor" else []
 
 
 # --8<-- [end:ladder]
@@ -532,9 +499,9 @@ def methods(a: dict[str, Any], needed: Needed, memory_bytes: float) -> list[dict
     return [way(each, needed, memory_bytes) for each in ways(a)]
 
 
-def methods_of(a: dict[str, Any], shape: Decoder, peaks: dict[str, float], memory_bytes: float) -> list[dict[str, Any]]:
-    """The same of a model whose layers are all alike."""
-    return methods(a, lambda each: needed_bytes(read_setup(each, shape, peaks)), memory_bytes)
+def methods_of(a: dict[str, Any], model: Model, memory_bytes: float) -> list[dict[str, Any]]:
+    """The same of a model."""
+    return methods(a, lambda each: needed_bytes(each, model), memory_bytes)
 
 
 def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
@@ -589,7 +556,7 @@ def told_format(peaks: dict[str, float], dtype: str, flop_per_second: float) -> 
 # --8<-- [end:formats]
 
 
-# --8<-- [start:plan]
+# --8<-- [start:refuse]
 def refuse_in_backward(a: Mapping[str, Any], has_experts: bool) -> None:
     """Raises ValueError for what an update within the backward pass cannot do, or is not counted with."""
     if a["accumulation"] > 1 or a["chunks"] > 1:
@@ -609,7 +576,7 @@ def refuse_in_backward(a: Mapping[str, Any], has_experts: bool) -> None:
         raise ValueError(f"--update: in-backward is counted for {counted}; choose fused")
 
 
-def refuse_fp8(a: Mapping[str, Any], is_counted: bool, peaks: Mapping[str, float]) -> None:
+def refuse_fp8(a: Asked, is_counted: bool, peaks: Mapping[str, float]) -> None:
     """Raises ValueError for what matmuls in few bits cannot do, or are not counted with."""
     low, form = a["matmuls"], FORMATS[a["matmuls"]]
     needs = "float8" if low[:3] == "fp8" else "float4"  # cards with units for blocks of 32 have them for 4 bits
@@ -628,6 +595,53 @@ def refuse_fp8(a: Mapping[str, Any], is_counted: bool, peaks: Mapping[str, float
         raise ValueError(f"--checkpointing: per-op is counted for matmuls that keep 16 bits, not {low}; choose full")
 
 
+def refuse_optimizer(a: Asked, shape: Decoder | None) -> None:
+    """Raises ValueError for what Muon and Adafactor are not counted with."""
+    is_other = a["lora"] or a["offload"] != "no" or (a["optimizer"] == "adafactor" and a["zero"] != "0")
+    if is_other or shape is None or shape.experts > 1:
+        raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
+
+
+def refuse_library(a: Asked, model: Model) -> None:
+    """Raises ValueError for what other libraries hold beside layers that differ, which is not derived."""
+    is_alike, mixers = model.decoder is not None, [layer.mixer for layer, _ in model.stack.layers]
+    plain = [isinstance(mixer, Attention) and not (mixer.gated or mixer.wide_norms) for mixer in mixers]
+    others = {
+        "sharding-by": not is_alike and (a["sharding_by"] == "fsdp1" or a["sharding_by"] == "fsdp1-flat"),
+        "quantized-by": not is_alike and a["quantized_by"] != "bitsandbytes",
+        "qkv-made": a["qkv_made"] == "one" and not all(plain),
+    }
+    for name, is_so in others.items():
+        if is_so:
+            why = f"what a training step of a {model.name} holds with it is not derived"
+            raise ValueError(f"--{name}: {why}; leave it out")
+
+
+def refuse(a: Asked, model: Model, peaks: Mapping[str, float]) -> None:
+    """Raises ValueError for what is not derived of a model's step, and for what cannot be."""
+    mlps = [layer.mlp for layer, _ in model.stack.layers]
+    has_experts = any([isinstance(mlp, Experts) for mlp in mlps])
+    if a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes" or a["qkv_made"] == "one":
+        refuse_library(a, model)
+    if a["optimizer"] == "muon" or a["optimizer"] == "adafactor":
+        refuse_optimizer(a, model.decoder)
+    if a["offload"] == "all" and (int(a["zero"]) < 3 or a["gpus"] == 1):
+        raise ValueError(
+            "--offload: all is of weights that are gathered from the host's memory; give --zero 3 and GPUs"
+        )
+    if a["update"] == "in-backward":
+        refuse_in_backward(a, has_experts)
+    if a["matmuls"] != "as-recipe":
+        refuse_fp8(a, not has_experts and all([mlp.gated or (model.is_own and not mlp.biases) for mlp in mlps]), peaks)
+    if a["lora"] and a["lora"] > max(model.stack.d_model, RANK):  # the usual one is nobody's mistake
+        wide = f"a rank of {a['lora']:,} is more than the model is wide, {model.stack.d_model:,}"
+        raise ValueError(f"--lora: {wide}; give at most that")
+
+
+# --8<-- [end:refuse]
+
+
+# --8<-- [start:plan]
 def fp8_rate(forward: Mapping[str, int], at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
     """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at the peak of fp8, or
     of fewer bits, and attention and the head at that of 16 bits."""
@@ -645,100 +659,61 @@ def read_format(a: dict[str, Any], peaks: dict[str, float]) -> str:
     return dtype
 
 
-def read_setup(a: dict[str, Any], shape: Decoder, peaks: dict[str, float]) -> Setup:
-    """What a GPU with such peaks has to hold. Raises ValueError for what cannot be."""
-    recipe, zero = a["recipe"].replace("-", "_"), int(a["zero"])
-    if (a["optimizer"] == "muon" or a["optimizer"] == "adafactor") and (
-        a["lora"] or (zero and a["optimizer"] == "adafactor") or a["offload"] != "no" or shape.experts > 1
-    ):
-        raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
-    if a["offload"] == "all" and (zero < 3 or a["gpus"] == 1):
-        raise ValueError(
-            "--offload: all is of weights that are gathered from the host's memory; give --zero 3 and GPUs"
-        )
-    if a["update"] == "in-backward":
-        refuse_in_backward(a, shape.experts > 1)
-    if a["matmuls"] != "as-recipe":
-        is_plain = shape.gated or not (shape.biases or a["layers"] == "composed")
-        refuse_fp8(a, shape.experts == 1 and is_plain, peaks)
-    refuse_wide_rank(a["lora"], shape.d_model)
-    counts = parameters(shape)
-    trained = trained_parameters(shape, a["lora"] or 0, a["lora_on"], counts)
-    same = ("context", "micro_batch", "accumulation", "checkpointing", "checkpoint_every", "gpus", "lora_on")
-    return Setup(
-        shape=shape,
-        counts=counts,
-        trained=trained,
-        recipe=recipe,
-        zero=zero,
-        fused=a["attention"] == "fused",
-        composed=a["layers"] == "composed",
-        dropout=has_dropout(a, shape),
-        loss="plain" if a["loss"] == "chunked" else a["loss"],
-        chunks=a["chunks"],
-        rank=a["lora"] or 0,
-        base=a["base"],
-        eight_bit=a["optimizer"][-4:] == "8bit",
-        paged=a["optimizer"][:5] == "paged",
-        foreach_update=a["update"] == "foreach",
-        at_once=a["update"] == "in-backward",
-        muon=a["optimizer"] == "muon",
-        adafactor=a["optimizer"] == "adafactor",
-        bf16_moments=a["optimizer"] == "adamw-bf16",
-        four_bit_moments=a["optimizer"] == "adamw-4bit",
-        fp8_moments=a["optimizer"] == "adamw-fp8",
-        offload=a["offload"] != "no",
-        offload_all=a["offload"] == "all",
-        allowance_bytes=a["allowance"],
-        sharding_by=a["sharding_by"],
-        reduce_bucket=a["reduce_bucket"],
-        reentrant=a["reentrant"] == "yes",
-        quantized_by=a["quantized_by"],
-        lora_inputs=a["lora_inputs"],
-        lora_dropout=a["lora_dropout"],
-        qkv_made=a["qkv_made"],
-        layers_in_fp8=a["matmuls"] != "as-recipe",
-        multiplied_in=a["matmuls"],
-        **{name: a[name] for name in same},
-    )
-
-
-def train(a: dict[str, Any]) -> dict[str, Any]:
-    """What training takes, from options that are read."""
-    shape, gpu = read_shape(a), read_gpu(a)
-    peaks = gpu.peak_flop_per_second
-    setup, dtype = read_setup(a, shape, peaks), read_format(a, peaks)
-    recipe, counts, trained = setup.recipe, setup.counts, setup.trained
+def limits(a: Asked, model: Model, memory_bytes: float) -> dict[str, Any]:
+    """What a GPU holds, and what would fit."""
+    if why_of(a, model):
+        return least(a, model.stack)
 
     def missing(**change: Any) -> float:
-        return needed_bytes(setup._replace(**change)) - gpu.memory_bytes
+        return needed_bytes({**a, **change}, model) - memory_bytes
 
-    moment, lines = peak(setup)
-    needs_bytes = sum(lines.values())
+    moment, lines = peak(a, model)
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
-    alone = missing(gpus=1, zero=0, sharding_by="fsdp2", reduce_bucket=None)  # without anything that shards
+    alone = missing(gpus=1, zero="0", sharding_by="fsdp2", reduce_bucket=None)  # without anything that shards
     fewest_gpus = 1 if alone <= 0 else 1 + too_few
-    stages = range(4 if setup.gpus > 1 and not setup.adafactor else 0)
-    every_stage = {stage: needed_bytes(setup._replace(zero=stage)) for stage in stages}
+    paged = moments_bytes(a, model, trained_of(a, model)) if is_paged(a) else 0
+    return {
+        "memory_bytes": lines,
+        "paged_bytes": paged // (a["gpus"] if a["zero"] != "0" else 1),
+        "host_bytes": host_bytes(a, model),
+        "peaks_at": moment,
+        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: missing(context=length), model.stack.positions or 2**40),
+        "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
+        "zero_bytes": {stage: needed_bytes({**a, "zero": str(stage)}, model) for stage in stages(a)},
+    }
 
-    pairs = {name: work(setup, name == "causal", setup.checkpointing) for name in ("all", "causal")}
+
+def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
+    """What training takes, from options that are read; at least, of a kind whose steps are not derived."""
+    stack, gpu, gpus = model.stack, read_gpu(a), a["gpus"]
+    peaks = gpu.peak_flop_per_second
+    dtype, causal = read_format(a, peaks), a["pairs"] == "causal"
+    refuse(a, model, peaks)
+    why, counts = why_of(a, model), parameters(stack)
+    trained = sum(counts.values()) if why else trained_of(a, model)
+    held = limits(a, model, gpu.memory_bytes)
+    needs_bytes = sum(held["memory_bytes"].values())
+
+    pairs = {name: work(a, model, name == "causal") for name in ("all", "causal")}
     flops = pairs[a["pairs"]]
-    step_tokens = setup.gpus * setup.micro_batch * setup.accumulation * setup.context
-    forward = sum(forward_flops(shape, setup.context, causal=a["pairs"] == "causal").values()) / setup.context
-    rate = peaks[dtype]
-    if setup.layers_in_fp8:
-        low = peaks[FORMATS[setup.multiplied_in].peak]
-        each_part = forward_flops(shape, setup.context, causal=a["pairs"] == "causal")
-        share, rate = fp8_rate(each_part, peaks[dtype], low)
+    step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
+    each_part = forward_flops(stack, a["context"], causal=causal)
+    rate, updating = peaks[dtype], 0.0
+    if a["matmuls"] != "as-recipe":
+        share, rate = fp8_rate(each_part, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
+    if a["optimizer"] == "muon":  # each matrix on one of the GPUs, where state is shared
+        updating = muon_flops(shape_of(model)) / peaks[dtype] / (gpus if a["zero"] != "0" else 1)
     timing = Timing(
-        setup=setup,
-        backward=1 - forward / flops["device"],
-        at_the_peak=1 / training_seconds(flops["model"], setup.gpus, rate, mfu=1),
+        zero=int(a["zero"]),
+        accumulation=a["accumulation"],
+        backward=1 - sum(each_part.values()) / a["context"] / flops["device"],
+        at_the_peak=1 / training_seconds(flops["model"], gpus, rate, mfu=1),
         again=flops["device"] / (flops["device"] - flops["again"]),
+        updating=updating,
         network=read_network(a),
+        sent=sent(a, model),
         step_tokens=step_tokens,
-        # each matrix on one of the GPUs, where state is shared
-        updating=muon_flops(shape) / peaks[dtype] / (setup.gpus if setup.zero else 1) if setup.muon else 0.0,
     )
     told = next((name for name in SPEEDS if a[name]), None)
     if told:  # what was measured has all waits in it
@@ -752,7 +727,7 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
     tokens_per_second = step_tokens / step_seconds
     mfu = tokens_per_second / timing.at_the_peak
     of_peak = mfu * flops["device"] / flops["model"]  # of that of the recipe's format
-    measured = told in ("tokens_per_second", "step_seconds") and not setup.layers_in_fp8
+    measured = told in ("tokens_per_second", "step_seconds") and a["matmuls"] == "as-recipe"
     multiplied_in = told_format(peaks, dtype, of_peak * peaks[dtype]) if measured else dtype
     slower = peaks[dtype] / peaks[multiplied_in]
     mfu, hfu = slower * mfu, slower * of_peak
@@ -760,47 +735,32 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
         option = (told or "mfu").replace("_", "-")
         of_fastest = f", {hfu:.3g} times that of {multiplied_in}" if multiplied_in != dtype else ""
         raise ValueError(f"--{option}: the GPUs would do {of_peak:.3g} times their peak{of_fastest}; check it")
-    text = read_text(a, shape.vocab)
+    text = read_text(a, stack.vocab)
     to_train_on = text["tokens"] if text else a["tokens"]
     costs = cost(a, to_train_on, tokens_per_second)
     tokens = costs["tokens"]
-
-    said = judged(a, needs_bytes, gpu.memory_bytes)
-    active, total = parameters(shape, active=True), sum(counts.values())
-    each = RECIPES["fp32" if setup.rank else recipe]
-    optimizer_bytes = moments_bytes(setup)
-    estimated = {
-        "sharding": setup.gpus > 1,
-        "8-bit state": setup.eight_bit,
-        "offload": setup.offload or setup.paged,
-        "experts": shape.experts > 1,
-        "queries' biases or norms": shape.qkv_biases or shape.head_norms,
-    }
-    if setup.four_bit_moments or setup.fp8_moments:
-        estimated |= {"state in few bits": setup.rank > 0 or shape.experts > 1}
-    if setup.layers_in_fp8:
-        estimated |= {"fp8 copies": True}
-        of_format: dict[str, Any] = {"format": "fp4" if setup.multiplied_in == "nvfp4" else "fp8"}
+    if a["matmuls"] != "as-recipe":
+        of_format: dict[str, Any] = {"format": "fp4" if a["matmuls"] == "nvfp4" else "fp8"}
         of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
         costs |= {"fp8": of_format}
+
+    said, each = judged(a, needs_bytes, gpu.memory_bytes), trained_recipe(a)
+    if len(stack.layers) > 1:  # of which none were published
+        said |= {"kind": ""}
+    if why and needs_bytes <= gpu.memory_bytes:
+        said |= {"fits": None, "verdict": None}
     return (
-        {
-            "parameters": counts | {"total": total, "active": sum(active.values()), "trained": trained},
+        held
+        | {
+            "parameters": counts | totals(stack) | {"trained": trained},
             "trained": a["trained"],
-            "memory_bytes": lines | {"total": needs_bytes},
-            "paged_bytes": moments_bytes(setup) // (setup.gpus if setup.zero else 1) if setup.paged else 0,
-            "host_bytes": host_bytes(setup, min(setup.gpus, a["node_gpus"])),
-            "peaks_at": moment,
+            "memory_bytes": held["memory_bytes"] | {"total": needs_bytes},
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
             "headroom_bytes": gpu.memory_bytes - needs_bytes,
-            "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
-            "longest_context": largest(lambda length: missing(context=length), longest_context(a, shape)),
-            "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
-            "zero_bytes": every_stage,
             "flops_a_token": pairs,
             "step_tokens": step_tokens,
-            "accumulation": setup.accumulation,
+            "accumulation": a["accumulation"],
             "large_batch": large_batch(step_tokens),
             "step_seconds": step_seconds,
             "tokens_per_second": tokens_per_second,
@@ -808,24 +768,47 @@ def train(a: dict[str, Any]) -> dict[str, Any]:
             "mfu_is_assumed": not told,
             "assumed_mfu": None if told else STEP_MFU,
             "hfu": hfu,
-            "recipe_format": recipe_format(recipe),
+            "recipe_format": recipe_format(recipe_of(a)),
             "matmul_format": multiplied_in,
             "recipe_hfu": of_peak,
-            "published_mfu": published_mfu(a),
+            "published_mfu": published_mfu(a, any([isinstance(layer.mlp, Experts) for layer, _ in stack.layers])),
             "by_mfu": [] if told else booked(a, to_train_on, lambda mfu: step_tokens / assumed_seconds(timing, mfu)),
-            "wire": wire(timing, step_seconds - (0 if told else timing.updating / STEP_MFU), matmuls),
+            "wire": wire(timing, step_seconds, matmuls, a["micro_batch"] * a["context"], bool(told)),
             "text": text,
             "training_flops": flops["model"] * tokens if tokens else None,
             "currency": a["currency"],
-            "checkpoint_bytes": each.weights * trained + each.master * trained + optimizer_bytes,
-            "checkpoint_weights_bytes": 2 * total,
-            "ladder": list(ladder(setup, gpu.memory_bytes, said["room_ratio"], a["pairs"] == "causal", matmuls)),
-            "methods": methods_of(a, shape, peaks, gpu.memory_bytes),
-            "estimated": [name for name, is_so in estimated.items() if is_so],
+            "checkpoint_bytes": (each.weights + each.master) * trained + moments_bytes(a, model, trained),
+            "checkpoint_weights_bytes": 2 * sum(counts.values()),
+            "ladder": [] if why else list(ladder(a, model, gpu.memory_bytes, said["room_ratio"], matmuls)),
+            "methods": [] if why else methods_of(a, model, gpu.memory_bytes),
+            "estimated": noted(a, model, why),
         }
         | said
         | costs
     )
 
 
+def noted(a: Asked, model: Model, why: str) -> list[str]:
+    """What of an answer was not counted on steps of PyTorch's."""
+    layers = [layer for layer, _ in model.stack.layers]
+    has_experts = any([isinstance(layer.mlp, Experts) for layer in layers])
+    mixers = [layer.mixer for layer in layers if isinstance(layer.mixer, Attention)]
+    more = any([mixer.head_norms or (mixer.biases and not mixer.out_bias) for mixer in mixers])
+    is_one = a["lora"] is not None or has_experts or len(layers) > 1  # whose tensors are taken as one
+    estimated = {
+        f"activations: not derived ({why})": bool(why),
+        "sharding": a["gpus"] > 1,
+        "8-bit state": is_eight_bit(a),
+        "offload": a["offload"] != "no" or is_paged(a),
+        "experts": has_experts and model.kind.unpacked_apart,
+        "experts: all of a layer on each GPU": has_experts and a["gpus"] > 1,
+        "experts: without adapters": has_experts and bool(a["lora"]),
+        "queries' biases or norms": more and (model.is_own or model.name in UNCOUNTED),
+        "state in few bits": (a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8") and is_one,
+        "fp8 copies": a["matmuls"] != "as-recipe",
+    }
+    return [name for name, is_so in estimated.items() if is_so]
+
+
+UNCOUNTED = ("qwen2", "qwen3")  # kinds whose steps are derived as those of a Llama with these
 # --8<-- [end:plan]

@@ -7,8 +7,9 @@
 from flops_bytes.configs import read_stack
 from flops_bytes.memory import RECIPES
 from flops_bytes.presets import PRESETS
-from flops_bytes.stack import cache_bytes, forward_flops, parameters
-from flops_bytes.stack_step import kept_bytes, layer_parameters, sent_bytes
+from flops_bytes.sharding import sent_parts
+from flops_bytes.stack import cache_bytes, forward_flops, layer_parameters, parameters
+from flops_bytes.stack_step import kept_bytes
 
 RECIPE = "bf16_master"  # bf16 weights and gradients, fp32 master weights and moments
 NUM_GPUS, STAGE = 256, 3  # ZeRO-3
@@ -72,7 +73,7 @@ apart_layer_bytes = {  # the same of DeepSeek-V3 where each of R ranks holds E/R
     for ranks in (8, 64)
 }
 sent_step_bytes = {
-    name: int(sum(sent_bytes(stack, RECIPE, NUM_GPUS, STAGE).values())) for name, stack in STACKS.items()
+    name: int(sum(sent_parts(stack, RECIPE, NUM_GPUS, STAGE).values())) for name, stack in STACKS.items()
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from flops_bytes import rates
 from flops_bytes.gpus import GPUS
-from flops_bytes.plan.options import read_options, read_shape
+from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.published.readings import A_GPU, Reading, read_source
 from flops_bytes.published.step_times import Rated, rated
 from flops_bytes.stack_step import decoder_moments
@@ -55,7 +55,7 @@ RUN = {
     "context": SEQ_LEN,
     "micro_batch": SEQUENCES,
 }
-SHAPE = read_shape(read_options(RUN))
+SHAPE = named_shape(read_options(RUN))
 run_moments = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", composed=True)
 for line, size in run_moments["loss"].items():
     if size > 2**20:

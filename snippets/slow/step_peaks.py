@@ -17,6 +17,7 @@ from flops_bytes.counter import counted_peak
 from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, chunked_backward, eager, flash, loss
 from flops_bytes.shapes import parameters
 from flops_bytes.sharding import sharded_bytes, wire_bytes
+from flops_bytes.stack import stack_of
 from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace
 
@@ -166,7 +167,7 @@ NUMBERS = {name: sum(parameters(shape).values()) for name, (shape, _, _) in CASE
 state_bytes = {name: 8 * number for name, number in NUMBERS.items()}
 crossing_bytes = {name: 2 * number for name, number in NUMBERS.items()}  # each way
 sent_bytes = {
-    name: int(wire_bytes(shape, "bf16", NUM_GPUS, zero=3, accumulation=batch))
+    name: int(wire_bytes(stack_of(shape), "bf16", NUM_GPUS, zero=3, accumulation=batch))
     for name, (shape, _, batch) in CASES.items()
 }
 
@@ -175,7 +176,7 @@ def sharded_peak(name: str) -> int:
     """By formula: what one of the GPUs holds, each with sequences one after the other."""
     shape, seq_len, _ = CASES[name]
     at = decoder_moments(shape, seq_len, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
-    sharded = sharded_bytes(shape, at, "bf16", NUM_GPUS, zero=3)
+    sharded = sharded_bytes(stack_of(shape), at, "bf16", NUM_GPUS, zero=3)
     return max(sum(lines.values()) for lines in sharded.values())
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from flops_bytes.check.count import norm_in_one
-from flops_bytes.gpus import GPUS
 from flops_bytes.models import RMSNorm, build, eager, loss
 from flops_bytes.optimizers import (
     TORCHAO,
@@ -24,10 +23,10 @@ from flops_bytes.optimizers import (
     newton_schulz_flops,
 )
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.plan.options import read_options, read_shape
-from flops_bytes.plan.stacks import asked_alike
-from flops_bytes.plan.stacks import plan_exactly as plan_any
-from flops_bytes.plan.training import Setup, held_at, read_setup
+from flops_bytes.plan.model import read_shape
+from flops_bytes.plan.options import read_options
+from flops_bytes.plan.stacks import read_model
+from flops_bytes.plan.training import held_at
 from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.stack_step import decoder_moments
 from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
@@ -158,9 +157,10 @@ def test_the_planners_state_is_that_of_the_libraries(model: str) -> None:
     asked: dict[str, Any] = {"model": model, "gpu": "H100 SXM", "context": 512, "recipe": "bf16", "layers": "fused"}
 
     def state(optimizer: str, **more: Any) -> int:
-        return int(plan_any(**asked | more, optimizer=optimizer)["memory_bytes"]["optimizer"])
+        return int(plan(**asked | more, optimizer=optimizer)["memory_bytes"]["optimizer"])
 
-    shape = read_shape(read_options(asked_alike({**asked}) or {}))
+    shape = read_model(asked, read_options(asked)).decoder
+    assert shape is not None
     sizes = [math.prod(each) for each in tensors(shape)]
     for optimizer, (bits, block) in TORCHAO.items():
         if optimizer != "adamw-8bit":  # which is bitsandbytes' here
@@ -203,13 +203,13 @@ def test_gpus_that_share_state_share_muons_matrices(zero: int) -> None:
     adamw = plan(optimizer="adamw", **asked | {"zero": zero})
     updating = muon_flops(GPT2_SMALL) / 67e12 / 0.4 / 8
     assert shared["step_seconds"] - adamw["step_seconds"] == pytest.approx(updating, rel=0.01)
-    at = held_at(setup_of(asked | {"zero": zero, "optimizer": "muon"}))
+    at = moments_of(asked | {"zero": zero, "optimizer": "muon"})
     assert at["update"]["temporaries"] == muon_temporary_bytes(GPT2_SMALL, 4)
 
 
-def setup_of(asked: dict[str, Any]) -> Setup:
+def moments_of(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
     a = read_options(asked)
-    return read_setup(a, read_shape(a), GPUS[a["gpu"]].peak_flop_per_second)
+    return held_at(a, read_shape(asked, a))
 
 
 def test_what_lies_on_the_host_is_not_on_the_card() -> None:
@@ -217,7 +217,7 @@ def test_what_lies_on_the_host_is_not_on_the_card() -> None:
     total = sum(parameters(GPT2_SMALL).values())
     for recipe, width in (("bf16-master", 2), ("bf16", 2), ("fp32", 4)):
         none, half, whole = (
-            held_at(setup_of(asked | {"recipe": recipe, "offload": offload})) for offload in ("no", "yes", "all")
+            moments_of(asked | {"recipe": recipe, "offload": offload}) for offload in ("no", "yes", "all")
         )
         assert all(lines["master"] == lines["optimizer"] == 0 for lines in half.values())
         assert half["update"]["gradients"] == -(-width * total // 8) and half["update"]["temporaries"] == 0
@@ -230,7 +230,7 @@ def test_what_lies_on_the_host_is_not_on_the_card() -> None:
             "embedding",
         ):  # what is gathered and reduced is there all the same
             assert all(whole[moment][line] == none[moment][line] for line in none[moment] if line not in kept)
-    deepspeed = held_at(setup_of(asked | {"offload": "yes", "sharding_by": "deepspeed", "recipe": "bf16-master"}))
+    deepspeed = moments_of(asked | {"offload": "yes", "sharding_by": "deepspeed", "recipe": "bf16-master"})
     assert all(lines["gradients"] == 0 and lines["weights"] > 0 for lines in deepspeed.values())
     with pytest.raises(ValueError, match="--offload: all is of weights that are gathered"):
         plan(**asked | {"offload": "all", "zero": 2})

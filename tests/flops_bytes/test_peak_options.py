@@ -21,7 +21,6 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from flops_bytes import models
-from flops_bytes.adapters import token_flops
 from flops_bytes.check.count import CompiledLoss, FusedLoss, dropped, policies
 from flops_bytes.counter import prepare, update_fused
 from flops_bytes.memory import layer_bytes
@@ -31,6 +30,7 @@ from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.stack_step import decoder_moments, liger_rows
 from flops_bytes.trace import Trace
 from tests.flops_bytes import test_peak_lines as peak_lines
+from tests.flops_bytes.test_savings import token_flops
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=4)}
 SHAPES["qwen2"] = replace(SHAPES["llama"], qkv_biases=True)

@@ -12,19 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from flops_bytes import models
-from flops_bytes.adapters import (
-    ADAPTED,
-    adapter_parameters,
-    quantized_bytes,
-    token_flops,
-    trained_parameters,
-)
+from flops_bytes.adapters import ADAPTED, quantized_bytes
 from flops_bytes.flops import forward_flops
 from flops_bytes.memory import activation_bytes
 from flops_bytes.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.shapes import LLAMA_3_8B, Decoder, parameters
-from flops_bytes.stack_step import decoder_moments
+from flops_bytes.stack import stack_of
+from flops_bytes.stack_layers import Adapters
+from flops_bytes.stack_step import StepConfig, decoder_moments, family_of, trained_parameters
+from flops_bytes.stack_step import token_flops as flops_of_step
 from flops_bytes.trace import count_flops, saved_bytes
 from tests.flops_bytes.test_peak_lines import GPT2, LLAMA, TOKENS, count_step
 
@@ -94,6 +91,21 @@ class NormedHeads(LlamaBlock):
         return x + change
 
 
+def config_of(seq_len: int, rank: int = 0, adapted: str = "all", **told: Any) -> StepConfig:
+    return StepConfig(seq_len, recipe="fp32", adapters=Adapters(rank, adapted) if rank else None, **told)
+
+
+def token_flops(shape: Decoder, seq_len: int, causal: bool = False, **told: Any) -> dict[str, float]:
+    """Of this book's modules."""
+    stack = stack_of(shape)
+    return flops_of_step(stack, family_of(stack, False), config_of(seq_len, **told), causal)
+
+
+def adapter_parameters(shape: Decoder, adapted: str = "all") -> int:
+    stack = stack_of(shape)
+    return trained_parameters(stack, family_of(stack, False), config_of(TOKENS[0], RANK, adapted))
+
+
 def step(model: nn.Module, tokens: Tensor) -> None:
     loss(model, tokens, tokens).backward()
 
@@ -110,7 +122,7 @@ def test_adapters_hold_what_is_counted(adapted: str, checkpointing: str) -> None
     model = build(LLAMA)
     adapt(model, adapted)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert adapter_parameters(LLAMA, RANK, adapted) == trained == trained_parameters(LLAMA, RANK, adapted)
+    assert adapter_parameters(LLAMA, adapted) == trained
     at = decoder_moments(LLAMA, *TOKENS, "fp32", checkpointing=checkpointing, rank=RANK, adapted=adapted)
     counted = count_step(
         LLAMA, *TOKENS, "fp32", checkpointing=checkpointing, change=lambda model: adapt(model, adapted)
@@ -309,6 +321,6 @@ def test_a_token_meets_the_router_and_its_own_experts() -> None:
 
 def test_experts_have_no_adapters() -> None:
     experts = replace(LLAMA_3_8B, experts=8, active_experts=2)
-    assert adapter_parameters(experts, RANK) == adapter_parameters(LLAMA_3_8B, RANK, "attention")
-    two = adapter_parameters(GPT2, RANK) - adapter_parameters(GPT2, RANK, "attention")
+    assert adapter_parameters(experts) == adapter_parameters(LLAMA_3_8B, "attention")
+    two = adapter_parameters(GPT2) - adapter_parameters(GPT2, "attention")
     assert two == 2 * GPT2.layers * (GPT2.d_model + GPT2.d_ff) * RANK

@@ -41,6 +41,7 @@ from flops_bytes.sharding import (
     wire_bytes,
     zero_payload,
 )
+from flops_bytes.stack import stack_of
 from flops_bytes.stack_step import decoder_moments
 from tests.flops_bytes.test_peak_lines import BYTE_16, GPT2, LLAMA, TOKENS, Moments, norm_kernel, one_kernel
 
@@ -50,14 +51,20 @@ every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 def modules(shape: Decoder) -> dict[str, int]:
-    """Numbers of weights by what is gathered together: a layer, with its share of the last norm, and the rest."""
+    """Numbers of weights by what is gathered together: a layer, and the rest, but for the last norm; and all."""
     model = build(shape)
     blocks: Any = model.blocks
     layers = sum(weight.numel() for weight in blocks.parameters())
     ends = {name: weight.numel() for name, weight in model.named_parameters() if weight.dim() == 2 and "." in name}
     root = sum(size for name, size in ends.items() if not name.startswith("blocks"))
     total = sum(weight.numel() for weight in model.parameters())
-    return {"layer": (total - root) // shape.layers, "root": root, "head": model.head.weight.numel(), "of_all": layers}
+    return {
+        "layer": layers // shape.layers,
+        "root": root,
+        "total": total,
+        "head": model.head.weight.numel(),
+        "of_all": layers,
+    }
 
 
 SPLIT: dict[int, tuple[str, ...]] = {  # Rajbhandari et al. 2020, figure 1
@@ -78,11 +85,12 @@ def test_a_stage_splits_its_lines_and_makes_whole_what_it_uses(shape: Decoder, r
     sums = {"head": of["head"], "last_layer": of["head"] + of["layer"], "first_layer": of["head"] + of["layer"]}
     sums["embedding"] = of["root"] + of["layer"]
     for gpus, frozen in product((1, 3, 8), (False, True)):
-        at = sharded_bytes(shape, before, recipe, gpus, stage, frozen)
+        at = sharded_bytes(stack_of(shape), before, recipe, gpus, stage, trained=100 if frozen else 0)
+        buckets = (400 if frozen else RECIPES[recipe].gradients * of["total"]) if gpus > 1 and not stage else 0
         split = SPLIT[stage] if gpus > 1 else ()
         for moment, lines in before.items():
             expected = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
-            expected["reduced"] = width * sums.get(moment, 0) if "gradients" in split and not frozen else 0
+            expected["reduced"] = width * sums.get(moment, 0) if "gradients" in split and not frozen else buckets
             expected["gathered"] = width * whole if "weights" in split and moment != "update" else 0
             expected["copies"] = 0 if "weights" in split else lines["copies"]
             assert at[moment] == expected
@@ -136,7 +144,7 @@ def test_fully_shard_holds_what_the_third_stage_says(group: Any) -> None:
     shapes = {name: tuple(weight.shape) for name, weight in build(LLAMA).named_parameters()}
     assert trace.payload_bytes == fsdp_payload(*group_numbers(shapes, RANKS))
     before = decoder_moments(LLAMA, *TOKENS, "fp32")
-    at = {m: sum(lines.values()) for m, lines in sharded_bytes(LLAMA, before, "fp32", RANKS, 3).items()}
+    at = {m: sum(lines.values()) for m, lines in sharded_bytes(stack_of(LLAMA), before, "fp32", RANKS, 3).items()}
     assert trace.most["update"] == at["update"]
     two_layers = 2 * 4 * modules(LLAMA)["layer"]
     over = {moment: (at[moment] - trace.most[moment]) / two_layers for moment in trace.most if moment in at}
@@ -190,7 +198,7 @@ def test_each_stage_sends_its_collectives(shape: Decoder, recipe: str) -> None:
     summed, sharded, weights, gathered = WIDTHS[recipe]
     share, twice = (gpus - 1) / gpus, gathered * (2 * (total - root) + root)
     for batches in (1, 3):
-        sent = [wire_bytes(shape, recipe, gpus, stage, batches) for stage in range(4)]
+        sent = [wire_bytes(stack_of(shape), recipe, gpus, stage, batches) for stage in range(4)]
         assert sent == [
             pytest.approx(share * 2 * summed * total),
             pytest.approx(share * (summed + weights) * total),
@@ -198,7 +206,7 @@ def test_each_stage_sends_its_collectives(shape: Decoder, recipe: str) -> None:
             pytest.approx(share * batches * (sharded * total + twice)),
         ]
     trained = 8 * shape.layers * (2 * shape.d_model + (shape.heads + shape.kv_heads) * shape.head_dim)  # of q and v
-    sent = [wire_bytes(shape, recipe, gpus, stage, 3, rank=8, adapted="query-value") for stage in range(4)]
+    sent = [wire_bytes(stack_of(shape), recipe, gpus, stage, 3, trained=trained) for stage in range(4)]
     numbers = (2 * 4 * trained, (4 + 4) * trained, (3 * 4 + 4) * trained, 3 * (4 * trained + twice))
     assert sent == [pytest.approx(share * number) for number in numbers]
 
@@ -240,7 +248,7 @@ def test_a_rung_moves_what_its_stage_sends_more_and_the_host_takes(recipe: str) 
     found = plan(**asked, recipe=recipe.replace("_", "-"))
     moved = {rung["try"]: rung["moves_bytes_a_step"] for rung in found["ladder"]}
     total = sum(weight.numel() for weight in build(NAMED["gpt2"]).parameters())
-    sent = [wire_bytes(NAMED["gpt2"], recipe, 4, stage, 3) for stage in range(4)]
+    sent = [wire_bytes(stack_of(NAMED["gpt2"]), recipe, 4, stage, 3) for stage in range(4)]
     for stage in (1, 2, 3):
         assert moved[f"ZeRO {stage}"] == pytest.approx(max(0, sent[stage] - sent[stage - 1]))
     width = 4 if recipe == "fp32" else 2  # gradients go there and weights come back

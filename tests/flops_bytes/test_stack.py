@@ -21,7 +21,6 @@ from transformers.modeling_layers import MtpModel
 
 from flops_bytes import flops, memory, serving, shapes
 from flops_bytes.configs import FAMILIES, RENAMED, decoder_of, is_read, left_out, read_stack
-from flops_bytes.plan.stacks import alike
 from flops_bytes.presets import PRESETS, SAME, preset_of
 from flops_bytes.stack import (
     CHUNK,
@@ -32,6 +31,7 @@ from flops_bytes.stack import (
     Latent,
     Layer,
     Stack,
+    alike,
     cache_bytes,
     decode_bytes,
     decode_flops,
@@ -43,6 +43,7 @@ from flops_bytes.stack import (
     prefill_flops,
     read_parameters,
     shared,
+    stack_of,
     weights_bytes,
 )
 from tests import draw
@@ -361,7 +362,7 @@ def test_layers_all_alike_are_as_a_decoder(case: str) -> None:
     assert decode_flops(stack, 3, 37) == serving.decode_flops(decoder, 3, 37)
     assert decode_bytes(stack, 3, 37, 4, 1, 16) == pytest.approx(serving.decode_bytes(decoder, 3, 37, 4, 1, 16))
     assert prefill_flops(stack, 37, 3) == serving.prefill_flops(decoder, 37, 3)
-    assert (alike(stack, 37) == decoder) == (case != "mixtral")
+    assert alike(stack) == decoder and stack_of(decoder) == stack
 
 
 # By name

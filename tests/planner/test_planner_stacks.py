@@ -49,7 +49,7 @@ SENT = """
 const own = (x) => x instanceof Map ? [...x].map(([name, each]) => [String(name), own(each)])
   : Array.isArray(x) ? x.map(own) : typeof x === "bigint" ? String(x) : x ?? null;
 const asked = (text) => JSON.stringify(JSON.parse(text).map((told) => {
-  const { said, error } = sent(new Map(Object.entries(told)));
+  const [{ said, error }] = sent(new Map(Object.entries(told)));
   return error ?? own(said.get("shown"));
 }));
 """
@@ -309,7 +309,7 @@ def test_a_model_by_name_and_a_pasted_one_are_answered(page: Page, address: str,
     assert [url for url in fetched if "planner-stacks" in url]
     expect(page.locator(SCALE)).to_contain_text("30,532,122,624")
     expect(page.locator(".planner-facts")).to_contain_text(told["facts"]["micro_batch"].partition("{")[0])
-    assert told["stack"]["details"]["memory"]["fewest"][0] in page.locator(MEMORY).inner_text()
+    assert told["details"]["memory"]["fewest"][0] in page.locator(MEMORY).inner_text()
     said = verdict.inner_text()
     page.wait_for_function("location.search.includes('H200')")
     page.reload()

@@ -155,7 +155,7 @@ def texts_of(value: Any) -> Iterator[str]:
         yield value
 
 
-@pytest.mark.parametrize("module", ["training", "serving", "stacks"])
+@pytest.mark.parametrize("module", ["training", "serving"])
 def test_what_is_estimated_is_said_in_both_languages(module: str) -> None:
     """Of what the form can ask about; the reason in brackets is the terminal's."""
     tree = ast.parse((ROOT / "flops_bytes" / "plan" / f"{module}.py").read_text(encoding="utf-8"))

@@ -23,10 +23,12 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
+from flops_bytes.plan.serving import forward_bytes
 from flops_bytes.plan.table import gib
-from flops_bytes.serving import Server, decode_seconds, forward_bytes, largest, plan_serving
+from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
 from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
 from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
+from flops_bytes.stack import stack_of
 from flops_bytes.stack_step import decoder_moments
 from flops_bytes.tokens import BYTES_A_TOKEN
 from tests.conftest import ROOT
@@ -130,7 +132,7 @@ REFUSED = {  # what is asked beside SMALL, and what the sentence has to say
     "a stage of serving": (SERVING | {"zero": 3}, "--zero: it belongs to --task train; leave it out"),
     "heads that are not shared": (
         SERVING | {"gpus": 5},
-        "--gpus: 5 do not share 12 heads evenly; choose 1, 2",
+        "--gpus: 5 do not share the heads evenly; choose 1, 2",
     ),
     "a prompt too long": (SERVING | {"prompt": 2000}, "--prompt: it is longer than the context of 1024; ask"),
     "a memory of unknown speed": (
@@ -188,7 +190,7 @@ def test_a_sentence_repeats_the_beginning_of_what_was_asked(name: str) -> None:
     for asked in (LONG, "9" * 100_000, LONG + ",", f"{LONG}=1", "layers=" + LONG, "1" + "x" * 100_000):
         with pytest.raises(ValueError) as caught:
             plan(**({"model": None if name in ("config", "shape") else "gpt2", "gpu": "L4"} | task | {name: asked}))
-        assert str(caught.value).startswith("--") and len(str(caught.value)) < 700
+        assert str(caught.value).startswith("--") and len(str(caught.value)) < 1_200
 
 
 @pytest.mark.parametrize(
@@ -324,10 +326,11 @@ def test_a_configuration_is_read_from_its_file_too(tmp_path: Path) -> None:
             plan(config=path, gpu="L4")
 
 
-def test_no_context_is_found_beyond_the_window() -> None:
+def test_a_window_ends_no_context() -> None:
+    """A token attends to fewer, and a fused kernel keeps no scores: as much fits as without one."""
     windowed = CONFIG | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 2048}
-    assert plan(config=windowed, gpu="H100 SXM")["longest_context"] == 2048
-    assert plan(config=windowed | {"sliding_window": None}, gpu="H100 SXM")["longest_context"] > 2048
+    found, without = (plan(config=windowed | {"sliding_window": size}, gpu="H100 SXM") for size in (2_048, None))
+    assert found["longest_context"] == without["longest_context"] > 2048
 
 
 def test_a_step_on_one_gpu_takes_what_the_formulas_say() -> None:
@@ -406,7 +409,7 @@ TWO: dict[str, Any] = SERVING | {"model": "llama-3-70b", "gpu": "H100 SXM", "gpu
 def test_serving_is_what_its_formulas_say() -> None:
     found = plan(**TWO, weights="8bit", price=2.5, allowance="2GB")
     server = Server(2 * 3.35e12, 2 * 989.4e12, bits=8, end_bits=16)
-    room = int(0.9 * found["gpu_bytes"]) - 2e9 - forward_bytes(LLAMA_3_70B, 8192, 2)
+    room = int(0.9 * found["gpu_bytes"]) - 2e9 - forward_bytes(stack_of(LLAMA_3_70B), 8192, 2)
     expected = plan_serving(LLAMA_3_70B, 2 * room, server, 8192)
     users = expected["users"]
     assert found["users"] == found["users_that_fit"] == users > 20 and found["users_in_time"] is None
@@ -658,7 +661,7 @@ def test_adapters_train_little_and_hold_less() -> None:
     needs = [found["memory_bytes"]["total"] for found in (all_weights, adapters, four_bit)]
     assert needs == sorted(needs, reverse=True)
     double = plan(**LARGE, lora=16, base="4bit-double")
-    matrices = sum(four_bit["parameters"][part] for part in ("qkv", "out", "mlp"))
+    matrices = sum(four_bit["parameters"][part] for part in ("attention", "mlp"))
     others = four_bit["parameters"]["total"] - matrices  # embedding, head and norms, at 16 bits
     for found, constants in ((four_bit, matrices * 4 // 64), (double, int(matrices * (1 + 4 / 256) / 64))):
         # bitsandbytes' constants are no parameters: nobody splits or gathers them

@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 from flops_bytes.check import count as counting
 from flops_bytes.plan import plan_exactly as plan_training
 from flops_bytes.plan import rl
-from flops_bytes.plan.options import read_options, read_shape
+from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.serving import Server, decode_seconds, prefill_flops
 from flops_bytes.shapes import SHAPES
 from tests.conftest import ROOT
@@ -80,7 +80,7 @@ def test_a_step_of_training(layers: str, checkpointing: str, recipe: str, sequen
     asked |= {"context": 512, "micro_batch": sequences}
     told = read_options(asked)
     with patch.object(counting, "go", partial(train, answer)):
-        counted = counting.count(told, read_shape(told)).peak_bytes
+        counted = counting.count(told, named_shape(told)).peak_bytes
     found = rl.plan(**asked, task="rl", answer=answer, gpu="H100 SXM", allowance=1)
     # of several answers three copies of the logits are planned, which there are while something has a name for them;
     # here nothing has, and autograd adds two gradients of them in place
@@ -181,4 +181,5 @@ def test_the_command() -> None:
     schema = json.loads((ROOT / "flops_bytes" / "plan" / "schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(json.loads(asleep.stdout), schema)
     other = command(ASKED | {"model": "deepseek-v3"})
-    assert other.returncode == 2 and "its layers differ, of which" in other.stderr
+    assert other.returncode == 2 and "no GRPO is planned, because experts multiply" in other.stderr
+    assert command(ASKED | {"model": "gemma-3-1b"}).returncode == 0  # whose layers differ

@@ -12,13 +12,12 @@ import torch.nn.functional as F
 from flops_bytes.gpus import GPUS
 from flops_bytes.models import build
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.plan.serving import ENGINES_REACH
+from flops_bytes.plan.serving import ENGINES_REACH, forward_bytes
 from flops_bytes.serving import (
     Server,
     bits_per_weight,
     decode_bytes,
     decode_seconds,
-    forward_bytes,
     prefill_seconds,
     read_bytes,
     token_seconds,
@@ -26,6 +25,7 @@ from flops_bytes.serving import (
     weights_bytes,
 )
 from flops_bytes.shapes import LLAMA_3_2_1B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, SHAPES, Decoder, llama
+from flops_bytes.stack import stack_of
 from flops_bytes.trace import Trace
 
 EIGHT_B: dict[str, Any] = {"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM", "context": 8192}
@@ -69,7 +69,7 @@ def test_an_engine_keeps_room_for_a_forward_pass(shape: Decoder, gpus: int) -> N
         product = torch.empty(tokens, f, dtype=torch.bfloat16, device="meta")  # of one kernel, with the activation
         del up
         given = F.linear(product, sizes[3])
-    assert count.peak_bytes == forward_bytes(shape, tokens, gpus)
+    assert count.peak_bytes == forward_bytes(stack_of(shape), tokens, gpus)
 
 
 def test_the_tokens_of_a_batch_are_those_asked_for_or_vllms() -> None:
@@ -77,10 +77,14 @@ def test_the_tokens_of_a_batch_are_those_asked_for_or_vllms() -> None:
     line = "activations"
     for card, tokens in (("H100 SXM", 8_192), ("H200 SXM", 8_192), ("A100 80GB SXM", 2_048), ("RTX 4090", 2_048)):
         found = plan(**EIGHT_B | {"gpu": card, "context": 2_048})
-        assert found["memory_bytes"][line] == forward_bytes(LLAMA_3_8B, tokens)
+        assert found["memory_bytes"][line] == forward_bytes(stack_of(LLAMA_3_8B), tokens)
         assert found == plan(**EIGHT_B | {"gpu": card, "context": 2_048, "max_num_batched_tokens": tokens})
     two = plan(**EIGHT_B | {"gpus": 2})
-    assert two["memory_bytes"][line] == forward_bytes(LLAMA_3_8B, 8_192, 2) < forward_bytes(LLAMA_3_8B, 8_192)
+    assert (
+        two["memory_bytes"][line]
+        == forward_bytes(stack_of(LLAMA_3_8B), 8_192, 2)
+        < forward_bytes(stack_of(LLAMA_3_8B), 8_192)
+    )
 
 
 @pytest.mark.parametrize("shape", [LLAMA_3_8B, LLAMA_3_2_1B], ids=["8B", "1B, tied"])

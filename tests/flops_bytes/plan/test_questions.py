@@ -51,7 +51,7 @@ PARTS, DRAWS = 3, 200  # of a test: about seven seconds each
 SECONDS, ROOM_BYTES = 10, 2**30  # of a processor, and of memory, that a question may take
 ALL = OPTIONS | PARALLEL | RL
 SCHEMA = json.loads((Path(planner.__file__).parents[1] / "flops_bytes" / "plan" / "schema.json").read_text("utf-8"))
-KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "ladder": "training", "cache_bytes": "stack"}
+KINDS = {"phases": "rl", "layout": "parallel", "users": "serving", "ladder": "training"}
 VALID = {
     field: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]})
     for field, kind in KINDS.items()  # by a field that no other kind of answer has
@@ -373,7 +373,7 @@ def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -
         if said not in found:
             continue
         limit, fewest = found[said], said == "fewest_gpus"
-        if fewest and limit is None:
+        if limit is None:
             continue
         beyond = limit + 1 if limit < MOST and not is_parted(asked) else 0
         inside, outside = (limit, limit - 1) if fewest else (limit, beyond)
