@@ -29,7 +29,7 @@ for scale in (1, 256**-0.5):  # 256**-0.5: one over the root of the width
     x = torch.randn(64, 256)
     for _ in range(32):
         x = x @ (scale * torch.randn(256, 256))
-    print(f"weights times {scale}: outputs of scale {x.std().item():.0f}")
+    print(f"weights times {scale}: outputs of scale {x.std():.0f}, any nan: {x.isnan().any()}")
 # --8<-- [end:nan]
 
 

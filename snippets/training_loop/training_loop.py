@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
-from torch.utils._pytree import tree_leaves
 
 torch.set_num_threads(1)  # tensors are tiny; and sums keep their order
 Pair = tuple[Tensor, Tensor]
@@ -140,7 +139,10 @@ class Run:
 def save(run: Run, path: Path) -> None:
     """Writes a checkpoint: afterwards path holds the new one, or still the old."""
     state = run.state_dict()
-    tensors = [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
+    values = list(state["model"].values())
+    for kept in state["optimizer"]["state"].values():
+        values += kept.values()
+    tensors = [value for value in values if isinstance(value, Tensor)]
     if not all(tensor.isfinite().all() for tensor in tensors):
         raise FloatingPointError(f"not finite, so not saved; {path} stays as it was")
     temporary = path.with_suffix(".tmp")  # in the same folder, so on the same disk
@@ -156,10 +158,10 @@ def save(run: Run, path: Path) -> None:
 
 # --8<-- [start:load]
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds; ValueError for a file that cannot be used."""
+    """What a checkpoint holds, once its checksums and its format are found right."""
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():  # compares every checksum
-            raise ValueError(f"{path} is damaged ({damaged}): resume from an older one")
+            raise ValueError(f"{path} is damaged: {damaged}")
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     if state.get("format") != FORMAT:
         raise ValueError(f"{path} has another format than {FORMAT}")
