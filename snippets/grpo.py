@@ -87,7 +87,7 @@ for answers in (1, 8, 64):
     others = answers * (scoring_flops + training_flops) / PEAK
     at_once[answers] = {"sampling": sampling, "others": others, "total": sampling + others}
     at_once[answers]["share"] = sampling / (sampling + others)
-    print(f"{answers:3} answers: {sampling:5.1f} s and {others:4.1f} s, {at_once[answers]['share']:.0%} is sampling")
+    print(f"{answers:3} answers: {sampling:5.2f} s and {others:4.2f} s, {at_once[answers]['share']:.0%} is sampling")
 # --8<-- [end:flops]
 
 
@@ -102,12 +102,17 @@ engine_bytes = round(0.3 * CARD_BYTES)  # TRL's default share for vLLM
 run = {"model": "qwen3-4b", "gpu": "A100 80GB SXM", "recipe": "autocast"}
 answer = plan(**run, checkpointing="full", context=3_072, accumulation=8)
 training_bytes = answer["memory_bytes"]["total"]
-asleep_bytes = 1.19 * 2**30  # what vLLM said that it still held
+asleep_bytes = 1.19 * 2**30  # what another vLLM still held
+print(f"training alone: {training_bytes / 2**30:.1f} GiB")
 for engine, engine_held in (("awake", engine_bytes), ("asleep", asleep_bytes)):
     together = training_bytes + engine_held
     print(f"engine {engine}: {together / 2**30:.1f} of {CARD_BYTES / 2**30:.1f} GiB")
 # --8<-- [end:plan]
-del answer
+in_training = answer["memory_bytes"]
+training_parts_bytes = {name: in_training[name] for name in ("copies", "activations", "logits", "allowance")}
+training_parts_bytes["state"] = sum(in_training[name] for name in ("weights", "gradients", "optimizer"))
+assert sum(training_parts_bytes.values()) == training_bytes - in_training["batch"]
+del answer, in_training
 ENGINE_SHARE = 0.3  # of the card: TRL's vllm_gpu_memory_utilization
 parts_bytes = {
     "trainer": {  # sampling: weights and moments
@@ -159,7 +164,7 @@ of_4b = held(STACKS["4b"])
 larger_bytes = {"without": 4 * of_4b["weights"] + 3 * of_4b["logits"]}
 larger_bytes["with"] = larger_bytes["without"] + of_4b["reference"]
 larger_room_bytes = CARD_BYTES - larger_bytes["without"]
-print({which: f"{size / 1e9:.1f} GB" for which, size in larger_bytes.items()}, f"of {CARD_BYTES / 1e9:.1f}")
+print({which: f"{size / 2**30:.1f} GiB" for which, size in larger_bytes.items()}, f"of {CARD_BYTES / 2**30:.1f}")
 # --8<-- [end:exercise_1]
 
 

@@ -44,7 +44,7 @@ MEANS: dict[str, dict[str, str]] = {
         "A token adds": "grows", "At 32,768 tokens": "short", "At 131,072 tokens": "long"
     },
     "inference#measured": {
-        "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b", "Llama 3.1 70B": "31 70 b"
+        "CodeLlama 7B": "cpp", "Llama 2 7B": "7 b", "Llama 2 70B": "70 b", "Llama 3.1 8B": "8 b"
     },
     "one-card#copied": {
         "README, as printed": "cell", "README, by its factor": "rule",
