@@ -80,6 +80,7 @@ class StepConfig(NamedTuple):
     drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer, where a kind has it
     few_bits: Format | None = None  # the copies that the layers' linear modules multiply
     update: str = "fused"  # AdamW's: or of all tensors at once, "foreach", or of each gradient as it comes
+    answer: int = 0  # the last tokens of a sequence, whose logits alone are made; of all, if 0
 
     @property
     def autocast(self) -> bool:
@@ -102,7 +103,7 @@ class StepConfig(NamedTuple):
 
     def of_layers(self) -> "StepConfig":
         """Layers do not see the loss."""
-        return self.same_tensors()._replace(loss="plain", chunks=1, every=1)
+        return self.same_tensors()._replace(loss="plain", chunks=1, every=1, answer=0)
 
     def of_end(self) -> "StepConfig":
         """What stands above the layers is never made again."""
@@ -347,7 +348,10 @@ def above(tape: Tape, stack: Stack, kind: Kind, config: StepConfig, x: Tensor) -
         tape.moment = "loss"
         return tape.leave(fused_loss(tape, stack, hidden))
     is_named = config.loss == "plain" and kind.code[:3] != "own"
-    logits = logits_of(tape, stack, tape.bind(hidden) if is_named else hidden)
+    hidden = tape.bind(hidden) if is_named else hidden
+    if config.answer:
+        hidden = part(tape, hidden, (config.batch, config.answer, stack.d_model))
+    logits = logits_of(tape, stack, hidden)
     if config.loss != "plain":
         return tape.leave(loss_of(tape, config.loss, logits))
     wide = tape.bind(cast(tape, tape.bind(logits) if is_named else logits, FLOAT32))

@@ -133,12 +133,11 @@ def sampled_at_once(question: Question) -> tuple[int, dict[str, int]]:
 def phases(question: Question) -> tuple[str, dict[str, dict[str, int]]]:
     """The moment of training that holds most, and what each phase holds, by line."""
     a, stack = question.a, question.model.stack
-    answer, context, sequences = question.ours["answer"], a["context"], a["micro_batch"]
-    at = held_at(a, question.model)
+    answer, sequences = question.ours["answer"], a["micro_batch"]
+    at = held_at(a, question.model, answer)
     # where one answer is trained on, the gradient of its logsumexp has three tensors as large as the logits
-    copies = {"loss": 4 / 3 if sequences == 1 else 1}
-    for moment, lines in at.items():
-        lines["logits"] = round(lines["logits"] * copies.get(moment, 1) * answer / context)
+    if sequences == 1:
+        at["loss"]["logits"] = at["loss"]["logits"] * 4 // 3
     moment = max(at, key=lambda moment: sum(at[moment].values()))
     frozen = RECIPES[recipe_of(a)].weights * sum(parameters(stack).values())
     held = {"reference": frozen if question.ours["reference"] == "yes" else 0}

@@ -48,7 +48,7 @@ def refused(a: Asked) -> None:
 def with_software(a: Asked, stack: Stack, shape: Decoder | None, trained: int, at: Moments) -> Moments:
     """The moments of a step, a GPU, as the named libraries hold them, of so many `trained` parameters."""
     at = {moment: dict(lines) for moment, lines in at.items()}
-    if a["sharding_by"][:9] == "deepspeed":
+    if a["sharding_by"][:9] == "deepspeed" and a["zero"] != "0":  # as of one GPU, where nothing is sharded
         hold_buckets(a, trained, at)
     if shape is None:  # of which nothing else is asked
         return at

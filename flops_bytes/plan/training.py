@@ -121,9 +121,10 @@ def needed_bytes(a: Asked, model: Model) -> int:
     return sum(peak(a, model)[1].values())
 
 
-def held_at(a: Asked, model: Model) -> Moments:
-    """The bytes that a GPU holds at each moment of a step, by line."""
-    stack, config, zero, gpus = model.stack, step_of(a, model), int(a["zero"]), a["gpus"]
+def held_at(a: Asked, model: Model, answer: int = 0) -> Moments:
+    """The bytes that a GPU holds at each moment of a step, by line: with the logits of so many last tokens, or all."""
+    stack, zero, gpus = model.stack, int(a["zero"]), a["gpus"]
+    config = step_of(a, model)._replace(answer=answer)
     kind = kind_of(a, model)
     trained = trained_parameters(stack, kind, config)
     at = step_bytes(stack, kind, config, a["base"])
@@ -474,7 +475,7 @@ def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: fl
 
 def stages(a: Asked) -> list[int]:
     """Of ZeRO, those that can be asked for."""
-    return list(range(4)) if a["gpus"] > 1 and a["optimizer"] != "adafactor" else []
+    return [] if a["gpus"] == 1 or a["optimizer"] == "adafactor" else list(range(4))
 
 
 # --8<-- [end:ladder]
@@ -669,8 +670,7 @@ def limits(a: Asked, model: Model, memory_bytes: float) -> dict[str, Any]:
 
     moment, lines = peak(a, model)
     too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
-    alone = missing(gpus=1, zero="0", sharding_by="fsdp2", reduce_bucket=None)  # without anything that shards
-    fewest_gpus = 1 if alone <= 0 else 1 + too_few
+    fewest_gpus = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few
     paged = moments_bytes(a, model, trained_of(a, model)) if is_paged(a) else 0
     return {
         "memory_bytes": lines,

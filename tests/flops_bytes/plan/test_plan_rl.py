@@ -106,6 +106,14 @@ def test_copies_of_the_logits(sequences: int, copies: int) -> None:
     assert most / x.nbytes == pytest.approx(copies, abs=0.01)
 
 
+def test_a_larger_vocabulary_never_holds_less() -> None:
+    """Which part of a step holds most is found with the logits of the answers, not of all tokens."""
+    sizes = "layers=126 d_model=64 heads=128 head_dim=32 d_ff=100 kv_heads=128"
+    asked: dict[str, Any] = {"task": "rl", "gpu": "A100 80GB SXM", "context": 4_096, "answer": 128}
+    few, many = (rl.plan(**asked, shape=f"{sizes} vocab={vocab}")["memory_bytes"]["total"] for vocab in (2_002, 16_016))
+    assert few < many
+
+
 def test_phases_add_up() -> None:
     found = rl.plan(**STEP, reference="yes", allowance=1)
     weights, logits = 4 * found["parameters"]["total"], 4 * 4 * 1_024 * SHAPES["llama-3.2-1b"].vocab
