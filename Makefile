@@ -15,6 +15,7 @@ BIN := .venv/bin
 READY := .venv/ready-$(TORCH)
 BUILD := $(BIN)/python -m mkdocs build
 BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
+SIDE_BY_SIDE := side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests share two to four cores; SLOW=1 takes all of what they else draw a part of, SEED=… the same part again
 SLOW ?= 0
@@ -27,7 +28,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Hundreds of short processes import the book: where the environment says not to keep compiled modules, each would compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: site serve test quick exact record compare bench status zensical format update clean
+.PHONY: site book serve test quick exact record compare bench status zensical format update clean
 
 # Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
@@ -37,10 +38,14 @@ endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
 	mkdir -p .cache; exec 9>.cache/site.lock; $(BIN)/python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; \
 	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) LAB_OUTPUTS=$(if $(filter 0,$(LOCAL)),.cache/labs-once); rm -rf .cache/labs-once; \
-	side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }; \
-	side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
+	$(SIDE_BY_SIDE); side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
 	rm -rf site/zh && mv .cache/site-zh site/zh && \
 	side_by_side "$(BUNDLE) --language en" "$(BUNDLE) --language zh"
+
+# PDF and EPUB in both languages, into site/downloads/, of the site as it stands in site/: ledger/site/bind says how
+book: $(READY)
+	test -f site/index.html || $(MAKE) site
+	$(SIDE_BY_SIDE); bind="$(BIN)/python -m ledger bind site --language"; side_by_side "$$bind en" "$$bind zh"
 
 # A snippet that changes is run again, its new record makes the page show the new numbers: here this machine stands first,
 # elsewhere the published device. `make serve LANGUAGE=zh`, at the next port, can run beside it.
