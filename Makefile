@@ -28,7 +28,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Hundreds of short processes import the book: where the environment says not to keep compiled modules, each would compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: site book serve test quick exact record compare bench status zensical format update clean
+.PHONY: site book offline serve test quick exact record compare bench status zensical format update clean
 
 # Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
@@ -46,6 +46,11 @@ endif
 book: $(READY)
 	test -f site/index.html || $(MAKE) site
 	$(SIDE_BY_SIDE); bind="$(BIN)/python -m ledger bind site --language"; side_by_side "$$bind en" "$$bind zh"
+
+# The site as it stands in site/, once more in a folder that works when opened from the disk: flops-and-bytes/index.html
+offline: $(READY)
+	test -f site/index.html || $(MAKE) site
+	$(BIN)/python -m ledger offline site flops-and-bytes
 
 # A snippet that changes is run again, its new record makes the page show the new numbers: here this machine stands first,
 # elsewhere the published device. `make serve LANGUAGE=zh`, at the next port, can run beside it.
@@ -126,4 +131,4 @@ update:
 	touch $(READY)
 
 clean:
-	rm -rf .cache site
+	rm -rf .cache site flops-and-bytes

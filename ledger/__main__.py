@@ -71,6 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
     bind = commands.add_parser("bind", help=help_text, description=help_text)
     bind.add_argument("site", type=Path, help="the folder of the built site")
     bind.add_argument("--language", choices=["en", "zh"], default="en")
+    help_text = "copy a built site into a folder that works when opened from the disk, and zip it into its downloads/"
+    offline = commands.add_parser("offline", help=help_text, description=help_text)
+    offline.add_argument("site", type=Path, help="the folder of the built site")
+    offline.add_argument("folder", type=Path, help="where the copy goes; what is there is replaced")
     help_text = "judge records of another machine: are they valid, fresh, exact, plausible? (exit status 1: not all)"
     judge_command = commands.add_parser("judge", help=help_text, description=help_text)
     judge_command.add_argument("folder", type=Path, help="of one device's records, called as the device")
@@ -90,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
             "check": _check,
             "bundle": _bundle,
             "bind": _bind,
+            "offline": _offline,
             "judge": _judge,
             "status": _status,
             "show": _show,
@@ -198,6 +203,14 @@ def _bind(book: Book, options: argparse.Namespace) -> int:
 
     for path in bind(options.site, options.language):
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _offline(book: Book, options: argparse.Namespace) -> int:
+    from ledger.site.offline import offline
+
+    path = offline(options.site, options.folder)
+    print(f"{options.folder}/index.html, and {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

@@ -26,6 +26,7 @@ from ledger.text import inert
 
 CODE = ("ledger/**/*.py", "figures/*.py", "mkdocs*.yml")  # what every page's text depends on, besides its own sources
 LANGUAGES = {"en": "", "zh": "zh/"}  # and where in the site
+NAME = "flops-and-bytes"  # of what holds all of the book
 SITE = "https://site.invalid/"  # stands for the site's address in what is kept
 
 

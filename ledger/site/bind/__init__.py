@@ -21,9 +21,8 @@ from playwright.sync_api import sync_playwright
 from ledger.book import LedgerError, Problem
 from ledger.site.bind.epub import write_epub
 from ledger.site.bind.pdf import write_pdf
-from ledger.site.bundle import LANGUAGES
+from ledger.site.bundle import LANGUAGES, NAME
 
-NAME = "flops-and-bytes"
 HERE = Path(__file__).parent
 MAX_BYTES = 20_000_000
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
