@@ -1,8 +1,8 @@
 """A built site as a folder that works where it lies: opened from the disk without a network, planner and search too.
 
-The theme's own navigation is turned off; the search's index it reads as a script by itself. For all else that a page may
-not read from a disk, offline.js stands in, and this module writes what that reads. Links within the site name the page
-in the folder. Downloads, which weigh more than all the rest, stay where the site is.
+The theme's own navigation is turned off; the search's index it reads as a script by itself. For all else that a page
+may not read from a disk, offline.js stands in, and this module writes what that reads. Links within the site name the
+page in the folder. Downloads, which weigh more than all the rest, stay where the site is.
 """
 
 from __future__ import annotations
