@@ -98,9 +98,9 @@ format: $(READY)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
-# Does the site depend on its generator? Builds the same sources with Zensical and reports which pages' text differs.
+# Does the site depend on its generator? Builds the same sources with the newest Zensical and reports what differs.
 zensical: $(READY)
-	$(PIP_INSTALL) zensical==0.1.1
+	$(PIP_INSTALL) --upgrade --target .cache/zensical --constraint .github/constraints.txt zensical
 	$(MAKE) site LOCAL=0
 	$(BIN)/python -m tests.zensical
 
