@@ -15,6 +15,7 @@ BIN := .venv/bin
 READY := .venv/ready-$(TORCH)
 BUILD := $(BIN)/python -m mkdocs build
 BUNDLE = $(BIN)/python -m ledger bundle site --address $(SITE_URL) $(if $(filter 0,$(LOCAL)),--committed)
+SIDE_BY_SIDE := side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests share two to four cores; SLOW=1 takes all of what they else draw a part of, SEED=… the same part again
 SLOW ?= 0
@@ -27,7 +28,7 @@ export NO_MKDOCS_2_WARNING := 1
 # Hundreds of short processes import the book: where the environment says not to keep compiled modules, each would compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: site serve test quick exact record compare bench status zensical format update clean
+.PHONY: site book offline serve test quick exact record compare bench status zensical format update clean
 
 # Two at once build one after the other: the lock lasts as long as the shell that holds it.
 site: $(READY)
@@ -37,10 +38,19 @@ endif
 	$(BIN)/python -m ledger check $(if $(filter 0,$(LOCAL)),--committed)
 	mkdir -p .cache; exec 9>.cache/site.lock; $(BIN)/python -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'; \
 	export LAB_CACHE=$(if $(filter 0,$(LOCAL)),false,true) LAB_OUTPUTS=$(if $(filter 0,$(LOCAL)),.cache/labs-once); rm -rf .cache/labs-once; \
-	side_by_side() { $$1 & first=$$!; $$2; second=$$?; wait $$first && test $$second = 0; }; \
-	side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
+	$(SIDE_BY_SIDE); side_by_side "$(BUILD)" "env SITE_URL=$(SITE_URL)zh/ $(BUILD) -f mkdocs.zh.yml -d .cache/site-zh" && \
 	rm -rf site/zh && mv .cache/site-zh site/zh && \
 	side_by_side "$(BUNDLE) --language en" "$(BUNDLE) --language zh"
+
+# PDF and EPUB in both languages, into site/downloads/, of the site as it stands in site/: ledger/site/bind says how
+book: $(READY)
+	test -f site/index.html || $(MAKE) site
+	$(SIDE_BY_SIDE); bind="$(BIN)/python -m ledger bind site --language"; side_by_side "$$bind en" "$$bind zh"
+
+# The site as it stands in site/, once more in a folder that works when opened from the disk: flops-and-bytes/index.html
+offline: $(READY)
+	test -f site/index.html || $(MAKE) site
+	$(BIN)/python -m ledger offline site flops-and-bytes
 
 # A snippet that changes is run again, its new record makes the page show the new numbers: here this machine stands first,
 # elsewhere the published device. `make serve LANGUAGE=zh`, at the next port, can run beside it.
@@ -88,9 +98,9 @@ format: $(READY)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
-# Does the site depend on its generator? Builds the same sources with Zensical and reports which pages' text differs.
+# Does the site depend on its generator? Builds the same sources with the newest Zensical and reports what differs.
 zensical: $(READY)
-	$(PIP_INSTALL) zensical==0.1.1
+	$(PIP_INSTALL) --upgrade --target .cache/zensical --constraint .github/constraints.txt zensical
 	$(MAKE) site LOCAL=0
 	$(BIN)/python -m tests.zensical
 
@@ -121,4 +131,4 @@ update:
 	touch $(READY)
 
 clean:
-	rm -rf .cache site
+	rm -rf .cache site flops-and-bytes

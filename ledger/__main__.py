@@ -67,6 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
     bundle.add_argument("--address", default="/", help="where the site will stand, for links that lead back to it")
     bundle.add_argument("--language", action="append", choices=["en", "zh"], help="leave the other one to a run beside")
     bundle.add_argument("--committed", action="store_true", help="look at committed records alone, not at local runs")
+    help_text = "bind a built site into a book to take along, PDF and EPUB, in its downloads/"
+    bind = commands.add_parser("bind", help=help_text, description=help_text)
+    bind.add_argument("site", type=Path, help="the folder of the built site")
+    bind.add_argument("--language", choices=["en", "zh"], default="en")
+    help_text = "copy a built site into a folder that works when opened from the disk, and zip it into its downloads/"
+    offline = commands.add_parser("offline", help=help_text, description=help_text)
+    offline.add_argument("site", type=Path, help="the folder of the built site")
+    offline.add_argument("folder", type=Path, help="where the copy goes; what is there is replaced")
     help_text = "judge records of another machine: are they valid, fresh, exact, plausible? (exit status 1: not all)"
     judge_command = commands.add_parser("judge", help=help_text, description=help_text)
     judge_command.add_argument("folder", type=Path, help="of one device's records, called as the device")
@@ -85,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
             "compare": _compare,
             "check": _check,
             "bundle": _bundle,
+            "bind": _bind,
+            "offline": _offline,
             "judge": _judge,
             "status": _status,
             "show": _show,
@@ -185,6 +195,22 @@ def _bundle(book: Book, options: argparse.Namespace) -> int:
     from ledger.site.bundle import LANGUAGES, bundle
 
     bundle(book, options.site, options.address, not options.committed, options.language or LANGUAGES)
+    return 0
+
+
+def _bind(book: Book, options: argparse.Namespace) -> int:
+    from ledger.site.bind import bind
+
+    for path in bind(options.site, options.language):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _offline(book: Book, options: argparse.Namespace) -> int:
+    from ledger.site.offline import offline
+
+    path = offline(options.site, options.folder)
+    print(f"{options.folder}/index.html, and {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

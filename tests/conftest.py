@@ -29,6 +29,7 @@ from ledger.book import Book
 from ledger.environment import CHANGE_RESULTS
 from ledger.record import Record
 from ledger.run import run
+from ledger.site.bind import CHROMIUM, FLAGS
 from ledger.site.bundle import bundle
 from ledger.site.check import configured_device
 from ledger.snippet import Snippet
@@ -281,8 +282,6 @@ def many_devices(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterat
 
 # The browser
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-
 
 class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
@@ -306,8 +305,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail("no Chromium: install Debian's package chromium")
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--process-per-site"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, "--process-per-site"])
         expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()

@@ -26,6 +26,8 @@ from ledger.text import inert
 
 CODE = ("ledger/**/*.py", "figures/*.py", "mkdocs*.yml")  # what every page's text depends on, besides its own sources
 LANGUAGES = {"en": "", "zh": "zh/"}  # and where in the site
+NAME = "flops-and-bytes"  # of what holds all of the book
+SKILL = Path(__file__).with_name("skill.md")  # with which an assistant answers by the book's own commands
 SITE = "https://site.invalid/"  # stands for the site's address in what is kept
 
 
@@ -38,7 +40,7 @@ def bundle(
     What other devices gave moves out of each page. A lab's notebook leads back to the chapters. Beside a page lies
     its text, index.md, and llms.txt lists them. In downloads/ are <page>.<language>.ipynb for every page with Python
     and, with English, what has no language: the library's wheel, measurements.zip, and <page>.zip for every page that
-    shows or quotes a snippet.
+    shows or quotes a snippet; SKILL.md lies beside llms.txt.
     """
     downloads = site / "downloads"
     downloads.mkdir(parents=True, exist_ok=True)
@@ -46,6 +48,10 @@ def bundle(
         _zip(downloads / "measurements.zip", book.root, sorted(book.measurements.glob("*/[!.]*.json")))
         build_wheel(book, downloads)
     texts = Texts(book, local)
+    if "en" in languages and texts.wheel:
+        wheel = f"{address}downloads/{texts.wheel}"
+        told = SKILL.read_text(encoding="utf-8").format(site=address, wheel=wheel, device=texts.device)
+        (site / "SKILL.md").write_text(told, encoding="utf-8")
     for language, folder in ((language, LANGUAGES[language]) for language in languages):
         if (site / folder).is_dir() and (book.root / CONFIGS[language]).is_file():
             (site / folder / "llms.txt").write_text(texts.listed(language).replace(SITE, address), encoding="utf-8")

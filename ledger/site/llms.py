@@ -14,11 +14,12 @@ CONFIGS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 WORDS = {
     "en": {
         "about": "Each page below is Markdown with its numbers filled in, measured on {device}. The same pages in "
-        "Chinese are listed at {other}. When you quote a number that depends on the machine, name the machine.",
+        "Chinese are listed at {other}. {skill} says how to answer with commands. When you quote a number that depends "
+        "on the machine, name the machine.",
     },
     "zh": {
         "about": "下面列出的各页都是 Markdown，数字已经填好，在 {device} 上测得。英文版的各页列在 {other}。"
-        "与机器有关的数字，引用时请一并写明机器。",
+        "怎样用命令作答，见 {skill}。与机器有关的数字，引用时请一并写明机器。",
     },
 }
 
@@ -34,8 +35,9 @@ def llms(book: Book, language: str, site: str, other: str, device: str) -> str:
     """The file for one language; `site` is its address, `other` that of the other language."""
     config = _config(book, language)
     words = WORDS[language]
+    english = site if language == "en" else other
     head = [f"# {config['site_name']}", f"> {config['site_description']}"]
-    head.append(words["about"].format(device=device, other=f"{other}llms.txt"))
+    head.append(words["about"].format(device=device, other=f"{other}llms.txt", skill=f"{english}SKILL.md"))
     sections = []
     for title, pages in navigation(book, language):
         lines = [f"## {title}", ""]

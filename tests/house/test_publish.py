@@ -54,6 +54,17 @@ def test_no_other_run_of_the_check_can_cancel_the_one_before_publishing() -> Non
     assert publish["concurrency"]["group"] != check["concurrency"]["group"]
 
 
+def test_the_book_that_pages_offer_is_built_before_they_are_published() -> None:
+    offered = re.findall(r"downloads/(flops-and-bytes[^\"]*)", TEMPLATE)
+    assert {name.rpartition(".")[2] for name in offered} == {"{{ kind }}", "zip"} and '("pdf", "epub")' in TEMPLATE
+    steps = JOBS["build"]["steps"]
+    runs = [step.get("run") or step["uses"].split("@")[0] for step in steps]
+    assert [step["env"].get("BOOK") for step in steps if step.get("run") == "make site LOCAL=0"] == ["1"]
+    order = ["make site LOCAL=0", "make book offline", "actions/upload-pages-artifact"]
+    assert [run for run in runs if run in order] == order
+    assert "make book offline" in [step.get("run") for step in workflow("release.yml")["jobs"]["book"]["steps"]]
+
+
 @pytest.mark.parametrize("can_check", [True, False])
 def test_records_are_proposed_with_a_check_that_was_started(tmp_path: Path, can_check: bool) -> None:
     propose = workflow("record.yml")["jobs"]["propose"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from flops_bytes.plan.__main__ import main as plan
 from ledger.book import Book
 from ledger.record import Record
 from ledger.site.bundle import bundle
@@ -53,6 +56,18 @@ def test_all_pages_are_listed_and_lie_where_the_list_says(site: Path, address: s
     links = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", text, re.MULTILINE)
     assert len(links) == sum(page[0] == language for page in PAGES)
     assert [link for link in links if not (folder / link.removeprefix(home)).is_file()] == []
+
+
+def test_the_skill_has_commands_that_answer_and_addresses_that_are_there(site: Path, address: str) -> None:
+    text = (site / "SKILL.md").read_text(encoding="utf-8")
+    assert set(yaml.safe_load(text.split("---")[1])) == {"name", "description"}
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    (install, *commands) = map(shlex.split, lines)
+    assert install[:2] == ["pip", "install"] and len(commands) > 5
+    for command in commands:
+        assert command[:2] == ["flops-bytes", "plan"] and plan(command[2:]) in (0, 3), command
+    addresses = re.findall(rf"{address}([\w/.+-]*\w)", text)
+    assert len(addresses) > 6 and [place for place in addresses if not (site / place).is_file()] == []
 
 
 PAGE = """\
