@@ -17,7 +17,7 @@ import torch
 
 from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
 from flops_bytes.published.replay import History, begun, closed_loop, one_ahead, read_histories
-from flops_bytes.snapshot import BEFORE, Device, Life, Snapshot, follow, is_small, line_of, main, read, report
+from flops_bytes.snapshot import BEFORE, INFINITE, Device, Life, Snapshot, follow, is_small, line_of, main, read, report
 from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)
@@ -47,7 +47,7 @@ print(fill(recorded()["counts"]["out_of_memory"]["message"], 96))
 # --8<-- [start:read]
 folder = TemporaryDirectory()
 step_file = write_snapshot("out_of_memory", Path(folder.name) / "step.pickle")  # the trainer's
-main([str(step_file), "--rows", "5"])
+main([str(step_file), "--rows", "3"])
 # --8<-- [end:read]
 
 
@@ -57,8 +57,8 @@ KINDS = ("weights", "state", "gradients", "layers", "loss", "backward")
 def kind_of(block: Life, updates: list[int]) -> str:
     """What a block holds, by the functions that were running, and for how long it lives."""
     running = {frame.function for frame in block.frames or ()}
-    if not running:  # the backward pass runs no Python; a gradient lives until the update
-        kept = any(block.born < update < block.died for update in updates)
+    if not running:  # the backward pass runs no Python; a gradient is freed after the update, a workspace never
+        kept = any(block.born < update < block.died < INFINITE for update in updates)
         return "gradients" if kept else "backward"
     if running & {"make", "build"}:
         return "weights"
@@ -117,7 +117,7 @@ peak_kinds_bytes = at_peak(device)
 peak_bytes, peak_event = device.peak_allocated
 state_bytes = stacks[failed_event - 1]["state"]
 largest_bytes = max(block.size for block in device.blocks)
-of_loss_bytes = peak_kinds_bytes["loss"] + peak_kinds_bytes["backward"]
+of_loss_bytes = sum(block.size for block in device.live(peak_event) if block.size == largest_bytes)
 of_loss_share = of_loss_bytes / peak_bytes
 print(f"{of_loss_bytes / 2**30:.2f} of {peak_bytes / 2**30:.2f} GiB")
 
@@ -165,6 +165,7 @@ peaks = {  # of two steps on a card with room for both ways
 }
 assert mended.peak_allocated.size == peaks["chunks"]["allocated_bytes"]
 mended_kinds_bytes = at_peak(mended)
+assert peak_kinds_bytes["gradients"] == mended_kinds_bytes["gradients"] == 0, "so the table needs no row of theirs"
 saved_share = 1 - peaks["chunks"]["allocated_bytes"] / peaks["whole"]["allocated_bytes"]
 
 
@@ -307,11 +308,11 @@ page_bytes = LARGE_SEGMENT_BYTES  # of a segment that can grow, in the large poo
 GROWING = Settings(expandable_segments=True)
 by_setting_bytes = {
     length: {
-        "default": reserved(step_changes).peak_reserved_bytes,
-        "expandable": reserved(step_changes, GROWING).peak_reserved_bytes,
-        "allocated": reserved(step_changes, GROWING).peak_allocated_bytes,
+        "default": one_ahead(step_history).peak_reserved_bytes,  # as recorded
+        "expandable": reserved(changes(step_history), GROWING).peak_reserved_bytes,
+        "allocated": reserved(changes(step_history), GROWING).peak_allocated_bytes,
     }
-    for length, step_changes in ((n, changes(histories["cs336-a2-systems"][name])) for n, name in STEPS.items())
+    for length, step_history in ((n, histories["cs336-a2-systems"][name]) for n, name in STEPS.items())
 }
 saved_bytes = [sizes["default"] - sizes["expandable"] for sizes in by_setting_bytes.values()]
 growing_saves_bytes = {"least": min(saved_bytes), "most": max(saved_bytes)}
