@@ -272,7 +272,7 @@ def test_each_task_has_its_fields_and_keeps_them_in_the_address(page: Page, addr
     expect(page.locator("#planner-users")).to_be_hidden()
     page.wait_for_function("!location.search.includes('task')")
     put(page, task="serve", gpus="5")
-    expect(page.locator(".planner-verdict")).to_contain_text("GPU 张数：5 张 GPU 分不匀 64 个头")
+    expect(page.locator(".planner-verdict")).to_contain_text("GPU 张数：5 张 GPU 分不匀各层的头")
     expect(page.locator("#planner-gpus")).to_have_attribute("aria-invalid", "true")
 
 
