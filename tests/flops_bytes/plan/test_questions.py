@@ -364,6 +364,14 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
         before, last = now, more
 
 
+def answered(asked: Question) -> dict[str, Any] | None:
+    """What is found; None if it is refused."""
+    try:
+        return ask(asked)
+    except Refused:
+        return None
+
+
 def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
     """What is said to be the most, or the fewest, fits, and the next one does not."""
     one, asked = {"users": asked.get("users", "1")} if "users" in found else {}, fixed(asked, found)
@@ -381,14 +389,13 @@ def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -
             if size < 1:
                 continue
             more = asked | (one if fewest else {}) | {name: str(size)}
-            if size == 1 and name == "gpus":
-                more = {key: each for key, each in more.items() if key not in ("zero", "sharding_by", "reduce_bucket")}
-            try:
-                now = ask(more)
-            except Refused:
-                continue
-            if now["fits"] is not fits:
-                raise Broken(f"{said} is {limit}, but of {size} {'' if now['fits'] else 'not '}all fits", more)
+            questions = [more]
+            if size == 1 and name == "gpus":  # one GPU shares with none, but DeepSpeed runs its stages there too
+                sharded = ("zero", "sharding_by", "reduce_bucket")
+                questions.append({key: each for key, each in more.items() if key not in sharded})
+            answers = [now["fits"] for now in filter(None, map(answered, questions))]
+            if answers and any(answers) is not fits:
+                raise Broken(f"{said} is {limit}, but of {size} {'not ' if fits else ''}all fits", more)
 
 
 def in_form(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
