@@ -41,14 +41,14 @@ def refused(a: Asked) -> None:
         )
     if a["lora_dropout"] == "yes" and not a["lora"]:
         raise ValueError("--lora-dropout: nothing has an adapter; give --lora a rank, or leave --lora-dropout out")
-    if a["reduce_bucket"] and by[:9] != "deepspeed":
+    if a["reduce_bucket"] and not is_deepspeed(a):
         raise ValueError("--reduce-bucket: it is DeepSpeed's; give --sharding-by deepspeed, or leave it out")
 
 
 def with_software(a: Asked, stack: Stack, shape: Decoder | None, trained: int, at: Moments) -> Moments:
     """The moments of a step, a GPU, as the named libraries hold them, of so many `trained` parameters."""
     at = {moment: dict(lines) for moment, lines in at.items()}
-    if a["sharding_by"][:9] == "deepspeed" and a["zero"] != "0":  # as of one GPU, where nothing is sharded
+    if is_deepspeed(a) and a["zero"] != "0":  # as of one GPU, where nothing is sharded
         hold_buckets(a, trained, at)
     if shape is None:  # of which nothing else is asked
         return at
@@ -63,6 +63,10 @@ def with_software(a: Asked, stack: Stack, shape: Decoder | None, trained: int, a
     return at
 
 
+def is_deepspeed(a: Asked) -> bool:
+    return bool(a["sharding_by"] != "fsdp2" and a["sharding_by"][:9] == "deepspeed")
+
+
 def width_of(a: Asked) -> int:
     """Bytes of an activation, and of a gradient of a weight in its own format."""
     return 4 if a["recipe"] == "fp32" else 2
@@ -75,6 +79,7 @@ def row_of(a: Asked) -> int:
 
 
 def is_gathered(a: Asked) -> bool:
+    """Whether weights are sharded, and gathered to be multiplied."""
     return bool(a["zero"] == "3" and a["gpus"] > 1)
 
 

@@ -23,7 +23,7 @@ from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.model import Model, totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
 from flops_bytes.plan.runs import BATCHES, steps_like
-from flops_bytes.plan.software import with_software
+from flops_bytes.plan.software import Asked, Moments, is_deepspeed, is_gathered, width_of, with_software
 from flops_bytes.serving import largest
 from flops_bytes.shapes import Decoder, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
@@ -41,10 +41,6 @@ RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: wh
 
 # --8<-- [start:memory]
 # What is asked is a dict of options that are read (flops_bytes.plan.options), by convention `a`.
-Asked = Mapping[str, Any]
-Moments = dict[str, dict[str, int]]
-
-
 def step_of(a: Asked, model: Model) -> StepConfig:
     """How the step is run that is asked for."""
     adapters = None
@@ -94,15 +90,11 @@ def is_sharded(a: Asked) -> bool:
     return bool(a["zero"] != "0" and a["gpus"] > 1)
 
 
-def is_deepspeed(a: Asked) -> bool:
-    return bool(a["sharding_by"] != "fsdp2" and a["sharding_by"][:9] == "deepspeed")
-
-
 def why_of(a: Asked, model: Model) -> str:
     """Why the bytes of what is asked are not derived; nothing if they are."""
     if model.is_own or not model.name:
         return ""
-    return why_not(model.stack, model.name, recipe_of(a), a["zero"] == "3" and a["gpus"] > 1)
+    return why_not(model.stack, model.name, recipe_of(a), is_gathered(a))
 
 
 def trained_of(a: Asked, model: Model) -> int:
@@ -128,7 +120,7 @@ def held_at(a: Asked, model: Model, answer: int = 0) -> Moments:
     kind = kind_of(a, model)
     trained = trained_parameters(stack, kind, config)
     at = step_bytes(stack, kind, config, a["base"])
-    if zero == 3 and gpus > 1 and config.autocast:
+    if is_gathered(a) and config.autocast:
         # what is gathered is cast before, the embedding too: so the residual path, and all else, is in 16 bits
         cast = step_bytes(stack, kind, config._replace(recipe="bf16_master"), a["base"])
         kept = ("activations", "layer", "logits", "temporaries")
@@ -291,7 +283,7 @@ def moments_bytes(a: Asked, model: Model, trained: int) -> int:
             return low_bit_state_bytes([trained // block * block], bits, block, width)
         return of_tensors(shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block, width))
     if not is_eight_bit(a):
-        return RECIPES["fp32" if is_paged(a) else "fp32" if a["lora"] else recipe_of(a)].optimizer * trained
+        return (RECIPES["fp32"] if is_paged(a) else each).optimizer * trained
     counts = parameters(stack)
     wide = 0 if a["lora"] or model.is_own else counts["embedding"] + counts.get("positions", 0)
     return 8 * wide + quantized_bytes(2 * (trained - wide), 8, 256)
@@ -451,7 +443,7 @@ def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: fl
         rungs.append(("8-bit AdamW", {"optimizer": "adamw-8bit"}, 0))
     if not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor" or a["update"] == "in-backward"):
         rungs.append(("state in the host's memory", {"offload": "yes"}, 0))
-    swapped = 2 * (4 if a["recipe"] == "fp32" else 2) * trained_of(a, model) / a["gpus"]
+    swapped = 2 * width_of(a) * trained_of(a, model) / a["gpus"]
     now = needed_bytes(a, model)
     while rungs:
         tries = [(rung, needed_bytes({**a, **rung[1]}, model)) for rung in rungs]
@@ -482,27 +474,19 @@ def stages(a: Asked) -> list[int]:
 
 
 # --8<-- [start:methods]
-Needed = Callable[[dict[str, Any]], int]  # bytes of a GPU for a question
-
-
-def way(a: dict[str, Any], needed: Needed, memory_bytes: float) -> dict[str, Any]:
+def way(a: dict[str, Any], model: Model, memory_bytes: float) -> dict[str, Any]:
     """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
-    needs = needed(a)
+    needs = needed_bytes(a, model)
     found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
     found |= judged(a, needs, memory_bytes)
     if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
         return found
-    return way(a | {"checkpointing": "full"}, needed, memory_bytes)
-
-
-def methods(a: dict[str, Any], needed: Needed, memory_bytes: float) -> list[dict[str, Any]]:
-    """All weights, LoRA and QLoRA, each as far as it needs checkpointing."""
-    return [way(each, needed, memory_bytes) for each in ways(a)]
+    return way(a | {"checkpointing": "full"}, model, memory_bytes)
 
 
 def methods_of(a: dict[str, Any], model: Model, memory_bytes: float) -> list[dict[str, Any]]:
-    """The same of a model."""
-    return methods(a, lambda each: needed_bytes(each, model), memory_bytes)
+    """All weights, LoRA and QLoRA, each as far as it needs checkpointing."""
+    return [way(each, model, memory_bytes) for each in ways(a)]
 
 
 def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
@@ -588,7 +572,7 @@ def refuse_fp8(a: Asked, is_counted: bool, peaks: Mapping[str, float]) -> None:
         a["lora"]
         or not is_counted
         or a["update"] == "in-backward"
-        or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and a["gpus"] > 1 and a["zero"] == "3"))
+        or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and is_gathered(a)))
     ):
         counted = "all weights of dense models with a gated MLP, in 16 bits or gathered so by --zero 3"
         raise ValueError(f"--matmuls: {low} is counted for {counted}, not with in-backward; choose as-recipe")
@@ -653,7 +637,7 @@ def fp8_rate(forward: Mapping[str, int], at_16_bits: float, at_8_bits: float) ->
 
 def read_format(a: dict[str, Any], peaks: dict[str, float]) -> str:
     """What matmuls are in. Raises ValueError where the card has no units for it."""
-    dtype = card_format(peaks, a["recipe"].replace("-", "_"), bool(a["lora"]))
+    dtype = card_format(peaks, recipe_of(a), bool(a["lora"]))
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")

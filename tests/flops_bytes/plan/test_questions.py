@@ -250,6 +250,14 @@ def ask(asked: Question) -> dict[str, Any]:
     return found
 
 
+def answered(asked: Question) -> dict[str, Any] | None:
+    """What is found; None if it is refused."""
+    try:
+        return ask(asked)
+    except Refused:
+        return None
+
+
 def numbers(found: Any, at: str = "") -> Iterator[tuple[str, float]]:
     """All numbers of an answer, and where each stands."""
     if isinstance(found, Mapping):
@@ -351,9 +359,8 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
             more = asked | {"shape": " ".join(f"{key}={each}" for key, each in (sizes | {name: str(size)}).items())}
         else:
             more = asked | {name: str(size)}
-        try:
-            now = ask(more)
-        except Refused:
+        now = answered(more)
+        if now is None:
             continue
         if now["fits"] is None:
             return  # from there on only the least is known
@@ -362,14 +369,6 @@ def grown(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> No
         if standing(now) > standing(before):
             raise Broken(f"{now['verdict']}, and {before['verdict']}: {command(last)}", more)
         before, last = now, more
-
-
-def answered(asked: Question) -> dict[str, Any] | None:
-    """What is found; None if it is refused."""
-    try:
-        return ask(asked)
-    except Refused:
-        return None
 
 
 def at_limits(drawn: random.Random, asked: Question, found: Mapping[str, Any]) -> None:
