@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory import RECIPES
 from flops_bytes.stack import Stack, layer_parameters, packed_parameters, parameters
+from flops_bytes.stack_step import moment_of
 
 # --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
@@ -226,7 +227,9 @@ def sharded_bytes(
     found = {}
     for moment, lines in at.items():
         of_gpu = {line: -(-size // gpus) if line in split else size for line, size in lines.items()}
-        of_gpu["reduced"] = width * reduced.get(moment, 0) if zero > 1 and not trained else 0 if zero else buckets
+        of_gpu["reduced"] = (
+            width * reduced.get(moment_of(moment), 0) if zero > 1 and not trained else 0 if zero else buckets
+        )
         of_gpu["gathered"] = gathered if zero == 3 and moment != "update" else 0
         if zero and moment == "update":
             of_gpu["temporaries"] = -(-lines["temporaries"] // gpus)  # foreach AdamW's, of its share

@@ -510,7 +510,10 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:step]
 @lru_cache(maxsize=256)
 def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict[str, int]]:
-    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak."""
+    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak.
+
+    Which of the places of a moment holds most depends on what is shared with other GPUs: so each is there, numbered.
+    """
     config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
     adapters, batch, seq_len = config.adapters, config.batch, config.seq_len
     accumulated, trained = config.accumulated, trained_parameters(stack, kind, config)
@@ -557,7 +560,7 @@ def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict
         ahead.append(at(earlier, made_copies, below + named + tables + masks, one.forward, True, 0))
         below += each_kept
         made_copies += one.waits.copies + one.copies
-    found = {"forward": most([*ahead, at_end(end.forward, copies)])}
+    found = numbered("forward", [*ahead, at_end(end.forward, copies)])
     # a tied head's gradient waits for the embedding's; in chunks it is there
     is_summed = stack.tied and config.chunks == 1
     waits = head if is_summed and accumulated else 0
@@ -578,8 +581,8 @@ def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict
         made += 0 if accumulated else times * one.gradients
     # in layers between the gradients of one above are reduced, as in the first, where any are
     between = highest[1:-1]
-    found["last_layer"] = most([above, highest[0], *(between if adapters else [])])
-    found["first_layer"] = most([highest[-1], *([] if adapters else between)])
+    found |= numbered("last_layer", [highest[0], above, *(between if adapters else [])])
+    found |= numbered("first_layer", [highest[-1], *([] if adapters else between)])
     third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
     summed = head * ((is_summed + third + accumulated) or stack.tied)
     again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
@@ -590,7 +593,7 @@ def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict
     found["embedding"] = at(whole, 0, 0, end.stays._replace(total=end.stays.logits), False, end.stays.others + again)
     if config.in_backward and positions:
         of_table = at(positions + head * stack.tied, 0, 0, NOTHING, False, path)
-        found["embedding"] = most([found["embedding"], of_table])
+        found |= numbered("embedding", [found["embedding"], of_table])
     # master weights' gradients take the place of the others one by one: the last that waits
     waiting, roots = each.gradients * last_parameters(stack, trained) if each.master else 0, 0
     if update == "foreach":  # of all second moments
@@ -654,7 +657,11 @@ def decoder_moments(
     adapters = Adapters(rank, adapted, base in CONSTANTS) if rank else None
     config = StepConfig(seq_len, batch, recipe, fused, checkpointing, adapters=adapters, drops=(dropout, dropout))
     stack = stack_of(shape)
-    return step_bytes(stack, family_of(stack, composed), config._replace(**told), base)
+    found: dict[str, dict[str, int]] = {}
+    for place, lines in step_bytes(stack, family_of(stack, composed), config._replace(**told), base).items():
+        moment = moment_of(place)
+        found[moment] = max(found.get(moment, lines), lines, key=lambda lines: sum(lines.values()))
+    return found
 
 
 def mask_bytes(kind: Kind, config: StepConfig) -> int:
@@ -772,9 +779,14 @@ def kept_bytes(
     }
 
 
-def most(moments: list[dict[str, int]]) -> dict[str, int]:
-    """The moment that holds most."""
-    return max(moments, key=lambda lines: sum(lines.values()))
+def numbered(moment: str, places: list[dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The places of a moment: the first by its name alone, the others with a number behind it."""
+    return {f"{moment} {place}" if place else moment: lines for place, lines in enumerate(places)}
+
+
+def moment_of(place: str) -> str:
+    """The name of a moment without its number."""
+    return place.partition(" ")[0]
 
 
 def widest(stack: Stack) -> int:

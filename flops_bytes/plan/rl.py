@@ -18,6 +18,7 @@ from flops_bytes.plan.training import held_at, read_format, recipe_of, refuse, t
 from flops_bytes.serving import Server
 from flops_bytes.shapes import quoted
 from flops_bytes.stack import cache_bytes, forward_flops, parameters, prefill_flops
+from flops_bytes.stack_step import moment_of
 
 RL = {
     "answer": Option(
@@ -145,7 +146,7 @@ def phases(question: Question) -> tuple[str, dict[str, dict[str, int]]]:
     beside = {"engine": question.beside_bytes}
     _, sampling = sampled_at_once(question)
     scored = {"logits": 2 * 4 * sequences * answer * stack.vocab}
-    return moment, {
+    return moment_of(moment), {
         "sampling": state | sampling,
         "scoring": state | scored | beside,
         "training": at[moment] | held | beside,

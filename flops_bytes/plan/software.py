@@ -10,6 +10,7 @@ from typing import Any
 from flops_bytes.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.shapes import Decoder, parameters
 from flops_bytes.stack import Stack, packed_parameters
+from flops_bytes.stack_step import moment_of
 
 Asked = Mapping[str, Any]  # options that are read
 Moments = dict[str, dict[str, int]]
@@ -63,6 +64,13 @@ def with_software(a: Asked, stack: Stack, shape: Decoder | None, trained: int, a
     return at
 
 
+def add(at: Moments, moment: str, line: str, size: int) -> None:
+    """Adds bytes to a line, wherever the moment is."""
+    for place, lines in at.items():
+        if moment_of(place) == moment:
+            lines[line] += size
+
+
 def is_deepspeed(a: Asked) -> bool:
     return bool(a["sharding_by"] != "fsdp2" and a["sharding_by"][:9] == "deepspeed")
 
@@ -99,8 +107,8 @@ def keep_hooked(a: Asked, shape: Decoder, at: Moments) -> None:
     layers = checkpointed(a, shape.layers)
     if a["reentrant"] == "yes" and a["lora"] and is_gathered(a):
         stream = row_of(a) * shape.d_model
-        at["first_layer"]["activations"] += max(0, 2 * layers - 3) * stream
-        at["embedding"]["activations"] += (2 * layers - 1) * stream
+        add(at, "first_layer", "activations", max(0, 2 * layers - 3) * stream)
+        add(at, "embedding", "activations", (2 * layers - 1) * stream)
 
 
 def keep_flat_gradients(a: Asked, shape: Decoder, trained: int, at: Moments) -> None:
@@ -116,14 +124,14 @@ def keep_flat_gradients(a: Asked, shape: Decoder, trained: int, at: Moments) -> 
     ends = counts["embedding"] + counts["positions"] + counts["head"] + shape.d_model * (1 + shape.norm_shift)
     layers = width_of(a) * (sum(counts.values()) - ends + trained)
     share = -(-layers // a["gpus"])
-    at["update"]["gradients"] += share
+    add(at, "update", "gradients", share)
     for moment in ("last_layer", "first_layer", "embedding"):
-        at[moment]["reduced"] += 2 * layers // shape.layers
-        at[moment]["activations"] += 0 if moment == "embedding" else unneeded_inputs(a, shape)
-        at[moment]["gradients"] += 0 if moment == "last_layer" or is_late else share
+        add(at, moment, "reduced", 2 * layers // shape.layers)
+        add(at, moment, "activations", 0 if moment == "embedding" else unneeded_inputs(a, shape))
+        add(at, moment, "gradients", 0 if moment == "last_layer" or is_late else share)
     if is_late:
         for moment in ("forward", *BACKWARD):
-            at[moment]["gradients"] += layers
+            add(at, moment, "gradients", layers)
 
 
 def hold_buckets(a: Asked, trained: int, at: Moments) -> None:
@@ -137,7 +145,7 @@ def hold_buckets(a: Asked, trained: int, at: Moments) -> None:
     stage, width, share = int(a["zero"]), width_of(a), -(-trained // a["gpus"])
     buckets = 2 if a["sharding_by"] == "deepspeed-overlap" and stage < 3 else 1
     for moment, lines in at.items():
-        held = stage == 3 or moment in BACKWARD
+        held = stage == 3 or moment_of(moment) in BACKWARD
         lines["reduced"] = buckets * (a["reduce_bucket"] or REDUCE_BUCKET) * width if held else 0
     if a["lora"] or a["recipe"] != "bf16-master":
         return
@@ -164,12 +172,12 @@ def keep_inputs(a: Asked, shape: Decoder, at: Moments) -> None:
     again = 0 if a["reentrant"] == "yes" else each
     whole = waits * (layers - made_again) + again * made_again  # beside what autograd keeps
     for moment in ("forward", "loss", "head"):
-        at[moment]["activations"] += whole
+        add(at, moment, "activations", whole)
     own = 0 if made_again and again else inside - (0 if made_again else waits)  # the layer's that goes backward
-    at["last_layer"]["activations"] += whole + own
+    add(at, "last_layer", "activations", whole + own)
     ended = 0 if a["reentrant"] == "yes" else each * layers
-    at["first_layer"]["activations"] += max(inside, ended - each + inside)
-    at["embedding"]["activations"] += ended
+    add(at, "first_layer", "activations", max(inside, ended - each + inside))
+    add(at, "embedding", "activations", ended)
 
 
 def has_casts(a: Asked, shape: Decoder) -> bool:

@@ -29,7 +29,7 @@ from flops_bytes.shapes import Decoder, tensors
 from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 from flops_bytes.stack import Attention, Experts, Stack, forward_flops, packed_parameters, parameters
 from flops_bytes.stack_layers import Adapters, Kind
-from flops_bytes.stack_step import StepConfig, step_bytes, token_flops, trained_parameters, why_not
+from flops_bytes.stack_step import StepConfig, moment_of, step_bytes, token_flops, trained_parameters, why_not
 
 # --8<-- [end:setup]
 
@@ -106,7 +106,7 @@ def peak(a: Asked, model: Model) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
     at = held_at(a, model)
     moment = max(at, key=lambda moment: sum(at[moment].values()))
-    return moment, at[moment]
+    return moment_of(moment), at[moment]
 
 
 def needed_bytes(a: Asked, model: Model) -> int:

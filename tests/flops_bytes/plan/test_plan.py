@@ -354,6 +354,22 @@ def test_zero_splits_what_its_stage_says() -> None:
         assert (found["gathered"] > 0) == (stage == 3)
 
 
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_wider_layer_takes_no_less_where_its_gradients_are_shared(zero: int) -> None:
+    """Whether the last layer or the norm above it holds more is known when each GPU has its share."""
+    needs = [
+        plan(
+            gpu="H100 SXM",
+            gpus=24,
+            zero=zero,
+            context=8_192,
+            shape=f"layers=1 d_model={width} heads=2 kv_heads=1 head_dim=32 d_ff=4096 vocab=1000",
+        )["memory_bytes"]["total"]
+        for width in (8_192, 8_225)
+    ]
+    assert needs == sorted(needs)
+
+
 def test_a_text_is_as_many_tokens_as_its_rate_says() -> None:
     for language in ("en", "zh"):
         found = plan(**LARGE, text="6TB", language=language)
