@@ -8,33 +8,25 @@ from typing import Any
 from figures.axes import HELD, Axes, Colour, Names, Scale
 
 GIB = 2**30
-PARTS = {  # of a moment, and the lines that each adds up
-    "state": ("weights", "master", "optimizer", "batch"),
-    "gradients": ("gradients",),
-    "activations": ("activations",),
-    "layer": ("layer",),
-    "logits": ("logits",),
-    "temporaries": ("temporaries",),
-}
-COLOURS: Mapping[str, Colour] = {**HELD, "state": HELD["optimizer"], "layer": 5, "temporaries": "muted"}
-MOMENTS = ("forward", "loss", "head", "last_layer", "first_layer", "embedding", "update")
+ALIVE = ("state", "gradients", "activations", "logits")  # from the bottom up
+COLOURS: Mapping[str, Colour] = {**HELD, "state": HELD["optimizer"]}
 STACKS = ("tune_eager", "tune_compiled", "mpt", "titan_eager", "titan_compiled")
 STACKED: dict[str, Colour] = {
     "matmuls": 0, "recomputed": 4, "attention": 1, "elementwise": 2, "loss": 5, "update": 3
 }  # fmt: skip
 
 
-def moments(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """What is alive at each moment of a published step, stacked, and the peak that was measured."""
-    found = values["published_steps.run_moments"] or {}
+def curve(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """What is alive while a published step does its FLOPs, stacked, and the peak that was measured."""
+    found = values["published_steps.run_curve_bytes"] or {}
     published = (values["published_steps.run_published"] or {}).get("peak_bytes", 0) / GIB
-    axes = Axes(Scale(labels["axis"]), Names([labels[moment] for moment in MOMENTS]))
-    left = [0.0] * len(MOMENTS)
-    for part, lines in PARTS.items():
-        sizes = [sum(found.get(moment, {}).get(line, 0) for line in lines) / GIB for moment in MOMENTS]
-        axes.barh(range(len(MOMENTS)), sizes, COLOURS[part], labels[part], left=left)
-        left = [before + size for before, size in zip(left, sizes, strict=True)]
-    axes.axvline(published, labels["published"])
+    parts = {labels[kind]: [size / GIB for size in found.get(kind, [])] for kind in ALIVE}
+    columns = len(found.get("state", []))
+    axes = Axes(Scale(labels["flops"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
+    axes.stack(range(columns), parts, width=1, colours=[COLOURS[kind] for kind in ALIVE])
+    axes.axhline(published, labels["published"])
+    if start := values["published_steps.run_backward_from"]:
+        axes.axvline(start - 0.5, labels["forward"], labels["backward"])
     return str(axes)
 
 

@@ -185,22 +185,23 @@ def largest(over: Callable[[int], float], limit: int) -> int:
     """The largest number up to the limit by which nothing is exceeded; or 0.
 
     `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
-    through the ends of what is left meets 0, and every other time the middle.
+    through the last two meets 0; from the fourth on, every other time one between what is known to hold and what not.
     """
-    low, high, tried, number = 0, limit + 1, 0, 1
-    under, above = 0.0, 0.0
+    low, high, tried, number, last, before = 0, limit + 1, 0, 1, 0, 0.0
     while high - low > 1:
         excess, tried = over(number), tried + 1
         if excess <= 0:
-            low, under = number, excess
+            low = number
         else:
-            high, above = number, excess
-        if high > limit:
-            number = min(64 * low, limit)
-        elif not low or tried % 2:
-            number = (low + high) // 2
+            high = number
+        rise = (excess - before) / (number - last)
+        if high <= limit and (rise <= 0 or (tried > 3 and tried % 2)):
+            found = int(float(low * high) ** 0.5) if high > 4 * low else (low + high) // 2
+        elif tried == 1:
+            found = 2
         else:
-            number = min(max(low + int((high - low) * (under / (under - above))), low + 1), high - 1)
+            found = int(number - excess / rise) if rise > 0 else 64 * low
+        last, before, number = number, excess, min(max(found, low + 1), high - 1)
     return low
 
 

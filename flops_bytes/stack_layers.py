@@ -294,7 +294,8 @@ def attend(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     tape = way.tape
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
-    return tape.leave(tape.recomputed(lambda: make(way, q, k, v), [q, k, v]))
+    kept = [q, k, v, *([] if way.mask is None else [way.mask])]
+    return tape.leave(tape.recomputed(lambda: make(way, q, k, v), kept))
 
 
 def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -309,6 +310,8 @@ def in_one(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         like(each).total_bytes() for each in inputs if each.made is None
     )  # the kernel makes all three gradients
     made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs], unasked)
+    if made is not None:
+        made.factor_of = "fused"
     tape.forget(sums)
     result = tape.done(made, inputs, result)
     # as queries lie, so does what is made of them: those that were joined, head by head

@@ -40,6 +40,7 @@ from flops_bytes.tape import (
     Tensor,
     cast,
     count,
+    flops_of,
     keeping,
     like,
     linear,
@@ -184,22 +185,24 @@ def pass_layer(
     turning = outside((1, config.seq_len, features), of_turning), outside((1, config.seq_len, features), of_turning)
     mask = None if config.fused else outside((config.batch, 1, config.seq_len, config.seq_len), width)
     way = way_of(tape, kind, config, "layer", turning, mask)
-    again = is_again and config.checkpointing in ("full", "per-op")
-    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(kind.code, forward)
-
-    def make(x: Tensor) -> Tensor:
-        tape.enter()
-        x = tape.bind(x)  # the loop over layers has a name for what goes into one
-        if config.reentrant and again:
-            made = reentered(tape, lambda x: go(way, x, layer), x)
-        elif again:
-            made = tape.recomputed(lambda: go(way, x, layer), [x])
-        else:
-            made = go(way, x, layer)
-        return tape.leave(made)
-
     # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
-    return gone_both_ways(tape, d, config, make, not (is_lowest and tape.frozen) or config.reentrant)
+    has_gradient = not (is_lowest and tape.frozen) or config.reentrant
+    return gone_both_ways(tape, d, config, lambda x: layer_forward(way, x, layer, config, is_again), has_gradient)
+
+
+def layer_forward(way: Way, x: Tensor, layer: Layer, config: StepConfig, is_again: bool) -> Tensor:
+    """One layer, as the loop over layers calls it, which has a name for what goes into one; to be made again, if layers
+    are and it is one of those."""
+    tape, again = way.tape, is_again and config.checkpointing in ("full", "per-op")
+    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(way.kind.code, forward)
+    tape.enter()
+    x = tape.bind(x)
+    others = [*way.turning, *([] if way.mask is None else [way.mask])]
+    if config.reentrant and again:
+        return tape.leave(reentered(tape, lambda x: go(way, x, layer), x, others))
+    if again:
+        return tape.leave(tape.recomputed(lambda: go(way, x, layer), [x, *others]))
+    return tape.leave(go(way, x, layer))
 
 
 def way_of(
@@ -225,7 +228,11 @@ def outside(shape: Sequence[int], width: int) -> Tensor:
 
 
 def tape_of(config: StepConfig) -> Tape:
-    tape = Tape(config.accumulated or config.in_backward, config.autocast, config.number_bytes)
+    return prepared(Tape(config.accumulated or config.in_backward, config.autocast, config.number_bytes), config)
+
+
+def prepared(tape: Tape, config: StepConfig) -> Tape:
+    """One on which nothing is yet."""
     tape.frozen = config.adapters is not None
     tape.keeps_products = config.checkpointing == "per-op"
     return tape
@@ -420,6 +427,7 @@ def fused_loss(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
     is_trained = table.made is not None
     of_table = [tape.bind(tape.new(table.shape, table.width))] if is_trained else []
     rows = liger_rows(tokens, stack.vocab, d)
+    tape.multiplied("matrices", (3 if is_trained else 2) * flops_of(hidden, (stack.vocab,)))
     for turn in range(2 if tape.autocast else 1):
         chunk_of_fused(tape, (rows, stack.vocab, d), hidden.width, is_trained, turn)
     inputs = [hidden, table] if is_trained else [hidden]
@@ -461,22 +469,31 @@ def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_train
 
 
 def gone_in_chunks(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> Passed:
-    """Head and loss forward and backward for some tokens at a time, then the last norm (models.chunked_backward).
-
-    What the head saw, and all of its gradient, have names there until the step has ended.
-    """
+    """The last norm, head and loss, these for some tokens at a time, forward and backward."""
     x = residual(tape, stack.d_model, config)
     tape.moment = "norm"
     hidden = tape.stay(last_norm(tape, kind, config, x))
-    root, shape, tokens = hidden.made, hidden.shape, count(hidden.shape[:-1])
+    root = hidden.made
     assert root is not None
-    half, size = gone_forward(tape, x, "loss"), -(-tokens // config.chunks)
+    half = gone_forward(tape, x, "loss")
+    tape.run_backward(root, in_chunks(tape, stack, config, hidden, most=4))
+    return passed(tape, half)
+
+
+def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most: int) -> Tensor:
+    """The gradient of what the head sees, from head and loss forward and backward for some tokens at a time
+    (models.chunked_backward), where both have names until the step has ended.
+
+    Of more than `most` pieces (4 at least) the first and the last two go; of those between, which do alike, only
+    gradients are left.
+    """
+    shape, tokens = hidden.shape, count(hidden.shape[:-1])
+    size = -(-tokens // config.chunks)
     several, skipped = -(-tokens // size), tape.pin(tape.new((0,), 1))
-    # of many pieces the first and the last two; of those between, which do alike, only gradients are left
-    turns = list(range(several)) if several < 5 else [0, 1, several - 2, several - 1]
+    turns = list(range(several)) if several <= most else [0, 1, several - 2, several - 1]
     for n in turns:
         rows = min(size, tokens - n * size)
-        if n == several - 2 > 2:
+        if several > most and n == several - 2:
             skipped = tape.pin(tape.new(((several - 4) * size, stack.d_model), hidden.width))
         tape.begin("loss")
         tape.enter()
@@ -492,8 +509,7 @@ def gone_in_chunks(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> 
     gradient = tape.stay(tape.new(shape, hidden.width))
     tape.let_go_gradients([f"piece {n}" for n in turns])
     tape.let_go(skipped)
-    tape.run_backward(root, tape.tensor(shape, gradient.width, gradient.storage))
-    return passed(tape, half)
+    return tape.tensor(shape, gradient.width, gradient.storage)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:

@@ -372,8 +372,10 @@ class Tape:
     def result(self, shape: Sequence[int], width: int, remembered: bool, part: str, amount: int) -> Tensor:
         """Of a product; one that is remembered, a region keeps although it is made again: then it is there already."""
         region = self.region
-        if region is None or not (remembered and self.keeps_products) or self.stopped:
-            self.multiplied_again(part, amount)
+        is_kept = region is not None and remembered and self.keeps_products and not self.stopped
+        if not is_kept or self.forgetting is not None:
+            self.multiplied(part, amount)
+        if region is None or not is_kept:
             return self.new(shape, width)
         if self.forgetting is None:
             storage = region.results.pop()
@@ -385,8 +387,8 @@ class Tape:
         region.results.append(made.storage)
         return made
 
-    def multiplied_again(self, part: str, amount: int) -> None:
-        """A product that is made now counts, if it was made before."""
+    def multiplied(self, part: str, amount: int) -> None:
+        """FLOPs of matrices, or how often attention's products: they count, if they were made before."""
         if self.is_again and not self.stopped:
             self.again[part] = self.again[part] + amount
 
@@ -570,9 +572,9 @@ class Tape:
         return result
 
 
-def reentered(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def reentered(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor, others: Sequence[Tensor]) -> Tensor:
     """A part that is made again by torch.utils.checkpoint with use_reentrant=True, which runs it without gradients
-    first."""
+    first, and keeps its inputs, `others` too."""
     tape.has_gradients = False
     result = make(x)
     tape.has_gradients = True
@@ -581,8 +583,9 @@ def reentered(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor
     made.moment = tape.moment
     made.whole = make
     made.goes = entered
-    tape.hold(x.storage)
-    made.saved.append(x.storage)
+    for each in (x, *others):
+        tape.hold(each.storage)
+        made.saved.append(each.storage)
     return tape.made_by(made, result)
 
 

@@ -52,7 +52,7 @@ function $mod(a, b) {
   return $sub(a, $times($floordiv(a, b), b));
 }
 const $pow = (a, b) => (typeof a === "number" ? a ** Number(b) : (([a, b]) => (b < 0n ? $unknown("a power below 0") : a ** b))($ints(a, b)));
-const $union = (a, b) => (a instanceof Map && b instanceof Map ? new Map([...a, ...b]) : $refuse("| is for dicts"));
+const $union = (a, b) => (a instanceof Map && b instanceof Map ? $iunion(new Map(a), b) : $refuse("| is for dicts"));
 /* What += and |= do to a list and a dict, each name of which sees it */
 const $iadd = (a, b) => ($is_list(a) ? (a.push(...$each(b)), a) : $add(a, b));
 const $iunion = (a, b) => (a instanceof Map && b instanceof Map ? (b.forEach((value, key) => a.set(key, value)), a) : a instanceof Set && b instanceof Set ? (b.forEach((x) => a.add(x)), a) : $union(a, b));
@@ -218,6 +218,8 @@ function $unpack_first(x, shape) { // and the others after them
 }
 function* $unpack_each(all, shape) { for (const x of $each(all)) yield $unpack(x, shape); }
 function* $map(all, f, test) { for (const x of all) if (!test || test(x)) yield f(x); }
+const $listed = (all, f, test) => { const found = []; for (const x of all) if (!test || test(x)) found.push(f(x)); return found; };
+const $mapped = (all, f, test) => { const found = new Map(); for (const x of all) if (!test || test(x)) { const [key, value] = f(x); found.set($key(key), value); } return found; };
 const $range = (low, high = null) => {
   if (high === null) [low, high] = [0n, low];
   [low, high] = $ints(low, high);
@@ -225,7 +227,13 @@ const $range = (low, high = null) => {
 };
 const $options = (all) => (all.at(-1)?.constructor === Object ? all.pop() : {});
 function* $zip(...all) {
-  const { strict } = $options(all), each = all.map((one) => $each(one)[Symbol.iterator]());
+  const { strict } = $options(all);
+  if (all.length && all.every(Array.isArray)) {
+    const sizes = all.map((one) => one.length), least = Math.min(...sizes);
+    for (let n = 0; n < least; n++) yield $tupled(all.map((one) => one[n]));
+    return $t(strict) && Math.max(...sizes) > least && $no("zip of unequal lengths");
+  }
+  const each = all.map((one) => $each(one)[Symbol.iterator]());
   while (each.length) {
     const next = each.map((one) => one.next()), over = next.filter(({ done }) => done);
     if (over.length) return $t(strict) && over.length < next.length && $no("zip of unequal lengths");
@@ -252,7 +260,8 @@ const $isinstance = (x, type) => ($TYPES.get(type) ?? $unknown("an instance of s
 /* Functions that are called with names, and records: NamedTuple and frozen dataclass */
 const $SPARED = Symbol(); // a text that nothing reads
 /* Functions that remember what they returned, by all that they were given: a few hundred answers, or none. */
-const $all_of = (x) => ($is_record(x) ? $all_of(Object.values(x)) : Array.isArray(x) ? `[${x.map($all_of)}]` : typeof x === "string" ? `"${x}"` : `${x}`);
+const $WRITTEN = new WeakMap(); // records do not change
+const $all_of = (x) => ($is_record(x) ? $WRITTEN.get(x) ?? ((text) => ($WRITTEN.set(x, text), text))($all_of(Object.values(x))) : Array.isArray(x) ? `[${x.map($all_of)}]` : typeof x === "string" ? `"${x}"` : `${x}`);
 function $remembered(f) {
   const found = new Map();
   return (...given) => {

@@ -1018,7 +1018,25 @@ class Writer:
     def loop(self, target: ast.expr, iterated: str, body: str) -> str:
         if not isinstance(target, ast.Tuple):
             return f"for ({self.target(target)} of {self.each(iterated)}) {{{body}}}"
-        return f"for ({self.target(target)} of $unpack_each({iterated},{self.shape(target)})) {{{body}}}"
+        return f"for ({self.target(target)} of {self.in_parts(iterated, target)}) {{{body}}}"
+
+    def in_parts(self, iterated: str, target: ast.Tuple) -> str:
+        """What goes through it, in parts; a dict's items are pairs."""
+        shape = self.shape(target)
+        items = "$m_items("
+        if shape == "2" and iterated.startswith(items):
+            return f"$of_map({iterated[len(items) :]}"
+        return f"$unpack_each({iterated},{shape})"
+
+    @staticmethod
+    def at_once(comprehension: str, called: str, other: str) -> str:
+        """What is all wanted is not made lazily, where each turn is a call."""
+        lazily = "$map("
+        return (
+            called + comprehension[len(lazily) - 1 :]
+            if comprehension.startswith(lazily)
+            else other.format(comprehension)
+        )
 
     @staticmethod
     def each(iterated: str, other: str = "$each({})") -> str:
@@ -1141,9 +1159,10 @@ class Writer:
             case ast.GeneratorExp(elt=elt, generators=generators):
                 return self.comprehension(elt, generators)
             case ast.ListComp(elt=elt, generators=generators):
-                return f"[...{self.comprehension(elt, generators)}]"
+                return self.at_once(self.comprehension(elt, generators), "$listed", "[...{}]")
             case ast.DictComp(key=key, value=value, generators=generators):
-                return f"$dict({self.comprehension(ast.List([key, value], ast.Load()), generators)})"
+                lazy = self.comprehension(ast.List([key, value], ast.Load()), generators)
+                return self.at_once(lazy, "$mapped", "$dict({})")
             case ast.SetComp(elt=elt, generators=generators):
                 return f"$set({self.comprehension(elt, generators)})"
             case ast.Lambda(args=args, body=body):
@@ -1236,7 +1255,7 @@ class Writer:
             raise self.refuse(elt, "async for")
         names, iterated = self.target(of.target), self.each(first)
         if isinstance(of.target, ast.Tuple):
-            iterated = f"$unpack_each({first},{self.shape(of.target)})"
+            iterated = self.in_parts(first, of.target)
             names = f"({names})"
         tests = "".join(f",{names}=>{test}" for test in [" && ".join(map(self.test, of.ifs))] if test)
         return f"$map({iterated},{names}=>{self.alone(elt)}{tests})"

@@ -17,7 +17,9 @@ from flops_bytes.gpus import GPUS
 from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.published.readings import A_GPU, Reading, read_source
 from flops_bytes.published.step_times import Rated, rated
-from flops_bytes.stack_step import decoder_moments
+from flops_bytes.stack import stack_of
+from flops_bytes.stack_events import Event, live_bytes, step_events
+from flops_bytes.stack_step import StepConfig, decoder_moments, family_of
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
@@ -73,6 +75,31 @@ for moment, lines in run_moments.items():
     print(f"{moment:12}{sum(lines.values()) / 2**30:6.1f} GiB")
 # --8<-- [end:moments]
 
+
+def curve_of(events: list[Event]) -> tuple[dict[str, list[int]], int]:
+    """What is alive where that is most, in each of 150 columns of a chart, in which the step does as many FLOPs; and
+    the first column of the backward pass."""
+    state = dict.fromkeys(("weights", "master", "optimizer", "batch"), "state") | {"copies": "activations"}
+    whole, done, phases = sum(event.flops for event in events), 0, []
+    alive = dict.fromkeys(("state", "gradients", "activations", "logits"), 0)
+    columns: list[dict[str, int]] = []
+    for event in events:
+        if event.nbytes:
+            alive[state.get(event.line, event.line)] += event.nbytes
+        done += event.flops
+        column = min(150 * done // whole, 149)
+        while len(columns) <= column:
+            columns.append(alive.copy())
+            phases.append(event.phase)
+        columns[column] = max(columns[column], alive.copy(), key=lambda kinds: sum(kinds.values()))
+    assert max(live_bytes(events)) == max(sum(column.values()) for column in columns)
+    return {kind: [column[kind] for column in columns] for kind in alive}, phases.index("backward")
+
+
+stack = stack_of(SHAPE)
+events = step_events(stack, family_of(stack, composed=True), StepConfig(SEQ_LEN, SEQUENCES, "bf16"))
+assert max(live_bytes(events)) == max(sum(lines.values()) for lines in run_moments.values())
+run_curve_bytes, run_backward_from = curve_of(events)
 
 # --8<-- [start:checkpointed]
 fewer = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", loss="compiled", checkpointing="full")

@@ -1034,27 +1034,22 @@ def test_what_is_known_of_far_readings_stands_in_the_language_of_its_page() -> N
     assert several == ["far", "2", "0.50 到 0.75", "测法：预留。"] and one[2] == "0.50"
 
 
-def test_a_moment_is_a_stack_of_what_is_alive_beside_the_published_peak() -> None:
+def test_a_steps_memory_is_stacked_below_the_published_peak() -> None:
+    alive = {"state": [3, 3, 3], "gradients": [0, 0, 2], "activations": [1, 4, 2], "logits": [0, 3, 0]}
     made = {
-        "run_moments": {
-            "loss": {"weights": 2 * 2**30, "optimizer": 2**30, "activations": 4 * 2**30, "logits": 3 * 2**30},
-            "update": {"weights": 2 * 2**30, "gradients": 5 * 2**30},
-        },
+        "run_curve_bytes": {kind: [size * 2**30 for size in sizes] for kind, sizes in alive.items()},
+        "run_backward_from": 1,
         "run_published": {"peak_bytes": 12 * 2**30},
     }
     values = Values({f"published_steps.{name}": value for name, value in made.items()})
-    chart = Chart(full_ledger.moments(values, Words(axis="GiB")))
-    ((left, right),) = [
-        (x1, x2) for x1, x2, top, _ in chart.bars(chart.colours["state"]) if top < chart.place("loss")[1] < top + 40
-    ]
-    scale = (right - left) / 3  # a GiB
-    parts = {"activations": (3, 7), "logits": (7, 10), "gradients": (2, 7)}
-    for part, (start, end) in parts.items():
-        ((x1, x2, top, bottom),) = chart.bars(chart.colours[part])
-        assert (x1, x2 + 1) == pytest.approx((left + start * scale, left + end * scale), abs=1.1)
-        assert top < chart.place("update" if part == "gradients" else "loss")[1] < bottom
-    ((x, _), *_), *_ = chart.lines("ink")
-    assert x == pytest.approx(left + 12 * scale, abs=0.5)
+    chart = Chart(full_ledger.curve(values, Words()))
+    bars = {kind: sorted(chart.bars(chart.colours[kind])) for kind in alive}
+    (left, right, top, bottom) = bars["state"][0]
+    scale = (bottom - top) / 3  # a GiB
+    assert [len(bars[kind]) for kind in alive] == [3, 1, 3, 1]
+    for x, kind, low, high in ((1, "activations", 3, 7), (1, "logits", 7, 10), (2, "activations", 5, 7)):
+        (box,) = [each for each in bars[kind] if abs(each[0] - left - x * (right - left)) < 3]
+        assert box[2:] == pytest.approx((bottom - high * scale, bottom - low * scale), abs=1.5)
 
 
 def test_a_steps_lines_stand_end_to_end_in_units_of_its_published_time() -> None:

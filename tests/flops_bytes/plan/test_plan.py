@@ -462,10 +462,10 @@ def test_the_largest_is_the_last_that_holds() -> None:
 
 
 OVER: dict[str, tuple[Callable[[int], float], int]] = {  # and how often that may be asked
-    "a line": (lambda x: x - 1e6, 9),
-    "a square": (lambda x: x * x - 1e9, 20),
-    "a root": (lambda x: x**0.5 - 1e3, 20),
-    "stairs": (lambda x: x // 4096 - 9, 45),
+    "a line": (lambda x: x - 1e6, 4),
+    "a square": (lambda x: x * x - 1e9, 15),
+    "a root": (lambda x: x**0.5 - 1e3, 12),
+    "stairs": (lambda x: x // 4096 - 9, 20),
 }
 
 
