@@ -15,6 +15,7 @@ from ledger.site.chapter import Chapter, Waiting
 from ledger.site.comments import Comments
 from ledger.site.elements import Elements
 from ledger.site.fill import Filled, fill
+from ledger.site.lab_source import in_language, sources
 from ledger.site.llms import CONFIGS, navigation
 from ledger.site.plain import front_matter
 from ledger.site.quote import QuoteError, Source, open_source
@@ -37,7 +38,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     except LedgerError as error:
         return problems + error.problems
     pages = []
-    comments: dict[str, Comments] = {}
+    comments = {path.name: Comments(book, path.name) for path in sorted(book.docs.glob("??"))}
     for path in book.chapters():
         try:
             page = Chapter.read(path)
@@ -47,8 +48,7 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
         problems += _listed(book, path)
         problems += _devices(page, source)
         language = path.relative_to(book.docs).parts[0]
-        of_language = comments.setdefault(language, Comments(book, language))
-        pages.append(fill(page, source, Elements(source, language), whole=True, comments=of_language))
+        pages.append(fill(page, source, Elements(source, language), whole=True, comments=comments[language]))
     unseen = {
         (filled.page.path, heading.id): part
         for filled in pages
@@ -59,7 +59,9 @@ def check(book: Book, default_device: str = "", local: bool = True) -> list[Prob
     for filled in pages:
         found = [*filled.problems, *_dashes(filled, source), *_links(filled, unseen), *_files(filled, book)]
         problems += [problem for problem in sorted(found, key=lambda each: each.line) if problem not in problems]
-    problems += (problem for each in comments.values() for problem in each.stale() if problem not in problems)
+    for each in comments.values():
+        problems += (problem for lab in sources(book) for problem in in_language(lab, each)[1])
+        problems += (problem for problem in each.stale() if problem not in problems)
     return problems
 
 

@@ -1,5 +1,7 @@
 """Labs: notebooks kept as plain Python in docs/labs/, written for readers to take along, shown as pages of the book.
 
+What they say in other languages than English stands beside them: ledger.site.lab_source.
+
 mkdocs-jupyter finds the notebooks and runs them. Its own renderer adds 574 kB of styles to a page, names another host
 and leaves formulas, links and the headings' ids as they are, so the renderer here takes its place.
 """
@@ -26,7 +28,9 @@ from markdown.extensions import Extension
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-from ledger.site.comments import without
+from ledger.book import Book, LedgerError
+from ledger.site.comments import Comments, without
+from ledger.site.lab_source import in_language, sources
 from ledger.site.notebook import at_home
 
 SECONDS = 120  # for one cell
@@ -48,10 +52,13 @@ class LabExtension(Extension):
         super().__init__(**options)
 
     def extendMarkdown(self, md: Markdown) -> None:
-        docs, language = Path(self.getConfig("root")) / "docs", self.getConfig("language")
-        for source in sorted((docs / "labs").glob(f"*.{language}.py")):
-            name = source.name.removesuffix(f".{language}.py").replace("_", "-")
-            write_notebook(source, docs / language / "labs" / f"{name}.ipynb")
+        book, language = Book(Path(self.getConfig("root"))), self.getConfig("language")
+        comments = Comments(book, language)
+        for lab in sources(book):
+            source, problems = in_language(lab, comments)
+            if problems:
+                raise LedgerError(problems)
+            write_notebook(source, book.docs / language / "labs" / f"{lab.stem.replace('_', '-')}.ipynb")
         plugin: Any = mkdocs_jupyter.plugin
         if plugin.convert.nb2html.__module__ == "mkdocs_jupyter.nbconvert2":
             # The first to come is what MkDocs tries its configuration on: complete, and no page's own.
@@ -63,12 +70,12 @@ def makeExtension(**options: Any) -> LabExtension:
     return LabExtension(**options)
 
 
-def write_notebook(source: Path, target: Path) -> None:
+def write_notebook(source: str, target: Path) -> None:
     """A lab as a notebook without outputs; left alone if it has not changed, so that a live preview rests.
 
     It is the same for every site, and other builds of this checkout may be reading it.
     """
-    text = as_notebook(source.read_text(encoding="utf-8"))
+    text = as_notebook(source)
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target.with_name(f".{target.name}.{os.getpid()}")

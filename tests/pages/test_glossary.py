@@ -79,7 +79,7 @@ RATHER = {
 
 
 def test_chinese_says_one_thing_by_one_word() -> None:
-    pages = [*(BOOK.docs / "zh").glob("*.md"), *(BOOK.docs / "labs").glob("*.zh.py")]
+    pages = [*(BOOK.docs / "zh").glob("*.md"), *(BOOK.docs / "labs").glob("*.zh.md")]
     wrong = []
     for path in pages:
         lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)

@@ -16,19 +16,23 @@ import pytest
 import yaml
 
 from ledger.book import Book
-from ledger.site.comments import without
+from ledger.site.check import check
+from ledger.site.comments import Comments
+from ledger.site.lab_source import in_language
 from ledger.site.labs import run_once
 from tests.conftest import ROOT
 from tests.site.test_site import Page
 
-NAMES = sorted({path.name.split(".")[0] for path in (ROOT / "docs" / "labs").glob("*.py")})
+NAMES = sorted(path.stem for path in (ROOT / "docs" / "labs").glob("*.py"))
 LANGUAGES = ("en", "zh")
 MAX_BYTES = 100_000  # of a page before compression; mkdocs-jupyter's own renderer makes 600,000
 GPT2_PARAMETERS = ("124,439,808", "354,823,168", "774,030,080", "1,557,611,200")
 
 
 def source(name: str, language: str) -> Any:
-    return jupytext.read(ROOT / "docs" / "labs" / f"{name}.{language}.py")
+    text, problems = in_language(ROOT / "docs" / "labs" / f"{name}.py", Comments(Book(ROOT), language))
+    assert problems == []
+    return jupytext.reads(text, fmt="py")
 
 
 def page_of(site: Path, name: str, language: str) -> Path:
@@ -40,17 +44,27 @@ def code(notebook: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_languages_have_the_same_cells(name: str) -> None:
-    english, chinese = (source(name, language) for language in LANGUAGES)
-    assert [without(cell.split("\n"), "python") for cell in code(english)] == [
-        without(cell.split("\n"), "python") for cell in code(chinese)
+def test_both_languages_have_the_same_formulas(name: str) -> None:
+    english, chinese = (re.findall(r"\$\$.+?\$\$", str(source(name, language).cells)) for language in LANGUAGES)
+    assert english == chinese
+
+
+def test_what_a_lab_says_in_no_language_but_english_is_named(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    lab = book.docs / "labs" / "lab.py"
+    lab.parent.mkdir(parents=True)
+    lab.write_text('# %% [markdown] slug="a"\n# # A lab\n\n# %%\nx = 1  # one\n\n# %% [markdown] slug="b"\n# ## B\n')
+    lab.with_suffix(".zh.md").write_text("# 实验 {#a}\n\n文字。\n\n## 丙 {#c}\n\n## 又一个 {#c}\n")
+    written, problems = in_language(lab, Comments(book, "zh"))
+    assert written.startswith('# %% [markdown] slug="a"\n# # 实验\n#\n# 文字。\n\n# %%\nx = 1')
+    assert [(problem.path.name, problem.line, problem.message) for problem in problems] == [
+        ("lab.zh.md", 7, "{#c} stands there twice"),
+        ("lab.py", 5, "docs/zh/comments/docs/labs/lab.yml lacks 'one', a comment that a page shows"),
+        ("lab.py", 7, "docs/labs/lab.zh.md has no heading {#b}"),
+        ("lab.zh.md", 7, "no cell has the slug 'c'"),
     ]
-    kinds = [
-        [(cell.cell_type, cell.metadata.get("slug")) for cell in notebook.cells] for notebook in (english, chinese)
-    ]
-    assert kinds[0] == kinds[1]
-    formulas = [re.findall(r"\$\$.+?\$\$", str(notebook.cells)) for notebook in (english, chinese)]
-    assert formulas[0] == formulas[1]
+    (book.docs / "zh").mkdir()
+    assert [problem for problem in check(book) if problem.path.parent == lab.parent] == problems
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -134,7 +148,7 @@ def test_builds_that_share_a_folder_run_the_same_cells_once(tmp_path: Path) -> N
 
 
 def test_a_cell_that_fails_fails_the_build(tmp_path: Path) -> None:
-    lab, docs = tmp_path / "docs" / "labs" / "good_or_bad.en.py", tmp_path / "docs" / "en"
+    lab, docs = tmp_path / "docs" / "labs" / "good_or_bad.py", tmp_path / "docs" / "en"
     for folder in (lab.parent, docs, Book(tmp_path).snippets):
         folder.mkdir(parents=True)
     (docs / "index.md").write_text("# Start {#start}\n")
