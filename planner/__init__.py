@@ -20,14 +20,13 @@ import yaml
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
+from rjsmin import jsmin
 
 from flops_bytes.gpus import LINKS, capacity_bytes
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
-from ledger.site import tight as tight_module
-from ledger.site.tight import tight
 from planner.answer import answer, gib
-from planner.shorten import plainer, shortened
+from planner.shorten import shortened
 from planner.translate import RUNTIME, translate
 
 PLANNER = Path(__file__).parent
@@ -182,7 +181,7 @@ def script(name: str, stamp: int) -> str:
     parts = ("element.js", page) if page != "stacks.js" else (page,)
     rest = "".join((PLANNER / part).read_text(encoding="utf-8") for part in parts)
     texts = f"const WORDS={in_each_language(TEXTS[page])};" if page in TEXTS else ""
-    return f"let {names}=(()=>{{{inside}return {names}}})();{plainer(texts + tight(rest))}"
+    return f"let {names}=(()=>{{{inside}\nreturn {names}}})();{jsmin(texts + rest)}"
 
 
 def write_scripts() -> None:
@@ -191,7 +190,7 @@ def write_scripts() -> None:
     They get the time of the youngest of their sources, so that who finds them so need not make them, unless a source
     was changed since this process read its code: then the next process makes them again.
     """
-    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py"), Path(tight_module.__file__)]
+    sources = [*PLANNER.iterdir(), *LIBRARY.rglob("*.py")]
     stamp = max(path.stat().st_mtime_ns for path in {*sources, *(path.parent for path in sources)})
     paths = [ASSETS / name for name in (*SCRIPTS, ERRORS)]
     if all(path.exists() and path.stat().st_mtime_ns == stamp for path in paths):

@@ -358,8 +358,8 @@ function $repr(x) {
     const escape = (c) => ({ "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", [quote]: `\\${quote}` })[c] ?? ((n) => (n < 256 ? `\\x${n.toString(16).padStart(2, "0")}` : n < 65536 ? `\\u${n.toString(16).padStart(4, "0")}` : `\\U${n.toString(16).padStart(8, "0")}`))(c.codePointAt(0));
     return quote + x.replace(new RegExp(`[\\\\${quote}]|(?! )[\\p{C}\\p{Z}]`, "gu"), escape) + quote;
   }
-  if (x instanceof Map) return `{${[...x].map(([key, value]) => `${$repr(key)}: ${$repr(value)}`).join(", ")}}`;
-  if ($is_record(x)) return `${x.constructor.title}(${Object.entries(x).map(([name, value]) => `${name}=${$repr(value)}`).join(", ")})`;
+  if (x instanceof Map) return "{" + [...x].map(([key, value]) => `${$repr(key)}: ${$repr(value)}`).join(", ") + "}";
+  if ($is_record(x)) return x.constructor.title + "(" + Object.entries(x).map(([name, value]) => `${name}=${$repr(value)}`).join(", ") + ")";
   if ($is_tuple(x)) return x.length === 1 ? `(${$repr(x[0])},)` : `(${x.map($repr).join(", ")})`;
   return typeof x === "bigint" ? `${x}` : Array.isArray(x) ? `[${x.map($repr).join(", ")}]` : $unknown(`the text of a ${x?.constructor?.name}`);
 }

@@ -1,8 +1,8 @@
 """The planner's scripts as they are sent: what of the runtime is reached, by short names, without comments and spaces.
 
 What an error says to whoever writes Python that is translated is left out as well; what the page says is not.
-It is our own because of the two minifiers with wheels for Python one (tdewolff-minify 2.24.12) changed what the planner
-answers, and the other (minify-html 0.18.1) keeps the long names.
+Names are shortened here because of the two minifiers with wheels for Python that could, one (tdewolff-minify 2.24.12)
+changed what the planner answers, and the other (minify-html 0.18.1) keeps the long ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import string
 from collections import Counter
 
-from ledger.site.tight import tight, tokens
+from rjsmin import jsmin
 
 NAME = re.compile(r"\$[A-Za-z_]\w*")  # of the runtime, or bound at the top of a module
 STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
@@ -19,7 +19,6 @@ BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = "
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
 RECORD = re.compile(r'\$record\("\w+", (\[.*\])\);')
 TYPED = re.compile(r"\$(?:int|bool)\b")  # fields of which a text may ask by their names
-SHORTER = ((r"\bconst\b", "let"), (r" ?\btrue\b", "!0"), (r" ?\bfalse\b", "!1"))
 # Of errors that no field of the form can raise, for planner.answer asks only for what belongs to what is chosen:
 UNSEEN = (
     "not an option; options are",
@@ -32,8 +31,7 @@ UNSEEN = (
     "give it instead of --gpu, not beside it",
     "give one of --model, --config, --shape",
 )
-SAID = re.compile(r"\$(?:unknown|refuse|raise|no)\(")
-MORE = re.compile(r"\n[$\w]")  # than one statement: a line that is not indented
+SAID = re.compile(r'(\$(?:unknown|refuse|raise|no)\()(?:"[^"\n]*"|`[^`\n]*`)(?=\))')
 CAPITALS = string.ascii_uppercase
 NAMES = (*CAPITALS, *(one + other for one in CAPITALS for other in string.ascii_letters))  # functions have small ones
 
@@ -42,30 +40,11 @@ def shortened(runtime: str, translated: str) -> str:
     """A program of translated code and what it needs."""
     translated = with_short_fields(without_unseen(translated), runtime)
     statements = [*reached(silent(runtime), translated), *STATEMENT.split(translated)]
-    text = TITLE.sub("$record(0,", joined(statements)).replace("undefined", "void 0")
+    text = TITLE.sub("$record(0,", jsmin("\n".join(statements)))
     count = Counter(NAME.findall(text))  # which has them in the order of their first places, near to each other
     often = [name for name, _ in count.most_common(len(CAPITALS))]
     names = dict(zip([*often, *(name for name in count if name not in often)], NAMES, strict=False))
     return NAME.sub(lambda match: names[match[0]], text)
-
-
-def plainer(script: str) -> str:
-    """With one word for all that is bound, since what repeats takes less room; and without words for true and false."""
-    kept = list(tokens(script))
-    for pattern, short in SHORTER:
-        kept = [(is_code, re.sub(pattern, short, part) if is_code else part) for is_code, part in kept]
-    return "".join(part for _, part in kept)
-
-
-def joined(statements: list[str]) -> str:
-    """One after the other, tight, with one word before what is bound in statements that follow each other."""
-    text, last = "", ""
-    for statement in statements:
-        short = plainer(tight(statement))
-        follows = text.endswith(";") and short.startswith("let ") and last == "let"
-        text = f"{text[:-1]},{short.removeprefix('let ')}" if follows else text + short
-        last = "" if MORE.search(statement.strip()) else short.partition(" ")[0]
-    return text
 
 
 def reached(runtime: str, translated: str) -> list[str]:
@@ -109,14 +88,4 @@ def without_unseen(translated: str) -> str:
 
 def silent(runtime: str) -> str:
     """Without the texts of errors that no page shows."""
-    text, at = "", 0
-    for match in SAID.finditer(runtime):
-        if match.start() < at or runtime[match.end()] not in '`"':
-            continue
-        end = match.end()
-        for is_code, part in tokens(runtime[end:]):
-            if is_code and part[:1] == ")":
-                break
-            end += len(part)
-        text, at = text + runtime[at : match.end()], end
-    return text + runtime[at:]
+    return SAID.sub(r"\1", runtime)

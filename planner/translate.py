@@ -393,6 +393,11 @@ class Names(NamedTuple):
     calls: dict[str, list[ast.Call]]
 
 
+def quoted(text: str) -> str:
+    """A text of JavaScript, without a backtick, which would begin or end a template for what makes scripts short."""
+    return json.dumps(text, ensure_ascii=False).replace("`", "\\x60")
+
+
 def names_of(statements: list[ast.stmt]) -> Names:
     """What statements say of records and their fields, by name."""
     records = [s for s in statements if isinstance(s, ast.ClassDef)]
@@ -1076,15 +1081,20 @@ class Writer:
 
     def expr(self, node: ast.expr) -> str:
         match node:
-            case ast.Constant(value=None | bool() | str() as value):
-                return json.dumps(value, ensure_ascii=False)
+            case ast.Constant(value=None | bool() as value):
+                return json.dumps(value)
+            case ast.Constant(value=str() as value):
+                return quoted(value)
             case ast.Constant(value=int() as value):
                 return f"{value}n"
             case ast.Constant(value=float() as value):
                 return ZEROS.sub(lambda match: f"{match[1]}e{len(match[2])}", repr(value).removesuffix(".0"))
+            case ast.JoinedStr(values=[]):
+                return '""'
+            case ast.JoinedStr(values=[ast.Constant(value=str() as text)]):
+                return quoted(text)
             case ast.JoinedStr(values=values):
-                plain = all(isinstance(value, ast.Constant) for value in values)
-                return f"{'' if plain else '$f'}`{''.join(map(self.piece, values))}`"
+                return f"$f`{''.join(map(self.piece, values))}`"
             case ast.Name(id=name):
                 if name == SPARED.id:
                     return name
@@ -1183,6 +1193,8 @@ class Writer:
         if not isinstance(node, ast.FormattedValue):
             raise self.refuse(node)
         value = self.expr(node.value)
+        if "`" in value:  # rjsmin takes what stands in a template within a template for code
+            raise self.refuse(node, "a text with values inside of another; give it a name first")
         if node.conversion == ord("a") or (node.conversion != -1 and node.format_spec):
             raise self.refuse(node.value, "!a, or a conversion and a format")
         if node.conversion == ord("r"):
@@ -1190,9 +1202,9 @@ class Writer:
         match node.format_spec:
             case None:
                 return f"${{{value}}}"
-            case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]) if not FORMAT.fullmatch(spec):
-                raise self.refuse(node.value, f"the format {spec}")
-        return f"${{$format({value},{self.expr(node.format_spec)})}}"
+            case ast.JoinedStr(values=[ast.Constant(value=str() as spec)]) if FORMAT.fullmatch(spec):
+                return f"${{$format({value},{quoted(spec)})}}"
+        raise self.refuse(node.value, f"the format {ast.unparse(node.format_spec)}")
 
     def compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
         """Without parentheses: only what is negated needs them, and what is compared itself."""

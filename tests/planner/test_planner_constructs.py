@@ -137,7 +137,7 @@ sorted([3, 1, 2], key=lambda n: -n)
 ["1".isdigit(), "\u0661".isdigit(), "".isdigit(), "a".isdigit(), "\u00e4".islower(), "aB".islower(), "1".islower(), "\u00c4b".lower()]
 ["{} {}".format(1, "a"), "-".join(["a", "b"]), "ab".startswith("a"), "ab".endswith("b"), "abc".translate({97: "x", 98: None, 99: 100})]
 [f"{3:5}|", f"{'a':3}|", f"{1234567:,}", f"{0.5:.0f}", f"{1.5:.0f}", f"{2.675:.2f}", f"{1e-7}", f"{1e16}", f"{0.25:.1%}", f"{12345.678:,.1f}"]
-[f"{7:d}", f"{True}", f"{None}", f"{'a'!r}", f"{1e5:.3g}", f"{-0.0:.0f}", f"{float('1e999'):.1f}", f"{1:.1f}", f"a\r`${{b}}\\"]
+[f"{7:d}", f"{True}", f"{None}", f"{'a'!r}", f"{1e5:.3g}", f"{-0.0:.0f}", f"{float('1e999'):.1f}", f"{1:.1f}", f"a\r`${{b}}\\", f"{'`'}`"]
 [any(x > 1 for x in [1, 2]), all([]), any([]), next((x for x in [1, 2] if x > 1), None), next(x for x in [3]), next(iter_one for iter_one in (5,))]
 [x * y for x in range(3) for y in range(x) if x + y]
 [y for x in [1, 2, 3] if (y := x * 2) > 2]
@@ -289,6 +289,8 @@ f"{1:>5}"
 f"{'a':.1}{1:e}"
 f"{'a'!a}"
 f"{'a'!r:5}"
+f"{f'{1}'}"
+f"{1:{2}}"
 [1 < (x := 2) < 3, x]
 [lambda x=1: x]
 [lambda *x: x]

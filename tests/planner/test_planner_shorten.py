@@ -16,10 +16,9 @@ from py_mini_racer import JSEvalException, MiniRacer
 
 import planner
 from flops_bytes.plan.options import SPEEDS
-from ledger.site.tight import tight
 from planner import PLANNER, WANTED
 from planner.answer import answer
-from planner.shorten import NAMES, UNSEEN, bound, joined, plainer, reached, shortened
+from planner.shorten import NAMES, UNSEEN, bound, reached, shortened
 from planner.translate import RESERVED, RUNTIME, SHORT, translate
 from tests.planner.test_planner_script import answered, draw, draw_serving
 
@@ -89,44 +88,12 @@ def test_no_form_raises_an_error_whose_words_are_left_out() -> None:
     assert len(told) > 20 and not [text for text in told for part in UNSEEN if part in text]
 
 
-SPACED = {
-    'a = "x  y" ; // said\nb = `p  ${ c + `q ${ d }  r` }  s`;': 'a="x  y";b=`p  ${ c+`q ${ d }  r` }  s`;',
-    "const f = (x) => x.replace(/a {2}\"[/ ]/g, ' ') / 2 / y;": "const f=x=>x.replace(/a {2}\"[/ ]/g,' ')/2/y;",
-    "n - --e + +f; g - -1; i++ + j": "n - --e + +f;g - -1;i++ +j",
-    "/* one\n two */\nclass A extends B {\n  get x() { return typeof x === y }\n}\nlet z": (
-        "class A extends B{get x(){return typeof x===y}}let z"
-    ),
-    "if (a) { b() } else c();\nreturn `}` in { a }": "if(a){b()}else c();return `}` in{a}",
-}
-
-
-@pytest.mark.parametrize(("script", "short"), SPACED.items(), ids=range(len(SPACED)))
-def test_only_spaces_that_part_nothing_go(script: str, short: str) -> None:
-    assert tight(script) == short
-
-
-def test_a_template_without_an_end_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not end"):
-        tight("a = `b ${c}")
-
-
 def test_what_nothing_needs_is_not_sent() -> None:
     runtime = "const $a = 1;\nconst $b = $a;\nfunction $c() {}\nconst $d = 2, $e = 3;"
     assert reached(runtime, "$b + $e") == ["const $a = 1;", "const $b = $a;", "const $d = 2, $e = 3;"]
     assert bound("const $d = 2, $e = 3;") == ["$d", "$e"]
     whole = RUNTIME.read_text(encoding="utf-8")
     assert 10 < len(reached(whole, "$add(a, b)")) < len(whole.splitlines()) / 4
-
-
-def test_what_is_bound_in_statements_that_follow_each_other_has_one_word() -> None:
-    statements = ["const $a = 1;", "let $b = 2;", "let $c = 3;\n$c = 4;", "const $d = (x) => {\n  x();\n};", "let $e;"]
-    assert joined(statements) == "let $a=1,$b=2,$c=3;$c=4;let $d=x=>{x()},$e;"
-    assert joined(["let $a = 1;", "class $b {}", "let $c = 2;"]) == "let $a=1;class $b{}let $c=2;"
-
-
-def test_words_are_shortened_in_code_alone() -> None:
-    script = 'const truest=isfalse(true)?"const true":`${true} false`;return false'
-    assert plainer(script) == 'let truest=isfalse(!0)?"const true":`${!0} false`;return!1'
 
 
 def test_no_short_name_is_taken_twice() -> None:

@@ -50,6 +50,18 @@ def test_a_tight_style_has_the_rules_of_the_written_one(browser: Browser, tmp_pa
         assert "/*" not in (assets / name).read_text() and len((assets / name).read_text()) < 0.9 * len(text)
 
 
+SCRIPTS = [*(ROOT / "docs/overrides/assets").glob("[!p]*.js"), ROOT / "docs/overrides/assets/pipeline.js"]
+SCRIPTS += (ROOT / "planner").glob("*.js")
+TEMPLATE = re.compile(r"`(?:[^`\\]|\\.)*`")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_no_template_stands_within_another(path: Path) -> None:
+    """What rjsmin takes for one ends at the next backtick, and what stands within the inner one for code."""
+    templates = TEMPLATE.findall(path.read_text(encoding="utf-8"))
+    assert [text for text in templates if text.count("{") != text.count("}")] == []
+
+
 STYLES = {  # a style, and what is left of it for PAGE and SCRIPT
     "what a page has": ("p,.md-typeset>p{a:b}", "p,.md-typeset>p{a:b}"),
     "what no page has": (".md-typeset .md-banner{a:b}i{c:d}", "i{c:d}"),
