@@ -1,8 +1,7 @@
-"""Everything lies in its room: a snippet where its page or its slowness puts it, each name once, no link in git."""
+"""Everything lies in its room: a snippet where its page or its slowness puts it, each name once."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ def test_a_snippet_is_called_as_its_page_or_lies_in_that_ones_folder(name: str) 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in BOOK.snippet_files().values()} - {BOOK.snippets}))
 def test_a_folder_holds_several(folder: Path) -> None:
     assert len([*folder.glob("*.py")]) > 1, f"one snippet alone is {folder.name}.py"
-
-
-def test_no_link_is_kept_in_git() -> None:
-    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("no checkout of git")
-    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []
 
 
 # In any book
