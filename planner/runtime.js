@@ -227,13 +227,7 @@ const $range = (low, high = null) => {
 };
 const $options = (all) => (all.at(-1)?.constructor === Object ? all.pop() : {});
 function* $zip(...all) {
-  const { strict } = $options(all);
-  if (all.length && all.every(Array.isArray)) {
-    const sizes = all.map((one) => one.length), least = Math.min(...sizes);
-    for (let n = 0; n < least; n++) yield $tupled(all.map((one) => one[n]));
-    return $t(strict) && Math.max(...sizes) > least && $no("zip of unequal lengths");
-  }
-  const each = all.map((one) => $each(one)[Symbol.iterator]());
+  const { strict } = $options(all), each = all.map((one) => $each(one)[Symbol.iterator]());
   while (each.length) {
     const next = each.map((one) => one.next()), over = next.filter(({ done }) => done);
     if (over.length) return $t(strict) && over.length < next.length && $no("zip of unequal lengths");
