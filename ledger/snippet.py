@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeGuard
 
 from ledger.book import PUBLISHED, LedgerError, Problem
 from ledger.units import unit_of
@@ -22,6 +22,7 @@ from ledger.units import unit_of
 MARKER = re.compile(r"^\s*#\s*-+8<-+\s*\[\s*(?P<kind>start|end)\s*:\s*(?P<name>[a-z][a-z0-9_]*)\s*\]\s*$")
 METADATA = re.compile(r"(?m)^# /// (?P<kind>script|ledger)$\s(?P<content>(?:^#(?:| .*)$\s)+?)^# ///$")
 LIBRARY = "flops_bytes"  # the package beside snippets/ that they share
+PACKAGES = (LIBRARY, "published")  # the other reads what others measured, and is no part of a reader's installation
 SETTINGS = {"unhashed": list, "data": list}  # what [tool.ledger] may say, and as what
 SLOW = "slow"  # the folder of those that take minutes
 TIME_LIMIT_SECONDS = 120.0
@@ -260,12 +261,71 @@ class Snippet:
         """SHA-256 of what a record depends on: this source, the definitions of the library that it reaches, and the
         data that they read.
 
-        Comments (but for section markers, which decide where output goes), trailing space and blank lines do not
-        count. Text is hashed, not the syntax tree, whose dump differs between Python versions.
+        Comments (but for section markers, which decide where output goes), docstrings (but in a module that asks for
+        one), trailing space and blank lines do not count. Text is hashed, not the syntax tree, whose dump differs
+        between Python versions.
+
+        Where a definition lies was not measured: no path of the library counts, nor which of its modules holds what.
+        In place of the statements that import from the library stands each name that they bind, with what it names.
         """
         reached = self._reached()
         digests = [f"# {path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in self._data_of(reached)]
-        return _hash(self, tuple((module, frozenset(names)) for module, names in reached.items()), tuple(digests))
+        parts = [self._told(self.tree)]
+        parts += sorted({text for module, names in reached.items() for text in module.definitions(names)})
+        return hashlib.sha256("\n".join([*parts, *sorted(digests)]).encode()).hexdigest()
+
+    def _told(self, node: ast.AST) -> str:
+        """The code of a statement, or of all, as it is hashed."""
+        own, imports = self._parted(node)
+        return "\n".join([*sorted(self._named(imports)), own])
+
+    def _parted(self, node: ast.AST) -> tuple[str, list[ast.Import | ast.ImportFrom]]:
+        """Its code but for docstrings and for what it imports from the library, and these imports."""
+        if node not in self._parts:
+            first_line = _first_line(node) if isinstance(node, ast.stmt) else 1
+            lines = self._code[first_line - 1 : getattr(node, "end_lineno", None)]
+            inside = list(ast.walk(node))
+            imports = list(filter(_of_library, inside))
+            docstrings = [] if "__doc__" in self.source else filter(None, map(_docstring, inside))
+            for statement in (*imports, *docstrings):
+                for row in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1):
+                    lines[row - first_line] = ""
+            self._parts[node] = _filled(lines), imports
+        return self._parts[node]
+
+    @cached_property
+    def _parts(self) -> dict[ast.AST, tuple[str, list[ast.Import | ast.ImportFrom]]]:
+        """These, by statement; filled as they are asked for."""
+        return {}
+
+    def _named(self, statements: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[str]:
+        """A line for each name that is bound to something of the library, or looked up in a module of it."""
+        for statement in statements:
+            for alias in statement.names:
+                local, package = alias.asname or alias.name, getattr(statement, "module", None)
+                whole = f"{package}.{alias.name}" if package else alias.name
+                if package and (digest := self._digest(package, alias.name)):
+                    yield f"# {local} {digest}"
+                elif _module(self.path, whole):
+                    yield f"# {local}"
+                    yield from (f"# {local}.{name} {self._digest(whole, name)}" for name in self._imports[whole])
+                else:
+                    yield f"# {local} {alias.name}"  # none that there is, or one that is not hashed
+
+    def _digest(self, place: str, name: str) -> str:
+        """Of the definition of a name in a module, or where that one has it from; empty if it is not hashed."""
+        module = _module(self.path, place)
+        passed_on: set[tuple[str, str]] = set()
+        while module and name not in module._owners:
+            place, name = module._imported.get(name, ("", ""))
+            if (place, name) in passed_on:  # modules that import it from each other
+                return ""
+            passed_on.add((place, name))
+            module = _module(self.path, place)
+        if module is None or name in module.settings.get("unhashed", []):
+            return ""
+        text = "\n".join(module._parted(node)[0] for node in module._owners[name])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def library(self) -> list[Snippet]:
@@ -300,7 +360,7 @@ class Snippet:
             if name not in names:
                 names.add(name)
                 todo += module._uses(name)
-        return {module: names for _, (module, names) in sorted(reached.items())}
+        return dict(reached.values())
 
     def _uses(self, name: str) -> set[tuple[str, str]]:
         """(module, name) of all that the definition of a top-level name uses, or of what the name stands for."""
@@ -400,12 +460,11 @@ class Snippet:
         """What a top-level statement uses, by statement; filled as they are asked for."""
         return {}
 
-    def definitions(self, wanted: Iterable[str]) -> list[str]:
-        """The code of the top-level definitions of these names, in the order of the file."""
+    def definitions(self, wanted: Iterable[str]) -> set[str]:
+        """The code of the top-level definitions of these names, each as it is hashed."""
         unhashed = self.settings.get("unhashed", [])
-        nodes = {node for name in wanted if name not in unhashed for node in self._owners.get(name, [])}
-        ordered = sorted(nodes, key=lambda node: node.lineno)
-        return [_filled(self._code[_first_line(node) - 1 : node.end_lineno]) for node in ordered]
+        nodes = [self._owners[name] for name in wanted if name in self._owners and name not in unhashed]
+        return {"\n".join(map(self._told, binding)) for binding in nodes}
 
     @cached_property
     def _code(self) -> list[str]:
@@ -441,15 +500,6 @@ def _parse(path: Path, source: bytes) -> Snippet:
         raise LedgerError([Problem(path, line, "not UTF-8")]) from None
 
 
-@lru_cache(maxsize=256)
-def _hash(snippet: Snippet, reached: tuple[tuple[Snippet, frozenset[str]], ...], data: tuple[str, ...]) -> str:
-    parts = [_filled(snippet._code)]
-    for module, names in reached:
-        if definitions := module.definitions(names):
-            parts += [f"# {module.module}", *definitions]
-    return hashlib.sha256("\n".join([*parts, *data]).encode()).hexdigest()
-
-
 def find_root(path: Path) -> Path | None:
     """The nearest folder above a file that holds the library; None if there is none."""
     return next((folder for folder in path.parents if (folder / LIBRARY / "__init__.py").is_file()), None)
@@ -457,13 +507,40 @@ def find_root(path: Path) -> Path | None:
 
 def _module(path: Path, name: str) -> Snippet | None:
     """The library's module of that dotted name, as it is now, for a file at path; None if it has none."""
-    root = find_root(path) if name == LIBRARY or name.startswith(f"{LIBRARY}.") else None
+    root = find_root(path) if _is_of_library(name) else None
     if root is None:
         return None
     place = root.joinpath(*name.split("."))
     files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
     file = next((file for file in files if file.is_file()), None)
     return _read(file) if file else None
+
+
+def _docstring(node: ast.AST) -> ast.stmt | None:
+    """The statement that is one, of what may have one."""
+    match node:
+        case (
+            ast.Module(body=[ast.Expr(ast.Constant(str())) as first, *_])
+            | ast.ClassDef(body=[ast.Expr(ast.Constant(str())) as first, *_])
+            | ast.FunctionDef(body=[ast.Expr(ast.Constant(str())) as first, *_])
+            | ast.AsyncFunctionDef(body=[ast.Expr(ast.Constant(str())) as first, *_])
+        ):
+            return first
+    return None
+
+
+def _of_library(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
+    """Whether a statement imports from the library, and nothing else."""
+    match node:
+        case ast.ImportFrom(module=str(module), level=0):
+            return _is_of_library(module)
+        case ast.Import(names=aliases):
+            return all(_is_of_library(alias.name) for alias in aliases)
+    return False
+
+
+def _is_of_library(module: str) -> bool:
+    return module.partition(".")[0] in PACKAGES
 
 
 def _with_packages(name: str) -> Iterator[str]:

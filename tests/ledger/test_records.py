@@ -288,10 +288,20 @@ def test_the_hash_ignores_what_changes_no_result(tmp_path: Path) -> None:
     assert hash_of("# a comment\n\n" + source.replace("used()\n", "used()  # why\n"), helper) == first
     assert hash_of(source, helper.replace("return 1", "return 2")) == first
     assert hash_of(source, helper + "\n\ndef new():\n    return 2\n") == first
+    assert (
+        hash_of('"""What it is."""\n' + source, helper.replace("used():", 'used():\n    """Two\n\n    lines."""'))
+        == first
+    )
+    assert hash_of(source + "'a text'\n", helper) != first, "no docstring"
     assert hash_of(source, helper.replace("SIZE = 2", "SIZE = 3")) != first
     assert hash_of(source, helper.replace("return SIZE", "return SIZE + 1")) != first
     assert hash_of(source.replace("# b", "# c"), helper) != first
     assert hash_of("# --8<-- [start:a]\n" + source + "# --8<-- [end:a]\n", helper) != first
+
+
+def test_the_hash_holds_a_docstring_that_its_module_asks_for(tmp_path: Path) -> None:
+    source = '"""Usage."""\nprint(__doc__)\n'
+    assert hash_in(tmp_path, source) != hash_in(tmp_path, source.replace("Usage", "Use"))
 
 
 MODULES = {
@@ -331,9 +341,55 @@ def test_the_hash_follows_what_is_used_of_the_library(tmp_path: Path, use: str, 
     assert (before != after) is is_followed
 
 
+FLAT = {
+    "source": "from flops_bytes import helper\nfrom flops_bytes.one import same\nfrom flops_bytes.two import other\n"
+    "x = helper.late(), same(), other()\n",
+    "helper": "def late():\n    from flops_bytes.two import other, same as twin\n    return twin(), other()\n",
+    "one": "def same():\n    return 1\n",
+    "two": "def same():\n    return 2\ndef other():\n    return 3\n",
+}
+IN_ROOMS = {
+    "source": "from flops_bytes.room_ import (\n    aid as helper,\n    same,\n)\nfrom flops_bytes.a import other\n"
+    "x = helper.late(), same(), other()\n",
+    "room_": FLAT["one"],
+    "room_/aid": FLAT["helper"].replace(
+        "from flops_bytes.two import other, same as twin",
+        "from flops_bytes.room_.two import same as twin\n    from flops_bytes.a import other",
+    ),
+    "room_/two": "def same():\n    return 2\n",
+    "a": "def other():\n    return 3\n",
+}
+EXCHANGED = {  # what says so, and what it says then: of two functions of one name, that the hash holds both, the other
+    "in a snippet": ("source", "one import same", "two import same"),
+    "inside a function": (
+        "helper",
+        "two import other, same as",
+        "one import same as twin\n    from flops_bytes.two import other #",
+    ),
+    "of a whole module": ("source", "import helper", "import other as helper"),
+}
+
+
+def test_where_the_library_keeps_a_definition_is_no_part_of_the_hash(tmp_path: Path) -> None:
+    """Neither the module's path nor which one it is, nor the order of those that are imported."""
+    assert hash_in(tmp_path / "here", **FLAT) == hash_in(tmp_path / "there", **IN_ROOMS)
+
+
+@pytest.mark.parametrize("way", EXCHANGED)
+def test_which_of_two_is_imported_is_a_part_of_the_hash(tmp_path: Path, way: str) -> None:
+    name, old, new = EXCHANGED[way]
+    modules = FLAT | {"other": FLAT["helper"].replace("twin(), other()", "other(), twin()")}
+    both = ("helper import late as a", "other import late as b", "one import same as c", "two import same as d")
+    modules["source"] += "".join(f"from flops_bytes.{each}\n" for each in both) + "y = a(), b(), c(), d()\n"
+    exchanged = modules | {name: modules[name].replace(old, new)}
+    assert hash_in(tmp_path / "one", **modules) != hash_in(tmp_path / "other", **exchanged)
+
+
 def test_modules_that_import_each_other_have_a_hash(tmp_path: Path) -> None:
     one, other = "from flops_bytes.other import b\na = 1\n", "from flops_bytes.one import a\nb = lambda: a\n"
     assert hash_in(tmp_path, "from flops_bytes.other import b\n", one=one, other=other)
+    one, other = "from flops_bytes.other import a\n", "from flops_bytes.one import a\n"
+    assert hash_in(tmp_path, "from flops_bytes.other import a\n", one=one, other=other), "what neither has"
 
 
 UNFOLLOWED = {
