@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from flops_bytes.shapes import quoted
+from flops_bytes.model.shapes import quoted
 
 
 def find(command: str) -> Callable[[list[str]], int]:
@@ -13,15 +13,15 @@ def find(command: str) -> Callable[[list[str]], int]:
         case "plan":
             from flops_bytes.plan.__main__ import main as run
         case "count":
-            from flops_bytes.count import main as run
+            from flops_bytes.counting.count import main as run
         case "check":
-            from flops_bytes.check.__main__ import main as run
+            from flops_bytes.counting.check.__main__ import main as run
         case "published":
-            from flops_bytes.published.readings import main as run
+            from published.readings import main as run
         case "snapshot":
-            from flops_bytes.snapshot import main as run
+            from flops_bytes.tools.snapshot import main as run
         case _:
-            from flops_bytes.kernels import main as run
+            from flops_bytes.tools.kernels import main as run
     return run
 
 

@@ -50,7 +50,7 @@ def describe_device() -> dict[str, Any]:
 
 def describe_peak() -> dict[str, Any] | None:
     """The datasheet's row that the snippet's toolkit used, so that a record tells what its MFU was a share of."""
-    toolkit = sys.modules.get("flops_bytes.measure")
+    toolkit = sys.modules.get("flops_bytes.lessons.measure")
     gpu = toolkit.get_gpu() if toolkit and hasattr(toolkit, "get_gpu") else None
     return (
         {"flop_per_second": gpu.peak_flop_per_second, "bytes_per_second": gpu.bandwidth_bytes_per_second}

@@ -22,9 +22,9 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 from rjsmin import jsmin
 
-from flops_bytes.gpus import LINKS, capacity_bytes
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, ON_PAPER, WITH_ROOM
+from flops_bytes.time.gpus import LINKS, capacity_bytes
 from planner.answer import answer, gib
 from planner.shorten import shortened
 from planner.translate import RUNTIME, translate

@@ -13,10 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import divide
-from flops_bytes.memory import RECIPES, activation_bytes, layer_bytes, logits_bytes, state_bytes
-from flops_bytes.models import (
+from flops_bytes.lessons.measure import divide
+from flops_bytes.lessons.models import (
     GPT2_SMALL,
     LLAMA_3_2_1B,
     LLAMA_3_8B,
@@ -30,8 +28,10 @@ from flops_bytes.models import (
     loss,
     rotary,
 )
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.trace import Trace, meta, saved_bytes, saved_tensors
+from flops_bytes.lessons.trace import Trace, meta, saved_bytes, saved_tensors
+from flops_bytes.memory.formulas import RECIPES, activation_bytes, layer_bytes, logits_bytes, state_bytes
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.time.gpus import GPUS
 
 # --8<-- [start:one_layer]
 with torch.device("meta"):  # tensors with a shape and no data: no GPU is needed

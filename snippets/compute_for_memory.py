@@ -15,11 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.flops import forward_flops
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
-from flops_bytes.memory import activation_bytes, layer_bytes
-from flops_bytes.models import (
+from flops_bytes.lessons.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.lessons.models import (
     GPT2_SMALL,
     LLAMA_3_8B,
     Attend,
@@ -31,9 +28,12 @@ from flops_bytes.models import (
     gpt2,
     loss,
 )
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.trace import Trace, saved_bytes
+from flops_bytes.lessons.trace import Trace, saved_bytes
+from flops_bytes.memory.formulas import activation_bytes, layer_bytes
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.time.gpus import GPUS
 
 # --8<-- [start:order]
 REMEDIES: list[tuple[str, dict[str, Any]]] = [  # each on top of those above

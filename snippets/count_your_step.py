@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from flops_bytes.count import count, fit
-from flops_bytes.watch import watch
+from flops_bytes.counting.count import count, fit
+from flops_bytes.tools.watch import watch
 
 
 # --8<-- [start:make]

@@ -22,9 +22,9 @@ from einops import reduce
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_memory_usage, get_peak_flop_per_second, same_storage
-from flops_bytes.trace import count_flops, meta, saved_tensors
+from flops_bytes.lessons.measure import get_memory_usage, get_peak_flop_per_second, same_storage
+from flops_bytes.lessons.trace import count_flops, meta, saved_tensors
+from flops_bytes.time.gpus import GPUS
 
 
 def fails(call: Callable[[], Any]) -> bool:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from flops_bytes.flops import forward_flops
-from flops_bytes.gpus import GPUS
-from flops_bytes.models import LlamaBlock, flash, rotary
-from flops_bytes.shapes import LLAMA_3_8B, parameters
-from flops_bytes.trace import saved_tensors
+from flops_bytes.lessons.models import LlamaBlock, flash, rotary
+from flops_bytes.lessons.trace import saved_tensors
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import LLAMA_3_8B, parameters
+from flops_bytes.time.gpus import GPUS
 
 E8M0 = torch.float8_e8m0fnu
 

@@ -13,12 +13,8 @@ from typing import Any
 
 import torch
 
-from flops_bytes.flops import backward_flops, forward_flops, training_seconds
-from flops_bytes.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.steps import (
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, build, gpt2, loss
+from flops_bytes.lessons.steps import (
     Step,
     device,
     matrices,
@@ -26,6 +22,10 @@ from flops_bytes.steps import (
     step_seconds,
     time_products,
 )
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.flops import backward_flops, forward_flops, training_seconds
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 

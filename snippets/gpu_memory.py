@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from flops_bytes import memory
-from flops_bytes.counter import prepare
-from flops_bytes.gpus import GPUS, REPORTED, THIRD_PARTY
-from flops_bytes.measure import divide, get_device, get_memory_usage
-from flops_bytes.models import GPT2_SMALL, loss
-from flops_bytes.trace import Trace
+from flops_bytes.counting.counter import prepare
+from flops_bytes.lessons.measure import divide, get_device, get_memory_usage
+from flops_bytes.lessons.models import GPT2_SMALL, loss
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory import formulas as memory
+from flops_bytes.time.gpus import GPUS, REPORTED, THIRD_PARTY
 
 MIB = 2**20
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from flops_bytes.measure import get_device, get_memory_usage, time_call
-from flops_bytes.models import GPT2, GPT2_SMALL, eager
-from flops_bytes.trace import count_flops, meta
+from flops_bytes.lessons.measure import get_device, get_memory_usage, time_call
+from flops_bytes.lessons.models import GPT2, GPT2_SMALL, eager
+from flops_bytes.lessons.trace import count_flops, meta
 
 
 def get_gradient_bytes(weights: Iterable[torch.Tensor]) -> int:

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flops_bytes import stack as decoders
-from flops_bytes.configs import read_stack
-from flops_bytes.gpus import GPUS, capacity_bytes
+from flops_bytes.lessons.trace import Trace, meta
+from flops_bytes.model import stack as decoders
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.stack import Stack
 from flops_bytes.plan.stacks import plan_exactly as plan
-from flops_bytes.presets import PRESETS
-from flops_bytes.stack import Stack
-from flops_bytes.trace import Trace, meta
+from flops_bytes.time.gpus import GPUS, capacity_bytes
 
 # --8<-- [end:setup]
 

@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from flops_bytes.gpus import (
+from flops_bytes.time.gpus import (
     BESIDE_TENSORS_BYTES,
     BESIDE_TENSORS_SHARE,
     GPUS,

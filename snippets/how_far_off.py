@@ -8,8 +8,8 @@
 # --8<-- [start:setup]
 from typing import Any, NamedTuple
 
+from flops_bytes.model.shapes import SHAPES, parameters
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]
 # isort: split
@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from flops_bytes.plan.options import SPEEDS
-from flops_bytes.published.estimators import estimates, read_said
-from flops_bytes.published.readings import (
+from published.estimators import estimates, read_said
+from published.readings import (
     A_GPU,
     NEAR,
     WHY,
@@ -41,7 +41,7 @@ from flops_bytes.published.readings import (
     spread,
     today,
 )
-from flops_bytes.published.readings import asked as asked_of
+from published.readings import asked as asked_of
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

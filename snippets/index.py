@@ -8,7 +8,7 @@
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.measure import get_device, get_memory_usage, time_call
+from flops_bytes.lessons.measure import get_device, get_memory_usage, time_call
 
 # --8<-- [end:setup]
 

@@ -12,13 +12,9 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from flops_bytes import stack
-from flops_bytes.configs import read_stack
-from flops_bytes.generate import Cached, generate
-from flops_bytes.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
-from flops_bytes.measure import get_device
-from flops_bytes.memory import cache_bytes
-from flops_bytes.models import (
+from flops_bytes.lessons.generate import Cached, generate
+from flops_bytes.lessons.measure import get_device
+from flops_bytes.lessons.models import (
     GPT2_SMALL,
     LLAMA_3_8B,
     LLAMA_3_70B,
@@ -26,8 +22,13 @@ from flops_bytes.models import (
     build,
     llama,
 )
-from flops_bytes.presets import PRESETS
-from flops_bytes.serving import (
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.formulas import cache_bytes
+from flops_bytes.model import stack
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.shapes import LLAMA_3_1_405B, MIXTRAL_8X7B, parameters
+from flops_bytes.serve.inference import (
     Server,
     bits_per_weight,
     decode_bytes,
@@ -43,8 +44,7 @@ from flops_bytes.serving import (
     tokens_that_fit,
     users_within,
 )
-from flops_bytes.shapes import LLAMA_3_1_405B, MIXTRAL_8X7B, parameters
-from flops_bytes.trace import Trace
+from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, GPUS, capacity_bytes
 
 # --8<-- [end:setup]
 

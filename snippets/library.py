@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from flops_bytes import kernels
-from flops_bytes.count import count, fit
+from flops_bytes.counting.count import count, fit
 from flops_bytes.plan import plan
-from flops_bytes.snapshot import read, report
-from flops_bytes.step_memory import write_snapshot
+from flops_bytes.tools import kernels
+from flops_bytes.tools.snapshot import read, report
+from flops_bytes.tools.step_memory import write_snapshot
 
 # --8<-- [start:plan]
 answer = plan(model="llama-3-8b", gpu="H100 SXM", gpus=8, tokens="100B", price="$2.5")

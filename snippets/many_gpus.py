@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.distributed import P2POp
 from torch.multiprocessing.spawn import start_processes
 
-from flops_bytes.gpus import GPUS, REACHED
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build
-from flops_bytes.sharding import (
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, build
+from flops_bytes.parallel.sharding import (
     LINK_BYTES_PER_SECOND,
     STAGES,
     ddp_payload,
@@ -29,6 +28,7 @@ from flops_bytes.sharding import (
     stage_bytes,
     tokens_to_hide,
 )
+from flops_bytes.time.gpus import GPUS, REACHED
 
 # --8<-- [end:setup]
 # isort: split
@@ -36,7 +36,7 @@ from flops_bytes.sharding import (
 from collections.abc import Iterable
 from pathlib import Path
 
-from flops_bytes.published.kernel_times import LARGE_BYTES, NEAR, Timed, compared, read_all
+from published.kernel_times import LARGE_BYTES, NEAR, Timed, compared, read_all
 
 FOLDERS = (above / "measurements" / "published" / "kernels" for above in Path(__file__).parents)
 _collectives = [row for row in read_all(next(filter(Path.is_dir, FOLDERS))) if row.kind == "collective"]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.measure import get_device, time_call
+from flops_bytes.lessons.measure import get_device, time_call
 
 # --8<-- [end:setup]
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import Timing, divide, get_device, time_call
-from flops_bytes.measure import get_peak_flop_per_second as peak_of
-from flops_bytes.published.kernel_times import Timed, read_rows
-from flops_bytes.published.readings import Reading, read_all
+from flops_bytes.lessons.measure import Timing, divide, get_device, time_call
+from flops_bytes.lessons.measure import get_peak_flop_per_second as peak_of
+from flops_bytes.time.gpus import GPUS
+from published.kernel_times import Timed, read_rows
+from published.readings import Reading, read_all
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

@@ -17,10 +17,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_device, get_memory_usage, time_call
-from flops_bytes.models import GPT2_SMALL, GPT2Block, fused
-from flops_bytes.trace import saved_tensors
+from flops_bytes.lessons.measure import get_device, get_memory_usage, time_call
+from flops_bytes.lessons.models import GPT2_SMALL, GPT2Block, fused
+from flops_bytes.lessons.trace import saved_tensors
+from flops_bytes.time.gpus import GPUS
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 

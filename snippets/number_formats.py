@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from flops_bytes.measure import divide, get_device, get_memory_usage
+from flops_bytes.lessons.measure import divide, get_device, get_memory_usage
 
 # --8<-- [start:failures]
 large = torch.tensor(300.0, dtype=torch.float16)

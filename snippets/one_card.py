@@ -8,15 +8,15 @@
 
 from typing import Any
 
-from flops_bytes.gpus import GPUS, THIRD_PARTY, capacity_bytes
 from flops_bytes.plan import plan
 from flops_bytes.plan.evidence import EVIDENCE
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
+from flops_bytes.time.gpus import GPUS, THIRD_PARTY, capacity_bytes
 
 # isort: split
 from pathlib import Path
 
-from flops_bytes.published.readings import asked, missing, predict, read_source
+from published.readings import asked, missing, predict, read_source
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

@@ -8,9 +8,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from flops_bytes.gpus import GPUS
 from flops_bytes.plan import plan
 from flops_bytes.plan.defaults import LARGE_BYTES
+from flops_bytes.time.gpus import GPUS
 
 
 def ask(**options: Any) -> SimpleNamespace:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from flops_bytes.gpus import GPUS, Gpu
-from flops_bytes.measure import (
+from flops_bytes.lessons.measure import (
     Timing,
     divide,
     get_device,
@@ -26,11 +25,12 @@ from flops_bytes.measure import (
     get_peak_flop_per_second,
     time_call,
 )
-from flops_bytes.published.kernel_times import Timed, read_rows, reason
-from flops_bytes.published.kernel_times import read_source as read_kernels
-from flops_bytes.published.readings import read_source
-from flops_bytes.published.step_times import Rated, is_compiled, rate_reading
-from flops_bytes.trace import Trace, count_flops
+from flops_bytes.lessons.trace import Trace, count_flops
+from flops_bytes.time.gpus import GPUS, Gpu
+from published.kernel_times import Timed, read_rows, reason
+from published.kernel_times import read_source as read_kernels
+from published.readings import read_source
+from published.step_times import Rated, is_compiled, rate_reading
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

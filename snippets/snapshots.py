@@ -15,10 +15,22 @@ from textwrap import fill
 
 import torch
 
-from flops_bytes.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
-from flops_bytes.published.replay import History, begun, closed_loop, one_ahead, read_histories
-from flops_bytes.snapshot import BEFORE, INFINITE, Device, Life, Snapshot, follow, is_small, line_of, main, read, report
-from flops_bytes.step_memory import LIMIT_BYTES, recorded, write_snapshot
+from flops_bytes.memory.allocator import LARGE_SEGMENT_BYTES, Allocator, Pool, Settings, reserved
+from flops_bytes.tools.snapshot import (
+    BEFORE,
+    INFINITE,
+    Device,
+    Life,
+    Snapshot,
+    follow,
+    is_small,
+    line_of,
+    main,
+    read,
+    report,
+)
+from flops_bytes.tools.step_memory import LIMIT_BYTES, recorded, write_snapshot
+from published.replay import History, begun, closed_loop, one_ahead, read_histories
 
 FOLDERS = (above / "measurements" / "published" / "snapshots" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from flops_bytes.measure import (
+from flops_bytes.lessons.measure import (
     Timing,
     divide,
     get_allocated_bytes,

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.utils.benchmark as benchmark
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import (
+from flops_bytes.lessons.measure import (
     Timing,
     divide,
     get_device,
@@ -26,6 +25,7 @@ from flops_bytes.measure import (
     time_call,
     time_trials,
 )
+from flops_bytes.time.gpus import GPUS
 
 M, K, N = 16384, 32768, 8192  # M × K times K × N
 CLAIMED_SECONDS = 20e-6

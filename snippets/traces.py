@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import profile, schedule
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.kernels import as_trace, gaps, printed, report
-from flops_bytes.published.kernel_times import Timed, read_all
-from flops_bytes.published.trace_reports import read_reports
+from flops_bytes.time.gpus import GPUS
+from flops_bytes.tools.kernels import as_trace, gaps, printed, report
+from published.kernel_times import Timed, read_all
+from published.trace_reports import read_reports
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

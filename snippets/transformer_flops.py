@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes import models
-from flops_bytes.flops import ATTENTION, backward_flops, forward_flops, megatron_flops, palm_flops
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_device, time_call
-from flops_bytes.models import (
+from flops_bytes.lessons import models
+from flops_bytes.lessons.measure import get_device, time_call
+from flops_bytes.lessons.models import (
     GPT2_SMALL,
     LLAMA_3_8B,
     GPT2Block,
@@ -29,7 +27,9 @@ from flops_bytes.models import (
     fused,
     loss,
 )
-from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.model.flops import ATTENTION, backward_flops, forward_flops, megatron_flops, palm_flops
+from flops_bytes.model.shapes import MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.time.gpus import GPUS
 
 
 # --8<-- [start:formula]

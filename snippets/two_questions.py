@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_memory_usage
+from flops_bytes.lessons.measure import get_memory_usage
 from flops_bytes.plan import plan, plan_exactly
+from flops_bytes.time.gpus import GPUS
 
 # --8<-- [start:how_long]
 PARAMETERS = 70e9  # N

@@ -30,10 +30,10 @@ from tempfile import mkdtemp
 import torch
 from torch.profiler import profile, schedule
 
-from flops_bytes.kernels import read, report, work_of
-from flops_bytes.measure import get_device
-from flops_bytes.models import gpt2, loss
-from flops_bytes.train import make
+from flops_bytes.lessons.measure import get_device
+from flops_bytes.lessons.models import gpt2, loss
+from flops_bytes.lessons.train import make
+from flops_bytes.tools.kernels import read, report, work_of
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH, VOCAB = 4, 256, 4, 128, 8, 1024
 shape = replace(gpt2(WIDTH, LAYERS, HEADS), vocab=VOCAB, positions=CONTEXT)

@@ -10,13 +10,13 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from flops_bytes import rates
+from flops_bytes.model.shapes import short
 from flops_bytes.plan import parallel, plan, rl, stored
 from flops_bytes.plan.defaults import completed
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
-from flops_bytes.shapes import short
+from flops_bytes.time import rates
 
 EXAMPLES = """\
 flops-bytes plan --model qwen3-8b --gpu "RTX 4090"
@@ -43,7 +43,7 @@ def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def names() -> str:
     """The models that have a name beside those of shapes.py, in lines."""
-    from flops_bytes.presets import PRESETS
+    from flops_bytes.model.presets import PRESETS
 
     return "\n".join(wrap(", ".join(PRESETS), 119, break_on_hyphens=False))
 

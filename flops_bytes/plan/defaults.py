@@ -7,13 +7,13 @@ what was not said has the default of its option.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.gpus import Gpu
 from flops_bytes.plan.evidence import WITH_ROOM
 from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.model import Model, Reader, read_shape, refuse_long
 from flops_bytes.plan.options import read, read_gpu, read_options
 from flops_bytes.plan.serving import serve
 from flops_bytes.plan.training import methods_of, read_format, refuse, train, why_of
+from flops_bytes.time.gpus import Gpu
 
 CHOSEN = ("trained", "context", "checkpointing", "zero")  # options that are chosen if they are not given
 LARGE_BYTES = 70 * 2**30  # of a card's memory

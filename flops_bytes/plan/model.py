@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from flops_bytes.memory.layers import NO_DROPOUT, Kind
+from flops_bytes.memory.step import family_of
+from flops_bytes.model.shapes import Decoder
+from flops_bytes.model.stack import Stack, alike, parameters, predicting_parameters, stack_of
 from flops_bytes.plan.options import has_dropout, named_shape, shape_asked
-from flops_bytes.shapes import Decoder
-from flops_bytes.stack import Stack, alike, parameters, predicting_parameters, stack_of
-from flops_bytes.stack_layers import NO_DROPOUT, Kind
-from flops_bytes.stack_step import family_of
 
 
 class Model(NamedTuple):

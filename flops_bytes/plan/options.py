@@ -9,8 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import ADAPTED
-from flops_bytes.gpus import (
+from flops_bytes.memory.adapters import ADAPTED
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.model.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short
+from flops_bytes.model.tokens import BYTES_A_TOKEN, text_tokens
+from flops_bytes.parallel.sharding import ring_rate
+from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
+from flops_bytes.time.gpus import (
     BESIDE_TENSORS_BYTES,
     GPUS,
     LINKS,
@@ -22,11 +27,6 @@ from flops_bytes.gpus import (
     Gpu,
     capacity_bytes,
 )
-from flops_bytes.memory import RECIPES
-from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
-from flops_bytes.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short
-from flops_bytes.sharding import ring_rate
-from flops_bytes.tokens import BYTES_A_TOKEN, text_tokens
 
 # --8<-- [end:setup]
 

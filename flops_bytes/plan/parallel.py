@@ -1,7 +1,7 @@
 """The planner for layouts: tensor, context, pipeline and expert parallelism beside ZeRO. The command alone answers it.
 
-Bytes and waits are those of flops_bytes.parallel. Two assumptions make seconds of them: collectives reach REACHED of
-their link, and a rank computes at rates of kernels that others published, as flops_bytes.layout_rates has it. Where no
+Bytes and waits are those of flops_bytes.parallel.layouts. Two assumptions make seconds of them: collectives reach
+REACHED of their link, and a rank computes at published rates of kernels, as flops_bytes.time.layouts has it. Where no
 rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not given, the
 middle of what published steps without such parallelism reached.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from flops_bytes.gpus import LINKS, REACHED
-from flops_bytes.layout_rates import FLOAT8, covered, longer, rank_seconds, taken
-from flops_bytes.parallel import (
+from flops_bytes.model.shapes import quoted
+from flops_bytes.model.stack import Attention
+from flops_bytes.parallel.layouts import (
     SCHEDULES,
     Layout,
     Model,
@@ -48,8 +48,8 @@ from flops_bytes.plan.options import (
 )
 from flops_bytes.plan.runs import steps_like
 from flops_bytes.plan.training import card_format, cost, why_of
-from flops_bytes.shapes import quoted
-from flops_bytes.stack import Attention
+from flops_bytes.time.gpus import LINKS, REACHED
+from flops_bytes.time.layouts import FLOAT8, covered, longer, rank_seconds, taken
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
@@ -206,7 +206,7 @@ def shape_of(model: ReadModel, a: Mapping[str, Any]) -> Model:
         raise ValueError(f"--checkpointing: {told}")
     if why := why_of(a, model):
         raise ValueError(f"--model: no layouts are planned, because {why}; choose another")
-    from flops_bytes.stack_parallel import Split
+    from flops_bytes.parallel.stacks import Split
 
     return Split(model.stack, model.name)
 
@@ -447,8 +447,8 @@ def by_speed(each: tuple[Layout, str, Answer]) -> tuple[float, int]:
 def plan(split: Model | None = None, reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
     """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
 
-    The model is read by the `reader`, or given, as flops_bytes.stack_parallel has it. Raises ValueError with a sentence
-    that names the option and the mend.
+    The model is read by the `reader`, or given, as flops_bytes.parallel.stacks has it. Raises ValueError with a
+    sentence that names the option and the mend.
     """
     question = read_question(asked, split, reader)
     a, layout, kind = question.a, question.layout, question.a["checkpointing"]

@@ -9,16 +9,16 @@ and peak.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.gpus import Gpu
-from flops_bytes.memory import RECIPES
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.step import moment_of
+from flops_bytes.model.shapes import quoted
+from flops_bytes.model.stack import cache_bytes, forward_flops, parameters, prefill_flops
 from flops_bytes.plan.model import Model, Reader, read_shape, refuse_long, totals
 from flops_bytes.plan.options import OPTIONS, Option, capacity_source, read, read_gpu, read_options
 from flops_bytes.plan.serving import decode_seconds, forward_bytes
 from flops_bytes.plan.training import held_at, read_format, recipe_of, refuse, trained_of, why_of, work
-from flops_bytes.serving import Server
-from flops_bytes.shapes import quoted
-from flops_bytes.stack import cache_bytes, forward_flops, parameters, prefill_flops
-from flops_bytes.stack_step import moment_of
+from flops_bytes.serve.inference import Server
+from flops_bytes.time.gpus import Gpu
 
 RL = {
     "answer": Option(

@@ -5,11 +5,7 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Any
 
-from flops_bytes.plan.evidence import verdict
-from flops_bytes.plan.model import Model, totals
-from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu
-from flops_bytes.serving import Server, bits_per_weight, largest
-from flops_bytes.stack import (
+from flops_bytes.model.stack import (
     Delta,
     Experts,
     Latent,
@@ -22,6 +18,10 @@ from flops_bytes.stack import (
     shared,
     weights_bytes,
 )
+from flops_bytes.plan.evidence import verdict
+from flops_bytes.plan.model import Model, totals
+from flops_bytes.plan.options import OPTIONS, batched_tokens, capacity_source, read_gpu
+from flops_bytes.serve.inference import Server, bits_per_weight, largest
 
 BITS = {"16bit": 16.0, "8bit": 8.0, "4bit": bits_per_weight(4, group=32, group_bits=16)}
 WIDTHS = {"16bit": 2, "8bit": 1}

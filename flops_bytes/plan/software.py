@@ -7,10 +7,10 @@ PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d
 from collections.abc import Mapping
 from typing import Any
 
-from flops_bytes.adapters import CONSTANTS, quantized_bytes
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.stack import Stack, packed_parameters
-from flops_bytes.stack_step import moment_of
+from flops_bytes.memory.adapters import CONSTANTS, quantized_bytes
+from flops_bytes.memory.step import moment_of
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.model.stack import Stack, packed_parameters
 
 Asked = Mapping[str, Any]  # options that are read
 Moments = dict[str, dict[str, int]]

@@ -1,6 +1,6 @@
-"""Models by their names, and by their config.json, for the planner: all kinds that flops_bytes.configs reads.
+"""Models by their names, and by their config.json, for the planner: all kinds that flops_bytes.model.config reads.
 
-What a training step holds is derived for the kinds of flops_bytes.stack_step. Of others an answer says what weights,
+What a training step holds is derived for the kinds of flops_bytes.memory.step. Of others an answer says what weights,
 gradients and the optimizer's state take at least, and never that it fits.
 """
 
@@ -8,7 +8,9 @@ gradients and the optimizer's state take at least, and never that it fits.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flops_bytes.configs import (
+from flops_bytes.memory.layers import KINDS, LLAMA
+from flops_bytes.memory.step import DERIVED, LIKE_LLAMA, family_of
+from flops_bytes.model.config import (
     bits_of,
     decoder_of,
     is_partly,
@@ -18,14 +20,12 @@ from flops_bytes.configs import (
     quantization,
     read_stack,
 )
+from flops_bytes.model.presets import PRESETS, known, preset_of
+from flops_bytes.model.shapes import SHAPES, from_config, quoted
 from flops_bytes.plan.defaults import answered, plan_of
 from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.model import Model, is_composed, of_shape, read_shape
 from flops_bytes.plan.options import OPTIONS, read_config
-from flops_bytes.presets import PRESETS, known, preset_of
-from flops_bytes.shapes import SHAPES, from_config, quoted
-from flops_bytes.stack_layers import KINDS, LLAMA
-from flops_bytes.stack_step import DERIVED, LIKE_LLAMA, family_of
 
 # --8<-- [end:setup]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from flops_bytes.adapters import CONSTANTS, FORMATS, quantized_bytes
-from flops_bytes.flops import training_seconds
-from flops_bytes.memory import RECIPES, Recipe, state_bytes
-from flops_bytes.optimizers import (
+from flops_bytes.memory.adapters import CONSTANTS, FORMATS, quantized_bytes
+from flops_bytes.memory.formulas import RECIPES, Recipe, state_bytes
+from flops_bytes.memory.layers import Adapters, Kind
+from flops_bytes.memory.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
     adafactor_temporary_bytes,
@@ -19,17 +19,17 @@ from flops_bytes.optimizers import (
     muon_state_bytes,
     muon_temporary_bytes,
 )
+from flops_bytes.memory.step import StepConfig, moment_of, step_bytes, token_flops, trained_parameters, why_not
+from flops_bytes.model.flops import training_seconds
+from flops_bytes.model.shapes import Decoder, tensors
+from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, packed_parameters, parameters
+from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.model import Model, totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
 from flops_bytes.plan.runs import BATCHES, steps_like
 from flops_bytes.plan.software import Asked, Moments, is_deepspeed, is_gathered, width_of, with_software
-from flops_bytes.serving import largest
-from flops_bytes.shapes import Decoder, tensors
-from flops_bytes.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
-from flops_bytes.stack import Attention, Experts, Stack, forward_flops, packed_parameters, parameters
-from flops_bytes.stack_layers import Adapters, Kind
-from flops_bytes.stack_step import StepConfig, moment_of, step_bytes, token_flops, trained_parameters, why_not
+from flops_bytes.serve.inference import largest
 
 # --8<-- [end:setup]
 

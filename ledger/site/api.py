@@ -1,4 +1,4 @@
-"""Shows a function as its source has it: `/// api | flops_bytes.count.count` becomes its signature and its docstring.
+"""Shows a function as its source has it: `/// api | flops_bytes.counting.count.count` becomes signature and docstring.
 
 griffe reads the source without running it; mkdocstrings, which is made on it, would bring a plugin and a style of its
 own. What the docstring says in the page's language stands where that of shown code does (comments.py).

@@ -1,6 +1,6 @@
 """The book's files that pages link to: snippets, the library, records. The built site has them where the checkout has.
 
-A page links to one as if the folder lay beside it: `[the text](flops_bytes/parallel_text.en.txt)`. No generator finds
+A page links to one as if the folder lay beside it: `[the text](snippets/slow/tokens.py)`. No generator finds
 it there, so it is handed a link to the front page, which each knows how to write from any page, with the file behind.
 """
 

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_device
-from flops_bytes.trace import count_flops
+from flops_bytes.lessons.measure import get_device
+from flops_bytes.lessons.trace import count_flops
+from flops_bytes.time.gpus import GPUS
 
 
 class Scalar:

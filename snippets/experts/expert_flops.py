@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from flops_bytes import stack
-from flops_bytes.configs import read_stack
-from flops_bytes.gpus import GPUS, REACHED
-from flops_bytes.parallel import scatter_rate
-from flops_bytes.presets import PRESETS
-from flops_bytes.sharding import LINK_BYTES_PER_SECOND
-from flops_bytes.trace import meta, saved_bytes
+from flops_bytes.lessons.trace import meta, saved_bytes
+from flops_bytes.model import stack
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.parallel.layouts import scatter_rate
+from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND
+from flops_bytes.time.gpus import GPUS, REACHED
 
 ROUTED_LEN = 1_024  # T
 WITH_EXPERTS = {"qwen": "qwen3-30b-a3b", "glm": "glm-4.5-air", "deepseek": "deepseek-v3"}

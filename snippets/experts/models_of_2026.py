@@ -4,12 +4,12 @@
 # ///
 """Six models side by side: what they are, compute, keep and send, from their configurations."""
 
-from flops_bytes.configs import read_stack
-from flops_bytes.memory import RECIPES
-from flops_bytes.presets import PRESETS
-from flops_bytes.sharding import sent_parts
-from flops_bytes.stack import cache_bytes, forward_flops, layer_parameters, parameters
-from flops_bytes.stack_step import kept_bytes
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.step import kept_bytes
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.stack import cache_bytes, forward_flops, layer_parameters, parameters
+from flops_bytes.parallel.sharding import sent_parts
 
 RECIPE = "bf16_master"  # bf16 weights and gradients, fp32 master weights and moments
 NUM_GPUS, STAGE = 256, 3  # ZeRO-3

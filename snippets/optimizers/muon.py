@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from flops_bytes.flops import forward_flops
-from flops_bytes.models import build
-from flops_bytes.optimizers import (
+from flops_bytes.lessons.models import build
+from flops_bytes.lessons.trace import Trace, Traffic, count_flops, tensors_in
+from flops_bytes.memory.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
     eight_bit_state_bytes,
@@ -22,8 +22,8 @@ from flops_bytes.optimizers import (
     muon_state_bytes,
     newton_schulz_flops,
 )
-from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2, parameters
-from flops_bytes.trace import Trace, Traffic, count_flops, tensors_in
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2, parameters
 
 MODELS = {"gpt2": GPT2_SMALL, "llama": LLAMA_3_8B}
 

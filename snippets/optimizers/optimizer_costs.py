@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flops_bytes.counter import update_fused
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import (
+from flops_bytes.counting.counter import update_fused
+from flops_bytes.lessons.measure import (
     get_allocated_bytes,
     get_device,
     get_memory_usage,
     time_call,
 )
-from flops_bytes.models import build, flash, loss
-from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B, gpt2, parameters
-from flops_bytes.trace import Trace, Traffic, tensors_in
+from flops_bytes.lessons.models import build, flash, loss
+from flops_bytes.lessons.trace import Trace, Traffic, tensors_in
+from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, gpt2, parameters
+from flops_bytes.time.gpus import GPUS
 
 Make = Callable[..., torch.optim.Optimizer]
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from flops_bytes.models import build
-from flops_bytes.shapes import GPT2_SMALL
+from flops_bytes.lessons.models import build
+from flops_bytes.model.shapes import GPT2_SMALL
 
 # --8<-- [start:optimizer]
 State = dict[str, Any]  # what an optimizer remembers of one parameter

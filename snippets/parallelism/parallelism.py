@@ -5,9 +5,9 @@
 """What do tensor, context, pipeline and expert parallelism hold and send, and what does that take? By formula."""
 
 # --8<-- [start:setup]
-from flops_bytes.flops import forward_flops
-from flops_bytes.gpus import GPUS, REACHED
-from flops_bytes.parallel import (
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameters
+from flops_bytes.parallel.layouts import (
     Layout,
     activations,
     bubble,
@@ -18,8 +18,8 @@ from flops_bytes.parallel import (
     state_bytes,
     step_seconds,
 )
-from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameters
-from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
+from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
+from flops_bytes.time.gpus import GPUS, REACHED
 
 # --8<-- [end:setup]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.distributed.pipelining.schedules import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from flops_bytes.parallel import Layout, bubble
+from flops_bytes.parallel.layouts import Layout, bubble
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
 Pass = tuple[bool, int, int]  # whether forward, the stage, the micro-batch

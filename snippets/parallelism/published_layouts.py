@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flops_bytes.configs import read_stack
-from flops_bytes.gpus import GPUS
-from flops_bytes.layout_rates import FLOAT8, longer
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.parallel.stacks import Split
 from flops_bytes.plan.parallel import plan
-from flops_bytes.presets import PRESETS
-from flops_bytes.published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows, stands
-from flops_bytes.stack_parallel import Split
+from flops_bytes.time.gpus import GPUS
+from flops_bytes.time.layouts import FLOAT8, longer
+from published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows, stands
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

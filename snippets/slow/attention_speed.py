@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.lessons.measure import divide, get_device, get_peak_flop_per_second, time_call
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()

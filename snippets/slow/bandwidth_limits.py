@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from flops_bytes.measure import divide, get_device, get_peak_bytes_per_second, time_call
+from flops_bytes.lessons.measure import divide, get_device, get_peak_bytes_per_second, time_call
 
 torch.set_num_threads(1)  # on a CPU: one core, and the bandwidth of one core
 measured_on_gpu = torch.cuda.is_available()

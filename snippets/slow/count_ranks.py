@@ -17,9 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
-from flops_bytes.ranks import WAYS, main
-from flops_bytes.sharding import (
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, Llama, again, build, flash, loss
+from flops_bytes.lessons.ranks import WAYS, main
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.parallel.sharding import (
     ddp_payload,
     fit,
     fsdp_payload,
@@ -28,7 +29,6 @@ from flops_bytes.sharding import (
     ring_bytes,
     zero_payload,
 )
-from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flops_bytes.generate import Cached
-from flops_bytes.measure import divide, get_device, get_peak_bytes_per_second, time_call
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
-from flops_bytes.serving import (
+from flops_bytes.lessons.generate import Cached
+from flops_bytes.lessons.measure import divide, get_device, get_peak_bytes_per_second, time_call
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_2_1B, LLAMA_3_8B, Model, build
+from flops_bytes.model.shapes import Decoder
+from flops_bytes.serve.inference import (
     Server,
     decode_bytes,
     decode_seconds,
@@ -25,7 +26,6 @@ from flops_bytes.serving import (
     prefill_flops,
     prefill_seconds,
 )
-from flops_bytes.shapes import Decoder
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flops_bytes.flops import forward_flops
-from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
-from flops_bytes.models import GPT2_SMALL, build, eager, fused, gpt2, loss
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.steps import Step, predict_lines, step_seconds, time_products
+from flops_bytes.lessons.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.lessons.models import GPT2_SMALL, build, eager, fused, gpt2, loss
+from flops_bytes.lessons.steps import Step, predict_lines, step_seconds, time_products
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.flops import forward_flops
 
 measured_on_gpu = torch.cuda.is_available()
 LADDER_SHAPE = GPT2_SMALL if measured_on_gpu else replace(gpt2(32, 1, 2), vocab=255)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from flops_bytes.measure import divide, get_device, time_call
+from flops_bytes.lessons.measure import divide, get_device, time_call
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()

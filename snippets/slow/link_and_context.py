@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from flops_bytes.measure import divide, time_call
+from flops_bytes.lessons.measure import divide, time_call
 
 MIB = 2**20
 measured_on_gpu = torch.cuda.is_available()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from flops_bytes.measure import divide, get_device, get_peak_flop_per_second, time_call
+from flops_bytes.lessons.measure import divide, get_device, get_peak_flop_per_second, time_call
 
 torch.set_num_threads(1)  # on a CPU: fewer threads to disturb
 measured_on_gpu = torch.cuda.is_available()

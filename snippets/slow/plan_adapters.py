@@ -11,11 +11,11 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from flops_bytes.adapters import ADAPTED
-from flops_bytes.models import again, build, flash, loss
+from flops_bytes.lessons.models import again, build, flash, loss
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.adapters import ADAPTED
+from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import SHAPES
-from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

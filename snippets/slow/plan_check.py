@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from flops_bytes.check.__main__ import check_draws, line
-from flops_bytes.counter import counted_peak
-from flops_bytes.models import again, build, eager, flash, loss
+from flops_bytes.counting.check.__main__ import check_draws, line
+from flops_bytes.counting.counter import counted_peak
+from flops_bytes.lessons.models import again, build, eager, flash, loss
+from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import SHAPES
 
 # --8<-- [end:setup]
 

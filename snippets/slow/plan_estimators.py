@@ -14,10 +14,10 @@ from accelerate.commands.estimate import estimate_training_usage
 from accelerate.utils import calculate_maximum_sizes
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.counter import counted_peak, prepare, update_fused
-from flops_bytes.models import build, loss
+from flops_bytes.counting.counter import counted_peak, prepare, update_fused
+from flops_bytes.lessons.models import build, loss
+from flops_bytes.model.shapes import SHAPES, parameters
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import SHAPES, parameters
 
 # --8<-- [end:setup]
 

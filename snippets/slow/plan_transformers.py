@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
-from flops_bytes.counter import update_fused
+from flops_bytes.counting.counter import update_fused
+from flops_bytes.lessons.trace import Trace
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.trace import Trace
 
 # --8<-- [end:setup]
 

@@ -12,14 +12,14 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from flops_bytes import rates
-from flops_bytes.gpus import GPUS
+from flops_bytes.memory.events import Event, live_bytes, step_events
+from flops_bytes.memory.step import StepConfig, decoder_moments, family_of
+from flops_bytes.model.stack import stack_of
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.published.readings import A_GPU, Reading, read_source
-from flops_bytes.published.step_times import Rated, rated
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_events import Event, live_bytes, step_events
-from flops_bytes.stack_step import StepConfig, decoder_moments, family_of
+from flops_bytes.time import rates
+from flops_bytes.time.gpus import GPUS
+from published.readings import A_GPU, Reading, read_source
+from published.step_times import Rated, rated
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from flops_bytes.train_sharded import main, whole
+from flops_bytes.lessons.train_sharded import main, whole
 
 # --8<-- [end:setup]
 

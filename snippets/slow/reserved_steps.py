@@ -23,13 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from flops_bytes.allocator import MIB, Allocator, downwards, reserved
-from flops_bytes.count import count
-from flops_bytes.memory import activation_bytes
-from flops_bytes.published.replay import one_ahead, read_histories
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.step_memory import RUNS, Run, recorded, trainer
-from flops_bytes.trace import Trace, meta
+from flops_bytes.counting.count import count
+from flops_bytes.lessons.trace import Trace, meta
+from flops_bytes.memory.allocator import MIB, Allocator, downwards, reserved
+from flops_bytes.memory.formulas import activation_bytes
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.tools.step_memory import RUNS, Run, recorded, trainer
+from published.replay import one_ahead, read_histories
 
 WORKSPACE_BYTES = 32 * MIB  # cuBLAS's on a Hopper, one for each thread that makes products: forward and backward
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from flops_bytes.adapters import quantized_bytes
-from flops_bytes.counter import counted_peak
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, chunked_backward, eager, flash, loss
-from flops_bytes.shapes import parameters
-from flops_bytes.sharding import sharded_bytes, wire_bytes
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.trace import Trace
+from flops_bytes.counting.counter import counted_peak
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, chunked_backward, eager, flash, loss
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.adapters import quantized_bytes
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.shapes import parameters
+from flops_bytes.model.stack import stack_of
+from flops_bytes.parallel.sharding import sharded_bytes, wire_bytes
 
 # --8<-- [end:setup]
 

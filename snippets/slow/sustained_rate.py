@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from flops_bytes.measure import divide, get_device, time_trials
+from flops_bytes.lessons.measure import divide, get_device, time_trials
 
 measured_on_gpu = torch.cuda.is_available()
 # --8<-- [end:setup]

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sized
 from dataclasses import replace
 from math import fsum, log
 
-from flops_bytes.bpe import Tokenizer, encode, learn, learn_plainly
-from flops_bytes.flops import forward_flops
-from flops_bytes.gpus import GPUS
-from flops_bytes.memory import logits_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, fused
-from flops_bytes.parallel_text import LANGUAGES, paragraphs, split
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.tokens import BYTES_A_TOKEN, bits_a_byte, text_tokens
+from flops_bytes.lessons.bpe import Tokenizer, encode, learn, learn_plainly
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, build, fused
+from flops_bytes.lessons.parallel_text import LANGUAGES, paragraphs, split
+from flops_bytes.memory.formulas import logits_bytes
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import Decoder, parameters
+from flops_bytes.model.tokens import BYTES_A_TOKEN, bits_a_byte, text_tokens
+from flops_bytes.time.gpus import GPUS
 
 # --8<-- [start:characters]
 for text in ("memory", "显存", "é", "👍🏽"):
@@ -251,7 +251,7 @@ foretold_tokens = text_tokens(len(rest.encode()), half_rate)
 counted_tokens = len(encode(learned["both"], rest.encode()))
 foretold_ratio = foretold_tokens / counted_tokens
 
-# what flops_bytes.tokens has, in two decimals
+# what flops_bytes.model.tokens has, in two decimals
 for vocab, rate_of in BYTES_A_TOKEN.items():
     found = bytes_a_token["both"][vocab]
     assert {lang: round(rate, 2) for lang, rate in found.items()} == rate_of

@@ -14,8 +14,8 @@ import torch
 from einops import einsum, rearrange, reduce, repeat
 from torch import Tensor
 
-from flops_bytes.measure import get_device, same_storage, time_call
-from flops_bytes.trace import Trace, count_flops, meta
+from flops_bytes.lessons.measure import get_device, same_storage, time_call
+from flops_bytes.lessons.trace import Trace, count_flops, meta
 
 # --8<-- [start:minus_two]
 BATCH, SEQ_LEN, NUM_HEADS, D_HEAD = 2, 4, 4, 8

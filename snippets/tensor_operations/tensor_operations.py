@@ -18,8 +18,8 @@ from jaxtyping import Float, jaxtyped
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from flops_bytes.measure import get_memory_usage
-from flops_bytes.trace import Trace, meta
+from flops_bytes.lessons.measure import get_memory_usage
+from flops_bytes.lessons.trace import Trace, meta
 
 generator = torch.Generator().manual_seed(0)
 

@@ -26,7 +26,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from flops_bytes.gpus import GPUS
+from flops_bytes.time.gpus import GPUS
 
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 torch.set_num_threads(1)  # on a CPU; the workers below need the others

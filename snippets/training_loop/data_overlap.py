@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from flops_bytes.gpus import GPUS
+from flops_bytes.time.gpus import GPUS
 
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 

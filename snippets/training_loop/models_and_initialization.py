@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from flops_bytes.measure import time_call
+from flops_bytes.lessons.measure import time_call
 
 torch.set_num_threads(1)  # on a CPU; work as small as this gains nothing from more
 

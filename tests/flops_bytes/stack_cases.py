@@ -1,4 +1,4 @@
-"""Configurations of every kind that flops_bytes.configs reads: small ones, and those that somebody has published."""
+"""Configurations of every kind that flops_bytes.model.config reads: small ones, and published ones."""
 
 from __future__ import annotations
 

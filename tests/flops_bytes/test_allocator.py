@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.allocator import MIB, Allocator, OutOfMemory, Pool, Settings, reserved, segment_bytes
-from flops_bytes.published.replay import (
+from flops_bytes.memory.allocator import MIB, Allocator, OutOfMemory, Pool, Settings, reserved, segment_bytes
+from flops_bytes.tools.snapshot import as_snapshot
+from published.replay import (
     Replayed,
     closed_loop,
     history,
@@ -24,7 +25,6 @@ from flops_bytes.published.replay import (
     read_histories,
     unpacked,
 )
-from flops_bytes.snapshot import as_snapshot
 from tests.conftest import ROOT
 
 FILES = sorted((ROOT / "measurements" / "published" / "snapshots").glob("*.json.gz"))

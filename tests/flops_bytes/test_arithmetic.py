@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from flops_bytes.flops import backward_flops, forward_flops, recompute_flops
-from flops_bytes.memory import activation_bytes, logits_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.trace import Trace, count_flops, saved_tensors
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, Attend, build, eager, flash, loss
+from flops_bytes.lessons.trace import Trace, count_flops, saved_tensors
+from flops_bytes.memory.formulas import activation_bytes, logits_bytes
+from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.model.shapes import Decoder, parameters
 
 SHAPES = {
     "gpt2": GPT2_SMALL,

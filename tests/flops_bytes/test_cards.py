@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
+from flops_bytes.model.shapes import LLAMA_3_8B
+from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.serving import Server, decode_seconds
-from flops_bytes.shapes import LLAMA_3_8B
-from flops_bytes.sharding import LINK_BYTES_PER_SECOND
+from flops_bytes.serve.inference import Server, decode_seconds
+from flops_bytes.time.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 
 # Bits of the memory's bus, and gigabits a second of each: HBM2 to HBM3e, GDDR6 to GDDR7.
 MEMORY = {

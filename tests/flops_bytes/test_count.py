@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.count import Uncountable, count, fit, main, script
+from flops_bytes.counting.count import Uncountable, count, fit, main, script
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"  # three lines
 LINEAR = """model = nn.Linear(1000, 1000, bias=False).cuda()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.measure import get_gpu, get_peak_flop_per_second
+from flops_bytes.lessons.measure import get_gpu, get_peak_flop_per_second
+from flops_bytes.time.gpus import GPUS
 from ledger.record import Record
 from tests.conftest import ROOT
 
@@ -48,7 +48,7 @@ def as_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_table_needs_python_alone() -> None:
-    code = "import sys; sys.modules['torch'] = None; from flops_bytes.gpus import GPUS; print(len(GPUS))"
+    code = "import sys; sys.modules['torch'] = None; from flops_bytes.time.gpus import GPUS; print(len(GPUS))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == f"{len(GPUS)}\n", done.stderr
 

@@ -10,11 +10,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import DeepseekV3Config, DeepseekV3Model, DynamicCache
 
-from flops_bytes.flops import forward_flops
-from flops_bytes.generate import Cached, generate
-from flops_bytes.memory import cache_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, build, gpt2
-from flops_bytes.serving import (
+from flops_bytes.lessons.generate import Cached, generate
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, LLAMA_3_70B, build, gpt2
+from flops_bytes.memory.formulas import cache_bytes
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import MIXTRAL_8X7B, Decoder, parameters
+from flops_bytes.serve.inference import (
     Server,
     bits_per_weight,
     decode_bytes,
@@ -30,7 +31,6 @@ from flops_bytes.serving import (
     tokens_that_fit,
     users_within,
 )
-from flops_bytes.shapes import MIXTRAL_8X7B, Decoder, parameters
 from tests.flops_bytes.test_models import SMALL_LLAMA, carried_over, library_model
 
 SMALL_GPT2 = replace(gpt2(64, 3, 4), vocab=101)

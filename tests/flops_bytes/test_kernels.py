@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from flops_bytes import kernels as module
-from flops_bytes.kernels import (
+from flops_bytes.tools import kernels as module
+from flops_bytes.tools.kernels import (
     NAMES,
     Delay,
     Gap,
@@ -486,7 +486,9 @@ def test_the_command_prints_a_report(tmp_path: Path) -> None:
     ):
         assert line in done.stdout.splitlines(), done.stdout
     assert "addmm 1 × 64 × 16 × 32 tf32" in done.stdout and "other" not in done.stdout
-    loaded = f"import sys; sys.modules['torch'] = None; from flops_bytes.kernels import main; main([{str(path)!r}])"
+    loaded = (
+        f"import sys; sys.modules['torch'] = None; from flops_bytes.tools.kernels import main; main([{str(path)!r}])"
+    )
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True).returncode == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel
 
-from flops_bytes.models import (
+from flops_bytes.lessons.models import (
     GPT2_LARGE,
     GPT2_MEDIUM,
     GPT2_SMALL,
@@ -24,7 +24,7 @@ from flops_bytes.models import (
     fused,
     llama,
 )
-from flops_bytes.shapes import Decoder, parameters
+from flops_bytes.model.shapes import Decoder, parameters
 
 if TYPE_CHECKING:  # it takes seconds to load: only those who run these tests need it
     from transformers import GPT2Config, LlamaConfig, PreTrainedModel

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from flops_bytes.check.count import norm_in_one
-from flops_bytes.models import RMSNorm, build, eager, loss
-from flops_bytes.optimizers import (
+from flops_bytes.counting.check.count import norm_in_one
+from flops_bytes.lessons.models import RMSNorm, build, eager, loss
+from flops_bytes.lessons.trace import Trace, Traffic, count_flops, meta, tensors_in
+from flops_bytes.memory.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
     adafactor_temporary_bytes,
@@ -22,14 +23,13 @@ from flops_bytes.optimizers import (
     muon_temporary_bytes,
     newton_schulz_flops,
 )
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.model import read_shape
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.stacks import read_model
 from flops_bytes.plan.training import held_at
-from flops_bytes.shapes import GPT2_SMALL, Decoder, gpt2, llama, parameters, tensors
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.trace import Trace, Traffic, count_flops, meta, tensors_in
 from tests.conftest import ROOT
 
 READINGS = ROOT / "measurements" / "published" / "torchao.toml"

@@ -20,7 +20,8 @@ from torch.distributed.pipelining.schedules import (
     ScheduleInterleavedZeroBubble,
 )
 
-from flops_bytes.parallel import (
+from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_1_405B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, parameters
+from flops_bytes.parallel.layouts import (
     Layout,
     activations,
     bubble,
@@ -35,7 +36,6 @@ from flops_bytes.parallel import (
     stage_layers,
     state_bytes,
 )
-from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_1_405B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, parameters
 from tests.conftest import ROOT
 
 SCHEDULES = {

@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from flops_bytes.parallel import Layout, sent
-from flops_bytes.shapes import LLAMA_3_8B
+from flops_bytes.model.shapes import LLAMA_3_8B
+from flops_bytes.parallel.layouts import Layout, sent
 from tests.conftest import ROOT
 
 START = """

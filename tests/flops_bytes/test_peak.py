@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.counter import counted_peak
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B
-from flops_bytes.shapes import Decoder
-from flops_bytes.stack_step import decoder_moments
+from flops_bytes.counting.counter import counted_peak
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.shapes import Decoder
 
 SHAPES = {"gpt2": replace(GPT2_SMALL, layers=4), "llama": replace(LLAMA_3_8B, layers=3)}
 CHOICES: dict[str, dict[str, Any]] = {

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from flops_bytes import models
-from flops_bytes.memory import RECIPES
-from flops_bytes.models import Attend, again, build, chunked_backward, loss
-from flops_bytes.shapes import Decoder
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.trace import Trace
+from flops_bytes.lessons import models
+from flops_bytes.lessons.models import Attend, again, build, chunked_backward, loss
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.shapes import Decoder
 
 GPT2 = Decoder(3, 64, 4, 4, 16, 256, 500, positions=128, tied=True, gated=False, biases=True, norm_shift=True)
 LLAMA = Decoder(3, 64, 4, 2, 24, 160, 500)

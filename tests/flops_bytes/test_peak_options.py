@@ -20,15 +20,15 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from flops_bytes import models
-from flops_bytes.check.count import CompiledLoss, FusedLoss, dropped, policies
-from flops_bytes.counter import prepare, update_fused
-from flops_bytes.memory import layer_bytes
-from flops_bytes.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
+from flops_bytes.counting.check.count import CompiledLoss, FusedLoss, dropped, policies
+from flops_bytes.counting.counter import prepare, update_fused
+from flops_bytes.lessons import models
+from flops_bytes.lessons.models import GPT2_SMALL, LLAMA_3_8B, build, eager, flash_each
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.formulas import layer_bytes
+from flops_bytes.memory.step import decoder_moments, liger_rows
+from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import Decoder, parameters
-from flops_bytes.stack_step import decoder_moments, liger_rows
-from flops_bytes.trace import Trace
 from tests.flops_bytes import test_peak_lines as peak_lines
 from tests.flops_bytes.test_savings import token_flops
 
@@ -124,7 +124,9 @@ def count_peak(
 ) -> int:
     """Bytes at the peak of a step."""
     if monkeypatch:
-        monkeypatch.setattr("flops_bytes.counter.build", lambda shape, attend: made(shape, attend, torch.float32))
+        monkeypatch.setattr(
+            "flops_bytes.counting.counter.build", lambda shape, attend: made(shape, attend, torch.float32)
+        )
     model, masters, optimizer = prepare(shape, recipe, fused, "none")
     checkpoint_blocks(model, checkpointing, every)
     tokens = torch.zeros(batch, T, dtype=torch.int64, device="meta")
@@ -155,7 +157,7 @@ def test_dropout_keeps_masks_where_a_model_has_it(
     """Our modules have none, so that these get it: a GPT-2 in three places, a Llama on its probabilities alone."""
     monkeypatch.setattr(models, "GPT2Block", DroppingBlock)
     monkeypatch.setattr(models, "GPT2", Dropping)
-    monkeypatch.setattr("flops_bytes.counter.eager", dropping)
+    monkeypatch.setattr("flops_bytes.counting.counter.eager", dropping)
     counted = count_peak(SHAPES[shape], recipe, loss="fused", **asked)
     planned = planned_peak(SHAPES[shape], recipe, loss="fused", dropout=True, **asked)
     assert planned == pytest.approx(counted, rel=0.003)

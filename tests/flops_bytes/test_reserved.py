@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from flops_bytes import step_memory
-from flops_bytes.allocator import MIB, downwards, reserved
-from flops_bytes.memory import activation_bytes
-from flops_bytes.published.replay import Replayed, one_ahead, read_histories
-from flops_bytes.shapes import parameters
-from flops_bytes.snapshot import follow, line_of, read
+from flops_bytes.memory.allocator import MIB, downwards, reserved
+from flops_bytes.memory.formulas import activation_bytes
+from flops_bytes.model.shapes import parameters
+from flops_bytes.tools import step_memory
+from flops_bytes.tools.snapshot import follow, line_of, read
+from published.replay import Replayed, one_ahead, read_histories
 from tests.conftest import ROOT
 
 FILE = ROOT / "measurements" / "published" / "snapshots" / "cs336-a2-systems.json.gz"
@@ -122,7 +122,7 @@ def test_a_snapshot_is_kept_without_folders_and_times(tmp_path: Path) -> None:
 
     frames = [
         frame("/home/me/env/lib/site-packages/torch/nn/functional.py", 7),
-        frame("/home/me/book/flops_bytes/models.py", 9),
+        frame("/home/me/book/flops_bytes/lessons/models.py", 9),
         {"filename": "??", "line": 0, "name": "at::bmm"},
     ]
     block = {"address": 512, "size": 1024, "requested_size": 600, "state": "active_allocated", "frames": frames}
@@ -139,7 +139,7 @@ def test_a_snapshot_is_kept_without_folders_and_times(tmp_path: Path) -> None:
     first, second = read(path), read(small)
     assert [each[:4] for each in second.traces[0]] == [each[:4] for each in first.traces[0]]
     names = [(each.file, each.line) for each in second.traces[0][0].frames]
-    assert names == [("torch/nn/functional.py", 7), ("flops_bytes/models.py", 9)]
+    assert names == [("torch/nn/functional.py", 7), ("flops_bytes/lessons/models.py", 9)]
     assert second.segments[0].blocks[0].frames == second.traces[0][0].frames and second.traces[0][1].frames == ()
     assert [word for word in (b"time_us", b"/home", b"at::bmm") if word in small.read_bytes()] == []
 

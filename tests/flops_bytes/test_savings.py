@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flops_bytes import models
-from flops_bytes.adapters import ADAPTED, quantized_bytes
-from flops_bytes.flops import forward_flops
-from flops_bytes.memory import activation_bytes
-from flops_bytes.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
+from flops_bytes.lessons import models
+from flops_bytes.lessons.models import LlamaBlock, RMSNorm, build, eager, flash, flash_each, loss, rotate
+from flops_bytes.lessons.trace import count_flops, saved_bytes
+from flops_bytes.memory.adapters import ADAPTED, quantized_bytes
+from flops_bytes.memory.formulas import activation_bytes
+from flops_bytes.memory.layers import Adapters
+from flops_bytes.memory.step import StepConfig, decoder_moments, family_of, trained_parameters
+from flops_bytes.memory.step import token_flops as flops_of_step
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import LLAMA_3_8B, Decoder, parameters
+from flops_bytes.model.stack import stack_of
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.shapes import LLAMA_3_8B, Decoder, parameters
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_layers import Adapters
-from flops_bytes.stack_step import StepConfig, decoder_moments, family_of, trained_parameters
-from flops_bytes.stack_step import token_flops as flops_of_step
-from flops_bytes.trace import count_flops, saved_bytes
 from tests.flops_bytes.test_peak_lines import GPT2, LLAMA, TOKENS, count_step
 
 RANK = 8

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from flops_bytes.shapes import SHAPES, Decoder, from_config, parameters, window
+from flops_bytes.model.shapes import SHAPES, Decoder, from_config, parameters, window
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from tests.tables import BOOK

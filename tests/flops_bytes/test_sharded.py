@@ -26,7 +26,15 @@ ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", 
 def command(ranks: int, folder: Path) -> list[str]:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     options = [f"--steps={STEPS}", f"--report={REPORT}", "--pieces=4", "--batch=2", "--timeout=20"]
-    return [sys.executable, *launcher, "-m", "flops_bytes.train_sharded", *options, "--checkpoints", str(folder)]
+    return [
+        sys.executable,
+        *launcher,
+        "-m",
+        "flops_bytes.lessons.train_sharded",
+        *options,
+        "--checkpoints",
+        str(folder),
+    ]
 
 
 def processes(folder: Path) -> list[int]:
@@ -90,7 +98,7 @@ def test_no_kill_loses_a_checkpoint_or_leaves_a_process(tmp_path: Path) -> None:
 @pytest.fixture
 def run_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], list[float]]]:
     """The trainer's main, for a run on one rank of a CPU that needs no process of its own."""
-    from flops_bytes.train_sharded import main  # seconds, in the one process that asks
+    from flops_bytes.lessons.train_sharded import main  # seconds, in the one process that asks
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     threads = torch.get_num_threads()

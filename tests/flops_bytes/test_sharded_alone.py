@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from flops_bytes.models import build, loss
+from flops_bytes.lessons.models import build, loss
+from flops_bytes.lessons.ranks import ddp, ddp_views, join, leave
+from flops_bytes.lessons.trace import Trace
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.ranks import ddp, ddp_views, join, leave
-from flops_bytes.trace import Trace
 from tests.conftest import ROOT
 
 SMALL = "layers=2 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=4000"

@@ -15,16 +15,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from flops_bytes import models
-from flops_bytes.gpus import LINKS
-from flops_bytes.memory import RECIPES
-from flops_bytes.models import GPT2 as GPT2Model
-from flops_bytes.models import Llama, build, loss
-from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.ranks import Collectives
-from flops_bytes.shapes import SHAPES as NAMED
-from flops_bytes.shapes import Decoder
-from flops_bytes.sharding import (
+from flops_bytes.lessons import models
+from flops_bytes.lessons.models import GPT2 as GPT2Model
+from flops_bytes.lessons.models import Llama, build, loss
+from flops_bytes.lessons.ranks import Collectives
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.shapes import SHAPES as NAMED
+from flops_bytes.model.shapes import Decoder
+from flops_bytes.model.stack import stack_of
+from flops_bytes.parallel.sharding import (
     LINK_BYTES_PER_SECOND,
     STAGES,
     Wire,
@@ -41,8 +41,8 @@ from flops_bytes.sharding import (
     wire_bytes,
     zero_payload,
 )
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_step import decoder_moments
+from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.time.gpus import LINKS
 from tests.flops_bytes.test_peak_lines import BYTE_16, GPT2, LLAMA, TOKENS, Moments, norm_kernel, one_kernel
 
 RANKS = 4

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from flops_bytes import snapshot as module
-from flops_bytes.allocator import MIB, Settings
-from flops_bytes.snapshot import NotPlain, Snapshot, as_snapshot, follow, line_of, main, plain, read, report
+from flops_bytes.memory.allocator import MIB, Settings
+from flops_bytes.tools import snapshot as module
+from flops_bytes.tools.snapshot import NotPlain, Snapshot, as_snapshot, follow, line_of, main, plain, read, report
 from tests.conftest import ROOT
 
 BASE = 4096 * MIB
@@ -233,7 +233,9 @@ def test_the_command_prints_a_report(tmp_path: Path) -> None:
         f"  {'segments that hold nothing':<32}{'0.0 MiB':>16}{'32.0 MiB':>16}{'30.0 MiB':>16}",
     ):
         assert line in done.stdout.splitlines()
-    loaded = f"import sys; sys.modules['torch'] = None; from flops_bytes.snapshot import main; main([{str(path)!r}])"
+    loaded = (
+        f"import sys; sys.modules['torch'] = None; from flops_bytes.tools.snapshot import main; main([{str(path)!r}])"
+    )
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True).returncode == 0
 
 

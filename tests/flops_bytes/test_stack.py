@@ -19,10 +19,11 @@ from transformers.masking_utils import (
 )
 from transformers.modeling_layers import MtpModel
 
-from flops_bytes import flops, memory, serving, shapes
-from flops_bytes.configs import FAMILIES, RENAMED, decoder_of, is_read, left_out, read_stack
-from flops_bytes.presets import PRESETS, SAME, preset_of
-from flops_bytes.stack import (
+from flops_bytes.memory import formulas as memory
+from flops_bytes.model import flops, shapes
+from flops_bytes.model.config import FAMILIES, RENAMED, decoder_of, is_read, left_out, read_stack
+from flops_bytes.model.presets import PRESETS, SAME, preset_of
+from flops_bytes.model.stack import (
     CHUNK,
     Attention,
     Delta,
@@ -46,6 +47,7 @@ from flops_bytes.stack import (
     stack_of,
     weights_bytes,
 )
+from flops_bytes.serve import inference as serving
 from tests import draw
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL, Config
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.adapters import FORMATS
-from flops_bytes.check.kinds import DEFAULTS, configuration, options
-from flops_bytes.configs import read_stack
-from flops_bytes.shapes import GPT2_SMALL, LLAMA_3_8B
-from flops_bytes.stack import Stack, parameters, stack_of
-from flops_bytes.stack_events import live_bytes, step_events
-from flops_bytes.stack_layers import KINDS, Kind
-from flops_bytes.stack_step import DERIVED, StepConfig, family_of, step_bytes, token_flops
+from flops_bytes.counting.check.kinds import DEFAULTS, configuration, options
+from flops_bytes.memory.adapters import FORMATS
+from flops_bytes.memory.events import live_bytes, step_events
+from flops_bytes.memory.layers import KINDS, Kind
+from flops_bytes.memory.step import DERIVED, StepConfig, family_of, step_bytes, token_flops
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B
+from flops_bytes.model.stack import Stack, parameters, stack_of
 
 
 def check(stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe") -> None:

@@ -7,8 +7,22 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.configs import read_stack
-from flops_bytes.parallel import (
+from flops_bytes.memory.step import DERIVED, kept_bytes, why_not
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.shapes import LLAMA_3_8B, Decoder
+from flops_bytes.model.stack import (
+    Attention,
+    Dense,
+    Experts,
+    Latent,
+    Layer,
+    Stack,
+    backward_flops,
+    forward_flops,
+    parameters,
+)
+from flops_bytes.parallel.layouts import (
     Layout,
     activations,
     layer_activations,
@@ -19,12 +33,8 @@ from flops_bytes.parallel import (
     refuse,
     sent,
 )
+from flops_bytes.parallel.stacks import Split, in_order
 from flops_bytes.plan.stacks import plan_exactly as plan_stack
-from flops_bytes.presets import PRESETS
-from flops_bytes.shapes import LLAMA_3_8B, Decoder
-from flops_bytes.stack import Attention, Dense, Experts, Latent, Layer, Stack, backward_flops, forward_flops, parameters
-from flops_bytes.stack_parallel import Split, in_order
-from flops_bytes.stack_step import DERIVED, kept_bytes, why_not
 
 NAMES = [name for name, preset in PRESETS.items() if preset.config.get("model_type") in DERIVED]
 

@@ -8,16 +8,23 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes import stack_layers
-from flops_bytes.check.count import Counter
-from flops_bytes.check.kinds import DEFAULTS, configuration, counted, has_experts, made, masked, options, planned, ratio
-from flops_bytes.configs import read_stack
-from flops_bytes.memory import RECIPES
-from flops_bytes.sharding import sharded_bytes
-from flops_bytes.stack import layer_parameters, parameters
-from flops_bytes.stack_layers import KINDS as WRITTEN
-from flops_bytes.stack_layers import Adapters, norm
-from flops_bytes.stack_step import (
+from flops_bytes.counting.check.count import Counter
+from flops_bytes.counting.check.kinds import (
+    DEFAULTS,
+    configuration,
+    counted,
+    has_experts,
+    made,
+    masked,
+    options,
+    planned,
+    ratio,
+)
+from flops_bytes.memory import layers as stack_layers
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.layers import KINDS as WRITTEN
+from flops_bytes.memory.layers import Adapters, norm
+from flops_bytes.memory.step import (
     DERIVED,
     LIKE_LLAMA,
     StepConfig,
@@ -27,7 +34,10 @@ from flops_bytes.stack_step import (
     token_flops,
     why_not,
 )
-from flops_bytes.tape import Tape, apply, linear
+from flops_bytes.memory.tape import Tape, apply, linear
+from flops_bytes.model.config import read_stack
+from flops_bytes.model.stack import layer_parameters, parameters
+from flops_bytes.parallel.sharding import sharded_bytes
 from tests.flops_bytes.stack_cases import CASES
 
 Config = dict[str, Any]
@@ -156,7 +166,7 @@ def test_adapters_and_other_losses(n: int, turn: int) -> None:
 @pytest.mark.drawn(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_sizes_and_options_that_are_drawn(seed: int) -> None:
-    """`python -m flops_bytes.check.kinds` draws more of them."""
+    """`python -m flops_bytes.counting.check.kinds` draws more of them."""
     chance = random.Random(seed)
     kind = chance.choice([*KINDS])
     config = configuration(chance, kind)

@@ -11,8 +11,8 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from flops_bytes import bpe, parallel_text
-from flops_bytes.tokens import bits_a_byte, disk_bytes, text_tokens
+from flops_bytes.lessons import bpe, parallel_text
+from flops_bytes.model.tokens import bits_a_byte, disk_bytes, text_tokens
 
 ALPHABETS = {
     "two letters": "ab",

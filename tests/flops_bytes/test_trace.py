@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.trace import Trace
+from flops_bytes.lessons.trace import Trace
 
 DEVICES = ["cpu", "meta", "fake", *(["cuda"] if torch.cuda.is_available() else [])]
 RESIZE = torch.UntypedStorage.resize_

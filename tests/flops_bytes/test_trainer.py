@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes import train as trainer
-from flops_bytes.train import choose, read_tokens, train
+from flops_bytes.lessons import train as trainer
+from flops_bytes.lessons.train import choose, read_tokens, train
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from flops_bytes.count import StepTrace, count
-from flops_bytes.gpus import GPUS
+from flops_bytes.counting.count import StepTrace, count
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.published import readings as published
-from flops_bytes.published.readings import read_source
-from flops_bytes.watch import Measured, mfu, reading, watch
+from flops_bytes.time.gpus import GPUS
+from flops_bytes.tools.watch import Measured, mfu, reading, watch
+from published import readings as published
+from published.readings import read_source
 
 THREAD = "https://github.com/some/body/pull/1"
 
@@ -157,7 +157,7 @@ MEASURED = Measured(
 
 
 def written(folder: Path, seen: watch, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Path:
-    monkeypatch.setattr("flops_bytes.watch.get_gpu", lambda: GPUS["H100 SXM"])
+    monkeypatch.setattr("flops_bytes.tools.watch.get_gpu", lambda: GPUS["H100 SXM"])
     seen.measured = MEASURED
     seen.write(folder / "mine.toml", **settings)
     return folder / "mine.toml"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from figures.formulas import DAILY, GROUPS, Daily, Formula, ratio
-from flops_bytes.sharding import ring_bytes
+from flops_bytes.parallel.sharding import ring_bytes
 from ledger.book import Book
 from ledger.site.chapter import Chapter
 from ledger.snippet import Snippet

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from flops_bytes.model.shapes import KNOWN, SHAPES, estimate, from_config
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import unread
-from flops_bytes.shapes import KNOWN, SHAPES, estimate, from_config
 from planner import DECIMALS, DIGITS, FIRST, FOLDED, SHOWN, form, words
 from planner.answer import COUNTED, amount, answer
 from tests.planner.test_planner_page import MEMORY, SCALE, TIME, put

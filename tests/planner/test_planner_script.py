@@ -13,10 +13,10 @@ import pytest
 from py_mini_racer import MiniRacer
 
 import planner
-from flops_bytes.gpus import GPUS, TPUS
+from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.shapes import SHAPES
+from flops_bytes.time.gpus import GPUS, TPUS
 from planner import engine
 from planner.answer import answer, completed, recomputing
 from planner.translate import RUNTIME, TranslationError, translate

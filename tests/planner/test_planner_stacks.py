@@ -15,10 +15,10 @@ from playwright.sync_api import Page, expect
 from py_mini_racer import MiniRacer
 
 import planner
+from flops_bytes.model.presets import PRESETS, known
+from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import options as plan_options
 from flops_bytes.plan.options import OPTIONS, ROWS
-from flops_bytes.presets import PRESETS, known
-from flops_bytes.shapes import SHAPES
 from planner import STACKS, WANTED, engine, words
 from planner.answer import answer
 from planner.stacks import answer_any

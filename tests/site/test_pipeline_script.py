@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from py_mini_racer import MiniRacer
 
-from flops_bytes.parallel import Layout, bubble, in_flight
+from flops_bytes.parallel.layouts import Layout, bubble, in_flight
 from tests.conftest import ROOT, serve
 
 ASSETS = ROOT / "docs" / "overrides" / "assets"

@@ -15,9 +15,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes.adapters import FORMATS
-from flops_bytes.flops import forward_flops
-from flops_bytes.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
+from flops_bytes.memory.adapters import FORMATS
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
+from flops_bytes.model.stack import stack_of
+from flops_bytes.model.tokens import BYTES_A_TOKEN
+from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
 from flops_bytes.plan import plan as choose
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import main
@@ -25,12 +29,8 @@ from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
 from flops_bytes.plan.serving import forward_bytes
 from flops_bytes.plan.table import gib
-from flops_bytes.serving import Server, decode_seconds, largest, plan_serving
-from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
-from flops_bytes.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
-from flops_bytes.stack import stack_of
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.tokens import BYTES_A_TOKEN
+from flops_bytes.serve.inference import Server, decode_seconds, largest, plan_serving
+from flops_bytes.time.gpus import GPUS, LINKS, THIRD_PARTY, TPUS, capacity_bytes
 from tests.conftest import ROOT
 
 SMALL = {"model": "gpt2", "gpu": "H100 SXM"}

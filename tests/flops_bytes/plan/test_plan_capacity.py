@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes.gpus import (
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.memory.step import decoder_moments
+from flops_bytes.plan import plan_exactly as plan
+from flops_bytes.plan.evidence import EVIDENCE
+from flops_bytes.time.gpus import (
     BESIDE_TENSORS_BYTES,
     BESIDE_TENSORS_SHARE,
     GPUS,
@@ -21,11 +26,6 @@ from flops_bytes.gpus import (
     TPUS,
     capacity_bytes,
 )
-from flops_bytes.memory import RECIPES
-from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.plan.evidence import EVIDENCE
-from flops_bytes.stack_step import decoder_moments
-from flops_bytes.trace import Trace
 from tests.conftest import ROOT
 from tests.flops_bytes import test_peak_lines as lines
 

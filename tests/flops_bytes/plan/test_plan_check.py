@@ -13,14 +13,14 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import MistralConfig
 from transformers.masking_utils import create_causal_mask
 
-from flops_bytes import stack_step
-from flops_bytes.check import __main__ as command
-from flops_bytes.check import draw as drawing
-from flops_bytes.check.__main__ import Checked, check, main
-from flops_bytes.check.count import Counter, Tracker
-from flops_bytes.models import build, chunked_backward
+from flops_bytes.counting.check import __main__ as command
+from flops_bytes.counting.check import draw as drawing
+from flops_bytes.counting.check.__main__ import Checked, check, main
+from flops_bytes.counting.check.count import Counter, Tracker
+from flops_bytes.lessons.models import build, chunked_backward
+from flops_bytes.memory import step as stack_step
+from flops_bytes.model.shapes import Decoder
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.shapes import Decoder
 from tests.conftest import ROOT
 
 SMALL = "layers=2 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=4000"

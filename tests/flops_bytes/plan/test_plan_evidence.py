@@ -12,10 +12,10 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
-from flops_bytes.published import readings as published
-from flops_bytes.published.readings import Compared, compare, evidence, read_all, spread, today
 from planner import evidence as evidence_of_page
 from planner import form, words
+from published import readings as published
+from published.readings import Compared, compare, evidence, read_all, spread, today
 from tests.conftest import ROOT
 
 QUESTION: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM"}

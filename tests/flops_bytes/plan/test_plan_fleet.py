@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.gpus import GPUS
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import main
+from flops_bytes.time.gpus import GPUS
 
 QWEN = {"model": "qwen3-30b-a3b", "gpu": "H100 SXM", "zero": 3, "context": 4096, "tokens": "5T", "micro_batch": 64}
 QWEN |= {"trained": "all"}

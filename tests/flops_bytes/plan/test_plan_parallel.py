@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes.parallel import (
+from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
+from flops_bytes.parallel.layouts import (
     Layout,
     bubble,
     context_pairs,
@@ -27,7 +28,6 @@ from flops_bytes.plan import parallel
 from flops_bytes.plan import plan as plan_any
 from flops_bytes.plan import plan_exactly as plan_alike
 from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
-from flops_bytes.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from tests.conftest import ROOT
 
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from flops_bytes.check.count import count
-from flops_bytes.models import LLAMA_3_8B, build, loss
+from flops_bytes.counting.check.count import count
+from flops_bytes.lessons.models import LLAMA_3_8B, build, loss
+from flops_bytes.lessons.ranks import join, leave
+from flops_bytes.lessons.trace import Trace
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.ranks import join, leave
-from flops_bytes.trace import Trace
 
 LLAMA = "layers=2 d_model=512 heads=8 kv_heads=2 head_dim=64 d_ff=1536"
 SMALL = f"{LLAMA} vocab=1000"

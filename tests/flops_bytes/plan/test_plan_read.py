@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from flops_bytes.model.presets import PRESETS, known
 from flops_bytes.plan import plan, stacks
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.options import EXAMPLES, NOUNS, OPTIONS, currency, read
-from flops_bytes.presets import PRESETS, known
 
 WRITTEN: list[tuple[str, Any, float]] = [
     ("tokens", "15 trillion", 15e12),

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from flops_bytes.check import count as counting
+from flops_bytes.counting.check import count as counting
+from flops_bytes.model.shapes import SHAPES
 from flops_bytes.plan import plan_exactly as plan_training
 from flops_bytes.plan import rl
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.serving import Server, decode_seconds, prefill_flops
-from flops_bytes.shapes import SHAPES
+from flops_bytes.serve.inference import Server, decode_seconds, prefill_flops
 from tests.conftest import ROOT
 
 SMALL = "layers=3 d_model=256 heads=4 kv_heads=2 head_dim=64 d_ff=704 vocab=20000 tied=1"

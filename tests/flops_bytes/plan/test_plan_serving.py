@@ -9,11 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from flops_bytes.gpus import GPUS
-from flops_bytes.models import build
+from flops_bytes.lessons.models import build
+from flops_bytes.lessons.trace import Trace
+from flops_bytes.model.shapes import LLAMA_3_2_1B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, SHAPES, Decoder, llama
+from flops_bytes.model.stack import stack_of
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.serving import ENGINES_REACH, forward_bytes
-from flops_bytes.serving import (
+from flops_bytes.serve.inference import (
     Server,
     bits_per_weight,
     decode_bytes,
@@ -24,9 +26,7 @@ from flops_bytes.serving import (
     users_within,
     weights_bytes,
 )
-from flops_bytes.shapes import LLAMA_3_2_1B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, SHAPES, Decoder, llama
-from flops_bytes.stack import stack_of
-from flops_bytes.trace import Trace
+from flops_bytes.time.gpus import GPUS
 
 EIGHT_B: dict[str, Any] = {"task": "serve", "model": "llama-3-8b", "gpu": "H100 SXM", "context": 8192}
 

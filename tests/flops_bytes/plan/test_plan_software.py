@@ -16,10 +16,10 @@ from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
-from flops_bytes.models import LlamaBlock, build, flash, loss, rotary
+from flops_bytes.lessons.models import LlamaBlock, build, flash, loss, rotary
+from flops_bytes.lessons.trace import Trace
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape
-from flops_bytes.trace import Trace
 
 RANKS, RANK = 4, 4
 SMALL = "layers=8 d_model=64 heads=4 kv_heads=2 head_dim=16 d_ff=128 vocab=50"

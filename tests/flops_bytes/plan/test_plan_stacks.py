@@ -12,19 +12,19 @@ import jsonschema
 import pytest
 
 from flops_bytes import plan as package
-from flops_bytes.configs import bits_of, read_stack
+from flops_bytes.memory.layers import KINDS
+from flops_bytes.memory.step import StepConfig, step_bytes
+from flops_bytes.model.config import bits_of, read_stack
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.shapes import SHAPES
+from flops_bytes.model.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters, stack_of
+from flops_bytes.parallel.sharding import sent_parts, sharded_bytes
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import ROWS, read_options
 from flops_bytes.plan.serving import shares
 from flops_bytes.plan.stacks import HELD, PARTLY, plan, plan_exactly, read_model
 from flops_bytes.plan.table import training_table
-from flops_bytes.presets import PRESETS
-from flops_bytes.shapes import SHAPES
-from flops_bytes.sharding import sent_parts, sharded_bytes
-from flops_bytes.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters, stack_of
-from flops_bytes.stack_layers import KINDS
-from flops_bytes.stack_step import StepConfig, step_bytes
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL
 from tests.tables import BOOK
 

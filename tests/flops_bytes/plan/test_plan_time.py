@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.gpus import COLLECTIVES, GPUS, LINKS, REACHED
+from flops_bytes.model.shapes import parameters
+from flops_bytes.parallel.sharding import overlap, ring_rate, waiting_seconds
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, runs_nearest
 from flops_bytes.plan.table import training_table
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
-from flops_bytes.published.readings import read_all
-from flops_bytes.shapes import parameters
-from flops_bytes.sharding import overlap, ring_rate, waiting_seconds
+from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINKS, REACHED
 from planner import words
+from published.readings import read_all
 from tests.conftest import ROOT
 
 EIGHT: dict[str, Any] = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 8192}

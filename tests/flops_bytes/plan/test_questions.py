@@ -31,6 +31,8 @@ import jsonschema
 import pytest
 
 import planner
+from flops_bytes.model.presets import PRESETS
+from flops_bytes.model.shapes import SHAPES, Decoder
 from flops_bytes.plan import plan
 from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, main
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
@@ -40,8 +42,6 @@ from flops_bytes.plan.parallel import DEGREES, PARALLEL
 from flops_bytes.plan.parallel import TAKEN as OF_LAYOUTS
 from flops_bytes.plan.rl import RL
 from flops_bytes.plan.rl import TAKEN as OF_RL
-from flops_bytes.presets import PRESETS
-from flops_bytes.shapes import SHAPES, Decoder
 from planner.answer import answer as answer_of_form
 from planner.stacks import answer_any
 

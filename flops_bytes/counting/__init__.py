@@ -1,0 +1,1 @@
+"""The oracle: whole training steps, run without memory and counted. It needs torch."""

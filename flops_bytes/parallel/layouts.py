@@ -1,0 +1,762 @@
+"""What tensor, context, pipeline and expert parallelism cost together: what a rank holds, sends and waits for.
+
+Numbers in, numbers out, nothing but Python. Sources: Megatron-LM (Shoeybi et al. 2019, arXiv 1909.08053, section 3;
+Narayanan et al. 2021, arXiv 2104.04473, section 2; Korthikanti et al. 2022, arXiv 2205.05198, section 4); ring
+attention (Liu et al. 2023, arXiv 2310.01889); Llama 3 (2024, arXiv 2407.21783, section 3.3); zero-bubble pipelines (Qi
+et al. 2023, arXiv 2401.10241). PyTorch's DTensor and its pipeline schedules are what tests count.
+
+What differs between kinds of models are the functions of `singledispatch`: of layers all alike they are here, of layers
+that differ in flops_bytes.parallel.stacks.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache, singledispatch
+from itertools import accumulate
+from math import ceil
+from typing import Any, NamedTuple
+
+from flops_bytes.memory.formulas import RECIPES, layer_bytes, logits_bytes
+from flops_bytes.model.flops import ATTENTION, backward_flops, forward_flops, recompute_flops
+from flops_bytes.model.shapes import parameters
+from flops_bytes.parallel.sharding import overlap, ring_bytes, waiting_seconds
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:layout]
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+
+
+Model = Any  # a Decoder; or a flops_bytes.parallel.stacks.Split, which has the same names for what is asked here
+
+
+class Layout(NamedTuple):
+    """How a model and its batch are split over GPUs; each degree is a number of ranks."""
+
+    data: int = 1  # over which the batch is split, and by ZeRO also weights, gradients and state
+    tensor: int = 1  # over which each matrix is split
+    sequence: bool = True  # between matrices the tokens are split over the same ranks
+    context: int = 1  # over which each sequence is split
+    pipeline: int = 1  # over which the layers are split
+    expert: int = 1  # of data × context ranks, so many hold different experts
+    zero: int = 1  # 1: state is sharded over data × context ranks, 2: gradients too, 3: weights too
+    schedule: str = "1f1b"
+    micro_batches: int = 1  # that one rank of the data takes in a step
+    virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
+    ends: bool = True  # embedding and head count as a layer each where layers are shared out
+    fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
+    replicas: int = 1  # of data × context ranks: so many copies of what ZeRO shards (hybrid sharding)
+    ring: bool = False  # of context ranks: keys and values go around while attention computes; else they are gathered
+    all_again: bool = False  # full checkpointing repeats whole layers, not only what the backward pass needs
+
+    @property
+    def gpus(self) -> int:
+        return self.data * self.tensor * self.context * self.pipeline
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which ZeRO shards: those that hold the same part of the dense weights, or of these a replica."""
+        return self.data * self.context // self.replicas
+
+
+def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
+    """Raises ValueError with a sentence for a layout that cannot be."""
+    if layout.schedule not in SCHEDULES:
+        raise ValueError(f"schedule: {layout.schedule} is none of {', '.join(SCHEDULES)}")
+    for name in ("data", "tensor", "context", "pipeline", "expert", "micro_batches", "virtual"):
+        if getattr(layout, name) < 1:
+            raise ValueError(f"{name}: at least 1, not {getattr(layout, name)}")
+    if layout.zero not in range(4):
+        raise ValueError(f"zero: 0 to 3, not {layout.zero}")
+    if shape.heads % layout.tensor or shape.d_ff % layout.tensor:
+        shared = f"{shape.heads} heads and {shape.d_ff} features"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a number that divides both")
+    if shape.kv_heads % layout.tensor and layout.tensor % shape.kv_heads:
+        shared = f"{shape.kv_heads} key-value heads"
+        raise ValueError(f"tensor: {layout.tensor} ranks cannot share {shared}; choose a divisor or a multiple of them")
+    split = (layout.tensor if layout.sequence else 1) * 2 * layout.context if layout.context > 1 else layout.tensor
+    if layout.tensor * layout.context > 1 and seq_len % split:
+        raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
+    if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
+        raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
+    if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
+        stages = layout.pipeline * layout.virtual
+        raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
+    if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
+        ranks = f"the pipeline ranks; give a multiple of {layout.pipeline}"
+        raise ValueError(f"micro_batches: {layout.schedule} goes in turns of {ranks}")
+    copied = layout.data * layout.context
+    if layout.replicas < 1 or copied % layout.replicas or (layout.replicas > 1 and not layout.zero):
+        shared = f"{copied} ranks of the data with zero {layout.zero}"
+        raise ValueError(f"replicas: {layout.replicas} cannot share {shared}; choose a divisor, and zero 1, 2 or 3")
+    if shape.experts % layout.expert or layout.shards % layout.expert:
+        shared = f"{shape.experts} experts within {layout.shards} ranks of the data"
+        raise ValueError(f"expert: {layout.expert} ranks cannot share {shared}; choose a number that divides both")
+
+
+# --8<-- [end:layout]
+
+
+# --8<-- [start:pipeline]
+@cache
+def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
+    """Layers of each stage; the embedding and the head count as one layer each, as torchtitan has it, or as none."""
+    slots, left = divmod(layers + 2 * ends, stages)
+    each = [slots + (stage < left) for stage in range(stages)]
+    each[0] -= ends
+    each[-1] -= ends
+    return each
+
+
+def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
+    """Layers of each of a pipeline rank's stages: of interleaved ones, every so many."""
+    return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
+
+
+@cache
+def stage_indices(layers: int, stages: int, ends: bool = True) -> list[range]:
+    """Which layers, from 0, each stage has."""
+    last = list(accumulate(stage_layers(layers, stages, ends)))
+    return [range(first, end) for first, end in zip([0, *last], last, strict=False)]
+
+
+@singledispatch
+def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]:
+    """Of each of a pipeline rank's stages its layers, as models of one kind of layer, with how many there are."""
+    return [{shape: number} for number in rank_layers(shape.layers, layout, rank)]
+
+
+def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
+    """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
+    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends)[rank]
+
+
+@lru_cache(maxsize=128)  # what each rank of many layouts holds, sends and takes asks for it
+def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
+    found = []
+    layout = Layout(pipeline=pipeline, virtual=virtual, ends=ends)
+    for rank in range(pipeline):
+        kinds: dict[Any, int] = {}
+        for stage in stage_kinds(shape, layout, rank):
+            for kind, number in stage.items():
+                kinds[kind] = kinds.get(kind, 0) + number
+        found.append(kinds)
+    return found
+
+
+@lru_cache(maxsize=128)
+def unlike(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
+    """Pipeline ranks without those that have the layers of one before them, and like it neither end of the model.
+
+    These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
+    """
+    first: dict[Any, int] = {}
+    for rank, kinds in enumerate(kinds_by_rank(shape, pipeline, virtual, ends)):
+        first.setdefault((rank == 0, rank == pipeline - 1, frozenset(kinds.items())), rank)
+    return list(first.values())
+
+
+def in_flight(layout: Layout, rank: int) -> int:
+    """Micro-batches, times stages of this rank, that have gone forward and not yet backward, at most.
+
+    GPipe sends all forward first. 1F1B starts backward passes as soon as it can, so rank r waits for p − r at most.
+    Interleaved, a rank goes 2(p − r − 1) + (v − 1)p times forward before it takes turns (Megatron-LM's warm-up).
+    Zero-bubble, each rank has as many whose weights' gradients are not computed as the first rank has of 1F1B: what
+    these need is counted as if it were all that the forward pass kept (Qi et al. 2023, ZB-H1).
+    """
+    p, m, v = layout.pipeline, layout.micro_batches, layout.virtual
+    if layout.schedule == "gpipe":
+        return m
+    if layout.schedule == "1f1b":
+        return min(m, p - rank)
+    if layout.schedule == "zero-bubble":
+        return min(m, p) * v
+    return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
+
+
+def bubble(layout: Layout) -> float:
+    """Of a step, the share in which a pipeline rank has nothing to do: all stages take as long, sending takes no time.
+
+    (p − 1)/(vm + p − 1): with m micro-batches and v stages a rank, the first rank waits as long as p − 1 of its
+    passes take for the last one to come back. Narayanan et al. 2021 give it as a share of the work, (p − 1)/(vm).
+
+    Zero-bubble, gradients of weights fill two thirds of it, if they take as long as those of inputs and as a forward
+    pass: (p − 1)(F + B − W) is left (Qi et al. 2023, section 2, ZB-H1), which PyTorch's schedule has with v stages too.
+    """
+    waits = (layout.pipeline - 1) / (3 if layout.schedule == "zero-bubble" else 1)
+    return waits / (layout.virtual * layout.micro_batches + waits)
+
+
+# --8<-- [end:pipeline]
+
+
+# --8<-- [start:weights]
+@singledispatch
+def rank_parameters(shape: Model, layout: Layout, rank: int) -> dict[str, int]:
+    """Parameters of a pipeline rank before ZeRO shards them: of experts, and of all else.
+
+    Tensor parallelism cuts matrices, their first ones by outputs, the last ones by inputs, embedding and head by the
+    vocabulary; norms, the router and the biases behind sums stay whole. Fewer key-value heads than ranks are repeated.
+    A tied head is a matrix of its own where it lies on another rank than the embedding.
+    """
+    t, p = layout.tensor, layout.pipeline
+    counts, layers = parameters(shape), sum(rank_layers(shape.layers, layout, rank))
+    wide, narrow = shape.heads * shape.head_dim, max(shape.kv_heads, t) * shape.head_dim
+    biased = max(int(shape.biases), shape.qkv_biases)
+    qkv = (shape.d_model + biased) * (wide + 2 * narrow) // t
+    last_biases = shape.d_model * shape.biases
+    out = wide // t * shape.d_model + last_biases
+    mlp = (counts["mlp"] // shape.layers - shape.experts * last_biases) // t + shape.experts * last_biases
+    router, norm = counts["router"] // shape.layers, shape.d_model * (1 + shape.norm_shift)
+    dense = layers * (qkv + out + router + (counts["norms"] - norm) // shape.layers)
+    vocab = ceil(shape.vocab / t) * shape.d_model
+    ends = (vocab + counts["positions"] if rank == 0 else 0) + (norm if rank == p - 1 else 0)
+    ends += vocab if rank == p - 1 and not (shape.tied and rank == 0) else 0
+    if shape.experts == 1:
+        return {"experts": 0, "dense": dense + layers * mlp + ends}
+    return {"experts": layers * mlp // layout.expert, "dense": dense + ends}
+
+
+def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: int, state: int) -> dict[str, int]:
+    """Bytes that stay on a rank, from bytes a parameter: `state` is the optimizer's, with a master copy."""
+    ranks = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+
+    def bytes_of(width: int, from_stage: int) -> int:
+        return sum(-(-width * held[part] // (ranks[part] if layout.zero >= from_stage else 1)) for part in held)
+
+    return {"weights": bytes_of(weights, 3), "gradients": bytes_of(gradients, 2), "state": bytes_of(state, 1)}
+
+
+# --8<-- [end:weights]
+
+
+# --8<-- [start:activations]
+WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")  # that tensor parallelism alone does not split
+GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multiplies
+
+
+@singledispatch
+def layer_activations(
+    shape: Model,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that one layer keeps on a rank of one micro-batch of `batch` sequences, attention fused.
+
+    Tensor parallelism splits what lies between a column-cut and a row-cut matrix. Sequence parallelism splits the rest,
+    but for the gathered inputs of matrices: autograd keeps these whole (DTensor), unless they are gathered again in the
+    backward pass (`regathers`: Megatron-LM). Of a gated MLP the gate, the activated gate, what it multiplies and their
+    product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
+    """
+    tokens = seq_len // layout.context
+    return kept_by(
+        shape, layout.tensor, layout.sequence, layout.fused_gate, tokens, batch, checkpointing, regathers, width
+    )
+
+
+def part(shape: Model, tensor: int) -> Model:
+    """What a tensor rank has of each layer."""
+    return replace(
+        shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
+    )
+
+
+@cache  # asked for each rank of each layout with these degrees
+def kept_by(
+    shape: Model,
+    t: int,
+    sequence: bool,
+    fused_gate: bool,
+    tokens: int,
+    batch: int,
+    checkpointing: str,
+    regathers: bool,
+    width: int,
+) -> int:
+    own = part(shape, t)
+    kept = layer_bytes(own, tokens, batch, width, True, checkpointing)
+    if fused_gate and shape.gated and "mlp" in kept:
+        kept["mlp"] -= width * batch * tokens * own.d_ff * own.active_experts
+    if not sequence:
+        return sum(kept.values())
+    split = {line for line in WHOLE if line not in GATHERED or regathers}
+    return sum(size // t if line in split else size for line, size in kept.items())
+
+
+@singledispatch
+def layer_work(
+    shape: Model,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that one layer takes while it goes backward, beside what it kept: what is computed again, the gradients of
+    three tensors of inner features, and of its result.
+    """
+    own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
+    under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
+    features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
+    again = own - under if checkpointing != "none" else 0
+    return again + width * (batch * seq_len // layout.context) * features
+
+
+def layer_forward(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+    """Bytes that one layer takes at most in a forward pass of which only its input is kept.
+
+    That is in its MLP: the normed input, which tensor ranks have whole, beside the inner features of each first matrix
+    and what is made of them, or beside one of these and the result, of which each rank has a part of the sum.
+    """
+    tokens = batch * seq_len // layout.context
+    inner: int = shape.d_ff * shape.active_experts // layout.tensor
+    d: int = shape.d_model
+    return width * tokens * (d + max((3 if shape.gated else 2) * inner, inner + d))
+
+
+@singledispatch
+def pair_features(shape: Model, tensor: int) -> int:
+    """Numbers of a token's keys and values on a tensor rank, of the layer with most."""
+    return int(2 * max(1, shape.kv_heads // tensor) * shape.head_dim)
+
+
+def context_pairs(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+    """Bytes of other ranks' keys and values that a context rank has while one layer goes backward, and their gradients.
+
+    Gathered, those of all other ranks; in a ring, those that are there and those that arrive.
+    """
+    own = width * batch * (seq_len // layout.context) * pair_features(shape, layout.tensor)
+    return own * (4 if layout.ring else 2 * (layout.context - 1))
+
+
+def activations(
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
+    kept = 0
+    for kind, number in rank_kinds(shape, layout, rank).items():
+        each = layer_activations(kind, layout, seq_len, batch, checkpointing, regathers, width)
+        kept += ceil(in_flight(layout, rank) * number / layout.virtual) * each
+    return kept
+
+
+# --8<-- [end:activations]
+
+
+# --8<-- [start:sent]
+class Sent(NamedTuple):
+    """Bytes that a GPU sends in a step, by what sends them, and over which group of ranks."""
+
+    tensor: float
+    context: float
+    pipeline: float
+    expert: float
+    data: float
+    replicas: float = 0.0
+
+
+@singledispatch
+def layer_sent(
+    shape: Model, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
+) -> dict[str, float]:
+    """Bytes that a GPU sends for one layer and micro-batch of so many tokens, which it has of its context's rank.
+
+    Of experts, tensor ranks gather the copies of tokens that came to them, k of each token, so that each of them
+    multiplies all of these by its part: Megatron-LM's MoEAlltoAllTokenDispatcher, dispatch_postprocess(), in
+    megatron/core/transformer/moe/token_dispatcher.py at d98e8a6.
+    """
+    row, copies = width * tokens * shape.d_model, shape.active_experts if shape.experts > 1 else 0
+    pairs = 2 * width * tokens * max(1, shape.kv_heads // layout.tensor) * shape.head_dim
+    return mixed_sent(layout, row, row * (copies or 1), pairs, row * copies, checkpointing, regathers)
+
+
+def mixed_sent(
+    layout: Layout,
+    mixer: float,
+    mlp: float,
+    pairs: float,
+    routed: float,
+    checkpointing: str,
+    regathers: bool,
+    scattered: float | None = None,
+) -> dict[str, float]:
+    """The same from bytes of a rank's tokens: what the mixer gathers before it (and scatters behind it, if that is not
+    as much), what the MLP gathers and scatters, keys and values, and the copies of tokens that go to experts.
+    """
+    t, c, e, again = layout.tensor, layout.context, layout.expert, checkpointing == "full"
+    # forward and backward each gather and scatter; what is computed again stops before its last reduce-scatter
+    more = 1 if regathers and layout.sequence else 0
+    half = (mixer + (mixer if scattered is None else scattered)) / 2
+    repeated = half + mlp * (1 if layout.all_again else 0.5) if again else 0
+    rounds = (half + mlp) * 2 + repeated + more * (mixer + mlp) / 2
+    found = {"tensor": rounds * ring_bytes(1.0, t, "allreduce") if t > 1 else 0.0}
+    found["context"] = (3 + again) * ring_bytes(pairs * c, c, "allgather") if c > 1 else 0.0
+    own = routed / t if layout.sequence else routed
+    found["expert"] = 2 * (2 + again) * own * (e - 1) / e
+    return found
+
+
+def sent(
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+    reduced_width: int = 4,
+) -> Sent:
+    """Of one step of a pipeline rank in the middle of its data.
+
+    tensor: a layer all-reduces its tokens' features after attention and after the MLP, and their gradients before each;
+    sequence parallelism cuts each all-reduce into a reduce-scatter and an all-gather of as many bytes. Full
+    checkpointing repeats the forward pass's, but for the last; experts' copies of tokens count k times. context: keys
+    and values go around, and in the backward pass once more with their gradients. pipeline: a stage's result, and its
+    gradient. expert: tokens go to their experts and back, forward and backward. data: gradients are reduced and weights
+    gathered, as ZeRO's stage has it.
+    """
+    t, m = layout.tensor, layout.micro_batches
+    tokens = batch * seq_len // layout.context
+    features = width * tokens * shape.d_model
+    within = dict.fromkeys(("tensor", "context", "expert"), 0.0)
+    for kind, number in rank_kinds(shape, layout, rank).items():
+        each = layer_sent(kind, layout, tokens, checkpointing, regathers, width)
+        within = {name: size + m * number * each[name] for name, size in within.items()}
+
+    # each stage sends a result on and a gradient back, but for the first stage of all, and the last
+    crossings = 2 * layout.virtual - (rank in (0, layout.pipeline - 1))
+    part = features // t if layout.sequence else features
+    in_pipeline = m * crossings * part if layout.pipeline > 1 else 0.0
+
+    held = rank_parameters(shape, layout, rank)
+    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+    in_data = sum(sum(data_parts(held[part], groups[part], layout, width, reduced_width)) for part in held)
+    copies = sum(replica_bytes(held[part], groups[part], layout, reduced_width) for part in held)
+    return Sent(within["tensor"], within["context"], in_pipeline, within["expert"], in_data, copies)
+
+
+def data_parts(numbers: int, ranks: int, layout: Layout, width: int, reduced_width: int) -> tuple[float, float]:
+    """Bytes that ZeRO sends of so many parameters, of gradients and of weights.
+
+    Stages 0 and 1 send them once a step, 2 and 3 once a micro-batch.
+    """
+    times = layout.micro_batches if layout.zero > 1 else 1
+    if layout.zero == 0:
+        return ring_bytes(reduced_width * numbers, ranks, "allreduce"), 0.0
+    reduced = ring_bytes(times * reduced_width * numbers, ranks, "reduce_scatter")
+    gathers = 2 * times if layout.zero == 3 else 1
+    return reduced, ring_bytes(gathers * width * numbers, ranks, "allgather")
+
+
+def replica_bytes(numbers: int, ranks: int, layout: Layout, reduced_width: int) -> float:
+    """Bytes that hybrid sharding sends between replicas: gradients of a rank's shard, as often as they are reduced."""
+    times = layout.micro_batches if layout.zero > 1 else 1
+    return ring_bytes(times * reduced_width * numbers / ranks, layout.replicas, "allreduce")
+
+
+# --8<-- [end:sent]
+
+
+# --8<-- [start:rank]
+# Bytes of a logit when its loss goes backward over split logits: what log-softmax kept, the targets' gradient, its sum
+# with the probabilities, and the product, in float32 each (torch/distributed/tensor/parallel/loss.py, PyTorch 2.13).
+LOSS_PARALLEL = 16
+
+
+def once_a_step(layout: Layout) -> Layout:
+    """The layout by how often ZeRO sends: of stage 3 a pipeline gathers and reduces once a step, as stage 1 does.
+
+    Its stages keep what they gathered until the step ends: torchtitan's `reshard_after_forward=False`, in
+    torchtitan/parallelisms/parallelize_llama.py at 9dec370, and Llama 3 (section 3.3.2).
+    """
+    return layout._replace(zero=1) if layout.zero == 3 and layout.pipeline > 1 else layout
+
+
+def rank_bytes(
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    seq_len: int,
+    batch: int = 1,
+    recipe: str = "bf16_master",
+    checkpointing: str = "none",
+    regathers: bool = False,
+    gradient_width: int | None = None,
+    frees: bool = False,
+) -> dict[str, int]:
+    """Bytes that a pipeline rank holds when it holds most, by line.
+
+    That is when the loss goes backward, or the last layer, or when all gradients are there and activations are gone, or
+    when these are cast to float32 for master weights.
+
+    With ZeRO 3 layers are gathered one by one, one in use and one on its way, embedding and head for the whole step;
+    in a pipeline all of them, and their gradients are added up whole in float32. `boundaries` are a pipeline's buffers:
+    PyTorch's stages hold one for each micro-batch's input and gradient, and what went on to the next stage. Those that
+    free them hold what is being received and sent: Megatron-LM (`deallocate_pipeline_outputs`), Llama 3 (section
+    3.3.2). Gradients are as wide as the recipe says, or `gradient_width` bytes; with ZeRO 2 those of a layer are whole
+    until they are reduced.
+    """
+    each, held = RECIPES[recipe], rank_parameters(shape, layout, rank)
+    width, numbers, last = 4 if recipe == "fp32" else 2, sum(held.values()), rank == layout.pipeline - 1
+    wide = gradient_width or each.gradients
+    lines = state_bytes(held, layout, each.weights, wide, each.master + each.optimizer)
+    layers = sum(rank_layers(shape.layers, layout, rank))
+    ends = ceil(shape.vocab / layout.tensor) * shape.d_model * ((rank == 0) + (last and not shape.tied))
+    if once_a_step(layout) != layout:
+        lines |= {"gathered": width * numbers, "gradients": 4 * numbers}
+    elif layout.zero == 3 and layout.shards > 1:
+        layer = (numbers - ends) // max(1, layers)
+        lines |= {"gathered": width * (ends + 2 * layer), "reduced": width * (ends + layer)}
+    elif layout.zero == 2 and layout.shards > 1:
+        lines |= {"reduced": wide * (ends + (numbers - ends) // max(1, layers))}
+    elif recipe[:8] == "autocast":
+        lines |= {"gathered": width * numbers}  # matrices, cast
+
+    tokens, t = batch * seq_len // layout.context, layout.tensor
+    kept = activations(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
+    row = width * tokens * shape.d_model
+    if layout.pipeline > 1:
+        part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
+        alive = in_flight(layout, rank)  # whose inputs are among the activations
+        held_now = (rank > 0) + (not last) if frees else (rank > 0) * (chunks - alive) + (not last) * chunks + alive
+        lines["boundaries"] = part * held_now
+    size = seq_len, batch, checkpointing, regathers, width
+    layer_now = max((layer_work(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
+    if layout.context > 1:
+        layer_now += context_pairs(shape, layout, seq_len, batch, width)
+    wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
+    logits = wide_logits + row if last else 0
+    cast = state_bytes(held, layout, 0, each.master or wide, 0)
+    # what a micro-batch before has left there; of a single one gradients come while what was kept goes
+    before = {} if layout.micro_batches > 1 else {"gradients": 0}
+    beside = {"activations": kept, "batch": 16 * tokens} | before
+    moments = [
+        lines | beside | {"logits": logits, "reduced": 0},
+        lines | beside | {"layer": layer_now},
+        lines | {"activations": 0, "batch": 16 * tokens} | ({} if layout.zero == 3 else {"gathered": 0}),
+        lines | {"activations": 0, "batch": 16 * tokens, "gathered": 0, "reduced": 0, "gradients": cast["gradients"]},
+    ]
+    return max(moments, key=lambda held: sum(held.values()))
+
+
+def fullest(held: Sequence[Mapping[str, int]]) -> int:
+    """The rank that holds most."""
+    return max(range(len(held)), key=lambda rank: sum(held[rank].values()))
+
+
+# --8<-- [end:rank]
+
+
+# --8<-- [start:level]
+def group_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
+    """Bytes a second that a GPU sends to its group: of so many ranks, each `inner` ranks from the next.
+
+    Inside a node all go over `within`. Else a node has several of the group, each with a network card, and so many
+    rings cross it beside each other.
+    """
+    if inner * ranks <= node_gpus:
+        return within
+    beside = max(1, node_gpus // inner)
+    return min(within, between * beside)
+
+
+def scatter_rate(inner: int, ranks: int, within: float, between: float, node_gpus: int = 8) -> float:
+    """The same of an all-to-all, where each rank gets other bytes: what leaves a node goes by the GPU's own card.
+
+    One rank, though it stand alone in its node, sends nothing.
+    """
+    if ranks == 1 or inner * ranks <= node_gpus:
+        return within
+    away = (ranks - max(1, node_gpus // inner)) / (ranks - 1)
+    return min(within, between / away)
+
+
+def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> Sent:
+    """The rate of each group, tensor innermost, then context, data and pipeline."""
+    t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
+    return Sent(
+        tensor=group_rate(1, t, within, between, node_gpus),
+        context=group_rate(t, c, within, between, node_gpus),
+        pipeline=group_rate(t * c * d, p, within, between, node_gpus),
+        expert=scatter_rate(t, layout.expert, within, between, node_gpus),
+        data=group_rate(t, layout.shards, within, between, node_gpus),
+        replicas=group_rate(t * layout.shards, layout.replicas, within, between, node_gpus),
+    )
+
+
+# --8<-- [end:level]
+
+
+# --8<-- [start:seconds]
+class Flops(NamedTuple):
+    """Of a pipeline rank and micro-batch, of all its tensor and context ranks together."""
+
+    passes: float  # forward, backward, and computed again
+    backward: float  # of these, with what is computed again
+    attention: float  # of all passes, scores and values
+
+    def share(self, part: float) -> float:
+        """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
+        return part / self.passes if self.passes else 0.0
+
+
+@singledispatch
+def rank_flops(
+    shape: Model, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str
+) -> Flops:
+    """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
+    forward = forward_flops(shape, seq_len, batch, causal)
+    back = backward_flops(shape, seq_len, batch, causal)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=not layout.all_again)
+    share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
+    ends = rank == layout.pipeline - 1
+    first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
+    scores = sum(each[part] for each in (forward, back, again) for part in ATTENTION)
+    return Flops(first + sum(behind), sum(behind), share * scores)
+
+
+@singledispatch
+def totals(shape: Model) -> tuple[int, int]:
+    """Parameters of the whole model, and those that a token passes through."""
+    return sum(parameters(shape).values()), sum(parameters(shape, active=True).values())
+
+
+@singledispatch
+def model_flops(shape: Model, seq_len: int, causal: bool) -> float:
+    """FLOPs of training on one sequence, nothing computed again, as an MFU counts them."""
+    forward = sum(forward_flops(shape, seq_len, 1, causal).values())
+    return forward + sum(backward_flops(shape, seq_len, 1, causal, fused=False).values())
+
+
+@singledispatch
+def left_out(shape: Model) -> list[str]:
+    """What a kind of model has that its layouts are planned without."""
+    return []
+
+
+def step_seconds(
+    shape: Model,
+    layout: Layout,
+    seq_len: int,
+    flop_per_second: float,
+    rate: Sent,
+    batch: int = 1,
+    checkpointing: str = "none",
+    causal: bool = True,
+    regathers: bool = False,
+    attention_flop_per_second: float | None = None,
+    computed: Callable[[int], Mapping[str, float]] | None = None,
+    hides_tensor: bool = False,
+) -> dict[str, float]:
+    """Seconds of a step by line, at the FLOP/s that a GPU's matmuls reach; latency and all that is no matmul left out.
+    Attention runs at the same rate if it has none of its own. `computed` gives a pipeline rank's own seconds instead,
+    by line, and an "update" after all passes.
+
+    The fullest pipeline rank sets the pace. What tensor, context and expert parallelism send stands between matmuls
+    that need it, so nothing hides it here, but for `hides_tensor`, and a ring's turns, which attention hides. Sharding
+    the data hides behind matmuls as overlap() has it, the micro-batches of a pipeline as those of accumulation.
+    """
+    found: dict[str, float] = {}
+    slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
+    for rank in unlike(shape, layout.pipeline, layout.virtual, layout.ends):
+        flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
+        work = layout.micro_batches * (flops.passes + slower * flops.attention)
+        at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
+        own = dict(computed(rank)) if computed else at_one_rate
+        update = {line: own.pop(line) for line in ("update",) if line in own}
+        each = sent(shape, layout, rank, seq_len, batch, checkpointing, regathers)
+        between = {name: getattr(each, name) / getattr(rate, name) for name in ("tensor", "context", "expert")}
+        if layout.ring:
+            scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
+            between["context"] = max(0.0, between["context"] - scores)
+        if hides_tensor:
+            between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
+        passes = sum(own.values())
+        idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
+        copies = each.replicas / (rate.replicas or rate.data)
+        data = overlapped(shape, layout, rank, rate.data, passes, flops.share(flops.backward), copies)
+        lines = own | between | {"bubble": idle, "data": data} | update
+        found = max(found, lines, key=lambda of: sum(of.values()))
+    return found
+
+
+def shown(sending: float, matmuls: float, ranks: int) -> float:
+    """Seconds that tensor parallelism's sends show if they are cut into a piece a rank, sent while others are computed.
+
+    The last piece has nothing left to hide behind, and what takes longer than the matmuls shows too: PyTorch's
+    `_pipelined_all_gather_and_consume` and `_pipelined_produce_and_all2all` (torch/distributed/_symmetric_memory), and
+    Megatron-LM's `--tp-comm-overlap`.
+    """
+    return max(sending / ranks, sending - matmuls)
+
+
+def overlapped(
+    shape: Model,
+    layout: Layout,
+    rank: int,
+    bytes_per_second: float,
+    matmuls: float,
+    backward: float,
+    copies: float = 0.0,
+) -> float:
+    """Seconds in which a rank waits for what ZeRO sends; `copies` of it between replicas, with the gradients."""
+    held = rank_parameters(shape, layout, rank)
+    groups = {"dense": layout.shards, "experts": layout.shards // layout.expert}
+    reduced, gathered = copies, 0.0
+    for part, numbers in held.items():
+        sums, gathers = data_parts(numbers, groups[part], layout, 2, 4)
+        reduced, gathered = reduced + sums / bytes_per_second, gathered + gathers / bytes_per_second
+    return waiting_seconds(overlap(reduced, gathered, matmuls, layout.zero, layout.micro_batches, backward))
+
+
+# --8<-- [end:seconds]
+
+
+# --8<-- [start:layouts]
+def powers(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def possible(
+    shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8, told: Mapping[str, int] | None = None
+) -> Iterator[Layout]:
+    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2, or as `told`.
+
+    Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3; in a
+    pipeline, whose weights stay gathered, of 2 too.
+    """
+
+    def tried(name: str, sizes: list[int]) -> list[int]:
+        return [told[name]] if told and name in told else sizes
+
+    for tensor in tried("tensor", powers(min(node_gpus, shape.heads))):
+        for context in tried("context", powers(max(1, seq_len // 4096))):
+            for pipeline in tried("pipeline", powers(shape.layers)):
+                data, left = divmod(gpus, tensor * context * pipeline)
+                if left or not data or sequences % data:
+                    continue
+                for zero in tried("zero", [1, 2, 3] if pipeline > 1 else [1, 3]):
+                    found = Layout(data, tensor, True, context, pipeline, 1, zero, micro_batches=sequences // data)
+                    try:
+                        refuse(shape, found, seq_len)
+                    except ValueError:
+                        continue
+                    yield found
+
+
+# --8<-- [end:layouts]

@@ -1,0 +1,301 @@
+"""What tensor, context, pipeline and expert parallelism cost models whose layers differ: experts, latents, windows.
+
+The layers are those of flops_bytes.model.stack, what they keep is what flops_bytes.memory.step derives, which is of
+transformers' modules. How they are split is Megatron-LM's way, at 003b4ce:
+- Latent attention (core/transformer/multi_latent_attention.py): matrices that make latents are whole on each tensor
+  rank and take its own tokens; latents are gathered, and what expands them is cut by heads.
+- Experts (core/transformer/moe): tensor ranks cut each expert's matrices; expert ranks hold different experts.
+Not counted: layers that predict further tokens, float8, passes of two directions that hide what experts send
+(DeepSeek-V3, arXiv 2412.19437, sections 2.2, 3.2.1 and 3.3), and experts that get more tokens than others.
+"""
+
+# --8<-- [start:setup]
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, gcd
+from typing import Any
+
+from flops_bytes.memory.layers import KINDS
+from flops_bytes.memory.step import Passed, StepConfig, pass_layer
+from flops_bytes.model.stack import (
+    Attention,
+    Experts,
+    Latent,
+    Layer,
+    Stack,
+    backward_flops,
+    forward_flops,
+    matrices,
+    parameters,
+    predicting_parameters,
+)
+from flops_bytes.parallel import layouts as parallel
+from flops_bytes.parallel.layouts import Flops, Layout
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:split]
+@dataclass(frozen=True)
+class Split:
+    """A stack, of a kind of flops_bytes.memory.layers, as what is split; or one of its layers."""
+
+    stack: Stack
+    kind: str
+
+    @property
+    def layers(self) -> int:
+        return self.stack.depth
+
+    @property
+    def d_model(self) -> int:
+        return self.stack.d_model
+
+    @property
+    def vocab(self) -> int:
+        return self.stack.vocab
+
+    @property
+    def tied(self) -> bool:
+        return self.stack.tied
+
+    @property
+    def heads(self) -> int:
+        """That tensor ranks can share in all layers."""
+        return gcd(*(mixer.heads for mixer in self.mixers()))
+
+    @property
+    def kv_heads(self) -> int:
+        """The same; latents are expanded to all heads."""
+        return gcd(*(mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads for mixer in self.mixers()))
+
+    @property
+    def d_ff(self) -> int:
+        """Of inner features, what tensor ranks can share in all MLPs."""
+        return gcd(*(width for layer, _ in self.stack.layers for width in widths(layer)))
+
+    @property
+    def experts(self) -> int:
+        """That expert ranks can share in all layers that have some."""
+        return gcd(*(layer.mlp.experts for layer, _ in self.stack.layers if isinstance(layer.mlp, Experts))) or 1
+
+    def mixers(self) -> Iterator[Attention | Latent]:
+        for mixer, _ in self.stack.mixers():
+            assert isinstance(mixer, Attention | Latent)  # of others no step is derived
+            yield mixer
+
+    def one(self) -> Layer:
+        (layer, _), *_ = self.stack.layers
+        return layer
+
+
+def widths(layer: Layer) -> tuple[int, ...]:
+    mlp = layer.mlp
+    return (mlp.d_ff, mlp.shared_d_ff) if isinstance(mlp, Experts) else (mlp.d_ff,)
+
+
+@cache
+def in_order(stack: Stack) -> list[Layer]:
+    """Its layers one by one: those with another MLP come first, as in DeepSeek-V3; windows and none take turns."""
+    each = [(turn, layer, at) for turn, (layer, times) in enumerate(stack.layers) for at in range(times)]
+    if len({layer.mlp for layer, _ in stack.layers}) == 1:
+        times = dict(stack.layers)
+        each.sort(key=lambda one: ((one[2] + 0.5) / times[one[1]], one[0]))
+    return [layer for _, layer, _ in each]
+
+
+@parallel.stage_kinds.register
+def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
+    order = in_order(shape.stack)
+    alone = {layer: replace(shape, stack=replace(shape.stack, layers=((layer, 1),))) for layer, _ in shape.stack.layers}
+    found = []
+    stages = parallel.stage_indices(shape.layers, layout.pipeline * layout.virtual, layout.ends)
+    for stage in stages[rank :: layout.pipeline]:
+        layers = Counter(order[at] for at in stage)
+        found.append({alone[layer]: times for layer, times in layers.items()})
+    return found
+
+
+# --8<-- [end:split]
+
+
+# --8<-- [start:weights]
+def whole_parameters(layer: Layer, d: int) -> int:
+    """Of a layer, those that each tensor rank has all of: norms, the router, and what makes latents."""
+    mixer, found = layer.mixer, layer.norms * d + layer.mixer.vectors()
+    found += sum(matrix.parameters() for matrix in layer.mlp.matrices(d) if matrix.part == "router")
+    if isinstance(mixer, Latent):
+        latents = (d, mixer.query_rank), (d, mixer.rank + mixer.turned)
+        found += sum(matrix.parameters() for matrix in mixer.matrices(d) if (matrix.inputs, matrix.outputs) in latents)
+    return found
+
+
+@cache  # asked for each rank of each layout with these degrees
+def layer_parameters(shape: Split, tensor: int, expert: int) -> tuple[int, int]:
+    """Of its layer, what a rank has of the experts, and of all else."""
+    layer = replace(shape.one(), mixer=shape.one().mixer.shared(tensor))
+    every = matrices(shape.stack, layer)
+    experts = sum(matrix.parameters() for matrix in every if matrix.part == "experts")
+    total = sum(matrix.parameters() for matrix in every) + layer.norms * shape.d_model + layer.mixer.vectors()
+    whole = whole_parameters(layer, shape.d_model)
+    return ceil(experts / tensor / expert), whole + ceil((total - experts - whole) / tensor)
+
+
+@parallel.rank_parameters.register
+def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
+    d, t, p = shape.d_model, layout.tensor, layout.pipeline
+    held = {"experts": 0, "dense": d if rank == p - 1 else 0}  # the last norm
+    for kind, times in parallel.rank_kinds(shape, layout, rank).items():
+        experts, dense = layer_parameters(kind, t, layout.expert)
+        held["experts"] += times * experts
+        held["dense"] += times * dense
+    vocab = ceil(shape.vocab / t) * d
+    held["dense"] += vocab * ((rank == 0) + (rank == p - 1 and not (shape.tied and rank == 0)))
+    return held
+
+
+# --8<-- [end:weights]
+
+
+# --8<-- [start:activations]
+def passed(shape: Split, layout: Layout, seq_len: int, batch: int, checkpointing: str) -> Passed:
+    """Its layer forward and backward, of a context rank's tokens, with the experts of an expert rank."""
+    tokens, several = seq_len // layout.context, layout.micro_batches > 1
+    return passed_once(shape, layout.tensor, layout.expert, tokens, batch, checkpointing, several)
+
+
+@cache  # asked for each rank of each layout with these degrees
+def passed_once(
+    shape: Split, tensor: int, expert: int, tokens: int, batch: int, checkpointing: str, several: bool
+) -> Passed:
+    layer = shape.one()
+    layer = replace(layer, mixer=layer.mixer.shared(tensor))
+    if isinstance(layer.mlp, Experts):
+        layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
+    config = StepConfig(tokens, batch, "bf16", True, checkpointing, accumulated=several)
+    return pass_layer(shape.d_model, layer, KINDS[shape.kind], config)
+
+
+def gathered(layer: Layer, d: int) -> tuple[int, int]:
+    """Features of a token that tensor ranks gather before the mixer and before the MLP."""
+    mixer, mlp = layer.mixer, layer.mlp
+    before = d
+    if isinstance(mixer, Latent):
+        before = (mixer.query_rank or d) + mixer.rank + mixer.turned
+    if not isinstance(mlp, Experts):
+        return before, d
+    return before, mlp.active * d + (d if mlp.shared_d_ff else 0)
+
+
+@parallel.layer_activations.register
+def _(
+    shape: Split,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """Tensor ranks divide all but what they gather, which is whole, unless it is gathered again; copies of tokens for
+    experts are not.
+    """
+    kept, t = passed(shape, layout, seq_len, batch, checkpointing).waits.total, layout.tensor
+    if layout.fused_gate and checkpointing == "none":
+        kept -= width * batch * seq_len // layout.context * shape.one().mlp.inner()
+    if t == 1 or checkpointing == "full":
+        return kept // t
+    mixer, mlp = gathered(shape.one(), shape.d_model)
+    if regathers:
+        mixer, mlp = 0, mlp - shape.d_model
+    whole = width * batch * seq_len // layout.context * (mixer + mlp)
+    return (kept - whole) // t + whole
+
+
+@parallel.pair_features.register
+def _(shape: Split, tensor: int) -> int:
+    return max(pairs(layer.mixer.shared(tensor), tensor) for layer, _ in shape.stack.layers)
+
+
+def pairs(mixer: object, tensor: int) -> int:
+    """Of a mixer whose heads are a tensor rank's; latents are expanded to keys and values of its heads."""
+    if isinstance(mixer, Latent):
+        return mixer.heads // tensor * (mixer.unturned + mixer.turned + mixer.value_dim)
+    assert isinstance(mixer, Attention)
+    return 2 * mixer.kv_heads // tensor * mixer.head_dim
+
+
+@parallel.layer_work.register
+def _(
+    shape: Split,
+    layout: Layout,
+    seq_len: int,
+    batch: int = 1,
+    checkpointing: str = "none",
+    regathers: bool = False,
+    width: int = 2,
+) -> int:
+    """What the layer's tape has at most backward, beside what was kept and gradients that it leaves."""
+    found = passed(shape, layout, seq_len, batch, checkpointing)
+    left = 0 if layout.micro_batches > 1 else found.gradients
+    return max(0, found.backward[""].total - found.waits.total - left) // layout.tensor
+
+
+# --8<-- [end:activations]
+
+
+# --8<-- [start:sent]
+@parallel.layer_sent.register
+def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int) -> dict[str, float]:
+    layer, t, row = shape.one(), layout.tensor, width * tokens
+    mixer, mlp = gathered(layer, shape.d_model)
+    own = pairs(layer.mixer.shared(t), t)
+    routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
+    return parallel.mixed_sent(
+        layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, regathers, row * shape.d_model
+    )
+
+
+# --8<-- [end:sent]
+
+
+# --8<-- [start:flops]
+@parallel.rank_flops.register
+def _(shape: Split, layout: Layout, rank: int, seq_len: int, batch: int, causal: bool, checkpointing: str) -> Flops:
+    kinds = parallel.rank_kinds(shape, layout, rank)
+    stack = replace(shape.stack, layers=tuple((kind.one(), times) for kind, times in kinds.items()))
+    forward, back = forward_flops(stack, seq_len, batch, causal), backward_flops(stack, seq_len, batch, causal)
+    again = {part: flops for part, flops in forward.items() if checkpointing == "full" and part != "head"}
+    if rank != layout.pipeline - 1:
+        forward, back = forward | {"head": 0}, back | {"head": 0}
+    behind = sum(back.values()) + sum(again.values())
+    scores = sum(of.get(part, 0) for of in (forward, back, again) for part in ("scores", "values"))
+    return Flops(sum(forward.values()) + behind, behind, scores)
+
+
+@parallel.totals.register
+def _(shape: Split) -> tuple[int, int]:
+    total, active = (sum(parameters(shape.stack, active=only).values()) for only in (False, True))
+    return total, active
+
+
+@parallel.model_flops.register
+def _(shape: Split, seq_len: int, causal: bool) -> float:
+    return 3 * sum(forward_flops(shape.stack, seq_len, 1, causal).values())
+
+
+@parallel.left_out.register
+def _(shape: Split) -> list[str]:
+    """What a layout's numbers are without."""
+    predicting = predicting_parameters(shape.stack)
+    further = f"{predicting:,} parameters of layers that predict further tokens"
+    experts = any(isinstance(layer.mlp, Experts) for layer, _ in shape.stack.layers)
+    return [further] * bool(predicting) + [
+        "float8",
+        "sending once to a machine, or hidden behind another micro-batch",
+    ] * experts
+
+
+# --8<-- [end:flops]

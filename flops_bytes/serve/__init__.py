@@ -1,0 +1,1 @@
+"""What inference costs: the cache, prefill and decoding."""

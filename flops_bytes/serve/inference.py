@@ -1,0 +1,248 @@
+"""What inference costs: bytes and seconds of a token, users that fit, tokens a second.
+
+Nothing but Python. Symbols are those of memory.py; b users each have T tokens in the
+cache. For several GPUs that share each layer, give the sums of their memories,
+bandwidths and peaks: what the wire costs is left out.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flops_bytes.memory.formulas import cache_bytes
+from flops_bytes.model.flops import forward_flops
+from flops_bytes.model.shapes import Decoder, parameters
+
+
+class Server(NamedTuple):
+    """What a model is served on, and in how many bits."""
+
+    bandwidth: float  # bytes/s of the memory
+    peak: float  # FLOP/s
+    bits: float = 16  # of a weight
+    width: int = 2  # bytes of a number in the cache
+    end_bits: float = 0  # of a weight of embedding and head; 0: as of the others
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:latent]
+def latent_cache_bytes(
+    layers: int,
+    latent: int,
+    turned: int,
+    tokens: int,
+    width: int = 2,
+) -> int:
+    """Bytes of so many tokens' cache: a latent and a rotated key a layer, for all heads.
+
+    DeepSeek-V2 (arXiv 2405.04434), section 2.1; 512 and 64 numbers in V2 and V3.
+    """
+    return layers * (latent + turned) * tokens * width
+
+
+# --8<-- [end:latent]
+
+
+# --8<-- [start:weights]
+def bits_per_weight(bits: float, group: int = 0, group_bits: int = 0) -> float:
+    """Bits of a quantized weight, and its share of its group's scale and zero point."""
+    return bits + (group_bits / group if group else 0)
+
+
+def power(base: float, exponent: int) -> float:
+    """By squaring, so that it has the same digits wherever it is computed."""
+    result = 1.0
+    while exponent:
+        result *= base if exponent % 2 else 1
+        base, exponent = base * base, exponent // 2
+    return result
+
+
+def read_parameters(shape: Decoder, users: int = 1) -> float:
+    """Parameters that a decoding step reads: all but tables for looking tokens up.
+
+    Of a layer's experts, those that at least one user is sent to, all being as likely.
+    """
+    count = parameters(shape)
+    unread = count["positions"] + (0 if shape.tied else count["embedding"])
+    # the share of experts that nobody is sent to
+    idle = power(1 - shape.active_experts / shape.experts, users)
+    return sum(count.values()) - unread - idle * count["mlp"]
+
+
+def weights_bytes(shape: Decoder, bits: float = 16, end_bits: float = 0) -> float:
+    """Bytes of all weights; what is quantized are mostly the matrices of the layers."""
+    count = parameters(shape)
+    ends = count["embedding"] + count["positions"] + count["head"]
+    more = ends * ((end_bits or bits) - bits)
+    return sum(count.values()) * bits / 8 + more / 8
+
+
+def read_bytes(shape: Decoder, users: int = 1, bits: float = 16, end_bits: float = 0) -> float:
+    """Bytes of the weights that a step reads: of the ends, the head alone."""
+    more = shape.vocab * shape.d_model * ((end_bits or bits) - bits)
+    return read_parameters(shape, users) * bits / 8 + more / 8
+
+
+# --8<-- [end:weights]
+
+
+# --8<-- [start:decode]
+def decode_bytes(
+    shape: Decoder,
+    users: int,
+    context: int,
+    bits: float = 16,
+    width: int = 2,
+    end_bits: float = 0,
+) -> float:
+    """Bytes that a step reads: the weights once, each user's own keys and values."""
+    weights = read_bytes(shape, users, bits, end_bits)
+    return weights + users * cache_bytes(shape, context, width)
+
+
+def decode_flops(shape: Decoder, users: int, context: int) -> int:
+    """FLOPs of a step: each user's new token attends to `context`, itself too."""
+    one = forward_flops(shape, 1)
+    return users * (sum(one.values()) + (context - 1) * (one["scores"] + one["values"]))
+
+
+# --8<-- [end:decode]
+
+
+# --8<-- [start:bound]
+def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> float:
+    """The bound of a step, by its bytes or FLOPs (Williams et al. 2009, Roofline)."""
+    bits, ends = server.bits, server.end_bits
+    moved = decode_bytes(shape, users, context, bits, server.width, ends)
+    flops = decode_flops(shape, users, context)
+    return max(moved / server.bandwidth, flops / server.peak)
+
+
+# --8<-- [end:bound]
+
+
+# --8<-- [start:prefill]
+def prefill_flops(shape: Decoder, prompt: int, users: int = 1) -> int:
+    """FLOPs of a prompt through all layers, causal, and of its last token's logits."""
+    flops = forward_flops(shape, prompt, users, causal=True)
+    return sum(flops.values()) - flops["head"] + flops["head"] // prompt
+
+
+def prefill_seconds(shape: Decoder, prompt: int, server: Server) -> float:
+    """The bound of a prefill: its FLOPs, or the weights where the prompt is short."""
+    read = read_bytes(shape, prompt, server.bits, server.end_bits)
+    return max(read / server.bandwidth, prefill_flops(shape, prompt) / server.peak)
+
+
+def token_seconds(shape: Decoder, users: int, context: int, server: Server, prompt: int = 0) -> float:
+    """The bound of a token, with its share of the prefills that all users wait for.
+
+    While each user gets an answer, of `context` less `prompt` tokens, each one's prompt
+    is read once. Without an answer, or a prompt, it is the bound of a step.
+    """
+    step = decode_seconds(shape, users, context, server)
+    if not 0 < prompt < context:
+        return step
+    return step + users * prefill_seconds(shape, prompt, server) / (context - prompt)
+
+
+# --8<-- [end:prefill]
+
+
+# --8<-- [start:limits]
+def ridge_users(server: Server) -> float:
+    """Users whose products with the weights take as long as reading these.
+
+    A weight is bits / 8 bytes, and 2 FLOPs for each user.
+    """
+    return server.peak / server.bandwidth * server.bits / 16
+
+
+def equal_tokens(shape: Decoder, bits: float = 16, width: int = 2) -> float:
+    """Tokens, of all users, whose keys and values are as many bytes as the weights."""
+    return read_parameters(shape) * bits / 8 / cache_bytes(shape, 1, width)
+
+
+def tokens_that_fit(
+    shape: Decoder,
+    memory_bytes: float,
+    bits: float = 16,
+    width: int = 2,
+    end_bits: float = 0,
+) -> int:
+    """Tokens, of all users, with room beside the weights; 0 where these do not fit.
+
+    Tables and norms are counted as weights. Give the memory without your reserve.
+    """
+    room = memory_bytes - weights_bytes(shape, bits, end_bits)
+    return max(0, int(room / cache_bytes(shape, 1, width)))
+
+
+def largest(over: Callable[[int], float], limit: int) -> int:
+    """The largest number up to the limit by which nothing is exceeded; or 0.
+
+    `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
+    through the last two meets 0; from the fourth on, every other time one between what is known to hold and what not.
+    """
+    low, high, tried, number, last, before = 0, limit + 1, 0, 1, 0, 0.0
+    while high - low > 1:
+        excess, tried = over(number), tried + 1
+        if excess <= 0:
+            low = number
+        else:
+            high = number
+        rise = (excess - before) / (number - last)
+        if high <= limit and (rise <= 0 or (tried > 3 and tried % 2)):
+            found = int(float(low * high) ** 0.5) if high > 4 * low else (low + high) // 2
+        elif tried == 1:
+            found = 2
+        else:
+            found = int(number - excess / rise) if rise > 0 else 64 * low
+        last, before, number = number, excess, min(max(found, low + 1), high - 1)
+    return low
+
+
+def users_within(shape: Decoder, seconds: float, context: int, server: Server, prompt: int = 0) -> int:
+    """The most users whose token takes so many seconds at most, by the bound; or 0."""
+
+    return largest(lambda users: token_seconds(shape, users, context, server, prompt) - seconds, 2**40)
+
+
+# --8<-- [end:limits]
+
+
+# --8<-- [start:plan]
+def plan_serving(
+    shape: Decoder,
+    memory_bytes: float,
+    server: Server,
+    context: int,
+    seconds: float | None = None,
+    prompt: int = 0,
+) -> dict[str, float]:
+    """How many users fit, how many of them get a token in `seconds`, and how fast.
+
+    Bounds. Where there are no users, times are those that one would have.
+    """
+    bits, ends = server.bits, server.end_bits
+    room = tokens_that_fit(shape, memory_bytes, bits, server.width, ends)
+    fit = in_time = room // context
+    if seconds:
+        in_time = users_within(shape, seconds, context, server, prompt)
+    users = min(fit, in_time)
+    step = token_seconds(shape, max(users, 1), context, server, prompt)
+    return {
+        "users_that_fit": fit,
+        "users_in_time": in_time,
+        "users": users,
+        "token_seconds": step,
+        "tokens_per_second": users / step,
+        "prefill_seconds": prefill_seconds(shape, context, server),
+        "longest_context": room // max(users, 1),
+    }
+
+
+# --8<-- [end:plan]

@@ -1,0 +1,1 @@
+"""How long operations take: cards, and rates of kernels that others published."""

@@ -1,0 +1,396 @@
+"""A training step's time without an MFU: its matmuls, attention and element-wise passes at rates that others published.
+
+The rule, fitted to no step:
+- A matmul (m × k)(k × n) runs at the rate of its card's large matmuls times the share of it that a table by size says:
+  the row nearest in the logarithms of m, k and n, over the table's fastest. Assumed is the rate that the card sustains
+  in a stress test, or the median of what sources have found; high the largest of all, low the least,
+  less 5 %, by which the cards of one node differ, for the slowest sets the pace. A card without a row has its peak
+  times the shares that others reach.
+- Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
+- What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
+  its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
+- Communication is the bytes that a GPU sends at REACHED of its link; hidden wholly, beside matmuls, or not at all.
+Each line is low, assumed and high. Not in it is MISSING. The rule stood before any published step was asked
+(measurements/published/rates/first.json); added since are the rate that is sustained, and the first FlashAttention.
+"""
+
+# --8<-- [start:setup]
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from math import log
+from statistics import median
+from typing import Any, NamedTuple
+
+from flops_bytes.memory.formulas import RECIPES
+from flops_bytes.model.shapes import Decoder, Matmul, matmuls, parameters, repeated, saves_last
+from flops_bytes.model.stack import stack_of
+from flops_bytes.parallel.sharding import overlap, sent_parts, waiting_seconds
+from flops_bytes.plan.options import has_dropout, named_shape, read_gpu, read_network, row_name
+from flops_bytes.time.gpus import GPUS, THIRD_PARTY, TPUS
+from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
+
+MISSING = (
+    "data loading",
+    "launches and waits between GPUs",
+    "copies of FSDP's buffers",
+    "clipping of gradients",
+    "clocks under load",
+)
+# "on the same 8-GPU node you can see 5%+ MAMF spread": stas00/ml-engineering, compute/accelerator/README.md at 744d01e
+SLOWEST = 0.95
+# Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
+FLASH_2 = {"A100": (0.50, 0.73), "H100": (0.35, 0.35)}
+FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691, abstract
+# What the rates said of published steps, over what these took, by family: how many, what a tenth lay below and a tenth
+# above. A test derives them (published/step_times.py).
+AGREED = {"A100": (184, 0.78, 0.97), "H100": (74, 0.60, 0.80)}
+FAMILIES = {  # whose tables are asked: of sizes, of attention
+    "A100": ("A100", "A800"),
+    "H100": ("H100", "H200", "H800", "H20"),
+    "B200": ("B200", "GB200", "B300"),
+}
+ALIKE = {  # another card's matmul units, with the same peak
+    "A100 40GB SXM": "A100 80GB SXM",
+    "A800 80GB SXM": "A100 80GB SXM",
+    "A100 40GB PCIe": "A100 80GB PCIe",
+    "H200 SXM": "H100 SXM",
+    "H800 SXM": "H100 SXM",
+    "V100 16GB SXM": "V100 32GB SXM",
+}
+TABLES = {"A100": "A100 80GB PCIe", "H100": "H100 SXM", "B200": "B200"}
+# --8<-- [end:setup]
+
+
+# --8<-- [start:range]
+class Range(NamedTuple):
+    """Low, assumed and high: seconds, or a rate."""
+
+    low: float
+    assumed: float
+    high: float
+
+    def seconds(self, work: float) -> "Range":
+        """Of so much work at these rates: the highest rate takes the least."""
+        return Range(work / self.high, work / self.assumed, work / self.low)
+
+    def times(self, factor: float) -> "Range":
+        return Range(*(factor * each for each in self))
+
+
+def added(ranges: Iterable[Range]) -> Range:
+    return Range(*map(sum, zip(*ranges, strict=True)))
+
+
+def spread(values: Iterable[float]) -> Range:
+    """The least, the median and the largest."""
+    found = sorted(values)
+    return Range(found[0], median(found), found[-1])
+
+
+# --8<-- [end:range]
+
+
+# --8<-- [start:rates]
+def family(card: str) -> str:
+    return next((name for name, cards in FAMILIES.items() if card.startswith(cards)), "")
+
+
+def peak_of(card: str) -> float:
+    """In 16 bits."""
+    peaks = (GPUS | THIRD_PARTY)[card].peak_flop_per_second
+    return peaks.get("bfloat16", peaks.get("float16", 0))
+
+
+def matmul_rate(card: str, peak: float) -> Range:
+    """FLOP/s of a card's large matmuls."""
+    alike = {card, ALIKE.get(card, card)} | {one for one, other in ALIKE.items() if other == card}
+    held = [1e9 * rate for one, rate in SUSTAINED.items() if one in alike]
+    known = [1e9 * rate for one in alike for rate in BEST.get(one, {}).values()]
+    if held or known:
+        low, assumed, high = spread(held + known)
+        return Range(SLOWEST * low, held[0] if held else assumed, high)
+    shares = [1e9 * rate / peak_of(other) for other, rates in BEST.items() for rate in rates.values()]
+    shares += [1e9 * rate / peak_of(other) for other, rate in SUSTAINED.items()]
+    return spread(shares).times(peak)
+
+
+@cache  # asked of the same sizes by each step of a model
+def size_share(card: str, m: int, k: int, n: int) -> float:
+    """What a matmul of this size reaches of the fastest of its family's table; of the A100's, if it has none."""
+    rows = SIZED[TABLES.get(family(card), TABLES["A100"])]
+    sides = log(m), log(k), log(n)
+    nearest = min(rows, key=lambda row: sum(abs(side - log(row[at])) for at, side in enumerate(sides)))
+    return nearest[3] / max(row[3] for row in rows)
+
+
+def bandwidth(card: str, nominal: float) -> Range:
+    """Bytes a second of element-wise passes: the shares of their nominal bandwidth that a family's cards reach."""
+    shares = {
+        name: [1e9 * rate / GPUS[name].bandwidth_bytes_per_second for rate in of] for name, of in BANDWIDTH.items()
+    }
+    near = [share for name, of in shares.items() if name == card or family(name) == family(card) != "" for share in of]
+    return spread(near or [share for of in shares.values() for share in of]).times(nominal)
+
+
+def attention_rates(card: str, peak: float, tokens: int, heads: int, flash: int = 2) -> tuple[Range, Range]:
+    """FLOP/s of causal attention, forward and backward; half of the pairs are counted.
+
+    An A100's lie within FlashAttention 2's own shares, or where SimuMax has them, with as many tokens and heads. On an
+    H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end. `flash` = 1
+    is the first FlashAttention, of before July 2023.
+    """
+    of = family(card)
+    if flash == 1:
+        both = 2 * [Range(FLASH_1[0], sum(FLASH_1) / 2, FLASH_1[1]).times(peak)]
+    elif of == "A100":
+        row = nearest_attention("A100 80GB PCIe", tokens, heads)
+        low, high = FLASH_2["A100"]
+        measured = [1e9 * rate / peak_of("A100 80GB PCIe") for rate in row]
+        both = [Range(min(low, share), share, max(high, share)).times(peak) for share in measured]
+    elif of == "H100":
+        row = nearest_attention("H200 SXM", tokens, heads)
+        low, usual = FLASH_2["H100"]
+        both = [Range(low, usual, max(usual, 1e9 * rate / peak_of("H200 SXM"))).times(peak) for rate in row]
+    else:
+        both = 2 * [spread([share for shares in FLASH_2.values() for share in shares]).times(peak)]
+    return both[0], both[1]
+
+
+def nearest_attention(card: str, tokens: int, heads: int) -> tuple[int, int]:
+    """GFLOP/s forward and backward of the row with nearly as many tokens and heads."""
+    far = [abs(log(tokens / row[0])) + abs(log(heads / row[1])) for row in ATTENTION[card]]
+    row = ATTENTION[card][far.index(min(far))]
+    return row[2], row[3]
+
+
+# --8<-- [end:rates]
+
+
+# --8<-- [start:matmuls]
+def three(tokens: int, each: Matmul) -> list[tuple[int, int, int]]:
+    """A linear layer's products (m × k)(k × n): forward, the input's gradient, the weights'."""
+    return [
+        (tokens, each.inputs, each.outputs),
+        (tokens, each.outputs, each.inputs),
+        (each.inputs, tokens, each.outputs),
+    ]
+
+
+def products(
+    shape: Decoder, tokens: int, checkpointing: str, every: int, early_stop: bool
+) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
+    """Each product of a micro-batch, how often it is there, and of which line."""
+    layer = matmuls(shape)
+    for each in layer:
+        for size in three(tokens, each):
+            yield "matmuls", shape.layers, size
+    for size in three(tokens, Matmul("head", shape.d_model, shape.vocab, False)):
+        yield "matmuls", 1, size
+    again = {"full": layer, "per-op": repeated(shape)}.get(checkpointing, [])
+    spared = early_stop and (checkpointing == "full" or not saves_last(shape))
+    for each in again[: len(again) - spared]:
+        yield "recomputation", -(-shape.layers // every), (tokens, each.inputs, each.outputs)
+
+
+def matmul_seconds(card: str, peak: float, of: Iterable[tuple[str, int, tuple[int, int, int]]]) -> dict[str, Range]:
+    """By line."""
+    best = matmul_rate(card, peak)
+    found: dict[str, list[Range]] = {"matmuls": [], "recomputation": []}
+    for line, times, (m, k, n) in of:
+        found[line].append(best.times(size_share(card, m, k, n)).seconds(times * 2 * m * k * n))
+    return {line: added(each) if each else Range(0, 0, 0) for line, each in found.items()}
+
+
+# --8<-- [end:matmuls]
+
+
+# --8<-- [start:bytes]
+class Widths(NamedTuple):
+    """Bytes of a number: of the matmuls' results, of the residual path."""
+
+    result: int
+    path: int
+
+
+def layer_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: bool) -> tuple[float, float]:
+    """Bytes that a token moves in a layer beside matmuls and attention: forward, backward."""
+    w, p = widths
+    d, f = shape.d_model, shape.d_ff
+    biased = w * sum(each.outputs for each in matmuls(shape) if each.biased)  # read for the biases' gradients
+    if shape.positions:  # queries, keys and values are one matmul's, and so must their gradients be
+        biased += 2 * w * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    turned = (shape.heads + shape.kv_heads) * shape.head_dim if not shape.positions else 0
+    readers = (1 if shape.positions else 3) + (2 if shape.gated else 1)  # matmuls that read a norm's result
+    more = (readers - 2) * (w if compiled else 3 * w) * d  # their gradients are added up
+    if compiled:
+        # a norm with the sum before it; backward its input's gradient, the sum, and its weights', which read again
+        forward = 2 * (2 * p + 2 * w) * d + (3 if shape.gated else 2) * w * f + 2 * w * turned
+        backward = 2 * (3 * w + 4 * p) * d + (5 if shape.gated else 3) * w * f + 2 * w * turned + more + biased
+        return forward, backward
+    norm = 2 * p, 5 * p
+    if composed:  # to float32, squared, averaged, scaled, back, times the weights: Llama's of PyTorch's operations
+        norm = 6 * w + 24, 13 * w + 60
+    cast = 4 + 2 if p > w else 0
+    forward = 2 * (norm[0] + (2 * p + w)) * d + readers * cast * d
+    backward = 2 * (norm[1] + 3 * p + cast) * d + readers * cast * d + more
+    act = (5, 9) if shape.gated else (2, 3)  # SiLU and the product of the two; GELU
+    turn = 2 * (w + 4) + 8  # to float32, turned, back
+    return forward + act[0] * w * f + turn * turned, backward + act[1] * w * f + turn * turned + biased
+
+
+def loss_bytes(vocab: int, w: int, compiled: bool) -> int:
+    """Of a token's cross entropy in float32: logits cast, log-softmax, both backward; compiled, in registers."""
+    return 4 * w * vocab if compiled else (2 * w + 40) * vocab
+
+
+def update_bytes(recipe: str, foreach: bool) -> int:
+    """Of a parameter's AdamW: weight, gradient and moments are read, all but the gradient written; or foreach."""
+    each = RECIPES[recipe]
+    weight, moment = each.master or each.weights, each.optimizer // 2
+    if foreach:  # decay 2, first moment 3, second 2 and 4, its root 2, divided 2, plus epsilon 2, the step 4
+        return 6 * weight + 15 * moment
+    return 2 * weight + each.gradients + 4 * moment + (each.weights if each.master else 0)
+
+
+# --8<-- [end:bytes]
+
+
+# --8<-- [start:step]
+class Step(NamedTuple):
+    """Seconds of a step, line by line, and their sum."""
+
+    lines: Mapping[str, Range]
+
+    @property
+    def seconds(self) -> Range:
+        return added(self.lines.values())
+
+
+def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
+    """Why no published rates say a step's time; nothing, if they do."""
+    found = {
+        "adapters": bool(a["lora"]),
+        "experts": shape.experts > 1,
+        "matmuls in float32": a["recipe"] == "fp32",
+        "matmuls in fp8": a["matmuls"] != "as-recipe",
+        "eager attention": a["attention"] == "eager",
+        "8-bit or paged moments": a["optimizer"] not in ("adamw", "muon", "adafactor"),
+        "Muon": a["optimizer"] == "muon",
+        "Adafactor": a["optimizer"] == "adafactor",
+        "state in the host's memory": a["offload"] == "yes",
+        "a card without a name": not a["gpu"],
+        "TPUs": a["gpu"] and row_name(a["gpu"]) in TPUS,
+    }
+    return next((why for why, holds in found.items() if holds), "")
+
+
+def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None) -> Step:
+    """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
+    The shape is the one that they name, if none is given.
+
+    Raises ValueError for what no published rate covers.
+    """
+    shape = shape or named_shape(a)
+    if why := not_covered(a, shape):
+        raise ValueError(f"no published rates: {why}")
+    gpu, card = read_gpu(a), row_name(a["gpu"])
+    peak = gpu.peak_flop_per_second.get("bfloat16") or gpu.peak_flop_per_second["float16"]
+    zero, gpus, recipe = int(a["zero"]), a["gpus"], a["recipe"].replace("-", "_")
+    tokens, times = a["micro_batch"] * a["context"], a["accumulation"]
+    stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
+    of = products(shape, tokens, a["checkpointing"], a["checkpoint_every"], stop)
+    lines = {line: each.times(times) for line, each in matmul_seconds(card, peak, of).items()}
+    ahead, back = (each.times(times) for each in attention_seconds(a, shape, card, peak, flash))
+    again = {"full": -(-shape.layers // a["checkpoint_every"]) / shape.layers, "selective": 1.0}.get(
+        a["checkpointing"], 0.0
+    )
+    lines["attention"] = added([ahead, back])
+    lines["recomputation"] = added([lines["recomputation"], ahead.times(again)])
+    for line, each in moved(a, shape, recipe, compiled).items():
+        lines[line] = bytes_seconds(bandwidth(card, gpu.bandwidth_bytes_per_second), each)
+    busy = added(lines.values()).assumed
+    lines["communication"] = exposed(a, shape, recipe, zero, gpus, busy)
+    return Step(lines)
+
+
+def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float, flash: int) -> tuple[Range, Range]:
+    """Of a micro-batch, forward and backward; a backward pass makes the scores again: five products for two."""
+    wide, length = shape.heads * shape.head_dim, a["context"]
+    flops = 4 * shape.layers * a["micro_batch"] * length * (length + 1) // 2 * wide
+    forward, backward = attention_rates(card, peak, length, shape.heads, flash)
+    return forward.seconds(flops), backward.seconds(2.5 * flops)
+
+
+def bytes_seconds(rate: Range, each: Range) -> Range:
+    """The fewest bytes at the highest rate, and the other way round."""
+    return Range(each.low / rate.high, each.assumed / rate.assumed, each.high / rate.low)
+
+
+def moved(a: Mapping[str, Any], shape: Decoder, recipe: str, compiled: bool | None) -> dict[str, Range]:
+    """Bytes of a GPU's step by line: compiled, as it is assumed, in eager mode."""
+    counts = parameters(shape)
+    zero, gpus, times = int(a["zero"]), a["gpus"], a["accumulation"]
+    tokens: int = a["micro_batch"] * a["context"] * times
+    autocast = recipe[:8] == "autocast" and not (zero == 3 and gpus > 1)
+    widths = Widths(2, 4 if autocast else 2)
+    matrices = counts["qkv"] + counts["out"] + counts["mlp"] + shape.vocab * shape.d_model
+    again = {"full": -(-shape.layers // a["checkpoint_every"]), "per-op": shape.layers}.get(a["checkpointing"], 0)
+
+    def activations(fused: bool) -> tuple[float, float]:
+        forward, backward = layer_bytes(shape, widths, fused, a["layers"] == "composed")
+        ends = 4 * widths.path * shape.d_model  # the embedding, there and back
+        return tokens * (shape.layers * (forward + backward) + ends), tokens * again * forward
+
+    def loss(fused: bool) -> float:
+        return tokens * loss_bytes(shape.vocab, widths.result, fused)
+
+    fused = {True: (True,) * 3, False: (False,) * 3, None: (True, False, False)}[compiled]
+    held = sum(counts.values())
+    each = RECIPES[recipe]
+    weights = 12 * matrices * times if autocast else 0  # cast to 16 bits, their gradients back
+    weights += 2 * shape.vocab * shape.d_model * times  # zeros, into which the embedding's gradients are added
+    weights += 3 * each.gradients * held // (gpus if zero > 1 else 1) * (times - 1)  # added up over micro-batches
+    update = update_bytes(recipe, a["update"] == "foreach") * held / (gpus if zero else 1)
+    both = [activations(each) for each in fused]
+    return {
+        "element-wise": Range(*(passed + weights for passed, _ in both)),
+        "recomputed element-wise": Range(*(repeats for _, repeats in both)),
+        "loss": Range(*(loss(each or a["loss"] == "compiled") for each in fused)),
+        "update": Range(*3 * (update,)),
+    }
+
+
+def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: int, busy: float) -> Range:
+    """Seconds that a step waits for its network: none, what its own work does not hide, all."""
+    network = read_network(a) if gpus > 1 else None
+    if not network:
+        return Range(0, 0, 0)
+    parts = sent_parts(stack_of(shape), recipe=recipe, gpus=gpus, zero=zero, accumulation=a["accumulation"])
+    seconds = {part: size / network["bytes_per_second"] for part, size in parts.items()}
+    waits = waiting_seconds(overlap(seconds["reduced"], seconds["gathered"], busy, zero, a["accumulation"], 2 / 3))
+    return Range(0, waits, sum(seconds.values()))
+
+
+# --8<-- [end:step]
+
+
+# --8<-- [start:told]
+def told(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
+    """A step's time from rates as lines of a terminal, from options that are read."""
+    try:
+        found = step(a, shape=shape)
+    except ValueError as error:
+        yield "  by published rates", str(error)
+        return
+    low, assumed, high = found.seconds
+    yield "  by published rates", f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
+    parts = sorted(((each.assumed, line) for line, each in found.lines.items() if each.assumed), reverse=True)
+    yield "    of these", ", ".join(f"{line} {seconds:.3g}" for seconds, line in parts)
+    yield "    not in it", ", ".join(MISSING)
+    if (of := family(row_name(a["gpu"]))) in AGREED:
+        readings, least, most = AGREED[of]
+        said = f"the rates said {least:.2f} to {most:.2f} of what they took"
+        yield "    published steps", f"{said}, eight of ten of {readings} on {of}"
+
+
+# --8<-- [end:told]

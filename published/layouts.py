@@ -1,0 +1,164 @@
+"""What others published of layouts with tensor, context and pipeline parallelism, beside what the planner says of them.
+
+A file of measurements/published/layouts holds all rows of a source with the planner's options, and the readings as they
+are written there, or where they stand among the other published readings (`row`: file, table, number).
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
+from flops_bytes.parallel.layouts import Layout, Model, layer_forward
+from flops_bytes.plan.options import named_shape
+from flops_bytes.plan.parallel import DEGREES, plan
+
+GIB = 2**30
+NEAR_BYTES, NEAR_SECONDS = 0.10, 0.15  # off by no more counts as near
+
+
+class Row(NamedTuple):
+    """A published run: the command's options for it, and what was read, as it is written there."""
+
+    source: str
+    label: str
+    settings: Mapping[str, Any]
+    float8: bool
+    counted: str  # FLOPs of its rate: the model's, or with what is computed again
+    pairs: str
+    readings: Mapping[str, str]
+
+
+class Place(NamedTuple):
+    """Where a published layout stands among those that the planner finds for its model, GPUs and batch."""
+
+    place: int | None  # of its degrees, from 1; None if these do not fit
+    of: int  # combinations of degrees that fit
+    fits: bool  # as it was run
+    fastest: Mapping[str, Any]
+
+
+class Said(NamedTuple):
+    """Of a row: planned and published; None where the source says nothing."""
+
+    row: Row
+    planned_bytes: int
+    published_bytes: float | None
+    planned_seconds: float
+    published_seconds: float
+
+    @property
+    def bytes_ratio(self) -> float | None:
+        return self.planned_bytes / self.published_bytes if self.published_bytes else None
+
+    @property
+    def seconds_ratio(self) -> float:
+        return self.planned_seconds / self.published_seconds
+
+
+def read_rows(folder: Path) -> Iterator[Row]:
+    """All rows, from measurements/published."""
+    for path in sorted((folder / "layouts").glob("*.toml")):
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
+        for each in held["rows"]:
+            yield Row(
+                path.stem,
+                each["label"],
+                held["settings"] | each["settings"],
+                each.get("float8", False),
+                held.get("counted", "model"),
+                held.get("pairs", "all"),
+                literals(folder, *each["row"])
+                if "row" in each
+                else {what: each[what] for what in ("teraflops", "seconds") if what in each},
+            )
+
+
+def literals(folder: Path, name: str, table: str, row: int) -> dict[str, str]:
+    """What was extracted for a row of another file."""
+    held = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
+    found = [each for each in held["extracted"]["readings"] if (each["table"], each["row"]) == (table, row)]
+    return {each["what"]: each["literal"].replace(",", "") for each in found}
+
+
+def planned(row: Row) -> dict[str, Any]:
+    """The command's answer. Tensors alone are held against what PyTorch reserved: no allowance beside them."""
+    return plan(**row.settings, linear="float8" if row.float8 else "16-bit", allowance=1)
+
+
+def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
+    """Of a step, from the rate that was published."""
+    tokens, gpus, said = answer["step_tokens"], row.settings["gpus"], row.readings
+    if "seconds" in said:
+        return float(said["seconds"])
+    if "tokens_per_second_a_gpu" in said:
+        return float(tokens / gpus / float(said["tokens_per_second_a_gpu"]))
+    settings = {"model": None, "config": None, "shape": None} | dict(row.settings)
+    shape, length, causal = named_shape(settings), settings["context"], row.pairs == "causal"
+    flops = sum(forward_flops(shape, length, 1, causal).values())
+    flops += sum(backward_flops(shape, length, 1, causal, fused=False).values())
+    if row.counted == "recomputed":
+        flops += sum(recompute_flops(shape, length, 1, causal, settings["checkpointing"]).values())
+    return float(flops / length * tokens / gpus / (1e12 * float(said["teraflops"])))
+
+
+def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
+    """What PyTorch has reserved when a rank holds most: tensors, and blocks of earlier ones that they do not fit into.
+
+    While the loss goes backward: the block of the first logits, in 16 bits, for no float32 of as many numbers fits; and
+    if all layers are computed again, the blocks of one layer's forward pass, which are smaller still. A pipeline rank
+    with ZeRO 3 ends a step with a layer's gradients copied to one buffer in float32, to be reduced
+    (`foreach_reduce` in torch/distributed/fsdp), which is larger than what its layers' passes have left.
+    """
+    total, layout, width = int(answer["memory_bytes"]["total"]), layout_of(answer), 2
+    settings = {"model": None, "config": None, "shape": None} | dict(row.settings)
+    shape, batch, length = named_shape(settings), settings.get("micro_batch", 1), settings["context"]
+    tokens = batch * length // layout.context
+    if answer["memory_bytes"].get("logits"):
+        again = settings.get("checkpointing") == "full" and width * shape.d_model < 4 * shape.vocab // layout.tensor
+        passed = layer_forward(shape, layout, length, batch, width) if again else 0
+        return int(total + width * tokens * shape.vocab // layout.tensor + passed)
+    if layout.pipeline > 1 and layout.zero == 3:
+        rank = answer["ranks"][answer["fullest_rank"]]
+        copied = 4 * rank["parameters"] // rank["layers"]
+        return total + (copied if copied > width * tokens * shape.d_model else 0)
+    return total
+
+
+def layout_of(answer: Mapping[str, Any]) -> Layout:
+    """The layout of an answer."""
+    told = answer["layout"]
+    degrees = {name: told[flag] for flag, name in DEGREES.items()}
+    return Layout(told["data"], **degrees, zero=told["zero"], micro_batches=told["micro_batches"])
+
+
+def compare(row: Row) -> Said:
+    """The row's two readings beside the command's."""
+    answer = planned(row)
+    reserved = row.readings.get("reserved_gib")
+    return Said(
+        row,
+        reserved_bytes(row, answer),
+        float(reserved) * GIB if reserved else None,
+        answer["step_seconds"],
+        published_seconds(row, answer),
+    )
+
+
+def place(row: Row) -> Place:
+    """By planned seconds, the published schedule and recomputation not told."""
+    answer = planned(row)
+    told: tuple[str, ...] = ("model", "shape", "gpu", "gpus", "context", "micro_batch", "recipe", "link", "regather")
+    told += ("stages", "boundaries", "summed_in", "gate", "overlap_tp", "again")
+    asked = {name: row.settings[name] for name in told if name in row.settings}
+    own = {name: answer["layout"][name] for name in ("tp", "cp", "pp")}
+    found, rows = stands(own, global_batch=answer["step_tokens"], **asked)
+    return Place(found, len(rows), answer["fits"], rows[0])
+
+
+def stands(own: Mapping[str, int], split: Model | None = None, /, **asked: Any) -> tuple[int | None, list[Any]]:
+    """Where degrees stand in the list of all that fit, from 1, and that list."""
+    rows = plan(split, **asked, layouts=10**6)["layouts"]
+    here = (number for number, row in enumerate(rows, 1) if all(row[name] == own[name] for name in own))
+    return next(here, None), rows
