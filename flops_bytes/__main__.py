@@ -16,8 +16,6 @@ def find(command: str) -> Callable[[list[str]], int]:
             from flops_bytes.counting.count import main as run
         case "check":
             from flops_bytes.counting.check.__main__ import main as run
-        case "published":
-            from published.readings import main as run
         case "snapshot":
             from flops_bytes.tools.snapshot import main as run
         case _:
@@ -25,18 +23,16 @@ def find(command: str) -> Callable[[list[str]], int]:
     return run
 
 
-COMMANDS = ("plan", "count", "check", "published", "snapshot", "trace")
+COMMANDS = ("plan", "count", "check", "snapshot", "trace")
 USAGE = """usage: flops-bytes plan [options]
        flops-bytes count FILE[:FUNCTION] [options] [-- the script's own]
        flops-bytes check [--seed N] [--draws M]
-       flops-bytes published FOLDER [options]
        flops-bytes snapshot FILE [options]
        flops-bytes trace FILE [options]
 
   plan        does a model fit on so many GPUs, how long does it train, what does it cost, how many users does it serve?
   count       what does a training script of your own take? Counted as it runs without memory; needs torch
   check       is that right? Steps drawn at random are planned and counted; in a checkout of the book
-  published   what others measured on their GPUs, beside what plan says of it
   snapshot    a file of torch.cuda.memory._dump_snapshot(): where the memory went, and what lies free
   trace       a file of torch.profiler's export_chrome_trace(): what the GPU was doing, and what it waited for
 

@@ -77,9 +77,11 @@ class Book:
         return self.root / "flops_bytes"
 
     def code(self) -> list[Path]:
-        """The files that snippets consist of: they, the library, the data that lie beside each, and published ones."""
+        """The files that snippets consist of: they, the library, the data that lie beside each, and
+        published ones with what reads them."""
         published = self.root.joinpath(PUBLISHED).rglob("[!.]*.*")
-        files = [*self.snippets.rglob("[!.]*.*"), *self.library.rglob("[!.]*.*"), *published]
+        readers = self.root.joinpath("published").rglob("[!.]*.py")
+        files = [*self.snippets.rglob("[!.]*.*"), *self.library.rglob("[!.]*.*"), *readers, *published]
         return sorted(path for path in files if "__pycache__" not in path.parts)
 
     @cached_property

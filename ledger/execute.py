@@ -22,7 +22,7 @@ from typing import Any
 
 from ledger.device import describe_device, describe_peak, describe_software
 from ledger.process_tree import run_and_end_all
-from ledger.snippet import LIBRARY, Snippet, find_root
+from ledger.snippet import PACKAGES, Snippet, find_root
 from ledger.units import Plain, unit_of
 
 MAX_VALUE_BYTES = 64 * 1024  # of one value as JSON; what is larger belongs on no page
@@ -78,7 +78,7 @@ def _run(snippet: Snippet, mark: str) -> dict[str, Any]:
         try:
             exec(compiler(ast.Module([statement], []), str(snippet.path), "exec"), main.__dict__)  # type: ignore[arg-type]
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] == LIBRARY:
+            if (error.name or "").partition(".")[0] in PACKAGES:
                 return _error(error, snippet, statement, section)
             return {"missing": error.name, "line": statement.lineno}
         except BaseException as error:

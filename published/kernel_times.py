@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from flops_bytes.parallel.sharding import ring_bytes, ring_rate
 from flops_bytes.time.gpus import GPUS, LINKS, REACHED, Gpu
 from flops_bytes.tools.kernels import MIB, Trace, Work, as_trace, by_shape, entries, joined
-from published.readings import bytes_at, inline, read_file
+from flops_bytes.tools.toml import inline
+from published.readings import bytes_at, read_file
 
 DERIVED = "# Written by `python -m published.kernel_times`, from these files and formulas. No hand types."
 NEEDED = {"repository": ("repository", "commit", "licence")}

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flops_bytes.time import rate_table
 from flops_bytes.time.gpus import GPUS
 from published.readings import matches, read_head, rows_of, with_found
 
@@ -208,7 +209,7 @@ def main(arguments: list[str]) -> int:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     if options.table:
-        path = Path(__file__).parents[1] / "rate_table.py"
+        path = Path(rate_table.__file__)
         path.write_text("\n".join(written(tabled(rates))) + "\n", encoding="utf-8")
     print(f"{len(rates)} rows")
     return 0

@@ -1,4 +1,4 @@
-"""What others measured on their GPUs and published, beside what the planner says: the command `flops-bytes published`.
+"""What others measured on their GPUs and published, beside what the planner says: the command `python -m published`.
 
 A file `<source>.toml` says where a source stands (repository, commit, licence), which lines of which of its files hold
 readings (a pattern finds them, each group of it named as in `QUANTITIES`), and with which settings each was measured,
@@ -27,11 +27,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from flops_bytes.plan import evidence as written_evidence
 from flops_bytes.plan import plan_exactly
 from flops_bytes.plan.evidence import kind_of
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
+from flops_bytes.tools.toml import inline
 
-EXTRACTED = "# Written by `flops-bytes published`, from the files above and by the planner. No hand types what follows."
+EXTRACTED = "# Written by `python -m published`, from the files above and by the planner. No hand types what follows."
 GIB = 2**30
 QUANTITIES = {  # a pattern's group: what it is, and its unit; `smi` is what nvidia-smi shows of the whole card
     "memory_gib": ("memory", GIB),  # of `memory` the source does not say which meter it was,
@@ -313,17 +315,6 @@ def write(path: Path, hashes: Mapping[str, str], readings: Iterable[Reading]) ->
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def inline(table: Mapping[str, Any]) -> str:
-    """A table of TOML in one line."""
-    texts = {name: inline(value) if isinstance(value, Mapping) else json.dumps(value) for name, value in table.items()}
-    return "{ " + ", ".join(f"{key(name)} = {text}" for name, text in texts.items()) + " }"
-
-
-def key(name: str) -> str:
-    """A name as TOML has it: in quotes where it must be."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-
-
 # --8<-- [end:extract]
 
 
@@ -519,7 +510,7 @@ def evidence(compared: Iterable[Compared]) -> dict[str, tuple[int, str, str, str
 
 def write_evidence(compared: Iterable[Compared]) -> None:
     """Writes it where the planner's answer looks for it: into this checkout's library."""
-    path = Path(__file__).parents[1] / "plan" / "evidence.py"
+    path = Path(written_evidence.__file__)
     above = path.read_text(encoding="utf-8").partition("]] = {")[0]
     rows = (f"    {json.dumps(name)}: {json.dumps(found)},\n" for name, found in evidence(compared).items())
     rows = (row.replace("[", "(").replace("]", ")") for row in rows)
@@ -528,7 +519,7 @@ def write_evidence(compared: Iterable[Compared]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Prints every reading beside what the planner says; the exit status is 2 after a mistake."""
-    parser = argparse.ArgumentParser(prog="flops-bytes published", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m published", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the sources: measurements/published of a checkout")
     parser.add_argument("--extract", type=Path, metavar="CLONES", help="read the sources anew from CLONES/owner/name")
     parser.add_argument("--first", action="store_true", help="keep what the planner says of what it was not asked yet")
@@ -547,7 +538,7 @@ def main(arguments: list[str]) -> int:
         if options.evidence:
             write_evidence(compared)
     except (OSError, ValueError) as error:
-        print(f"flops-bytes published: {error}", file=sys.stderr)
+        print(f"python -m published: {error}", file=sys.stderr)
         return 2
     heads = {path.stem: read_head(path) for path in paths}
     for line in (*table(compared), *told_figures(compared), *told_far(compared, heads)):

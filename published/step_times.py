@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan.options import SPEEDS, read_options
-from flops_bytes.time.rates import Range, step
+from flops_bytes.plan.rates import step
+from flops_bytes.time.rates import Range
 from published.readings import A_GPU, MOST, Reading, asked, by_source, errors, read_all
 
 # FlashAttention 2 came on 2023-07-17. llm-foundry's rows of 40 GB cards stood there on 2023-05-03 (300cc5c), most of

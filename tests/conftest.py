@@ -248,7 +248,7 @@ def book_of_few(root: Path, stems: set[str]) -> None:
         ROOT / "docs", root / "docs", symlinks=True, ignore=shutil.ignore_patterns("labs", "*.ipynb", *unwanted)
     )
     shutil.copytree(ROOT / "measurements", root / "measurements")
-    for name in ("ledger", "planner", "snippets", "flops_bytes", "figures", "pyproject.toml"):
+    for name in ("ledger", "planner", "snippets", "flops_bytes", "published", "figures", "pyproject.toml"):
         (root / name).symlink_to(ROOT / name)
     for name in ("mkdocs.yml", "mkdocs.zh.yml"):
         config = (ROOT / name).read_text(encoding="utf-8").partition("\nnav:")[0]

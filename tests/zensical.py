@@ -23,7 +23,7 @@ from ledger.site.bundle import NAME, bundle
 from ledger.site.labs import parts as parts_of
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("docs", "figures", "flops_bytes", "ledger", "measurements", "planner", "snippets")
+SOURCES = ("docs", "figures", "flops_bytes", "ledger", "measurements", "planner", "published", "snippets")
 COPIED = (*SOURCES, "pyproject.toml", "mkdocs.yml")
 COUNTED = {
     "numbers": r"<data\b[^>]*>([^<]*)</data>",

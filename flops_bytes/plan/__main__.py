@@ -11,12 +11,11 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes.model.shapes import short
-from flops_bytes.plan import parallel, plan, rl, stored
+from flops_bytes.plan import parallel, plan, rates, rl, stored
 from flops_bytes.plan.defaults import completed
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
-from flops_bytes.time import rates
 
 EXAMPLES = """\
 flops-bytes plan --model qwen3-8b --gpu "RTX 4090"

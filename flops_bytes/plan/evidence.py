@@ -51,7 +51,7 @@ def judged(a: Mapping[str, Any], needs_bytes: int, card_bytes: float) -> dict[st
 
 
 # Of each kind with published readings: how many, then planned over published: lowest, highest, and between which the
-# middle nine tenths lie; then how many times the plan nine of ten took at most. Written by `flops-bytes published
+# middle nine tenths lie; then how many times the plan nine of ten took at most. Written by `python -m published
 # --evidence`; no hand types what follows.
 EVIDENCE: dict[str, tuple[int, str, str, str, str, str]] = {
     "full": (46, "0.50", "1.01", "0.73", "1.00", "1.29"),

@@ -9,33 +9,22 @@ The rule, fitted to no step:
 - Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
 - What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
   its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
-- Communication is the bytes that a GPU sends at REACHED of its link; hidden wholly, beside matmuls, or not at all.
-Each line is low, assumed and high. Not in it is MISSING. The rule stood before any published step was asked
+Each is low, assumed and high. plan/rates.py makes a step of them. The rule stood before any published step was asked
 (measurements/published/rates/first.json); added since are the rate that is sustained, and the first FlashAttention.
 """
 
 # --8<-- [start:setup]
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from math import log
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.model.shapes import Decoder, Matmul, matmuls, parameters, repeated, saves_last
-from flops_bytes.model.stack import stack_of
-from flops_bytes.parallel.sharding import overlap, sent_parts, waiting_seconds
-from flops_bytes.plan.options import has_dropout, named_shape, read_gpu, read_network, row_name
-from flops_bytes.time.gpus import GPUS, THIRD_PARTY, TPUS
+from flops_bytes.model.shapes import Decoder, Matmul, matmuls, repeated, saves_last
+from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
 
-MISSING = (
-    "data loading",
-    "launches and waits between GPUs",
-    "copies of FSDP's buffers",
-    "clipping of gradients",
-    "clocks under load",
-)
 # "on the same 8-GPU node you can see 5%+ MAMF spread": stas00/ml-engineering, compute/accelerator/README.md at 744d01e
 SLOWEST = 0.95
 # Shares of the peak that FlashAttention 2 reaches: arXiv 2307.08691, abstract, on A100s; 2407.08608, abstract, on H100.
@@ -253,144 +242,3 @@ def update_bytes(recipe: str, foreach: bool) -> int:
 
 
 # --8<-- [end:bytes]
-
-
-# --8<-- [start:step]
-class Step(NamedTuple):
-    """Seconds of a step, line by line, and their sum."""
-
-    lines: Mapping[str, Range]
-
-    @property
-    def seconds(self) -> Range:
-        return added(self.lines.values())
-
-
-def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
-    """Why no published rates say a step's time; nothing, if they do."""
-    found = {
-        "adapters": bool(a["lora"]),
-        "experts": shape.experts > 1,
-        "matmuls in float32": a["recipe"] == "fp32",
-        "matmuls in fp8": a["matmuls"] != "as-recipe",
-        "eager attention": a["attention"] == "eager",
-        "8-bit or paged moments": a["optimizer"] not in ("adamw", "muon", "adafactor"),
-        "Muon": a["optimizer"] == "muon",
-        "Adafactor": a["optimizer"] == "adafactor",
-        "state in the host's memory": a["offload"] == "yes",
-        "a card without a name": not a["gpu"],
-        "TPUs": a["gpu"] and row_name(a["gpu"]) in TPUS,
-    }
-    return next((why for why, holds in found.items() if holds), "")
-
-
-def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None) -> Step:
-    """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
-    The shape is the one that they name, if none is given.
-
-    Raises ValueError for what no published rate covers.
-    """
-    shape = shape or named_shape(a)
-    if why := not_covered(a, shape):
-        raise ValueError(f"no published rates: {why}")
-    gpu, card = read_gpu(a), row_name(a["gpu"])
-    peak = gpu.peak_flop_per_second.get("bfloat16") or gpu.peak_flop_per_second["float16"]
-    zero, gpus, recipe = int(a["zero"]), a["gpus"], a["recipe"].replace("-", "_")
-    tokens, times = a["micro_batch"] * a["context"], a["accumulation"]
-    stop = not (has_dropout(a, shape) and shape.norm_shift and a["checkpointing"] != "selective")
-    of = products(shape, tokens, a["checkpointing"], a["checkpoint_every"], stop)
-    lines = {line: each.times(times) for line, each in matmul_seconds(card, peak, of).items()}
-    ahead, back = (each.times(times) for each in attention_seconds(a, shape, card, peak, flash))
-    again = {"full": -(-shape.layers // a["checkpoint_every"]) / shape.layers, "selective": 1.0}.get(
-        a["checkpointing"], 0.0
-    )
-    lines["attention"] = added([ahead, back])
-    lines["recomputation"] = added([lines["recomputation"], ahead.times(again)])
-    for line, each in moved(a, shape, recipe, compiled).items():
-        lines[line] = bytes_seconds(bandwidth(card, gpu.bandwidth_bytes_per_second), each)
-    busy = added(lines.values()).assumed
-    lines["communication"] = exposed(a, shape, recipe, zero, gpus, busy)
-    return Step(lines)
-
-
-def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float, flash: int) -> tuple[Range, Range]:
-    """Of a micro-batch, forward and backward; a backward pass makes the scores again: five products for two."""
-    wide, length = shape.heads * shape.head_dim, a["context"]
-    flops = 4 * shape.layers * a["micro_batch"] * length * (length + 1) // 2 * wide
-    forward, backward = attention_rates(card, peak, length, shape.heads, flash)
-    return forward.seconds(flops), backward.seconds(2.5 * flops)
-
-
-def bytes_seconds(rate: Range, each: Range) -> Range:
-    """The fewest bytes at the highest rate, and the other way round."""
-    return Range(each.low / rate.high, each.assumed / rate.assumed, each.high / rate.low)
-
-
-def moved(a: Mapping[str, Any], shape: Decoder, recipe: str, compiled: bool | None) -> dict[str, Range]:
-    """Bytes of a GPU's step by line: compiled, as it is assumed, in eager mode."""
-    counts = parameters(shape)
-    zero, gpus, times = int(a["zero"]), a["gpus"], a["accumulation"]
-    tokens: int = a["micro_batch"] * a["context"] * times
-    autocast = recipe[:8] == "autocast" and not (zero == 3 and gpus > 1)
-    widths = Widths(2, 4 if autocast else 2)
-    matrices = counts["qkv"] + counts["out"] + counts["mlp"] + shape.vocab * shape.d_model
-    again = {"full": -(-shape.layers // a["checkpoint_every"]), "per-op": shape.layers}.get(a["checkpointing"], 0)
-
-    def activations(fused: bool) -> tuple[float, float]:
-        forward, backward = layer_bytes(shape, widths, fused, a["layers"] == "composed")
-        ends = 4 * widths.path * shape.d_model  # the embedding, there and back
-        return tokens * (shape.layers * (forward + backward) + ends), tokens * again * forward
-
-    def loss(fused: bool) -> float:
-        return tokens * loss_bytes(shape.vocab, widths.result, fused)
-
-    fused = {True: (True,) * 3, False: (False,) * 3, None: (True, False, False)}[compiled]
-    held = sum(counts.values())
-    each = RECIPES[recipe]
-    weights = 12 * matrices * times if autocast else 0  # cast to 16 bits, their gradients back
-    weights += 2 * shape.vocab * shape.d_model * times  # zeros, into which the embedding's gradients are added
-    weights += 3 * each.gradients * held // (gpus if zero > 1 else 1) * (times - 1)  # added up over micro-batches
-    update = update_bytes(recipe, a["update"] == "foreach") * held / (gpus if zero else 1)
-    both = [activations(each) for each in fused]
-    return {
-        "element-wise": Range(*(passed + weights for passed, _ in both)),
-        "recomputed element-wise": Range(*(repeats for _, repeats in both)),
-        "loss": Range(*(loss(each or a["loss"] == "compiled") for each in fused)),
-        "update": Range(*3 * (update,)),
-    }
-
-
-def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: int, busy: float) -> Range:
-    """Seconds that a step waits for its network: none, what its own work does not hide, all."""
-    network = read_network(a) if gpus > 1 else None
-    if not network:
-        return Range(0, 0, 0)
-    parts = sent_parts(stack_of(shape), recipe=recipe, gpus=gpus, zero=zero, accumulation=a["accumulation"])
-    seconds = {part: size / network["bytes_per_second"] for part, size in parts.items()}
-    waits = waiting_seconds(overlap(seconds["reduced"], seconds["gathered"], busy, zero, a["accumulation"], 2 / 3))
-    return Range(0, waits, sum(seconds.values()))
-
-
-# --8<-- [end:step]
-
-
-# --8<-- [start:told]
-def told(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
-    """A step's time from rates as lines of a terminal, from options that are read."""
-    try:
-        found = step(a, shape=shape)
-    except ValueError as error:
-        yield "  by published rates", str(error)
-        return
-    low, assumed, high = found.seconds
-    yield "  by published rates", f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
-    parts = sorted(((each.assumed, line) for line, each in found.lines.items() if each.assumed), reverse=True)
-    yield "    of these", ", ".join(f"{line} {seconds:.3g}" for seconds, line in parts)
-    yield "    not in it", ", ".join(MISSING)
-    if (of := family(row_name(a["gpu"]))) in AGREED:
-        readings, least, most = AGREED[of]
-        said = f"the rates said {least:.2f} to {most:.2f} of what they took"
-        yield "    published steps", f"{said}, eight of ten of {readings} on {of}"
-
-
-# --8<-- [end:told]

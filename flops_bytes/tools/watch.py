@@ -39,7 +39,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from flops_bytes.counting.count import Counted, StepTrace, sized, summed, table, told
 from flops_bytes.lessons.measure import divide, get_gpu
 from flops_bytes.time.gpus import GPUS, Gpu
-from published.readings import extract, inline
+from flops_bytes.tools.toml import inline
 
 PEAK, NOW = "allocated_bytes.all.peak", "allocated_bytes.all.current"
 # --8<-- [end:setup]
@@ -309,17 +309,16 @@ class watch:  # in small letters, like torch.no_grad
     def write(self, path: str | Path, thread: str = "", **settings: Any) -> None:
         """Writes a reading, as measurements/published has them.
 
-        `thread` is the address of the pull request or issue that brings it; until it is filled in, the file is no
-        source yet. `settings` are options of the planner, such as model="gpt2", micro_batch=12, which say the same run
-        in its words, so that what it plans can stand beside it; without them the reading stands alone. Nothing is
-        written of the machine but its card's name and versions. Raises ValueError without a GPU.
+        `thread` is the address of the pull request or issue that brings it; with it, a checkout's
+        `python -m published FOLDER --extract FOLDER` makes the file a source. `settings` are options of the planner,
+        such as model="gpt2", micro_batch=12, which say the same run in its words, so that what it plans can stand
+        beside it; without them the reading stands alone. Nothing is written of the machine but its card's name and
+        versions. Raises ValueError without a GPU.
         """
         path = Path(path)
         path.write_text(
             reading(self.counted, self.measured, path.stem, thread, settings, self.lines()), encoding="utf-8"
         )
-        if thread:
-            extract(path, path.parent)
 
     def lines(self) -> dict[str, list[int]]:
         """The most that lived while a line's operations ran: counted, allocated."""

@@ -22,7 +22,7 @@ from ledger.site.quote import QuoteError
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
 
-FOLDERS = ("snippets", "flops_bytes", "measurements")
+FOLDERS = ("snippets", "flops_bytes", "published", "measurements")
 LINK = re.compile(rf"(?P<up>(?:\.\./)*)(?P<path>(?:{'|'.join(FOLDERS)})/[^#?]+)")
 QUERY = "?file-of-the-book="
 HANDED_ON = re.compile(rf'(?<= href=")(?P<up>(?:\.\./)*)(?:\./|index\.md)?{re.escape(QUERY)}')

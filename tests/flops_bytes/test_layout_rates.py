@@ -10,8 +10,9 @@ from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8
 from flops_bytes.parallel.layouts import Layout, layer_forward, shown
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.parallel import plan
+from flops_bytes.plan.rates import step
 from flops_bytes.time.layouts import FLOAT8, bytes_per_second, covered, layer_seconds, longer, rank_seconds
-from flops_bytes.time.rates import AGREED, loss_bytes, step
+from flops_bytes.time.rates import AGREED, loss_bytes
 
 CARD = "H100 SXM"
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": CARD, "gpus": 256, "context": 8192, "zero": 1}

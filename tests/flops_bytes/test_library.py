@@ -13,9 +13,13 @@ import pytest
 from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
-NEED_TORCH = {"count", "counter", "generate", "measure", "models", "ranks", "step_memory", "steps", "trace", "train"}
-NEED_TORCH |= {"train_sharded", "watch", "kinds"}
-COUNTING = (LIBRARY / "check" / "count.py", LIBRARY / "check" / "kinds.py")  # others' modules too
+ROOMS = {  # by room, what needs torch there
+    "counting": ("count", "counter", "check.count", "check.kinds"),
+    "lessons": ("generate", "measure", "models", "ranks", "steps", "trace", "train", "train_sharded"),
+    "tools": ("step_memory", "watch"),
+}
+NEED_TORCH = {f"flops_bytes.{room}.{name}" for room, names in ROOMS.items() for name in names}
+COUNTING = {"flops_bytes.counting.check.count", "flops_bytes.counting.check.kinds"}  # others' modules too
 MODULES = sorted(LIBRARY.rglob("*.py"))
 
 
@@ -35,12 +39,12 @@ def imported(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_imports_nothing_else(path: Path) -> None:
     others = {name.partition(".")[0] for name in imported(path)} - {*sys.stdlib_module_names, "flops_bytes"}
-    needed = {"torch", "transformers"} if path in COUNTING else {"torch"}
-    assert others == (needed if path.stem in NEED_TORCH else set())
+    needed = {"torch", "transformers"} if name_of(path) in COUNTING else {"torch"}
+    assert others == (needed if name_of(path) in NEED_TORCH else set())
 
 
 def test_what_is_not_named_here_imports_without_torch() -> None:
-    names = [name_of(path) for path in MODULES if path.stem not in NEED_TORCH and path.stem != "__main__"]
+    names = [name_of(path) for path in MODULES if name_of(path) not in NEED_TORCH and path.stem != "__main__"]
     code = f"import importlib, sys; sys.modules['torch'] = None; [importlib.import_module(name) for name in {names}]"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

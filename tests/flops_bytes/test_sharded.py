@@ -124,7 +124,7 @@ def test_the_slurm_script_runs_without_slurm(tmp_path: Path) -> None:
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     run = [
         "bash",
-        str(ROOT / "flops_bytes" / "train_sharded.slurm"),
+        str(ROOT / "flops_bytes" / "lessons" / "train_sharded.slurm"),
         "--steps=2",
         "--report=2",
         "--checkpoints",

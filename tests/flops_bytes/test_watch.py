@@ -159,8 +159,10 @@ MEASURED = Measured(
 def written(folder: Path, seen: watch, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Path:
     monkeypatch.setattr("flops_bytes.tools.watch.get_gpu", lambda: GPUS["H100 SXM"])
     seen.measured = MEASURED
-    seen.write(folder / "mine.toml", **settings)
-    return folder / "mine.toml"
+    seen.write(path := folder / "mine.toml", **settings)
+    if "thread" in settings:
+        published.extract(path, folder)
+    return path
 
 
 def test_a_reading_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

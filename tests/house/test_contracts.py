@@ -12,7 +12,7 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 from tests.conftest import ROOT
 
-CODE = ("figures", "flops_bytes", "ledger", "planner", "snippets", "tests")
+CODE = ("figures", "flops_bytes", "ledger", "planner", "published", "snippets", "tests")
 # Where a path is put before the others, or a module loaded whose name is only known when it runs.
 LOADERS = {
     "flops_bytes/counting/count.py": "runs a reader's script, which finds what lies beside it",

@@ -391,10 +391,10 @@ def test_each_reading_that_is_far_off_has_its_sentence() -> None:
 
 def test_it_is_a_command(made_up: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "flops_bytes", "published", *arguments]
+        command = [sys.executable, "-m", "published", *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
     done = run(str(made_up.parent), "--extract", str(clones(made_up)))
     assert done.returncode == 0 and done.stdout.startswith("made-up: 4 readings\n") and not done.stderr
     wrong = run(str(clones(made_up)))
-    assert wrong.returncode == 2 and wrong.stderr.startswith("flops-bytes published: ") and "no source" in wrong.stderr
+    assert wrong.returncode == 2 and wrong.stderr.startswith("python -m published: ") and "no source" in wrong.stderr

@@ -807,7 +807,7 @@ def test_a_word_that_is_no_command_is_named() -> None:
         assert done.stderr.startswith(f"flops-bytes: '{word}' is no command; choose plan, count, ")
 
 
-@pytest.mark.parametrize("word", ["plan", "count", "published", "snapshot", "trace"])
+@pytest.mark.parametrize("word", ["plan", "count", "snapshot", "trace"])
 def test_an_empty_first_word_is_named(word: str) -> None:
     """It would be this folder, or a file without a name."""
     done = flops_bytes(word, "")

@@ -510,7 +510,9 @@ def test_a_mistake_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert main(["--draws", "0"]) == command.MISTAKE and "--draws" in capsys.readouterr().err
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "transformers" else object())
     assert main([]) == command.MISTAKE and "transformers" in capsys.readouterr().err
-    monkeypatch.setattr(command, "__file__", str(ROOT.parent / "elsewhere" / "flops_bytes" / "check" / "__main__.py"))
+    monkeypatch.setattr(
+        command, "__file__", str(ROOT.parent / "elsewhere" / "flops_bytes" / "counting" / "check" / "__main__.py")
+    )
     assert main([]) == command.MISTAKE and "checkout" in capsys.readouterr().err
 
 

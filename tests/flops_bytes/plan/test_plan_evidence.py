@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flops_bytes.plan import evidence as written_evidence
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.evidence import EVIDENCE, kind_of
 from flops_bytes.plan.options import read_options
@@ -46,7 +47,7 @@ def test_a_kind_follows_from_the_options(kind: str, options: dict[str, Any]) -> 
 
 
 def test_what_the_answer_says_is_what_is_published_and_planned_today() -> None:
-    """If not: `flops-bytes published measurements/published --evidence` writes it anew."""
+    """If not: `python -m published measurements/published --evidence` writes it anew."""
     assert evidence(of_memory()) == EVIDENCE
 
 
@@ -123,6 +124,6 @@ def test_it_is_written_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pat
     path = ROOT / "flops_bytes" / "plan" / "evidence.py"
     text = path.read_text(encoding="utf-8")
     (tmp_path / "plan" / "evidence.py").write_text(text.partition("]] = {")[0] + "]] = {}\n", encoding="utf-8")
-    monkeypatch.setattr(published, "__file__", str(tmp_path / "published" / "readings.py"))
+    monkeypatch.setattr(written_evidence, "__file__", str(tmp_path / "plan" / "evidence.py"))
     published.write_evidence(of_memory())
     assert (tmp_path / "plan" / "evidence.py").read_text(encoding="utf-8") == text
