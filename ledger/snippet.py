@@ -329,11 +329,11 @@ class Snippet:
 
     @property
     def library(self) -> list[Snippet]:
-        """The modules of the library without which it cannot be imported, sorted by path."""
+        """The modules of the library without which it cannot be imported, sorted by path: not those for types alone."""
         found: dict[str, Snippet | None] = {}  # by dotted name: each is looked for once
         todo = [self]
         while todo:
-            for name in todo.pop()._imports:
+            for name in todo.pop()._imports_to_run:
                 for part in _with_packages(name):
                     if part not in found:
                         found[part] = module = _module(self.path, part)
@@ -397,6 +397,17 @@ class Snippet:
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
         return _imports(self._nodes)
+
+    @cached_property
+    def _imports_to_run(self) -> dict[str, set[str]]:
+        for_types = {
+            node
+            for block in self._nodes
+            if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+            for statement in block.body
+            for node in ast.walk(statement)
+        }
+        return _imports(node for node in self._nodes if node not in for_types)
 
     @cached_property
     def _import_statements(self) -> list[ast.Import | ast.ImportFrom]:

@@ -12,9 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-from flops_bytes.counting.count import count, fit
-from flops_bytes.plan import plan
-from flops_bytes.tools import kernels
+from flops_bytes import count, fit, kernels, plan
 from flops_bytes.tools.snapshot import read, report
 from flops_bytes.tools.step_memory import write_snapshot
 

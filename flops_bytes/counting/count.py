@@ -59,7 +59,8 @@ from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
-    str(Path(folder)) for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parent)
+    str(Path(folder))
+    for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
 CALLS = 64  # of a function, at most, until an optimizer has worked twice
 ATTENTION = "_scaled_dot_product_flash_attention"

@@ -1,6 +1,8 @@
 """The planner: does a model fit on so many GPUs, how long does it train, what does it cost, how many does it serve?"""
 
+import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 from flops_bytes.plan.defaults import usual_context
@@ -106,3 +108,13 @@ def remedies(
             rows.append(row | {"verdict": now["verdict"]})
             asked, last = asked | {name: value}, now
     return rows
+
+
+class Planner(ModuleType):
+    """This module, which can be called as its function: once it is imported, flops_bytes.plan is the module."""
+
+    def __call__(self, **asked: Any) -> dict[str, Any]:
+        return plan(**asked)
+
+
+sys.modules[__name__].__class__ = Planner

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import flops_bytes
 from tests.conftest import ROOT
 
 LIBRARY = ROOT / "flops_bytes"
@@ -53,3 +54,35 @@ def test_what_is_not_named_here_imports_without_torch() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+PROMISED = """
+import sys, time
+sys.modules["torch"] = None
+began = time.process_time()
+import flops_bytes
+assert time.process_time() - began < 0.3, "as long as a plan may take"
+assert [name for name in sys.modules if name.startswith("flops_bytes.")] == []
+for _ in range(2):
+    assert flops_bytes.plan(model="gpt2", gpu="T4")["fits"] in (True, False)
+from flops_bytes.plan.options import OPTIONS
+from flops_bytes import plan
+assert plan(model="gpt2", gpu="T4")["fits"] in (True, False)
+assert flops_bytes.snapshot.report and flops_bytes.kernels.report and flops_bytes.read_stack and flops_bytes.Stack
+try:
+    flops_bytes.count
+except ModuleNotFoundError as error:
+    assert error.name == "torch"
+"""
+
+
+def test_what_is_promised_is_imported_when_it_is_asked_for() -> None:
+    """The planner without torch, however often and whatever of it was imported before."""
+    done = subprocess.run([sys.executable, "-c", PROMISED], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_that_is_promised_is_there() -> None:
+    assert {name for name in flops_bytes.__all__ if getattr(flops_bytes, name, None) is None} == set()
+    assert {*flops_bytes.__all__} <= {*dir(flops_bytes)} and not hasattr(flops_bytes, "nosuch")
+    assert {*flops_bytes.MODULES, *flops_bytes.PLACES} == {*flops_bytes.__all__}

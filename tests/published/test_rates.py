@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from flops_bytes import plan
 from flops_bytes.lessons import steps
 from flops_bytes.lessons.models import build, flash, loss
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.model.flops import ATTENTION, forward_flops, recompute_flops
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2
+from flops_bytes.plan import plan
 from flops_bytes.plan import rates as planned
 from flops_bytes.plan.__main__ import main as plan_main
 from flops_bytes.plan.options import read_options
@@ -237,7 +237,7 @@ def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.Captu
     plan_main([*arguments, "--lora", "8", "--explain"])
     assert "no published rates: adapters" in capsys.readouterr().out
     plan_main([*arguments, "--json"])
-    assert set(json.loads(capsys.readouterr().out)["found"]) == set(plan.plan(**vars_of(arguments)))
+    assert set(json.loads(capsys.readouterr().out)["found"]) == set(plan(**vars_of(arguments)))
 
 
 def vars_of(arguments: list[str]) -> dict[str, str]:

@@ -119,7 +119,7 @@ def mistake(draws: int) -> str:
     """What keeps it from drawing, with the mend; nothing if nothing does."""
     if draws < 1:
         return "--draws: give 1 or more"
-    if not (Path(__file__).parents[2] / "pyproject.toml").exists():
+    if not (Path(__file__).parents[3] / "pyproject.toml").exists():
         return "it needs a checkout of the book, whose environment has what it counts; see the book's repository"
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         return f"it needs {' and '.join(missing)}; in a checkout `make` installs what it needs"

@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes import plan as package
 from flops_bytes.memory.layers import KINDS
 from flops_bytes.memory.step import StepConfig, step_bytes
 from flops_bytes.model.config import bits_of, read_stack
@@ -19,6 +18,7 @@ from flops_bytes.model.presets import PRESETS
 from flops_bytes.model.shapes import SHAPES
 from flops_bytes.model.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters, stack_of
 from flops_bytes.parallel.sharding import sent_parts, sharded_bytes
+from flops_bytes.plan import options as options_module
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import ROWS, read_options
@@ -30,7 +30,7 @@ from tests.tables import BOOK
 
 EIGHT: dict[str, Any] = {"gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 4_096}
 SERVED: dict[str, Any] = {"task": "serve", "gpu": "H100 SXM", "gpus": 8, "context": 8_192}
-SCHEMA = json.loads(Path(package.__file__).with_name("schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(Path(options_module.__file__).with_name("schema.json").read_text(encoding="utf-8"))
 
 
 def words(asked: dict[str, Any]) -> list[str]:
