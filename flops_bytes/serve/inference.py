@@ -1,6 +1,6 @@
 """What inference costs: bytes and seconds of a token, users that fit, tokens a second.
 
-Nothing but Python. Symbols are those of memory.py; b users each have T tokens in the
+Nothing but Python. Symbols are those of memory/formulas.py; b users each have T tokens in the
 cache. For several GPUs that share each layer, give the sums of their memories,
 bandwidths and peaks: what the wire costs is left out.
 """

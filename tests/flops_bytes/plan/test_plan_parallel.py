@@ -1,4 +1,4 @@
-"""What cannot be is refused in a sentence, a layout's numbers are parallel.py's, a list is sorted."""
+"""What cannot be is refused in a sentence, a layout's numbers are parallel/layouts.py's, a list is sorted."""
 
 from __future__ import annotations
 
