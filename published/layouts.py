@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
-from flops_bytes.parallel.layouts import Layout, Model, layer_forward
+from flops_bytes.parallel.layouts import Layout, Model, layer_forward_bytes
 from flops_bytes.plan.options import named_shape
 from flops_bytes.plan.parallel import DEGREES, plan
 
@@ -117,7 +117,7 @@ def reserved_bytes(row: Row, answer: Mapping[str, Any]) -> int:
     tokens = batch * length // layout.context
     if answer["memory_bytes"].get("logits"):
         again = settings.get("checkpointing") == "full" and width * shape.d_model < 4 * shape.vocab // layout.tensor
-        passed = layer_forward(shape, layout, length, batch, width) if again else 0
+        passed = layer_forward_bytes(shape, layout, length, batch, width) if again else 0
         return int(total + width * tokens * shape.vocab // layout.tensor + passed)
     if layout.pipeline > 1 and layout.zero == 3:
         rank = answer["ranks"][answer["fullest_rank"]]

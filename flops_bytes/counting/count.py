@@ -76,7 +76,7 @@ class Uncountable(Exception):
     """Why a step cannot be counted, in which line, and what to do."""
 
 
-class Enough(BaseException):
+class StepCounted(BaseException):
     """The step has been counted; the rest of the script is not needed. No `except Exception` of it catches this."""
 
 
@@ -84,7 +84,7 @@ class Enough(BaseException):
 
 
 # --8<-- [start:lines]
-def whose(name: str) -> str:
+def owner_of(name: str) -> str:
     """Of a file: the reader's, a library's, or nobody's who would look for the cause there."""
     if name.startswith((TORCH, OWN, "<frozen", "<string")):
         return ""
@@ -97,7 +97,7 @@ def lines_of(frame: FrameType | None) -> str:
     """Where a reader's code is: the line of the script, and that of a library which it calls there."""
     library = ""
     while frame:
-        owner = whose(frame.f_code.co_filename)
+        owner = owner_of(frame.f_code.co_filename)
         if owner:
             line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             if owner == "reader":
@@ -112,7 +112,7 @@ def line_of(error: BaseException) -> str:
     traced, reader, library = error.__traceback__, "", ""
     while traced:
         name = traced.tb_frame.f_code.co_filename
-        if owner := whose(name):
+        if owner := owner_of(name):
             line = f"{Path(name).name}:{traced.tb_lineno}"
             reader, library = (line, "") if owner == "reader" else (reader, line)
         traced = traced.tb_next
@@ -123,8 +123,8 @@ def line_of(error: BaseException) -> str:
 
 
 # --8<-- [start:known]
-WHOLE = (torch.int64, torch.int32, torch.bool)
-KNOWN = 2**20  # numbers
+INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool)
+MOST_KNOWN_NUMBERS = 2**20  # numbers
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
 
 
@@ -132,17 +132,17 @@ def is_on_meta(x: Tensor) -> bool:
     return x.device.type == "meta"
 
 
-def is_whole(x: Tensor) -> bool:
-    return x.dtype in WHOLE
+def is_integer(x: Tensor) -> bool:
+    return x.dtype in INTEGER_DTYPES
 
 
 def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
     """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
     if inputs:
-        known = all(not isinstance(x, FakeTensor) and is_whole(x) and x.numel() <= KNOWN for x in inputs)
+        known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
-    return name in MAKERS and (kwargs.get("dtype") in WHOLE or name in ("randint", "randperm", "arange"))
+    return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -234,7 +234,7 @@ class StepTrace(Trace):
         """The optimizers have worked, and a forward pass begins."""
         self.step, self.updated = self.step + 1, 0
         if self.step > 1:
-            raise Enough
+            raise StepCounted
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
@@ -252,7 +252,7 @@ class StepTrace(Trace):
         if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
-            if all(is_whole(each) for each in tensors_in(result)):
+            if all(is_integer(each) for each in tensors_in(result)):
                 if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
                     self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None
                 return result
@@ -272,7 +272,7 @@ class StepTrace(Trace):
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
         for x in inputs:
-            if isinstance(x, FakeTensor) or is_whole(x):
+            if isinstance(x, FakeTensor) or is_integer(x):
                 continue
             if isinstance(x, nn.Parameter):
                 raise Uncountable(f"{self.line}: a weight has memory here; {BUILD_INSIDE}")
@@ -335,10 +335,41 @@ class OneNorm(torch.autograd.Function):
 
 
 # What CUDA's autocast makes in float32 (docs.pytorch.org/docs/stable/amp.html): the first from a copy
-WIDE = {"acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt"}
-WIDE |= {"sinh", "tan", "pow", "__pow__", "__rpow__", "softplus", "norm", "layer_norm", "group_norm", "nll_loss"}
-WIDE |= {"kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "binary_cross_entropy_with_logits"}
-WIDE |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+FLOAT32_OPERATIONS = {
+    "acos",
+    "asin",
+    "cosh",
+    "erfinv",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log2",
+    "log1p",
+    "reciprocal",
+    "rsqrt",
+}
+FLOAT32_OPERATIONS |= {
+    "sinh",
+    "tan",
+    "pow",
+    "__pow__",
+    "__rpow__",
+    "softplus",
+    "norm",
+    "layer_norm",
+    "group_norm",
+    "nll_loss",
+}
+FLOAT32_OPERATIONS |= {
+    "kl_div",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "mse_loss",
+    "binary_cross_entropy_with_logits",
+}
+FLOAT32_OPERATIONS |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -351,11 +382,11 @@ def is_narrow(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.bfloat16, torch.float16)
 
 
-def widened(tree: Any) -> Any:
+def in_float32(tree: Any) -> Any:
     """16 bits as float32."""
     if is_narrow(tree):
         return tree.float()
-    return [widened(each) for each in tree] if type(tree) is list else tree
+    return [in_float32(each) for each in tree] if type(tree) is list else tree
 
 
 def attend(
@@ -406,7 +437,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *
     return F.nll_loss(probabilities, target, weight, **asked)
 
 
-def drop(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True) -> Tensor:
     """Dropout as on CUDA: its mask is a byte a number."""
     return torch.native_dropout(input, p, True)[0] if p and training and train else input
 
@@ -416,7 +447,7 @@ def is_one_kernel(input: Tensor, normalized_shape: Any, weight: Tensor | None = 
     return weight is None or weight.dtype == input.dtype
 
 
-def norm_in_one(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     found: Tensor = OneNorm.apply(input, weight)  # type: ignore[no-untyped-call]
     return found
 
@@ -428,7 +459,7 @@ def norm_in_one(input: Tensor, normalized_shape: Any, weight: Tensor | None = No
 IS_ENABLED = torch.is_autocast_enabled
 
 
-def moved(where: Any) -> Any:
+def on_cpu(where: Any) -> Any:
     """A card's name as the CPU's, on whose fake tensors all is counted."""
     if isinstance(where, torch.device) and where.type == "cuda":
         return torch.device("cpu")
@@ -454,9 +485,9 @@ class OnCard(TorchFunctionMode):
         if name in ("cuda", "pin_memory"):
             return args[0]
         if name in ("dropout", "dropout_"):
-            return drop(*args, **kwargs)
+            return dropout(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
-            return norm_in_one(*args, **kwargs)
+            return fused_norm(*args, **kwargs)
         if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
             return self.number(func, *args, **kwargs)
         if name == "__format__" and args[0].dim() == 0 and args[1]:
@@ -464,16 +495,16 @@ class OnCard(TorchFunctionMode):
         if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
             args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
         if "device" in kwargs:
-            kwargs = kwargs | {"device": moved(kwargs["device"])}
+            kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
         if name == "to":
-            args = (args[0], *map(moved, args[1:]))
+            args = (args[0], *map(on_cpu, args[1:]))
         if cast_type():
             if name == "cross_entropy" and is_narrow(args[0]):
                 return cross_entropy(*args, **kwargs)
             if name in WIDE_RESULT and kwargs.get("dtype") is None and is_narrow(args[0]):
                 kwargs = kwargs | {"dtype": torch.float32}
-            elif name in WIDE:
-                args, kwargs = tuple(map(widened, args)), {key: widened(value) for key, value in kwargs.items()}
+            elif name in FLOAT32_OPERATIONS:
+                args, kwargs = tuple(map(in_float32, args)), {key: in_float32(value) for key, value in kwargs.items()}
         return func(*args, **kwargs)
 
     def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
@@ -514,7 +545,7 @@ def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool =
 
 class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Any:
-        return super().__new__(cls, moved(device))  # type: ignore[call-arg]
+        return super().__new__(cls, on_cpu(device))  # type: ignore[call-arg]
 
 
 def without_tensors(tree: Any) -> Any:
@@ -526,11 +557,11 @@ def is_fake(x: Any) -> bool:
     return isinstance(x, FakeTensor)
 
 
-def plain(*values: Any, **named: Any) -> None:
+def do_nothing(*values: Any, **named: Any) -> None:
     """Does nothing."""
 
 
-class Plain(nullcontext[None]):
+class NullDevice(nullcontext[None]):
     """A stream, an event or a device, of which nothing is to be had but its name."""
 
     cuda_stream = 0
@@ -545,13 +576,13 @@ class Plain(nullcontext[None]):
 
 
 @contextmanager
-def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[None]:
+def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[None]:
     """A machine that seems to have a card of so much memory."""
     started, loaded = torch.amp.autocast_mode.autocast.__init__, DataLoader.__init__
 
     def start(self: Any, device_type: str = "cuda", dtype: Any = None, enabled: bool = True, **named: Any) -> None:
         dtype = dtype or (torch.float16 if device_type == "cuda" else None)
-        started(self, moved(device_type), dtype=dtype, enabled=enabled, **named)
+        started(self, on_cpu(device_type), dtype=dtype, enabled=enabled, **named)
 
     def load(self: Any, *values: Any, **named: Any) -> None:
         alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "pin_memory": False}
@@ -562,7 +593,7 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
         return model if model is not None else lambda function: function
 
     def is_enabled(device_type: str = "cuda") -> bool:
-        return bool(IS_ENABLED(moved(device_type)))
+        return bool(IS_ENABLED(on_cpu(device_type)))
 
     of_type = torch.get_autocast_dtype
     properties = SimpleNamespace(
@@ -584,9 +615,9 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
         "mem_get_info": lambda *_: (int(memory_bytes) - trace.live_bytes, int(memory_bytes)),
     }
     silent = "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats init"
-    answers |= dict.fromkeys(silent.split(), plain)
+    answers |= dict.fromkeys(silent.split(), do_nothing)
     stands = "Event Stream stream current_stream default_stream device"
-    answers |= dict.fromkeys(stands.split(), Plain)
+    answers |= dict.fromkeys(stands.split(), NullDevice)
 
     def stats(*_: Any) -> dict[str, int]:
         now = {"current": trace.live_bytes, "peak": trace.peak_bytes}
@@ -615,13 +646,13 @@ def card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[
             (nn.Module, "_apply", apply),
             (nn.Module, "compile", lambda self, *_, **__: compiled(self)),
             (torch, "is_autocast_enabled", is_enabled),
-            (torch, "get_autocast_dtype", lambda device_type: of_type(moved(device_type))),
+            (torch, "get_autocast_dtype", lambda device_type: of_type(on_cpu(device_type))),
             (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
             (torch, "save", save),
             (flex_attention, "flex_attention", flex),
-            *((torch.cuda.nvtx, name, plain) for name in ("range_push", "range_pop", "mark")),
+            *((torch.cuda.nvtx, name, do_nothing) for name in ("range_push", "range_pop", "mark")),
             (F, "scaled_dot_product_attention", attend),
-            (F, "dropout", drop),
+            (F, "dropout", dropout),
             (torch, "Generator", Generator),
             (optimizers, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: foreach),
@@ -752,10 +783,10 @@ def count(
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
-        with card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
+        with fake_card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
             try:
                 repeat(step, trace)
-            except Enough:
+            except StepCounted:
                 pass
             except SystemExit as exit:
                 ended = f"the script ended itself at {line_of(exit)}, before a step was whole; " if exit.code else ""
@@ -926,7 +957,7 @@ def script(path: Path, name: str, arguments: list[str]) -> Callable[[], Any]:
         ):
             names = runpy.run_path(str(path), run_name="__main__" if not name else path.stem)
         if not name:
-            raise Enough
+            raise StepCounted
         if not callable(names.get(name)):
             raise Uncountable(f"{path.name} has no function {name}; it has {', '.join(functions(names, path))}")
         return names[name]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from flops_bytes.model.stack import Stack, packed_parameters, parameters
+from flops_bytes.model.stack import Stack, four_bit_parameters, parameters
 
 # --8<-- [start:frozen]
 ADAPTED = ("all", "attention", "query-value")  # the matrices of a layer, but the router, that LoRA stands beside
@@ -34,8 +34,8 @@ def quantized_bytes(elements: int, bits: int, block: int, constant: float = 4) -
 
 
 def frozen_bytes(stack: Stack, width: int, base: str) -> int:
-    """Bytes of frozen weights: in 4 bits those of packed_parameters(), the rest in the recipe's format."""
-    packed = packed_parameters(stack) if base in CONSTANTS else 0
+    """Bytes of frozen weights: in 4 bits those of four_bit_parameters(), the rest in the recipe's format."""
+    packed = four_bit_parameters(stack) if base in CONSTANTS else 0
     rest = sum(parameters(stack).values()) - packed
     return width * rest + quantized_bytes(packed, 4, 64, CONSTANTS.get(base, 0))
 

@@ -16,22 +16,22 @@ from typing import NamedTuple
 
 from flops_bytes.memory.adapters import frozen_bytes
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.memory.layers import Kind
+from flops_bytes.memory.layers import ModelFamily
 from flops_bytes.memory.step import (
     LOSS,
     StepConfig,
-    above,
     in_chunks,
     last_norm,
+    layer_context,
     layer_forward,
     mask_bytes,
+    norm_head_and_loss,
     prepared,
     rotary_bytes,
+    rotary_features,
     state_lines,
     step_moments,
     trained_parameters,
-    turned_features,
-    way_of,
 )
 from flops_bytes.memory.tape import (
     COPIES,
@@ -45,7 +45,7 @@ from flops_bytes.memory.tape import (
     Tape,
     Tensor,
     add,
-    dropped,
+    dropout,
     like,
     vector,
 )
@@ -97,7 +97,7 @@ class WrittenTape(Tape):
         self.called: dict[int, tuple[Frame, ...]] = {}  # the same of each operation, by its number
 
     def write(self, storage: int, nbytes: int, flops: int, line: str) -> None:
-        frames = () if self.is_again else self.backward_of
+        frames = () if self.is_recomputing else self.backward_of
         frames = frames or frames_above(sys._getframe(2))
         self.events.append(Event(self.phase, self.moment, line, storage, nbytes, flops, frames))
 
@@ -118,7 +118,7 @@ class WrittenTape(Tape):
         self.moved[self.numbers[id(storage)]] = LINES[line]
 
     def hold(self, storage: Storage) -> None:
-        is_new = storage.holders == 0 and not self.stopped
+        is_new = storage.use_count == 0 and not self.stopped_early
         super().hold(storage)
         if is_new:
             self.numbers[id(storage)] = len(self.storages)
@@ -127,32 +127,36 @@ class WrittenTape(Tape):
 
     def drop(self, storage: Storage) -> None:
         super().drop(storage)
-        if storage.holders == 0 and not self.stopped:
+        if storage.use_count == 0 and not self.stopped_early:
             self.write(self.numbers.pop(id(storage)), -storage.nbytes, 0, LINES[storage.line])
 
     def record(
-        self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
+        self,
+        inputs: Sequence[Tensor],
+        saved: Sequence[Tensor],
+        input_gradients: Sequence[Like | None],
+        temporary_bytes: int = 0,
     ) -> Operation | None:
-        made = super().record(inputs, kept, makes, temporary)
+        made = super().record(inputs, saved, input_gradients, temporary_bytes)
         if made is not None:
             self.called[made.number] = frames_above(sys._getframe(1))
         return made
 
-    def multiplied(self, part: str, amount: int) -> None:
-        super().multiplied(part, amount)
+    def count_matmul(self, part: str, amount: int) -> None:
+        super().count_matmul(part, amount)
         flops = amount if part == "matrices" else amount * self.mixing[self.moment][part]
-        if flops and not self.stopped:
+        if flops and not self.stopped_early:
             self.write(-1, 0, flops, part)
 
-    def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    def backward_step(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         around, self.backward_of = self.backward_of, self.called.get(operation.number, ())
-        found = super().gone(operation, gradients)
-        if operation.factor_of == "fused":  # which makes its scores again
-            self.multiplied("scores", 3)
-            self.multiplied("values", 2)
-        elif operation.product_flops:
+        found = super().backward_step(operation, gradients)
+        if operation.matmul_part == "fused":  # which makes its scores again
+            self.count_matmul("scores", 3)
+            self.count_matmul("values", 2)
+        elif operation.matmul_flops:
             for edge in operation.edges[:2]:
-                self.multiplied(operation.factor_of, operation.product_flops if edge is not None else 0)
+                self.count_matmul(operation.matmul_part, operation.matmul_flops if edge is not None else 0)
         self.backward_of = around
         return found
 
@@ -167,13 +171,13 @@ def live_bytes(events: Sequence[Event]) -> list[int]:
 
 
 def step_events(
-    stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe", causal: bool = False
+    stack: Stack, family: ModelFamily, config: StepConfig, base: str = "as-recipe", causal: bool = False
 ) -> list[Event]:
     """All that happens in a step after the first, in order. What is there all the time is allocated at the beginning
     and stays; the update is taken as a whole, whose most is known (step_moments).
 
     FLOPs are those of the step's sequences, of attention over all pairs of tokens, or the `causal` ones alone; frozen
-    matrices are held as `base` says. Of one GPU without others. Not for a kind that why_not() names.
+    matrices are held as `base` says. Of one GPU without others. Not for a kind that unsupported_reason() names.
     """
     config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
     layers = [layer for layer, times in stack.layers for _ in range(times)]
@@ -185,23 +189,23 @@ def step_events(
     tape = WrittenTape(config, of_batch)
     prepared(tape, config)
     tape.moment = "state"
-    trained, each = trained_parameters(stack, kind, config), RECIPES["fp32" if config.adapters else config.recipe]
+    trained, each = trained_parameters(stack, family, config), RECIPES["fp32" if config.adapters else config.recipe]
     frozen = frozen_bytes(stack, RECIPES[config.recipe].weights, base) if config.adapters else None
     for line, nbytes in state_lines(trained, config.recipe, frozen, config.batch * config.seq_len).items():
         if nbytes and line != "gradients":
             tape.allocate(line, nbytes)
     earlier = tape.allocate("gradients", each.gradients * trained) if config.accumulated else -1
-    root, hidden = forward_step(tape, stack, kind, config, layers)
+    root, hidden = forward_step(tape, stack, family, config, layers)
     tape.phase = "backward"
     gradient = (
         tape.new(LOSS, FLOAT32) if hidden is None else in_chunks(tape, stack, config.of_end(), hidden, config.chunks)
     )
     tape.run_backward(root, gradient)
     gone = list(tape.gradients.values()) if config.accumulated or config.in_backward else []  # added, or updated
-    for x in (*tape.staying, *gone):
+    for x in (*tape.kept_to_end, *gone):
         tape.let_go(x)
     tape.phase = tape.moment = "update"
-    most = sum(step_moments(stack, kind, config)["update"].values())
+    most = sum(step_moments(stack, family, config)["update"].values())
     there = tape.live_bytes + (each.gradients * trained if config.accumulated else 0)
     temporaries = tape.allocate("temporaries", most - there)
     tape.free(temporaries)
@@ -214,7 +218,7 @@ def step_events(
 
 
 def forward_step(
-    tape: Tape, stack: Stack, kind: Kind, config: StepConfig, layers: Sequence[Layer]
+    tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig, layers: Sequence[Layer]
 ) -> tuple[Operation, Tensor | None]:
     """The forward pass: the operation that the backward pass begins with; of a loss in chunks, which goes both ways
     with the head before that, what the head sees."""
@@ -222,60 +226,62 @@ def forward_step(
     tape.moment = "embedding"
     if stack.tied and config.chunks == 1:
         tape.tied.append("head")
-    x = embedded(tape, stack, kind, config)
-    turning: dict[int, tuple[Tensor, Tensor]] = {}
+    x = embedded(tape, stack, family, config)
+    cos_sin: dict[int, tuple[Tensor, Tensor]] = {}
     masks: dict[int, Tensor] = {}
     for place, layer in enumerate(layers):
         tape.moment = f"layer {place}"
-        reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
-        turned = reach if kind.turned_apart else 0
-        if turned not in turning:
-            turning[turned] = tables(tape, stack, kind, config)
-        if reach not in masks:
-            masks[reach] = eager_mask(tape, kind, config)
-        mask = None if config.fused else masks[reach]
-        way = way_of(tape, kind, config.of_layers(), tape.moment, turning[turned], mask)
-        x = layer_forward(way, x, layer, config.of_layers(), place % config.every == 0)
+        window = layer.mixer.window if isinstance(layer.mixer, Attention) else 0
+        rope_window = window if family.rope_per_window else 0
+        if rope_window not in cos_sin:
+            cos_sin[rope_window] = tables(tape, stack, family, config)
+        if window not in masks:
+            masks[window] = eager_mask(tape, family, config)
+        mask = None if config.fused else masks[window]
+        context = layer_context(tape, family, config.of_layers(), tape.moment, cos_sin[rope_window], mask)
+        x = layer_forward(context, x, layer, config.of_layers(), place % config.every == 0)
     x, hidden = tape.leave(x), None
     if config.chunks > 1:
         tape.moment = "norm"
-        result = hidden = tape.stay(last_norm(tape, kind, config.of_end(), x))
+        result = hidden = tape.keep_to_end(last_norm(tape, family, config.of_end(), x))
     else:
-        result = above(tape, stack, kind, config.of_end(), x)
+        result = norm_head_and_loss(tape, stack, family, config.of_end(), x)
         tape.forget(result)
-    tape.forget_copies()
-    assert result.made is not None
-    return result.made, hidden
+    tape.drop_autocast_copies()
+    assert result.grad_fn is not None
+    return result.grad_fn, hidden
 
 
-def embedded(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> Tensor:
+def embedded(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> Tensor:
     """What comes to the first layer, of which transformers has names until the last has gone forward."""
-    shape, width = (config.batch, config.seq_len, stack.d_model), config.number_bytes
+    shape, itemsize = (config.batch, config.seq_len, stack.d_model), config.number_bytes
     table = vector(tape, "head" if stack.tied else "embedding", (stack.vocab, stack.d_model))
-    x = tape.note([table], shape, width, [], [like(table)])
-    is_own = kind.code[:3] == "own"
+    x = tape.apply([table], shape, itemsize, [], [like(table)])
+    is_own = family.code[:3] == "own"
     if config.adapters is not None and config.reentrant:  # enable_input_require_grads
-        x = tape.leaf_over("x", x.shape, width, x.storage, True)
+        x = tape.leaf_over("x", x.shape, itemsize, x.storage, True)
     if not stack.positions:
         return x if is_own else tape.bind(x)
     places = vector(tape, "positions", (stack.positions, stack.d_model))
-    y = tape.note([places], shape[1:], width, [], [like(places)])
+    y = tape.apply([places], shape[1:], itemsize, [], [like(places)])
     x = add(tape, *[each if is_own else tape.bind(each) for each in (x, y)])
-    return dropped(tape, x) if config.drops[1] else x
+    return dropout(tape, x) if config.dropout[1] else x
 
 
-def tables(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> tuple[Tensor, Tensor]:
+def tables(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> tuple[Tensor, Tensor]:
     """Cosines and sines, which have names while layers go forward."""
-    size, width = rotary_bytes(stack, kind, config) // 2, FLOAT32 if kind.turned == "cast" else config.number_bytes
-    features = max(turned_features(layer, kind) for layer, _ in stack.layers)
-    shape = (1, config.seq_len, features // (2 if kind.turned in ("chunks", "pairs") else 1))
-    return tape.bind(tape.tensor(shape, width, Storage(size))), tape.bind(tape.tensor(shape, width, Storage(size)))
+    size, itemsize = rotary_bytes(stack, family, config) // 2, FLOAT32 if family.rope == "cast" else config.number_bytes
+    features = max(rotary_features(layer, family) for layer, _ in stack.layers)
+    shape = (1, config.seq_len, features // (2 if family.rope in ("chunks", "pairs") else 1))
+    return tape.bind(tape.tensor(shape, itemsize, Storage(size))), tape.bind(
+        tape.tensor(shape, itemsize, Storage(size))
+    )
 
 
-def eager_mask(tape: Tape, kind: Kind, config: StepConfig) -> Tensor:
+def eager_mask(tape: Tape, family: ModelFamily, config: StepConfig) -> Tensor:
     """Named as the tables are; of fused attention, and of this book's modules, it has no bytes."""
     shape = (config.batch, 1, config.seq_len, config.seq_len)
-    return tape.bind(tape.tensor(shape, config.number_bytes, Storage(mask_bytes(kind, config))))
+    return tape.bind(tape.tensor(shape, config.number_bytes, Storage(mask_bytes(family, config))))
 
 
 # --8<-- [end:step]

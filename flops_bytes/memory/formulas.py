@@ -6,7 +6,7 @@ inner width f; V tokens in the vocabulary.
 
 from typing import NamedTuple
 
-from flops_bytes.model.shapes import Decoder, matmuls, repeated
+from flops_bytes.model.shapes import Decoder, matmuls, recomputed_matmuls
 
 
 # --8<-- [start:state]
@@ -122,7 +122,7 @@ def inner_bytes(shape: Decoder, width: int, composed: bool, autocast: bool) -> i
 
 def saved_features(shape: Decoder) -> int:
     """Features of a token that checkpointing per operation keeps of a layer's matmuls."""
-    return sum(each.outputs for each in matmuls(shape)) - sum(each.outputs for each in repeated(shape))
+    return sum(each.outputs for each in matmuls(shape)) - sum(each.outputs for each in recomputed_matmuls(shape))
 
 
 # --8<-- [end:layer]

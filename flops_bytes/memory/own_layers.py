@@ -7,13 +7,13 @@ no module of this book has (experts, norms of heads) is put in as transformers d
 
 # --8<-- [start:setup]
 from flops_bytes.memory.layers import (
-    Kind,
-    Way,
+    LayerContext,
+    ModelFamily,
     attend,
-    batched,
+    batched_matmul,
     by_token,
-    in_one,
-    inside,
+    dropout_within,
+    fused_attention,
     laid_out,
     layer_linear,
     mixture,
@@ -24,224 +24,224 @@ from flops_bytes.memory.tape import (
     Tape,
     Tensor,
     add,
-    apply,
+    add_scalar,
+    apply_saving_input,
+    apply_saving_output,
     cast,
-    dropped,
-    joined,
-    keeping,
+    concatenate,
+    dropout,
     like,
     multiply,
-    parts,
+    multiply_scalar,
     reordered,
-    scaled,
-    shifted,
+    split,
 )
 from flops_bytes.model.stack import Attention, Dense, Experts, Layer
 
-GPT2 = Kind(norm_kind="shifted", drops_where="inside", code="gpt2")
-OWN_LLAMA = Kind(norm_kind="kernel", routed_by="scores", unpacked_apart=True, code="own_llama")
-OWN_GPT2 = Kind(norm_kind="shifted", code="own_gpt2")
+GPT2 = ModelFamily(norm_kind="layer_norm", dropout_place="inside", code="gpt2")
+OWN_LLAMA = ModelFamily(norm_kind="kernel", routed_by="scores", dequantizes_each_expert=True, code="own_llama")
+OWN_GPT2 = ModelFamily(norm_kind="layer_norm", code="own_gpt2")
 # --8<-- [end:setup]
 
 
 # --8<-- [start:own]
-def matrix(way: Way, x: Tensor, part_of: str, which: str, outputs: int, biased: bool) -> Tensor:
+def linear_module(context: LayerContext, x: Tensor, part_of: str, which: str, outputs: int, biased: bool) -> Tensor:
     """A linear module, whose call has a name for its input until it ends."""
-    tape = way.tape
+    tape = context.tape
     tape.enter()
-    return tape.leave(layer_linear(way, tape.bind(x), part_of, which, outputs, biased))
+    return tape.leave(layer_linear(context, tape.bind(x), part_of, which, outputs, biased))
 
 
-def own_llama(way: Way, x: Tensor, layer: Layer) -> Tensor:
+def own_llama(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """LlamaBlock.forward()."""
-    tape, name, mixer = way.tape, way.name, layer.mixer
+    tape, name, mixer = context.tape, context.name, layer.mixer
     assert isinstance(mixer, Attention)
     d = x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    h = tape.bind(norm(way, x, "first"))
-    if way.kind.joint_heads:
-        q, k, v = joint_heads(way, h, mixer, True)
+    h = tape.bind(norm(context, x, "first"))
+    if context.family.fused_qkv:
+        q, k, v = fused_qkv(context, h, mixer, True)
     else:
-        q = tape.bind(heads_of(way, h, "q", mixer.heads, mixer))
-        k = tape.bind(heads_of(way, h, "k", mixer.kv_heads, mixer))
-        v = tape.bind(heads_of(way, h, "v", mixer.kv_heads, mixer))
-    heads = tape.bind(own_attend(way, rotate(way, q), rotate(way, k), v))
-    y = tape.bind(add(tape, x, matrix(way, flat(way, heads), name, "out", d, mixer.out_bias)))
-    h2 = tape.bind(norm(way, y, "second"))
+        q = tape.bind(heads_of(context, h, "q", mixer.heads, mixer))
+        k = tape.bind(heads_of(context, h, "k", mixer.kv_heads, mixer))
+        v = tape.bind(heads_of(context, h, "v", mixer.kv_heads, mixer))
+    heads = tape.bind(own_attend(context, rotate(context, q), rotate(context, k), v))
+    y = tape.bind(add(tape, x, linear_module(context, flatten_heads(context, heads), name, "out", d, mixer.out_bias)))
+    h2 = tape.bind(norm(context, y, "second"))
     tape.forget(h)
-    change = tape.bind(own_mlp(way, h2, layer))
+    change = tape.bind(own_mlp(context, h2, layer))
     return tape.leave(add(tape, y, change))
 
 
-def heads_of(way: Way, x: Tensor, which: str, heads: int, mixer: Attention) -> Tensor:
+def heads_of(context: LayerContext, x: Tensor, which: str, heads: int, mixer: Attention) -> Tensor:
     """Queries, keys or values by head."""
-    tape, (batch, tokens, _) = way.tape, x.shape
-    made = matrix(way, x, way.name, which, heads * mixer.head_dim, mixer.biases)
-    by_head = reordered(tape, made) if which != "v" or way.mask is not None else made
+    tape, (batch, tokens, _) = context.tape, x.shape
+    made = linear_module(context, x, context.name, which, heads * mixer.head_dim, mixer.biases)
+    by_head = reordered(tape, made) if which != "v" or context.mask is not None else made
     by_head = tape.view(by_head, (batch, heads, tokens, mixer.head_dim))
-    return norm(way, by_head, f"{which}_norm", mixer.head_dim) if mixer.head_norms and which != "v" else by_head
+    return norm(context, by_head, f"{which}_norm", mixer.head_dim) if mixer.head_norms and which != "v" else by_head
 
 
-def rotate(way: Way, x: Tensor) -> Tensor:
+def rotate(context: LayerContext, x: Tensor) -> Tensor:
     """x · cos + (−right, left) · sin, of two halves that chunk() gives."""
-    tape, (cosines, sines) = way.tape, way.turning
+    tape, (cosines, sines) = context.tape, context.cos_sin
     half = x.shape[-1] // 2
     tape.enter()
     x = tape.bind(x)
-    left, right = [tape.bind(each) for each in parts(tape, x, (half, x.shape[-1] - half))]
+    left, right = [tape.bind(each) for each in split(tape, x, (half, x.shape[-1] - half))]
     one = tape.bind(multiply(tape, x, cosines))
-    return tape.leave(add(tape, one, multiply(tape, joined(tape, [scaled(tape, right), left]), sines)))
+    return tape.leave(add(tape, one, multiply(tape, concatenate(tape, [multiply_scalar(tape, right), left]), sines)))
 
 
-def flat(way: Way, heads: Tensor) -> Tensor:
+def flatten_heads(context: LayerContext, heads: Tensor) -> Tensor:
     """heads.transpose(1, 2).flatten(2), which copies what eager attention makes, and nothing that a kernel does."""
-    if way.mask is None:
+    if context.mask is None:
         return heads
     batch, many, tokens, features = heads.shape
-    return way.tape.view(laid_out(way.tape, heads), (batch, tokens, many * features))
+    return context.tape.view(laid_out(context.tape, heads), (batch, tokens, many * features))
 
 
-def own_gpt2(way: Way, x: Tensor, layer: Layer) -> Tensor:
+def own_gpt2(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """GPT2Block.forward() of this book."""
-    tape, name, mixer = way.tape, way.name, layer.mixer
+    tape, name, mixer = context.tape, context.name, layer.mixer
     assert isinstance(mixer, Attention)
     d = x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    q, k, v = joint_heads(way, norm(way, x, "first"), mixer, True)
-    out = matrix(way, flat(way, own_attend(way, q, k, v)), name, "out", d, mixer.out_bias)
-    y = tape.bind(add(tape, x, dropped(tape, out) if way.drops[1] else out))
-    change = own_mlp(way, norm(way, y, "second"), layer)
-    change = tape.bind(dropped(tape, change) if way.drops[1] else change)
+    q, k, v = fused_qkv(context, norm(context, x, "first"), mixer, True)
+    out = linear_module(context, flatten_heads(context, own_attend(context, q, k, v)), name, "out", d, mixer.out_bias)
+    y = tape.bind(add(tape, x, dropout(tape, out) if context.dropout[1] else out))
+    change = own_mlp(context, norm(context, y, "second"), layer)
+    change = tape.bind(dropout(tape, change) if context.dropout[1] else change)
     return tape.leave(add(tape, y, change))
 
 
-def joint_heads(way: Way, x: Tensor, mixer: Attention, is_own: bool) -> list[Tensor]:
+def fused_qkv(context: LayerContext, x: Tensor, mixer: Attention, is_own: bool) -> list[Tensor]:
     """Queries, keys and values of one matmul, named: views of its result, of which this book's has a name too."""
-    tape, (batch, tokens, _) = way.tape, x.shape
+    tape, (batch, tokens, _) = context.tape, x.shape
     sizes = [mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim]
-    made = matrix(way, x, way.name, "qkv", sum(sizes), mixer.biases)
-    of_each = parts(tape, reordered(tape, tape.bind(made)) if is_own else made, sizes)
+    made = linear_module(context, x, context.name, "qkv", sum(sizes), mixer.biases)
+    of_each = split(tape, reordered(tape, tape.bind(made)) if is_own else made, sizes)
     found = []
     for each, heads in zip(of_each, (mixer.heads, mixer.kv_heads, mixer.kv_heads), strict=True):
-        turned = each if is_own or way.mask is None else reordered(tape, each)
+        turned = each if is_own or context.mask is None else reordered(tape, each)
         found.append(tape.bind(tape.view(turned, (batch, heads, tokens, mixer.head_dim))))
     return found
 
 
-def own_mlp(way: Way, x: Tensor, layer: Layer) -> Tensor:
+def own_mlp(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """The MLP, with the names that a block has in it."""
-    tape, mlp, name, d = way.tape, layer.mlp, f"{way.name}.mlp", x.shape[-1]
+    tape, mlp, name, d = context.tape, layer.mlp, f"{context.name}.mlp", x.shape[-1]
     if isinstance(mlp, Experts):
-        return mixture(way, x, mlp)
+        return mixture(context, x, mlp)
     if mlp.gated:
-        gate = tape.bind(apply(tape, matrix(way, x, name, "gate", mlp.d_ff, mlp.biases)))
-        inner = multiply(tape, gate, matrix(way, x, name, "up", mlp.d_ff, mlp.biases))
+        gate = tape.bind(apply_saving_input(tape, linear_module(context, x, name, "gate", mlp.d_ff, mlp.biases)))
+        inner = multiply(tape, gate, linear_module(context, x, name, "up", mlp.d_ff, mlp.biases))
         tape.forget(gate)
-        return matrix(way, inner, name, "down", d, mlp.biases)
-    inner = tape.bind(apply(tape, matrix(way, x, name, "up", mlp.d_ff, mlp.biases)))
-    return matrix(way, inner, name, "down", d, mlp.biases)
+        return linear_module(context, inner, name, "down", d, mlp.biases)
+    inner = tape.bind(apply_saving_input(tape, linear_module(context, x, name, "up", mlp.d_ff, mlp.biases)))
+    return linear_module(context, inner, name, "down", d, mlp.biases)
 
 
-def own_attend(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def own_attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """What a block attends with: a kernel, or eager(), to which its arguments belong alone; made again, if so."""
-    tape = way.tape
-    if way.mask is not None and not way.attends_again:
-        return own_eager(way, q, k, v)
+    tape = context.tape
+    if context.mask is not None and not context.recomputes_attention:
+        return own_eager(context, q, k, v)
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
-    if way.attends_again:
-        make = in_one if way.mask is None else own_eager
-        return tape.leave(tape.recomputed(lambda: make(way, q, k, v), [q, k, v]))
-    return tape.leave(in_one(way, q, k, v))
+    if context.recomputes_attention:
+        make = fused_attention if context.mask is None else own_eager
+        return tape.leave(tape.checkpoint(lambda: make(context, q, k, v), [q, k, v]))
+    return tape.leave(fused_attention(context, q, k, v))
 
 
-def own_eager(way: Way, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """eager() of flops_bytes.lessons.models: a mask of its own, and copies of keys and values, once a query head."""
-    tape, (batch, heads, tokens, _) = way.tape, q.shape
+    tape, (batch, heads, tokens, _) = context.tape, q.shape
     of_scores = batch, heads, tokens, tokens
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     rows = tape.bind(laid_out(tape, q))
     tape.forget(q)
-    keys, values = tape.bind(own_repeated(tape, k, heads)), tape.bind(own_repeated(tape, v, heads))
+    keys, values = tape.bind(own_repeat_interleave(tape, k, heads)), tape.bind(own_repeat_interleave(tape, v, heads))
     tape.forget(k)
     tape.forget(v)
-    full = tape.bind(tape.new((tokens, tokens), rows.width))
-    future = tape.bind(tape.new((tokens, tokens), rows.width))
+    full = tape.bind(tape.new((tokens, tokens), rows.itemsize))
+    future = tape.bind(tape.new((tokens, tokens), rows.itemsize))
     tape.forget(full)
-    products = batched(tape, rows, keys, of_scores, (False, False), "scores")
-    scores = tape.bind(add(tape, scaled(tape, products), future))
-    made = keeping(tape, cast(tape, scores, FLOAT32) if tape.autocast else scores)
-    made = dropped(tape, made) if way.drops[0] else made
-    return tape.leave(batched(tape, made, values, (*of_scores[:3], v.shape[-1]), (False, False), "values"))
+    products = batched_matmul(tape, rows, keys, of_scores, (False, False), "scores")
+    scores = tape.bind(add(tape, multiply_scalar(tape, products), future))
+    made = apply_saving_output(tape, cast(tape, scores, FLOAT32) if tape.autocast else scores)
+    made = dropout(tape, made) if context.dropout[0] else made
+    return tape.leave(batched_matmul(tape, made, values, (*of_scores[:3], v.shape[-1]), (False, False), "values"))
 
 
-def own_repeated(tape: Tape, x: Tensor, heads: int) -> Tensor:
+def own_repeat_interleave(tape: Tape, x: Tensor, heads: int) -> Tensor:
     """repeat_interleave(), which copies one head alone too."""
-    return tape.note([x], (x.shape[0], heads, *x.shape[2:]), x.width, [], [like(x)])
+    return tape.apply([x], (x.shape[0], heads, *x.shape[2:]), x.itemsize, [], [like(x)])
 
 
 # --8<-- [end:own]
 
 
 # --8<-- [start:gpt2]
-def gpt2(way: Way, x: Tensor, layer: Layer) -> Tensor:
+def gpt2(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
     """GPT2Block.forward() of transformers."""
-    tape, mixer, mlp = way.tape, layer.mixer, layer.mlp
+    tape, mixer, mlp = context.tape, layer.mixer, layer.mlp
     assert isinstance(mixer, Attention) and isinstance(mlp, Dense)
     tape.enter()
     tape.layer_frame = len(tape.frames)
     x = tape.bind(x)
-    h = tape.bind(norm(way, x, "first"))
-    attended = tape.bind(gpt2_attention(way, h, mixer))
+    h = tape.bind(norm(context, x, "first"))
+    attended = tape.bind(gpt2_attention(context, h, mixer))
     y = tape.bind(add(tape, attended, x))
     tape.forget(x)
-    h2 = tape.bind(norm(way, y, "second"))
+    h2 = tape.bind(norm(context, y, "second"))
     tape.forget(h)
-    made = tape.bind(gpt2_mlp(way, h2, mlp))
+    made = tape.bind(gpt2_mlp(context, h2, mlp))
     return tape.leave(add(tape, y, made))
 
 
-def gpt2_attention(way: Way, x: Tensor, mixer: Attention) -> Tensor:
+def gpt2_attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor:
     """GPT2Attention.forward()."""
-    tape, d = way.tape, x.shape[-1]
+    tape, d = context.tape, x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    q, k, v = joint_heads(way, x, mixer, False)
-    result = tape.bind(attend(way, q, k, v))
-    if way.mask is not None:
+    q, k, v = fused_qkv(context, x, mixer, False)
+    result = tape.bind(attend(context, q, k, v))
+    if context.mask is not None:
         in_order = tape.bind(by_token(tape, result))
         tape.forget(result)
         result = in_order
-    out = matrix(way, result, way.name, "out", d, mixer.out_bias)
+    out = linear_module(context, result, context.name, "out", d, mixer.out_bias)
     tape.forget(result)
-    return tape.leave(inside(way, out))
+    return tape.leave(dropout_within(context, out))
 
 
-def gpt2_mlp(way: Way, x: Tensor, mlp: Dense) -> Tensor:
+def gpt2_mlp(context: LayerContext, x: Tensor, mlp: Dense) -> Tensor:
     """GPT2MLP.forward()."""
-    tape, name, d = way.tape, f"{way.name}.mlp", x.shape[-1]
+    tape, name, d = context.tape, f"{context.name}.mlp", x.shape[-1]
     tape.enter()
     x = tape.bind(x)
-    up = tape.bind(matrix(way, x, name, "up", mlp.d_ff, mlp.biases))
-    inner = tape.bind(gelu_new(way, up))
+    up = tape.bind(linear_module(context, x, name, "up", mlp.d_ff, mlp.biases))
+    inner = tape.bind(gelu_new(context, up))
     tape.forget(up)
-    change = tape.bind(matrix(way, inner, name, "down", d, mlp.biases))
+    change = tape.bind(linear_module(context, inner, name, "down", d, mlp.biases))
     tape.forget(inner)
-    return tape.leave(inside(way, change))
+    return tape.leave(dropout_within(context, change))
 
 
-def gelu_new(way: Way, x: Tensor) -> Tensor:
+def gelu_new(context: LayerContext, x: Tensor) -> Tensor:
     """NewGELUActivation.forward(): x/2 · (1 + tanh(…x³…)), whose power autocast makes in float32."""
-    tape = way.tape
+    tape = context.tape
     tape.enter()
     x = tape.bind(x)
-    half = scaled(tape, x)
-    power = apply(tape, cast(tape, x, FLOAT32) if tape.autocast else x, temporaries=2)
-    inner = keeping(tape, scaled(tape, add(tape, x, scaled(tape, power))))
-    return tape.leave(multiply(tape, half, shifted(tape, inner)))
+    half = multiply_scalar(tape, x)
+    power = apply_saving_input(tape, cast(tape, x, FLOAT32) if tape.autocast else x, temporaries=2)
+    inner = apply_saving_output(tape, multiply_scalar(tape, add(tape, x, multiply_scalar(tape, power))))
+    return tape.leave(multiply(tape, half, add_scalar(tape, inner)))
 
 
 # --8<-- [end:gpt2]

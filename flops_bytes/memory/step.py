@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.adapters import CONSTANTS, Format, frozen_bytes
 from flops_bytes.memory.formulas import RECIPES, state_bytes
-from flops_bytes.memory.layers import KINDS, LLAMA, MIXTRAL, NO_DROPOUT, Adapters, Kind, Way, forward, laid_out, norm
+from flops_bytes.memory.layers import (
+    FAMILIES,
+    LLAMA,
+    MIXTRAL,
+    NO_DROPOUT,
+    Adapters,
+    LayerContext,
+    ModelFamily,
+    forward,
+    laid_out,
+    norm,
+)
 from flops_bytes.memory.own_layers import GPT2, OWN_GPT2, OWN_LLAMA, gpt2, own_gpt2, own_llama
 from flops_bytes.memory.tape import (
     COPIES,
@@ -26,22 +37,22 @@ from flops_bytes.memory.tape import (
     Storage,
     Tape,
     Tensor,
+    apply_saving_output,
     cast,
-    count,
     flops_of,
-    keeping,
     like,
     linear,
-    part,
-    reentered,
+    numel,
+    reentrant_checkpoint,
+    slice_of,
     vector,
 )
 from flops_bytes.model.shapes import Decoder
 from flops_bytes.model.stack import (
     Attention,
-    Delta,
     Experts,
-    Latent,
+    GatedDelta,
+    LatentAttention,
     Layer,
     Stack,
     forward_flops,
@@ -50,7 +61,7 @@ from flops_bytes.model.stack import (
 )
 
 # kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
-DERIVED: tuple[str, ...] = (
+SUPPORTED: tuple[str, ...] = (
     "qwen3_moe",
     "deepseek_v3",
     "kimi_k2",
@@ -60,8 +71,9 @@ DERIVED: tuple[str, ...] = (
     "olmo2",
     "olmo3",
 )
-DERIVED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
-LIKE_LLAMA = ("granite", "ministral3", "mixtral", "qwen2", "qwen3")  # whose modules keep what Llama's and Mixtral's do
+SUPPORTED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
+# whose modules keep what Llama's and Mixtral's do
+SAME_AS_LLAMA = ("granite", "ministral3", "mixtral", "qwen2", "qwen3")
 
 
 class StepConfig(NamedTuple):
@@ -78,10 +90,11 @@ class StepConfig(NamedTuple):
     adapters: Adapters | None = None  # which are trained alone
     loss: str = "plain"  # or as loss_of() says, or "fused"
     chunks: int = 1  # in which head and loss go forward and backward
-    drops: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer, where a kind has it
-    few_bits: Format | None = None  # the copies that the layers' linear modules multiply
+    # of attention's probabilities, and behind half a layer, where a kind has it
+    dropout: tuple[bool, bool] = NO_DROPOUT
+    matmul_format: Format | None = None  # the copies that the layers' linear modules multiply
     update: str = "fused"  # AdamW's: or of all tensors at once, "foreach", or of each gradient as it comes
-    answer: int = 0  # the last tokens of a sequence, whose logits alone are made; of all, if 0
+    logits_to_keep: int = 0  # the last tokens of a sequence, whose logits alone are made; of all, if 0
 
     @property
     def autocast(self) -> bool:
@@ -97,134 +110,142 @@ class StepConfig(NamedTuple):
         """Each gradient goes as soon as it is there."""
         return self.update == "in-backward"
 
-    def same_tensors(self) -> "StepConfig":
+    def canonical(self) -> "StepConfig":
         """Of configurations under which a part does the same, one: what it does is remembered by that."""
         recipe = {"bf16_master": "bf16", "autocast_fp16": "autocast"}.get(self.recipe, self.recipe)
         return self._replace(recipe=recipe, update="in-backward" if self.in_backward else "fused")
 
     def of_layers(self) -> "StepConfig":
         """Layers do not see the loss."""
-        return self.same_tensors()._replace(loss="plain", chunks=1, every=1, answer=0)
+        return self.canonical()._replace(loss="plain", chunks=1, every=1, logits_to_keep=0)
 
     def of_end(self) -> "StepConfig":
         """What stands above the layers is never made again."""
-        return self.same_tensors()._replace(
-            checkpointing="none", every=1, reentrant=False, few_bits=None, drops=NO_DROPOUT
+        return self.canonical()._replace(
+            checkpointing="none", every=1, reentrant=False, matmul_format=None, dropout=NO_DROPOUT
         )
 
 
-class Held(NamedTuple):
+class BytesByLine(NamedTuple):
     """Bytes, and how many of these have lines of their own."""
 
     total: int
-    copies: int  # autocast's, of weights
+    autocast_copies: int  # autocast's, of weights
     gradients: int  # of weights
     logits: int
 
     @property
     def others(self) -> int:
-        return self.total - self.copies - self.gradients - self.logits
+        return self.total - self.autocast_copies - self.gradients - self.logits
 
 
-NOTHING = Held(0, 0, 0, 0)
+NO_BYTES = BytesByLine(0, 0, 0, 0)
 LOSS = (0,)  # one number, whose bytes are left out
 
 
-class Passed(NamedTuple):
+class LayerMemory(NamedTuple):
     """A layer gone forward and backward, or an end: bytes beside what was there before."""
 
-    forward: Held  # the most on the way forward, with its input
-    copies: int  # autocast's of weights, that stay while the forward pass lasts
-    waits: Held  # for the backward pass
-    backward: dict[str, Held]  # the most on the way back by moment, with what it kept and its result's gradient
+    forward: BytesByLine  # the most on the way forward, with its input
+    autocast_copies: int  # autocast's of weights, that stay while the forward pass lasts
+    saved_for_backward: BytesByLine  # for the backward pass
+    backward: dict[str, BytesByLine]  # the most on the way back by moment, with what it kept and its result's gradient
     gradients: int  # of weights, that it leaves
     keeps_input: bool
-    trained: int  # parameters
-    again: dict[str, int]  # FLOPs of matrices that it computes a second time, and how often attention's products
-    gradient_flops: dict[str, int]  # the same of products that make gradients
-    stays: Held  # until the step has ended: what the function that computes a loss in chunks has names for
+    trained_parameters: int  # parameters
+    # FLOPs of matrices that it computes a second time, and how often attention's products
+    recomputed_matmuls: dict[str, int]
+    gradient_matmuls: dict[str, int]  # the same of products that make gradients
+    kept_to_end: BytesByLine  # until the step has ended: what the function that computes a loss in chunks has names for
     head_is_view: bool  # the gradient of a tied head, to which so none is added in place
 
 
-class Alike(NamedTuple):
+class LayerRun(NamedTuple):
     """Layers that do alike."""
 
     layer: Layer
     times: int
-    once: Passed  # one of them
-    kinds: int  # of attention that these and those below have
-    remade: int  # of these, those that are made again with their mask
+    memory: LayerMemory  # one of them
+    attention_kinds: int  # of attention that these and those below have
+    recomputed_masks: int  # of these, those that are made again with their mask
 
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:layer]
-def stream(config: StepConfig, d: int) -> int:
+def residual_bytes(config: StepConfig, d: int) -> int:
     """Bytes of the residual path."""
     return config.number_bytes * config.batch * config.seq_len * d
 
 
-def turned_features(layer: Layer, kind: Kind) -> int:
+def rotary_features(layer: Layer, family: ModelFamily) -> int:
     """Of a head, those of cosines and sines."""
     mixer = layer.mixer
-    whole = mixer.turned if isinstance(mixer, Latent) else mixer.head_dim if isinstance(mixer, Attention) else 0
-    return int(whole * kind.turned_share)
+    whole = (
+        mixer.rope_dim if isinstance(mixer, LatentAttention) else mixer.head_dim if isinstance(mixer, Attention) else 0
+    )
+    return int(whole * family.rotary_share)
 
 
 @lru_cache(maxsize=256)
-def pass_layer(
-    d: int, layer: Layer, kind: Kind, config: StepConfig, is_lowest: bool = False, is_again: bool = True
-) -> Passed:
+def layer_memory(
+    d: int, layer: Layer, family: ModelFamily, config: StepConfig, is_lowest: bool = False, is_checkpointed: bool = True
+) -> LayerMemory:
     """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
     weights nothing needs a gradient."""
     tape = tape_of(config)
-    width = config.number_bytes
-    features = turned_features(layer, kind) // (2 if kind.turned in ("chunks", "pairs") else 1)
-    of_turning = FLOAT32 if kind.turned == "cast" else width
-    turning = outside((1, config.seq_len, features), of_turning), outside((1, config.seq_len, features), of_turning)
-    mask = None if config.fused else outside((config.batch, 1, config.seq_len, config.seq_len), width)
-    way = way_of(tape, kind, config, "layer", turning, mask)
+    itemsize = config.number_bytes
+    features = rotary_features(layer, family) // (2 if family.rope in ("chunks", "pairs") else 1)
+    rope_itemsize = FLOAT32 if family.rope == "cast" else itemsize
+    cos_sin = (
+        external_tensor((1, config.seq_len, features), rope_itemsize),
+        external_tensor((1, config.seq_len, features), rope_itemsize),
+    )
+    mask = None if config.fused else external_tensor((config.batch, 1, config.seq_len, config.seq_len), itemsize)
+    context = layer_context(tape, family, config, "layer", cos_sin, mask)
     # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
-    has_gradient = not (is_lowest and tape.frozen) or config.reentrant
-    return gone_both_ways(tape, d, config, lambda x: layer_forward(way, x, layer, config, is_again), has_gradient)
-
-
-def layer_forward(way: Way, x: Tensor, layer: Layer, config: StepConfig, is_again: bool) -> Tensor:
-    """One layer, as the loop over layers calls it, which has a name for what goes into one; to be made again, if layers
-    are and it is one of those."""
-    tape, again = way.tape, is_again and config.checkpointing in ("full", "per-op")
-    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(way.kind.code, forward)
-    tape.enter()
-    x = tape.bind(x)
-    others = [*way.turning, *([] if way.mask is None else [way.mask])]
-    if config.reentrant and again:
-        return tape.leave(reentered(tape, lambda x: go(way, x, layer), x, others))
-    if again:
-        return tape.leave(tape.recomputed(lambda: go(way, x, layer), [x, *others]))
-    return tape.leave(go(way, x, layer))
-
-
-def way_of(
-    tape: Tape, kind: Kind, config: StepConfig, name: str, turning: tuple[Tensor, Tensor], mask: Tensor | None
-) -> Way:
-    return Way(
-        tape=tape,
-        kind=kind,
-        name=name,
-        turning=turning,
-        mask=mask,
-        adapters=config.adapters,
-        drops=config.drops,
-        attends_again=config.checkpointing == "selective",
-        multiplies=config.few_bits,
+    has_gradient = not (is_lowest and tape.weights_frozen) or config.reentrant
+    return forward_and_backward(
+        tape, d, config, lambda x: layer_forward(context, x, layer, config, is_checkpointed), has_gradient
     )
 
 
-def outside(shape: Sequence[int], width: int) -> Tensor:
+def layer_forward(context: LayerContext, x: Tensor, layer: Layer, config: StepConfig, is_checkpointed: bool) -> Tensor:
+    """One layer, as the loop over layers calls it, which has a name for what goes into one; to be made again, if layers
+    are and it is one of those."""
+    tape, recomputes = context.tape, is_checkpointed and config.checkpointing in ("full", "per-op")
+    go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(context.family.code, forward)
+    tape.enter()
+    x = tape.bind(x)
+    others = [*context.cos_sin, *([] if context.mask is None else [context.mask])]
+    if config.reentrant and recomputes:
+        return tape.leave(reentrant_checkpoint(tape, lambda x: go(context, x, layer), x, others))
+    if recomputes:
+        return tape.leave(tape.checkpoint(lambda: go(context, x, layer), [x, *others]))
+    return tape.leave(go(context, x, layer))
+
+
+def layer_context(
+    tape: Tape, family: ModelFamily, config: StepConfig, name: str, cos_sin: tuple[Tensor, Tensor], mask: Tensor | None
+) -> LayerContext:
+    return LayerContext(
+        tape=tape,
+        family=family,
+        name=name,
+        cos_sin=cos_sin,
+        mask=mask,
+        adapters=config.adapters,
+        dropout=config.dropout,
+        recomputes_attention=config.checkpointing == "selective",
+        matmul_format=config.matmul_format,
+    )
+
+
+def external_tensor(shape: Sequence[int], itemsize: int) -> Tensor:
     """A tensor that is there before and after, whose bytes others count."""
     elsewhere = Tape()
-    return elsewhere.pin(elsewhere.new(shape, width))
+    return elsewhere.pin(elsewhere.new(shape, itemsize))
 
 
 def tape_of(config: StepConfig) -> Tape:
@@ -233,86 +254,88 @@ def tape_of(config: StepConfig) -> Tape:
 
 def prepared(tape: Tape, config: StepConfig) -> Tape:
     """One on which nothing is yet."""
-    tape.frozen = config.adapters is not None
+    tape.weights_frozen = config.adapters is not None
     tape.keeps_products = config.checkpointing == "per-op"
     return tape
 
 
-def residual(tape: Tape, d: int, config: StepConfig, has_gradient: bool = True) -> Tensor:
+def residual_input(tape: Tape, d: int, config: StepConfig, has_gradient: bool = True) -> Tensor:
     """What comes to a layer, or to the last norm, from below."""
-    shape, width = (config.batch, config.seq_len, d), config.number_bytes
-    return tape.given("x", shape, width) if has_gradient else tape.new(shape, width)
+    shape, itemsize = (config.batch, config.seq_len, d), config.number_bytes
+    return tape.input_leaf("x", shape, itemsize) if has_gradient else tape.new(shape, itemsize)
 
 
-def gone_both_ways(
+def forward_and_backward(
     tape: Tape, d: int, config: StepConfig, make: Callable[[Tensor], Tensor], has_gradient: bool = True
-) -> Passed:
+) -> LayerMemory:
     """What is made of the residual path, with a gradient as large as the result."""
-    x = residual(tape, d, config, has_gradient)
+    x = residual_input(tape, d, config, has_gradient)
     result = make(x)
-    root, of = result.made, like(result)
+    root, of = result.grad_fn, like(result)
     assert root is not None
     tape.forget(result)
-    half = gone_forward(tape, x, root.moment)
-    tape.run_backward(root, tape.new(of.shape, of.width))
-    return passed(tape, half)
+    forward = end_forward(tape, x, root.moment)
+    tape.run_backward(root, tape.new(of.shape, of.itemsize))
+    return collect_memory(tape, forward)
 
 
-class Half(NamedTuple):
+class ForwardMemory(NamedTuple):
     """What a part has left that has gone forward."""
 
-    forward: Held
-    copies: int
-    waits: Held
+    forward: BytesByLine
+    autocast_copies: int
+    saved_for_backward: BytesByLine
     keeps_input: bool
 
 
-def gone_forward(tape: Tape, x: Tensor, moment: str) -> Half:
+def end_forward(tape: Tape, x: Tensor, moment: str) -> ForwardMemory:
     """The backward pass begins, without autocast's context."""
     tape.note_peak()
-    ahead = held(tape.peak_bytes, tape.peak_lines)
-    is_kept, with_copies = x.storage.holders > 0, tape.live_bytes
-    tape.forget_copies()
+    forward = bytes_by_line(tape.peak_bytes, tape.peak_lines)
+    is_kept, with_copies = x.storage.use_count > 0, tape.live_bytes
+    tape.drop_autocast_copies()
     tape.moments, tape.moment, tape.line, tape.peak_bytes = {}, moment, OTHERS, 0
-    return Half(ahead, with_copies - tape.live_bytes, held(tape.live_bytes, tape.live_lines), is_kept)
+    return ForwardMemory(
+        forward, with_copies - tape.live_bytes, bytes_by_line(tape.live_bytes, tape.live_lines), is_kept
+    )
 
 
-def held(total: int, lines: Sequence[int]) -> Held:
-    return Held(total, lines[COPIES], lines[GRADIENTS], lines[LOGITS])
+def bytes_by_line(total: int, lines: Sequence[int]) -> BytesByLine:
+    return BytesByLine(total, lines[COPIES], lines[GRADIENTS], lines[LOGITS])
 
 
-def passed(tape: Tape, half: Half) -> Passed:
+def collect_memory(tape: Tape, forward: ForwardMemory) -> LayerMemory:
     """What a part has left that has gone backward."""
     tape.begin("end")
-    stays = staying(tape)
-    left = weights_left(tape, stays.total)
+    stays = bytes_kept_to_end(tape)
+    left = weight_gradient_bytes(tape, stays.total)
     of_head = tape.gradients.get("head")
     is_view = of_head is not None and of_head.is_view
-    backward = {moment: held(peak, lines) for moment, (peak, lines) in tape.moments.items()}
-    return Passed(
-        half.forward,
-        half.copies,
-        half.waits,
+    backward = {moment: bytes_by_line(peak, lines) for moment, (peak, lines) in tape.moments.items()}
+    return LayerMemory(
+        forward.forward,
+        forward.autocast_copies,
+        forward.saved_for_backward,
         backward,
         left,
-        half.keeps_input,
-        trained_by(tape),
-        tape.again,
-        tape.backward,
+        forward.keeps_input,
+        trained_on_tape(tape),
+        tape.recomputed_matmuls,
+        tape.gradient_matmuls,
         stays,
         is_view,
     )
 
 
-def staying(tape: Tape) -> Held:
+def bytes_kept_to_end(tape: Tape) -> BytesByLine:
     """What has names until the step has ended."""
     lines = [0, 0, 0, 0]
-    for x in tape.staying:
+    for x in tape.kept_to_end:
         lines[x.storage.line] = lines[x.storage.line] + x.storage.nbytes
-    return held(sum(lines), lines)
+    return bytes_by_line(sum(lines), lines)
 
 
-def weights_left(tape: Tape, stays: int) -> int:
+def weight_gradient_bytes(tape: Tape, stays: int) -> int:
     """Bytes of weights' gradients that a part leaves. It ends as it began: what is alive beside these, the gradient of
     what came from below, and what `stays` has no name, and is an error."""
     left = sum(gradient.storage.nbytes for gradient in tape.gradients.values())
@@ -320,8 +343,8 @@ def weights_left(tape: Tape, stays: int) -> int:
     return left - (tape.gradients["x"].storage.nbytes if "x" in tape.gradients else 0)
 
 
-def trained_by(tape: Tape) -> int:
-    return sum(leaf.numbers for leaf in tape.leaves.values())
+def trained_on_tape(tape: Tape) -> int:
+    return sum(leaf.numel for leaf in tape.leaves.values())
 
 
 # --8<-- [end:layer]
@@ -329,35 +352,37 @@ def trained_by(tape: Tape) -> int:
 
 # --8<-- [start:ends]
 @lru_cache(maxsize=256)
-def pass_end(stack: Stack, kind: Kind, config: StepConfig) -> Passed:
+def end_memory(stack: Stack, family: ModelFamily, config: StepConfig) -> LayerMemory:
     tape = tape_of(config)
     if stack.tied and config.chunks == 1:
         tape.tied.append("head")
     if config.chunks > 1:
-        return gone_in_chunks(tape, stack, kind, config)
-    return gone_both_ways(tape, stack.d_model, config, lambda x: above(tape, stack, kind, config, x))
+        return chunked_loss_memory(tape, stack, family, config)
+    return forward_and_backward(
+        tape, stack.d_model, config, lambda x: norm_head_and_loss(tape, stack, family, config, x)
+    )
 
 
-def last_norm(tape: Tape, kind: Kind, config: StepConfig, x: Tensor) -> Tensor:
-    nothing = outside((0,), 1)
-    return norm(way_of(tape, kind, config, "end", (nothing, nothing), None), x, "norm")
+def last_norm(tape: Tape, family: ModelFamily, config: StepConfig, x: Tensor) -> Tensor:
+    nothing = external_tensor((0,), 1)
+    return norm(layer_context(tape, family, config, "end", (nothing, nothing), None), x, "norm")
 
 
-def above(tape: Tape, stack: Stack, kind: Kind, config: StepConfig, x: Tensor) -> Tensor:
+def norm_head_and_loss(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig, x: Tensor) -> Tensor:
     """The last norm, the head, and the loss: ForCausalLMLoss of loss/loss_utils.py, torch.compile's or Liger's; or that
     of this book's modules, which has no names for what the head sees and makes."""
     tape.enter()
     tape.moment = "norm"
     x = tape.bind(x)
-    hidden = last_norm(tape, kind, config, x)
+    hidden = last_norm(tape, family, config, x)
     tape.forget(x)
     if config.loss == "fused":
         tape.moment = "loss"
         return tape.leave(fused_loss(tape, stack, hidden))
-    is_named = config.loss == "plain" and kind.code[:3] != "own"
+    is_named = config.loss == "plain" and family.code[:3] != "own"
     hidden = tape.bind(hidden) if is_named else hidden
-    if config.answer:
-        hidden = part(tape, hidden, (config.batch, config.answer, stack.d_model))
+    if config.logits_to_keep:
+        hidden = slice_of(tape, hidden, (config.batch, config.logits_to_keep, stack.d_model))
     logits = logits_of(tape, stack, hidden)
     if config.loss != "plain":
         return tape.leave(loss_of(tape, config.loss, logits))
@@ -380,10 +405,10 @@ def loss_of(tape: Tape, loss: str, logits: Tensor) -> Tensor:
     if loss == "as-logits":
         return shifted_loss(tape, logits)
     if loss == "float32-held":
-        return shifted_loss(tape, tape.stay(cast(tape, logits, FLOAT32)))
+        return shifted_loss(tape, tape.keep_to_end(cast(tape, logits, FLOAT32)))
     if loss == "logits-held":
         tape.enter()
-        wide = tape.bind(cast(tape, tape.stay(logits), FLOAT32))
+        wide = tape.bind(cast(tape, tape.keep_to_end(logits), FLOAT32))
         return tape.leave(log_softmax(tape, wide))
     if loss == "shifted":
         tape.enter()
@@ -398,18 +423,18 @@ def shifted_loss(tape: Tape, logits: Tensor) -> Tensor:
     batch, tokens, vocab = logits.shape
     tape.enter()
     logits = tape.bind(logits)
-    before = part(tape, logits, (batch, tokens - 1, vocab))
+    before = slice_of(tape, logits, (batch, tokens - 1, vocab))
     before = tape.bind(laid_out(tape, before) if batch > 1 else before)
     if not tape.autocast:
         return tape.leave(log_softmax(tape, before))
-    wide = tape.bind(cast(tape, keeping(tape, before), FLOAT32))
-    return tape.leave(tape.note([wide], LOSS, FLOAT32, [wide], [like(wide)]))
+    wide = tape.bind(cast(tape, apply_saving_output(tape, before), FLOAT32))
+    return tape.leave(tape.apply([wide], LOSS, FLOAT32, [wide], [like(wide)]))
 
 
 def compiled_loss(tape: Tape, logits: Tensor) -> Tensor:
     """Cross entropy in one kernel (torch.compile): it keeps the logits as they are, and two numbers a row."""
     rows = tape.bind(tape.new((2, *logits.shape[:-1]), FLOAT32))
-    result = tape.note([logits], LOSS, FLOAT32, [logits, rows], [like(logits)])
+    result = tape.apply([logits], LOSS, FLOAT32, [logits, rows], [like(logits)])
     tape.let_go(rows)
     return result
 
@@ -421,21 +446,21 @@ def fused_loss(tape: Tape, stack: Stack, hidden: Tensor) -> Tensor:
     """
     tape.enter()
     hidden = tape.bind(hidden)
-    tokens, d = count(hidden.shape[:-1]), stack.d_model
-    of_hidden, losses = tape.bind(tape.new(hidden.shape, hidden.width)), tape.bind(tape.new((tokens,), FLOAT32))
+    tokens, d = numel(hidden.shape[:-1]), stack.d_model
+    of_hidden, losses = tape.bind(tape.new(hidden.shape, hidden.itemsize)), tape.bind(tape.new((tokens,), FLOAT32))
     table = tape.bind(vector(tape, "head", (stack.vocab, d)))
-    is_trained = table.made is not None
-    of_table = [tape.bind(tape.new(table.shape, table.width))] if is_trained else []
+    is_trained = table.grad_fn is not None
+    of_table = [tape.bind(tape.new(table.shape, table.itemsize))] if is_trained else []
     rows = liger_rows(tokens, stack.vocab, d)
-    tape.multiplied("matrices", (3 if is_trained else 2) * flops_of(hidden, (stack.vocab,)))
+    tape.count_matmul("matrices", (3 if is_trained else 2) * flops_of(hidden, (stack.vocab,)))
     for turn in range(2 if tape.autocast else 1):
-        chunk_of_fused(tape, (rows, stack.vocab, d), hidden.width, is_trained, turn)
+        chunk_of_fused(tape, (rows, stack.vocab, d), hidden.itemsize, is_trained, turn)
     inputs = [hidden, table] if is_trained else [hidden]
     saved = [of_hidden, *of_table]
-    makes = [Like(each.shape, each.width, saved=place) for place, each in enumerate(saved)]
+    makes = [Like(each.shape, each.itemsize, saved_index=place) for place, each in enumerate(saved)]
     made = tape.record(inputs, saved, makes)
     tape.let_go(losses)
-    return tape.leave(tape.done(made, inputs, tape.new(LOSS, FLOAT32)))
+    return tape.leave(tape.finish(made, inputs, tape.new(LOSS, FLOAT32)))
 
 
 def liger_rows(tokens: int, vocab: int, d: int) -> int:
@@ -446,14 +471,14 @@ def liger_rows(tokens: int, vocab: int, d: int) -> int:
     return min(size, tokens)
 
 
-def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_trained: bool, turn: int) -> None:
+def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], itemsize: int, is_trained: bool, turn: int) -> None:
     """The logits of some rows, which their gradient takes the place of; under autocast with the copies that it makes,
     of which the head's stays until its context ends."""
     rows, vocab, d = sizes
     tape.enter()
-    logits = Storage(rows * vocab * (2 if tape.autocast else width), LOGITS)
+    logits = Storage(rows * vocab * (2 if tape.autocast else itemsize), LOGITS)
     if not tape.autocast:
-        tape.tensor((rows, vocab), width, logits)
+        tape.tensor((rows, vocab), itemsize, logits)
         tape.end([])
         return
     pieces = [tape.bind(tape.new(shape, 2)) for shape in ((rows, d), (vocab, d))]
@@ -461,23 +486,23 @@ def chunk_of_fused(tape: Tape, sizes: tuple[int, int, int], width: int, is_train
     for piece in pieces:
         tape.forget(piece)
     if is_trained and turn == 0:
-        tape.copies["fused"] = tape.pin(tape.new((vocab, d), 2))
+        tape.autocast_copies["fused"] = tape.pin(tape.new((vocab, d), 2))
     if not is_trained:
         tape.bind(tape.new((vocab, d), 2))
     tape.new((rows, d), 2)
     tape.end([])
 
 
-def gone_in_chunks(tape: Tape, stack: Stack, kind: Kind, config: StepConfig) -> Passed:
+def chunked_loss_memory(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig) -> LayerMemory:
     """The last norm, head and loss, these for some tokens at a time, forward and backward."""
-    x = residual(tape, stack.d_model, config)
+    x = residual_input(tape, stack.d_model, config)
     tape.moment = "norm"
-    hidden = tape.stay(last_norm(tape, kind, config, x))
-    root = hidden.made
+    hidden = tape.keep_to_end(last_norm(tape, family, config, x))
+    root = hidden.grad_fn
     assert root is not None
-    half = gone_forward(tape, x, "loss")
+    forward = end_forward(tape, x, "loss")
     tape.run_backward(root, in_chunks(tape, stack, config, hidden, most=4))
-    return passed(tape, half)
+    return collect_memory(tape, forward)
 
 
 def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most: int) -> Tensor:
@@ -487,37 +512,37 @@ def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most
     Of more than `most` pieces (4 at least) the first and the last two go; of those between, which do alike, only
     gradients are left.
     """
-    shape, tokens = hidden.shape, count(hidden.shape[:-1])
+    shape, tokens = hidden.shape, numel(hidden.shape[:-1])
     size = -(-tokens // config.chunks)
     several, skipped = -(-tokens // size), tape.pin(tape.new((0,), 1))
     turns = list(range(several)) if several <= most else [0, 1, several - 2, several - 1]
     for n in turns:
         rows = min(size, tokens - n * size)
         if several > most and n == several - 2:
-            skipped = tape.pin(tape.new(((several - 4) * size, stack.d_model), hidden.width))
+            skipped = tape.pin(tape.new(((several - 4) * size, stack.d_model), hidden.itemsize))
         tape.begin("loss")
         tape.enter()
-        piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.width, hidden.storage, True)
+        piece = tape.leaf_over(f"piece {n}", (rows, stack.d_model), hidden.itemsize, hidden.storage, True)
         wide = tape.bind(cast(tape, logits_of(tape, stack, piece), FLOAT32))
         lost = log_softmax(tape, wide)
-        lowest = lost.made
+        lowest = lost.grad_fn
         assert lowest is not None
         tape.end([])
-        tape.forget_copies()
+        tape.drop_autocast_copies()
         tape.line = OTHERS
         tape.run_backward(lowest, tape.new(LOSS, FLOAT32))
-    gradient = tape.stay(tape.new(shape, hidden.width))
+    gradient = tape.keep_to_end(tape.new(shape, hidden.itemsize))
     tape.let_go_gradients([f"piece {n}" for n in turns])
     tape.let_go(skipped)
-    return tape.tensor(shape, gradient.width, gradient.storage)
+    return tape.tensor(shape, gradient.itemsize, gradient.storage)
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
     """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
-    result, loss = tape.bind(tape.new(x.shape, x.width)), tape.new(LOSS, FLOAT32)
+    result, loss = tape.bind(tape.new(x.shape, x.itemsize)), tape.new(LOSS, FLOAT32)
     made = tape.record([x], [result], [like(x)], like(x).total_bytes())
     tape.forget(result)
-    return tape.done(made, [x], loss)
+    return tape.finish(made, [x], loss)
 
 
 # --8<-- [end:ends]
@@ -525,98 +550,112 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 
 # --8<-- [start:step]
 @lru_cache(maxsize=256)
-def step_moments(stack: Stack, kind: Kind, config: StepConfig) -> dict[str, dict[str, int]]:
+def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[str, dict[str, int]]:
     """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak.
 
     Which of the places of a moment holds most depends on what is shared with other GPUs: so each is there, numbered.
     """
     config = config._replace(chunks=min(config.chunks, config.batch * config.seq_len))
     adapters, batch, seq_len = config.adapters, config.batch, config.seq_len
-    accumulated, trained = config.accumulated, trained_parameters(stack, kind, config)
+    accumulated, trained = config.accumulated, trained_parameters(stack, family, config)
     recipe, update = config.recipe, config.update
-    each, d = RECIPES["fp32" if adapters else recipe], stack.d_model
-    gone = passes(stack, kind, config)
-    end = pass_end(stack, kind, config.of_end())
-    path = stream(config, d)
-    kinds, remade = gone[-1].kinds, gone[-1].remade  # what is made again with its mask keeps it
-    table, mask = rotary_bytes(stack, kind, config), mask_bytes(kind, config)
-    dropped = batch * seq_len * d if config.drops[1] and stack.positions else 0  # a mask behind the embedding
-    tables, masks = (kinds if kind.turned_apart else 1) * table + dropped, kinds * mask
-    kept = sum(alike.times * alike.once.waits.others for alike in gone)
-    kept_copies = sum(alike.times * alike.once.waits.copies for alike in gone)
-    copies = sum(alike.times * alike.once.copies for alike in gone)
-    earlier = each.gradients * trained if accumulated else 0
-    head = 0 if adapters else each.gradients * stack.vocab * d
+    bytes_a_parameter, d = RECIPES["fp32" if adapters else recipe], stack.d_model
+    runs = layer_runs(stack, family, config)
+    end = end_memory(stack, family, config.of_end())
+    residual = residual_bytes(config, d)
+    # what is made again with its mask keeps it
+    kinds, recomputed_masks = runs[-1].attention_kinds, runs[-1].recomputed_masks
+    table, mask = rotary_bytes(stack, family, config), mask_bytes(family, config)
+    dropout_mask = batch * seq_len * d if config.dropout[1] and stack.positions else 0  # a mask behind the embedding
+    tables, masks = (kinds if family.rope_per_window else 1) * table + dropout_mask, kinds * mask
+    kept = sum(alike.times * alike.memory.saved_for_backward.others for alike in runs)
+    kept_copies = sum(alike.times * alike.memory.saved_for_backward.autocast_copies for alike in runs)
+    copies = sum(alike.times * alike.memory.autocast_copies for alike in runs)
+    earlier = bytes_a_parameter.gradients * trained if accumulated else 0
+    head = 0 if adapters else bytes_a_parameter.gradients * stack.vocab * d
 
-    def at(gradients: int, copies: int, activations: int, part: Held, layer: bool, temporaries: int) -> dict[str, int]:
+    def at(
+        gradients: int, copies: int, activations: int, part: BytesByLine, layer: bool, temporaries: int
+    ) -> dict[str, int]:
         """A moment's lines, with those of the part that goes now: a layer, or an end."""
         return {
             "gradients": gradients + part.gradients,
-            "copies": copies + part.copies,
+            "copies": copies + part.autocast_copies,
             "activations": activations,
             "layer": part.others if layer else 0,
             "logits": part.logits,
             "temporaries": temporaries,
         }
 
-    def at_end(part: Held, copies: int) -> dict[str, int]:
+    def at_end(part: BytesByLine, copies: int) -> dict[str, int]:
         """No layer goes: what the end kept waits as the layers' activations do."""
-        waits = min(end.waits.others, part.others)
-        around = kept + tables + remade * mask + waits
+        waits = min(end.saved_for_backward.others, part.others)
+        around = kept + tables + recomputed_masks * mask + waits
         return at(earlier, kept_copies + copies, around, part, False, part.others - waits)
 
     # what the embedding makes has names until the last layer has gone forward
-    named = named_bytes(stack, kind, config, gone[0].once.keeps_input)
+    named = embedding_output_bytes(stack, family, config, runs[0].memory.keeps_input)
     below, made_copies, ahead = 0, 0, []
-    for alike in gone:
-        one, times = alike.once, alike.times
-        each_kept = one.waits.others
+    for run in runs:
+        one, times = run.memory, run.times
+        each_kept = one.saved_for_backward.others
         below += (times - 1) * each_kept
-        made_copies += (times - 1) * (one.waits.copies + one.copies)
+        made_copies += (times - 1) * (one.saved_for_backward.autocast_copies + one.autocast_copies)
         ahead.append(at(earlier, made_copies, below + named + tables + masks, one.forward, True, 0))
         below += each_kept
-        made_copies += one.waits.copies + one.copies
+        made_copies += one.saved_for_backward.autocast_copies + one.autocast_copies
     found = numbered("forward", [*ahead, at_end(end.forward, copies)])
     # a tied head's gradient waits for the embedding's; in chunks it is there
     is_summed = stack.tied and config.chunks == 1
     waits = head if is_summed and accumulated else 0
     for moment in ("loss", "head"):
-        found[moment] = at_end(end.backward.get(moment, NOTHING), 0)
-    above = at_end(end.backward.get("norm", NOTHING), 0)
-    made, left, left_copies, highest = earlier or end.gradients, kept, kept_copies, []
-    for alike in reversed(gone):  # what layers of another kind had to themselves has gone with the last of them
-        one, times = alike.once, alike.times
+        found[moment] = at_end(end.backward.get(moment, NO_BYTES), 0)
+    above = at_end(end.backward.get("norm", NO_BYTES), 0)
+    made_gradients, left_saved, left_copies, highest = earlier or end.gradients, kept, kept_copies, []
+    for run in reversed(runs):  # what layers of another kind had to themselves has gone with the last of them
+        one, times = run.memory, run.times
         for turn in sorted({0, times - 1}):
             fewer = 1 if turn == 0 else times - 1
-            left -= fewer * one.waits.others
-            left_copies -= fewer * one.waits.copies
-            around = left + (alike.kinds if kind.turned_apart else 1) * table + dropped + alike.remade * mask
-            gradients = made + (0 if accumulated else turn * one.gradients)  # in-backward, a layer leaves none
-            lines = at(gradients, left_copies, around, one.backward[""], True, waits + end.stays.others)
-            highest.append(lines | {"logits": end.stays.logits})
-        made += 0 if accumulated else times * one.gradients
+            left_saved -= fewer * one.saved_for_backward.others
+            left_copies -= fewer * one.saved_for_backward.autocast_copies
+            around = (
+                left_saved
+                + (run.attention_kinds if family.rope_per_window else 1) * table
+                + dropout_mask
+                + run.recomputed_masks * mask
+            )
+            # in-backward, a layer leaves none
+            gradients = made_gradients + (0 if accumulated else turn * one.gradients)
+            lines = at(gradients, left_copies, around, one.backward[""], True, waits + end.kept_to_end.others)
+            highest.append(lines | {"logits": end.kept_to_end.logits})
+        made_gradients += 0 if accumulated else times * one.gradients
     # in layers between the gradients of one above are reduced, as in the first, where any are
     between = highest[1:-1]
     found |= numbered("last_layer", [highest[0], above, *(between if adapters else [])])
     found |= numbered("first_layer", [highest[-1], *([] if adapters else between)])
     third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
     summed = head * ((is_summed + third + accumulated) or stack.tied)
-    again = 0 if adapters else max(path + summed - head * third, summed)  # a frozen embedding gets no gradient
-    positions = 0 if adapters else each.gradients * stack.positions * d
+    again = 0 if adapters else max(residual + summed - head * third, summed)  # a frozen embedding gets no gradient
+    positions = 0 if adapters else bytes_a_parameter.gradients * stack.positions * d
     if positions and accumulated:  # those of positions come before, of all sequences
-        again = max(again, path + (path // batch if batch > 1 else 0) + positions + waits)
-    whole = head if config.in_backward else each.gradients * trained
-    found["embedding"] = at(whole, 0, 0, end.stays._replace(total=end.stays.logits), False, end.stays.others + again)
+        again = max(again, residual + (residual // batch if batch > 1 else 0) + positions + waits)
+    whole = head if config.in_backward else bytes_a_parameter.gradients * trained
+    found["embedding"] = at(
+        whole, 0, 0, end.kept_to_end._replace(total=end.kept_to_end.logits), False, end.kept_to_end.others + again
+    )
     if config.in_backward and positions:
-        of_table = at(positions + head * stack.tied, 0, 0, NOTHING, False, path)
+        of_table = at(positions + head * stack.tied, 0, 0, NO_BYTES, False, residual)
         found |= numbered("embedding", [found["embedding"], of_table])
     # master weights' gradients take the place of the others one by one: the last that waits
-    waiting, roots = each.gradients * last_parameters(stack, trained) if each.master else 0, 0
+    waiting, roots = (
+        bytes_a_parameter.gradients * waiting_parameters(stack, trained) if bytes_a_parameter.master else 0,
+        0,
+    )
     if update == "foreach":  # of all second moments
-        roots = each.optimizer // 2 * trained
+        roots = bytes_a_parameter.optimizer // 2 * trained
         waiting, roots = (waiting, 0) if waiting >= roots else (0, roots)
-    whole = 0 if config.in_backward else (each.master or each.gradients) * trained
-    found["update"] = at(whole + waiting, 0, 0, NOTHING, False, roots)
+    whole = 0 if config.in_backward else (bytes_a_parameter.master or bytes_a_parameter.gradients) * trained
+    found["update"] = at(whole + waiting, 0, 0, NO_BYTES, False, roots)
     return found
 
 
@@ -629,25 +668,27 @@ def state_lines(trained: int, recipe: str, frozen: int | None, tokens: int) -> d
     return state | {"adapters": state["weights"], "weights": frozen, "batch": 2 * INT64 * tokens}
 
 
-def step_bytes(stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe") -> dict[str, dict[str, int]]:
+def step_bytes(
+    stack: Stack, family: ModelFamily, config: StepConfig, base: str = "as-recipe"
+) -> dict[str, dict[str, int]]:
     """All bytes of a step by line, at each moment at which it can peak; frozen matrices are held as `base` says."""
-    trained = trained_parameters(stack, kind, config)
+    trained = trained_parameters(stack, family, config)
     frozen = frozen_bytes(stack, RECIPES[config.recipe].weights, base) if config.adapters else None
     state = state_lines(trained, config.recipe, frozen, config.batch * config.seq_len)
-    return {moment: state | lines for moment, lines in step_moments(stack, kind, config).items()}
+    return {moment: state | lines for moment, lines in step_moments(stack, family, config).items()}
 
 
-def family_of(stack: Stack, composed: bool) -> Kind:
+def family_of(stack: Stack, composed: bool) -> ModelFamily:
     """How a decoder of layers all alike is written: as this book has it, or as transformers. A norm has a second vector
     where the stack says so."""
     (layer, _), *_ = stack.layers
     has_experts = isinstance(layer.mlp, Experts)
     own, theirs = (OWN_GPT2, GPT2) if stack.positions else (OWN_LLAMA, MIXTRAL if has_experts else LLAMA)
     has_module = (has_experts or layer.mlp.gated != bool(stack.positions)) and not (has_experts and stack.positions)
-    kind = theirs if composed and has_module else own  # what transformers has no module of is as this book's
+    family = theirs if composed and has_module else own  # what transformers has no module of is as this book's
     if stack.norm_shift:
-        return replace(kind, norm_kind="shifted")
-    return replace(kind, norm_kind="kernel") if kind.norm_kind == "shifted" else kind
+        return replace(family, norm_kind="layer_norm")
+    return replace(family, norm_kind="kernel") if family.norm_kind == "layer_norm" else family
 
 
 def decoder_moments(
@@ -671,7 +712,7 @@ def decoder_moments(
     fields of StepConfig: chunks, accumulated, loss, every, update and more.
     """
     adapters = Adapters(rank, adapted, base in CONSTANTS) if rank else None
-    config = StepConfig(seq_len, batch, recipe, fused, checkpointing, adapters=adapters, drops=(dropout, dropout))
+    config = StepConfig(seq_len, batch, recipe, fused, checkpointing, adapters=adapters, dropout=(dropout, dropout))
     stack = stack_of(shape)
     found: dict[str, dict[str, int]] = {}
     for place, lines in step_bytes(stack, family_of(stack, composed), config._replace(**told), base).items():
@@ -680,54 +721,58 @@ def decoder_moments(
     return found
 
 
-def mask_bytes(kind: Kind, config: StepConfig) -> int:
+def mask_bytes(family: ModelFamily, config: StepConfig) -> int:
     """Eager attention's, which transformers makes once for all layers; this book's makes one whenever it attends."""
-    is_own = kind.code[:3] == "own"
+    is_own = family.code[:3] == "own"
     return 0 if config.fused or is_own else config.number_bytes * config.batch * config.seq_len**2
 
 
-def named_bytes(stack: Stack, kind: Kind, config: StepConfig, keeps_input: bool) -> int:
+def embedding_output_bytes(stack: Stack, family: ModelFamily, config: StepConfig, keeps_input: bool) -> int:
     """What transformers has names for while layers go forward, and nothing keeps: the embedding's result, in GPT-2 that
     of words and that of positions."""
-    path = stream(config, stack.d_model)
-    if kind.code == "gpt2":
+    path = residual_bytes(config, stack.d_model)
+    if family.code == "gpt2":
         return path + path // config.batch
-    return 0 if keeps_input or stack.depth == 1 or kind.code != "transformers" else path
+    return 0 if keeps_input or stack.depth == 1 or family.code != "transformers" else path
 
 
-def last_parameters(stack: Stack, total: int) -> int:
+def waiting_parameters(stack: Stack, total: int) -> int:
     """Of the tensor at whose cast an update with master weights holds most, less what stands behind it: the head, an
     MLP's last matrix, the embedding, or the table of positions."""
     table = stack.vocab * stack.d_model
     behind = 0 if stack.tied else table
     of_positions = 2 * stack.positions * stack.d_model
-    return max(behind, widest(stack) - behind, table + max(table, of_positions) - total)
+    return max(behind, last_matrix_parameters(stack) - behind, table + max(table, of_positions) - total)
 
 
 @lru_cache(maxsize=256)
-def passes(stack: Stack, kind: Kind, config: StepConfig) -> list[Alike]:
+def layer_runs(stack: Stack, family: ModelFamily, config: StepConfig) -> list[LayerRun]:
     """Each kind of layer gone both ways. The lowest is apart where all below it is frozen."""
-    found: list[Alike] = []
-    reaches: list[int] = []
-    remade: list[int] = []
-    for layer, times, is_again in pieces(stack, kind, config):
-        reach = layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
-        if reach not in reaches:
-            reaches.append(reach)
-        if reach not in remade and config.checkpointing != "none" and (is_again or config.checkpointing != "full"):
-            remade.append(reach)
+    found: list[LayerRun] = []
+    windows: list[int] = []
+    recomputed_windows: list[int] = []
+    for layer, times, is_checkpointed in runs_of_equal_layers(stack, family, config):
+        window = layer.mixer.window if isinstance(layer.mixer, Attention) else 0
+        if window not in windows:
+            windows.append(window)
+        if (
+            window not in recomputed_windows
+            and config.checkpointing != "none"
+            and (is_checkpointed or config.checkpointing != "full")
+        ):
+            recomputed_windows.append(window)
         is_lowest = config.adapters is not None and not found
-        once = pass_layer(stack.d_model, layer, kind, config.of_layers(), is_lowest, is_again)
-        found.append(Alike(layer, times, once, len(reaches), len(remade)))
+        once = layer_memory(stack.d_model, layer, family, config.of_layers(), is_lowest, is_checkpointed)
+        found.append(LayerRun(layer, times, once, len(windows), len(recomputed_windows)))
     return found
 
 
-def trained_in(gone: list[Alike]) -> int:
+def trained_in(runs: list[LayerRun]) -> int:
     """Parameters."""
-    return sum(alike.times * alike.once.trained for alike in gone)
+    return sum(alike.times * alike.memory.trained_parameters for alike in runs)
 
 
-def pieces(stack: Stack, kind: Kind, config: StepConfig) -> list[tuple[Layer, int, bool]]:
+def runs_of_equal_layers(stack: Stack, family: ModelFamily, config: StepConfig) -> list[tuple[Layer, int, bool]]:
     """Layers that do alike, how many, and whether they are of those that are made again."""
     each: list[tuple[Layer, int]] = list(stack.layers)
     if config.every > 1:
@@ -737,19 +782,22 @@ def pieces(stack: Stack, kind: Kind, config: StepConfig) -> list[tuple[Layer, in
     return [(layer, times, place % config.every == 0) for place, (layer, times) in enumerate(each)]
 
 
-def again_flops(stack: Stack, kind: Kind, config: StepConfig, causal: bool) -> int:
+def recomputed_flops(stack: Stack, family: ModelFamily, config: StepConfig, causal: bool) -> int:
     """FLOPs of one sequence that a step does a second time, to keep less."""
-    return sum(flops_by_tape(alike, alike.once.again, config, causal) for alike in passes(stack, kind, config))
+    return sum(
+        flops_by_tape(alike, alike.memory.recomputed_matmuls, config, causal)
+        for alike in layer_runs(stack, family, config)
+    )
 
 
-def flops_by_tape(alike: Alike, counted: dict[str, int], config: StepConfig, causal: bool) -> int:
+def flops_by_tape(run: LayerRun, counted: dict[str, int], config: StepConfig, causal: bool) -> int:
     """Of one sequence, in all layers that do alike, from what the tape has counted in one of them for the batch."""
-    mixing = alike.layer.mixer.mixing_flops(config.seq_len, causal)
+    mixing = run.layer.mixer.mixing_flops(config.seq_len, causal)
     attended = counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"]
-    return alike.times * (counted["matrices"] // config.batch + attended)
+    return run.times * (counted["matrices"] // config.batch + attended)
 
 
-def token_flops(stack: Stack, kind: Kind | None, config: StepConfig, causal: bool) -> dict[str, float]:
+def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, causal: bool) -> dict[str, float]:
     """FLOPs of training on one token: the model's own, the device's, and what of these it does again.
 
     The model's are those of forward and backward pass alone, by which MFU is measured. With adapters, frozen weights
@@ -760,38 +808,41 @@ def token_flops(stack: Stack, kind: Kind | None, config: StepConfig, causal: boo
     forward = forward_flops(stack, seq_len, causal=causal)
     once, attended = sum(forward.values()), forward.get("scores", 0) + forward.get("values", 0)
     rerun = forward.get("scores", 0) if config.fused else 0  # fused attention makes its scores again
-    if kind is None:
+    if family is None:
         again = once - forward["head"] if config.checkpointing == "full" else 0
         model, device = 3 * once, 3 * once + rerun
     elif config.adapters is None:
-        again = again_flops(stack, kind, config, causal)
+        again = recomputed_flops(stack, family, config, causal)
         model, device = 3 * once, 3 * once + rerun
     else:
-        again = again_flops(stack, kind, config, causal)
-        gone = passes(stack, kind, config)
-        adapted = once + 2 * seq_len * trained_in(gone) + forward["head"]
-        of_matrices = sum(alike.times * (alike.once.gradient_flops["matrices"] // config.batch) for alike in gone)
+        again = recomputed_flops(stack, family, config, causal)
+        runs = layer_runs(stack, family, config)
+        adapted = once + 2 * seq_len * trained_in(runs) + forward["head"]
+        of_matrices = sum(alike.times * (alike.memory.gradient_matmuls["matrices"] // config.batch) for alike in runs)
         model, device = adapted + of_matrices + 2 * attended, adapted + of_matrices + 2 * attended + rerun
         if not config.fused:  # a frozen key needs no gradient in the lowest layer
-            device = adapted + sum(flops_by_tape(alike, alike.once.gradient_flops, config, causal) for alike in gone)
+            device = adapted + sum(
+                flops_by_tape(alike, alike.memory.gradient_matmuls, config, causal) for alike in runs
+            )
     return {"model": model / seq_len, "device": (device + again) / seq_len, "again": again / seq_len}
 
 
-def trained_parameters(stack: Stack, kind: Kind, config: StepConfig) -> int:
+def trained_parameters(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
     """All, or those of LoRA alone: (inputs + outputs) times the rank for each matrix that gets an adapter."""
-    return trained_in(passes(stack, kind, config)) if config.adapters else sum(parameters(stack).values())
+    return trained_in(layer_runs(stack, family, config)) if config.adapters else sum(parameters(stack).values())
 
 
 def kept_bytes(
     stack: Stack, kind: str, seq_len: int, batch: int = 1, fused: bool = True, checkpointing: str = "none"
 ) -> dict[str, int]:
     """Bytes that autograd keeps of the whole model in bf16, when the loss has been computed."""
-    of, config = KINDS[kind], StepConfig(seq_len, batch, "bf16", fused, checkpointing)
-    layers = [(times, pass_layer(stack.d_model, layer, of, config)) for layer, times in stack.layers]
+    family, config = FAMILIES[kind], StepConfig(seq_len, batch, "bf16", fused, checkpointing)
+    layers = [(times, layer_memory(stack.d_model, layer, family, config)) for layer, times in stack.layers]
     return {
-        "layers": sum(times * once.waits.total for times, once in layers),
-        "rotary": (passes(stack, of, config)[-1].kinds if of.turned_apart else 1) * rotary_bytes(stack, of, config),
-        "ends": pass_end(stack, of, config).waits.total,
+        "layers": sum(times * once.saved_for_backward.total for times, once in layers),
+        "rotary": (layer_runs(stack, family, config)[-1].attention_kinds if family.rope_per_window else 1)
+        * rotary_bytes(stack, family, config),
+        "ends": end_memory(stack, family, config).saved_for_backward.total,
     }
 
 
@@ -805,7 +856,7 @@ def moment_of(place: str) -> str:
     return place.partition(" ")[0]
 
 
-def widest(stack: Stack) -> int:
+def last_matrix_parameters(stack: Stack) -> int:
     """Parameters of the last layer's last matrix, of all experts, less those of shared experts, which stand behind."""
     mlp = stack.layers[-1][0].mlp
     if isinstance(mlp, Experts):
@@ -813,30 +864,30 @@ def widest(stack: Stack) -> int:
     return stack.d_model * mlp.d_ff
 
 
-def rotary_bytes(stack: Stack, kind: Kind, config: StepConfig) -> int:
+def rotary_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
     """Cosines and sines."""
     if stack.positions:
         return 0
-    features = max(turned_features(layer, kind) for layer, _ in stack.layers)
-    share = 2 if kind.turned == "chunks" else 1
-    width = FLOAT32 if kind.turned == "cast" else config.number_bytes
-    return 2 * width * config.seq_len * features // share
+    features = max(rotary_features(layer, family) for layer, _ in stack.layers)
+    share = 2 if family.rope == "chunks" else 1
+    itemsize = FLOAT32 if family.rope == "cast" else config.number_bytes
+    return 2 * itemsize * config.seq_len * features // share
 
 
 # --8<-- [end:step]
 
 
 # --8<-- [start:derived]
-def why_not(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
+def unsupported_reason(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
     """Why such a step's bytes are not derived; nothing if they are. Weights that are gathered are cast before, where
     autocast would cast them."""
-    if any(isinstance(mixer, Delta) for mixer, _ in stack.mixers()):
+    if any(isinstance(mixer, GatedDelta) for mixer, _ in stack.mixers()):
         return f"what linear attention keeps, as of a {kind}, depends on its kernels"
     if kind == "llama4_text":
         return f"transformers' {kind} runs all experts on each token, which those who train it do not"
-    if any(isinstance(mixer, Latent) and mixer.most for mixer, _ in stack.mixers()):
+    if any(isinstance(mixer, LatentAttention) and mixer.index_topk for mixer, _ in stack.mixers()):
         return f"transformers' {kind} trains no indexer"
-    if kind not in DERIVED and kind not in LIKE_LLAMA:
+    if kind not in SUPPORTED and kind not in SAME_AS_LLAMA:
         return f"those of a {kind} are not derived"
     in_16_bits = recipe[:4] == "bf16" or (recipe[:8] == "autocast" and gathered)
     if not in_16_bits and kind != "mixtral" and any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers):

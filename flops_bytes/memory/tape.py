@@ -33,19 +33,19 @@ class Storage:
 
     def __init__(self, nbytes: int, line: int = OTHERS) -> None:
         self.nbytes, self.line = nbytes, line
-        self.holders = 0
+        self.use_count = 0
 
 
 class Tensor:
     """A shape, bytes of a number, where they lie, and the operation that made it; None if it needs no gradient."""
 
-    def __init__(self, shape: Shape, width: int, storage: Storage) -> None:
-        self.shape, self.width, self.storage = shape, width, storage
-        self.made: Operation | None = None
-        self.place = 0  # among the results of that operation
+    def __init__(self, shape: Shape, itemsize: int, storage: Storage) -> None:
+        self.shape, self.itemsize, self.storage = shape, itemsize, storage
+        self.grad_fn: Operation | None = None
+        self.output_nr = 0  # among the results of that operation
         self.named = False  # else the first operation that uses it lets it go
         self.pinned = False  # no function's end lets it go: autocast's copies
-        self.held = True
+        self.is_held = True
         self.owner = 0  # of the function whose end lets it go
         self.is_view = False  # of a gradient: it holds what it is a view of, too
 
@@ -54,14 +54,22 @@ class Like:
     """What an operation makes for an input: a tensor of this size, the gradient that came (`same`), or the one of what
     it saved that has this number (`saved`). Of what is made in another shape it gives a view (`viewed`)."""
 
-    def __init__(self, shape: Shape, width: int, same: bool = False, saved: int = -1, viewed: bool = False) -> None:
-        self.shape, self.width, self.same, self.given_back, self.viewed = shape, width, same, saved, viewed
+    def __init__(
+        self, shape: Shape, itemsize: int, passes_on: bool = False, saved_index: int = -1, as_view: bool = False
+    ) -> None:
+        self.shape, self.itemsize, self.passes_on, self.saved_index, self.as_view = (
+            shape,
+            itemsize,
+            passes_on,
+            saved_index,
+            as_view,
+        )
 
     def total_bytes(self) -> int:
-        return count(self.shape) * self.width
+        return numel(self.shape) * self.itemsize
 
 
-def count(shape: Sequence[int]) -> int:
+def numel(shape: Sequence[int]) -> int:
     """Numbers in a tensor of this shape."""
     found = 1
     for size in shape:
@@ -79,37 +87,40 @@ Edge = tuple["Operation", int]  # the operation whose result an input is, and th
 class Operation:
     """One that was done: what it keeps, and what it makes when it goes backward."""
 
-    def __init__(self, number: int, inputs: Sequence[Tensor], makes: Sequence[Like | None], temporary: int) -> None:
+    def __init__(
+        self, number: int, inputs: Sequence[Tensor], input_gradients: Sequence[Like | None], temporary_bytes: int
+    ) -> None:
         self.number = number
-        self.edges: list[Edge | None] = [None if x.made is None else (x.made, x.place) for x in inputs]
-        self.sizes = [Like(x.shape, x.width) for x in inputs]
-        self.makes = makes  # for each input, or None where it makes nothing
-        self.temporary = temporary  # bytes beside these while it goes backward
-        self.factor_of, self.product_flops = (
+        self.edges: list[Edge | None] = [None if x.grad_fn is None else (x.grad_fn, x.output_nr) for x in inputs]
+        self.input_sizes = [Like(x.shape, x.itemsize) for x in inputs]
+        self.input_gradients = input_gradients  # for each input, or None where it makes nothing
+        self.temporary_bytes = temporary_bytes  # bytes beside these while it goes backward
+        self.matmul_part, self.matmul_flops = (
             "",
             0,
         )  # of a product: as Tape.again has it, for each gradient that it makes
         self.saved: list[Storage] = []
-        self.results = 1
+        self.num_outputs = 1
         self.region: Region | None = None  # it is made again with
         self.moment, self.line = "", OTHERS  # of the backward pass, in which it goes, and of the gradients it makes
-        self.weight = ""  # of a leaf, where gradients end: its name
-        self.numbers = 0  # of a leaf that is a weight
-        self.remains = False  # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
-        self.whole: Callable[[Tensor], Tensor] | None = None  # of a part that is made again whole when it goes
-        self.goes: Callable[[Tape, Operation, Tensor], Tensor] | None = None  # backward, by this
+        self.leaf_name = ""  # of a leaf, where gradients end: its name
+        self.numel = 0  # of a leaf that is a weight
+        # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
+        self.keeps_gradient = False
+        self.recompute_fn: Callable[[Tensor], Tensor] | None = None  # of a part that is made again whole when it goes
+        self.backward_fn: Callable[[Tape, Operation, Tensor], Tensor] | None = None  # backward, by this
 
 
 class Region:
     """A part of which the inputs alone are kept: it is made again when the backward pass comes to it
     (torch.utils.checkpoint, not reentrant)."""
 
-    def __init__(self, make: Callable[[], Tensor], inputs: list[Storage]) -> None:
-        self.make, self.inputs = make, inputs
-        self.asking: list[Operation] = []  # operations that will ask for what they would have kept
-        self.left = 0  # of these, those that have not gone backward
-        self.made = False
-        self.results: list[Storage] = []  # that are kept all the same, as checkpointing per operation does
+    def __init__(self, forward: Callable[[], Tensor], inputs: list[Storage]) -> None:
+        self.forward, self.inputs = forward, inputs
+        self.awaiting_saved: list[Operation] = []  # operations that will ask for what they would have kept
+        self.backward_left = 0  # of these, those that have not gone backward
+        self.is_recomputed = False
+        self.kept_results: list[Storage] = []  # that are kept all the same, as checkpointing per operation does
 
 
 # --8<-- [end:operation]
@@ -119,53 +130,54 @@ class Region:
 class Tape:
     """Bytes that are there now, and the most that there were."""
 
-    def __init__(self, accumulated: bool = False, autocast: bool = False, width: int = 2) -> None:
+    def __init__(self, has_earlier_gradients: bool = False, autocast: bool = False, itemsize: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
         self.line, self.live_lines = OTHERS, [0, 0, 0, 0]  # of what is made now, and bytes by line
         self.peak_lines, self.is_peak = [0, 0, 0, 0], False  # the same at the peak, noted when it has passed
         self.moment = ""
         self.moments: dict[str, tuple[int, list[int]]] = {}  # that have passed: the peak of each, and its lines
-        self.accumulated, self.autocast = accumulated, autocast
-        self.width = width  # bytes of a weight, and of a number on the residual path
+        self.has_earlier_gradients, self.autocast = has_earlier_gradients, autocast
+        self.itemsize = itemsize  # bytes of a weight, and of a number on the residual path
         self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
-        self.has_gradients = True  # else nothing is kept, as under torch.no_grad()
-        self.frozen = False  # weights are, and need no gradients: adapters alone are trained
+        self.grad_enabled = True  # else nothing is kept, as under torch.no_grad()
+        self.weights_frozen = False  # weights are, and need no gradients: adapters alone are trained
         self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
-        self.copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
+        self.autocast_copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
         self.leaves: dict[str, Operation] = {}
         self.named_leaves = 0  # that there have been
-        self.staying: list[Tensor] = []  # until the step has ended
+        self.kept_to_end: list[Tensor] = []  # until the step has ended
         self.tied: list[str] = []  # leaves whose gradients wait for those of another use
         self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
-        self.forgetting: Region | None = None
+        self.region_without_saving: Region | None = None
         self.region: Region | None = None  # that is gone through now, for the first time or again
-        self.products = 0  # matmuls with a matrix and no biases that it has had
-        self.asking: list[Operation] = []  # for what is made again now, the first last
-        self.is_again = False  # what goes forward now has done so before
-        self.again = {"matrices": 0, "scores": 0, "values": 0}  # FLOPs of the first so; how often attention's products
-        self.backward = {"matrices": 0, "scores": 0, "values": 0}  # the same of products that make gradients
+        self.plain_matmuls = 0  # matmuls with a matrix and no biases that it has had
+        self.awaiting_saved: list[Operation] = []  # for what is made again now, the first last
+        self.is_recomputing = False  # what goes forward now has done so before
+        # FLOPs of the first so; how often attention's products
+        self.recomputed_matmuls = {"matrices": 0, "scores": 0, "values": 0}
+        self.gradient_matmuls = {"matrices": 0, "scores": 0, "values": 0}  # the same of products that make gradients
         self.layer_frame = 0  # the frames within a layer's own function, and its own
-        self.above = 0  # the frames that were there when that began
-        self.stopped = False  # all that was asked for has been made: what follows takes no bytes
+        self.outer_frames = 0  # the frames that were there when that began
+        self.stopped_early = False  # all that was asked for has been made: what follows takes no bytes
 
     # Bytes
 
     def hold(self, storage: Storage) -> None:
-        if self.stopped:
+        if self.stopped_early:
             return
-        if storage.holders == 0:
+        if storage.use_count == 0:
             self.live_bytes += storage.nbytes
             if storage.line != OTHERS:
                 self.add_to(storage.line, storage.nbytes)
             if self.live_bytes > self.peak_bytes:
                 self.peak_bytes, self.is_peak = self.live_bytes, True
-        storage.holders += 1
+        storage.use_count += 1
 
     def drop(self, storage: Storage) -> None:
-        if self.stopped:
+        if self.stopped_early:
             return
-        storage.holders -= 1
-        if storage.holders == 0:
+        storage.use_count -= 1
+        if storage.use_count == 0:
             if self.is_peak:
                 self.note_peak()
             self.live_bytes -= storage.nbytes
@@ -196,10 +208,10 @@ class Tape:
 
     # Tensors and names
 
-    def tensor(self, shape: Sequence[int], width: int, storage: Storage) -> Tensor:
+    def tensor(self, shape: Sequence[int], itemsize: int, storage: Storage) -> Tensor:
         """A tensor over bytes that are there, or that it is the first to hold."""
         self.hold(storage)
-        made = Tensor(tuple(shape), width, storage)
+        made = Tensor(tuple(shape), itemsize, storage)
         self.frame(made)
         return made
 
@@ -207,14 +219,14 @@ class Tape:
         x.owner = len(self.frames)
         self.frames[-1].append(x)
 
-    def new(self, shape: Sequence[int], width: int) -> Tensor:
-        return self.tensor(shape, width, Storage(count(shape) * width, self.line))
+    def new(self, shape: Sequence[int], itemsize: int) -> Tensor:
+        return self.tensor(shape, itemsize, Storage(numel(shape) * itemsize, self.line))
 
     def view(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """As many numbers in another order, where they lie."""
-        made = self.tensor(shape, x.width, x.storage)
-        made.made, made.place = x.made, x.place
-        self.used(x)
+        made = self.tensor(shape, x.itemsize, x.storage)
+        made.grad_fn, made.output_nr = x.grad_fn, x.output_nr
+        self.consume(x)
         return made
 
     def bind(self, x: Tensor) -> Tensor:
@@ -235,9 +247,9 @@ class Tape:
         x.named, x.pinned = True, True
         return x
 
-    def stay(self, x: Tensor) -> Tensor:
+    def keep_to_end(self, x: Tensor) -> Tensor:
         """The same until the step has ended."""
-        self.staying.append(x)
+        self.kept_to_end.append(x)
         return self.pin(x)
 
     def forget(self, x: Tensor) -> None:
@@ -246,11 +258,11 @@ class Tape:
             self.let_go(x)
 
     def let_go(self, x: Tensor) -> None:
-        if x.held:
-            x.held = False
+        if x.is_held:
+            x.is_held = False
             self.drop(x.storage)
 
-    def used(self, x: Tensor) -> None:
+    def consume(self, x: Tensor) -> None:
         """An operation has done with it: what has no name goes."""
         if not x.named:
             self.let_go(x)
@@ -282,126 +294,132 @@ class Tape:
             if x.owner == frame and not x.pinned:
                 self.let_go(x)
 
-    def leaf(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+    def leaf(self, name: str, shape: Sequence[int], itemsize: int) -> Tensor:
         """A weight, whose bytes are counted elsewhere; its gradient is held here."""
-        made = self.leaf_over(name, shape, width, Storage(0), not self.accumulated or name in self.tied)
-        self.leaves[name].numbers = count(shape)
+        made = self.leaf_over(name, shape, itemsize, Storage(0), not self.has_earlier_gradients or name in self.tied)
+        self.leaves[name].numel = numel(shape)
         return made
 
-    def given(self, name: str, shape: Sequence[int], width: int) -> Tensor:
+    def input_leaf(self, name: str, shape: Sequence[int], itemsize: int) -> Tensor:
         """An input with a gradient; both are held here."""
-        return self.leaf_over(name, shape, width, Storage(count(shape) * width), True)
+        return self.leaf_over(name, shape, itemsize, Storage(numel(shape) * itemsize), True)
 
-    def leaf_over(self, name: str, shape: Sequence[int], width: int, storage: Storage, remains: bool) -> Tensor:
+    def leaf_over(
+        self, name: str, shape: Sequence[int], itemsize: int, storage: Storage, keeps_gradient: bool
+    ) -> Tensor:
         if name not in self.leaves:
             self.named_leaves += 1
             made = Operation(-self.named_leaves, [], [], 0)
-            made.weight, made.remains = name, remains
+            made.leaf_name, made.keeps_gradient = name, keeps_gradient
             self.leaves[name] = made
-        found = self.tensor(shape, width, storage)
-        found.made = self.leaves[name]
+        found = self.tensor(shape, itemsize, storage)
+        found.grad_fn = self.leaves[name]
         return found
 
     # Operations
 
-    def note(
+    def apply(
         self,
         inputs: Sequence[Tensor],
         shape: Sequence[int],
-        width: int,
-        kept: Sequence[Tensor],
-        makes: Sequence[Like | None],
-        temporary: int = 0,
+        itemsize: int,
+        saved: Sequence[Tensor],
+        input_gradients: Sequence[Like | None],
+        temporary_bytes: int = 0,
     ) -> Tensor:
         """A new result, with the operation that made it. What it keeps of its inputs is kept before the result is
-        there; `temporary` bytes are there beside the gradients that it makes."""
-        made = self.record(inputs, kept, makes, temporary)
-        return self.done(made, inputs, self.new(shape, width))
+        there; `temporary_bytes` are alive beside the gradients that it makes."""
+        made = self.record(inputs, saved, input_gradients, temporary_bytes)
+        return self.finish(made, inputs, self.new(shape, itemsize))
 
     def record_product(
         self,
         inputs: Sequence[Tensor],
-        kept: Sequence[Tensor],
-        makes: Sequence[Like | None],
+        saved: Sequence[Tensor],
+        input_gradients: Sequence[Like | None],
         part: str,
         flops: int,
-        temporary: int = 0,
+        temporary_bytes: int = 0,
     ) -> Operation | None:
         """The operation that multiplies the first two inputs."""
-        made = self.record(inputs, kept, makes, temporary)
+        made = self.record(inputs, saved, input_gradients, temporary_bytes)
         if made is not None:
-            made.factor_of = part
-            made.product_flops = flops
+            made.matmul_part = part
+            made.matmul_flops = flops
         return made
 
     def record(
-        self, inputs: Sequence[Tensor], kept: Sequence[Tensor], makes: Sequence[Like | None], temporary: int = 0
+        self,
+        inputs: Sequence[Tensor],
+        saved: Sequence[Tensor],
+        input_gradients: Sequence[Like | None],
+        temporary_bytes: int = 0,
     ) -> Operation | None:
         """The operation, if one of its inputs has a gradient."""
-        if not self.has_gradients or all(x.made is None for x in inputs):
+        if not self.grad_enabled or all(x.grad_fn is None for x in inputs):
             return None
         self.number += 1
-        made = Operation(self.number, inputs, makes, temporary)
+        made = Operation(self.number, inputs, input_gradients, temporary_bytes)
         made.moment, made.line = self.moment, self.line
-        if kept:
-            self.keep(made, [x.storage for x in kept])
+        if saved:
+            self.save(made, [x.storage for x in saved])
         return made
 
-    def keep(self, made: Operation, kept: Sequence[Storage]) -> None:
+    def save(self, made: Operation, saved: Sequence[Storage]) -> None:
         """What it keeps; in a region that is made again nothing, and when it is made again for whoever asks."""
-        if self.forgetting is not None:
-            made.region = self.forgetting
-            made.region.asking.append(made)
-            made.region.left += 1
+        if self.region_without_saving is not None:
+            made.region = self.region_without_saving
+            made.region.awaiting_saved.append(made)
+            made.region.backward_left += 1
             return
-        asker = self.asking.pop() if self.asking else made
-        for storage in kept:
+        asker = self.awaiting_saved.pop() if self.awaiting_saved else made
+        for storage in saved:
             self.hold(storage)
             asker.saved.append(storage)
-        if asker.number != made.number and not self.asking:
+        if asker.number != made.number and not self.awaiting_saved:
             self.stop()
 
     def stop(self) -> None:
         """The functions that make a region again end here, as an exception ends them (torch.utils.checkpoint's early
         stop): their names go, and what they still do takes no bytes."""
-        for frame in range(self.above + 1, len(self.frames) + 1):
+        for frame in range(self.outer_frames + 1, len(self.frames) + 1):
             self.let_go_of(self.frames[frame - 1], frame)
-        self.forget_copies()
-        self.stopped = True
+        self.drop_autocast_copies()
+        self.stopped_early = True
 
-    def result(self, shape: Sequence[int], width: int, remembered: bool, part: str, amount: int) -> Tensor:
+    def matmul_result(self, shape: Sequence[int], itemsize: int, remembered: bool, part: str, amount: int) -> Tensor:
         """Of a product; one that is remembered, a region keeps although it is made again: then it is there already."""
         region = self.region
-        is_kept = region is not None and remembered and self.keeps_products and not self.stopped
-        if not is_kept or self.forgetting is not None:
-            self.multiplied(part, amount)
+        is_kept = region is not None and remembered and self.keeps_products and not self.stopped_early
+        if not is_kept or self.region_without_saving is not None:
+            self.count_matmul(part, amount)
         if region is None or not is_kept:
-            return self.new(shape, width)
-        if self.forgetting is None:
-            storage = region.results.pop()
-            found = self.tensor(shape, width, storage)
+            return self.new(shape, itemsize)
+        if self.region_without_saving is None:
+            storage = region.kept_results.pop()
+            found = self.tensor(shape, itemsize, storage)
             self.drop(storage)
             return found
-        made = self.new(shape, width)
+        made = self.new(shape, itemsize)
         self.hold(made.storage)
-        region.results.append(made.storage)
+        region.kept_results.append(made.storage)
         return made
 
-    def multiplied(self, part: str, amount: int) -> None:
+    def count_matmul(self, part: str, amount: int) -> None:
         """FLOPs of matrices, or how often attention's products: they count, if they were made before."""
-        if self.is_again and not self.stopped:
-            self.again[part] = self.again[part] + amount
+        if self.is_recomputing and not self.stopped_early:
+            self.recomputed_matmuls[part] = self.recomputed_matmuls[part] + amount
 
-    def done(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
+    def finish(self, made: Operation | None, inputs: Sequence[Tensor], result: Tensor) -> Tensor:
         """The result of an operation, whose inputs go unless they have names."""
         if made is not None:
-            self.made_by(made, result)
+            self.set_grad_fn(made, result)
         for x in inputs:
-            self.used(x)
+            self.consume(x)
         return result
 
-    def made_by(self, made: Operation, result: Tensor) -> Tensor:
-        result.made, result.place = made, 0
+    def set_grad_fn(self, made: Operation, result: Tensor) -> Tensor:
+        result.grad_fn, result.output_nr = made, 0
         return result
 
     # Backward
@@ -423,44 +441,44 @@ class Tape:
             if operation.moment != self.moment:
                 self.begin(operation.moment)
             self.line = operation.line
-            found = self.gone(operation, arrived[operation.number])
+            found = self.backward_step(operation, arrived[operation.number])
             for edge, one in zip(operation.edges, found, strict=True):
                 if edge is None or one is None:
                     continue
                 to, place = edge
                 if to.number not in arrived:
-                    arrived[to.number] = [None] * to.results
+                    arrived[to.number] = [None] * to.num_outputs
                 there = arrived[to.number]
-                there[place] = self.sum_of(there[place], one)
+                there[place] = self.accumulate(there[place], one)
                 uses[to.number] -= 1
-                if to.weight and uses[to.number] == 0:
-                    self.collect(to, there[0])
+                if to.leaf_name and uses[to.number] == 0:
+                    self.accumulate_into_leaf(to, there[0])
         self.line = OTHERS
         self.end([])
 
-    def sum_of(self, before: Tensor | None, one: Tensor) -> Tensor:
+    def accumulate(self, before: Tensor | None, one: Tensor) -> Tensor:
         """Where two gradients meet, the second is added to the first in place, if nothing else holds that; else a third
         is made of them (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp)."""
         if before is None:
             return one
-        if before.storage.holders == 1 and not before.is_view:
+        if before.storage.use_count == 1 and not before.is_view:
             self.let_go(one)
             return before
-        both = self.new(one.shape, one.width)
+        both = self.new(one.shape, one.itemsize)
         self.let_go(before)
         self.let_go(one)
         return both
 
-    def collect(self, leaf: Operation, gradient: Tensor | None) -> None:
+    def accumulate_into_leaf(self, leaf: Operation, gradient: Tensor | None) -> None:
         """A leaf's gradient stays, or is added to one that is there and goes."""
-        if gradient is not None and leaf.remains and leaf.weight not in self.gradients:
-            self.gradients[leaf.weight] = self.pin(gradient)
-            if leaf.numbers:
+        if gradient is not None and leaf.keeps_gradient and leaf.leaf_name not in self.gradients:
+            self.gradients[leaf.leaf_name] = self.pin(gradient)
+            if leaf.numel:
                 self.of_line(gradient.storage, GRADIENTS)
         elif gradient is not None:
             self.let_go(gradient)
 
-    def taken_gradient(self, name: str) -> Tensor:
+    def pop_gradient(self, name: str) -> Tensor:
         """Of a leaf that is one no more."""
         found = self.gradients[name]
         self.gradients = {one: each for one, each in self.gradients.items() if one != name}
@@ -473,140 +491,141 @@ class Tape:
             self.let_go(self.gradients[name])
         self.gradients = {name: each for name, each in self.gradients.items() if name not in names}
 
-    def gone(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    def backward_step(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
         """One goes backward: what it makes is there beside what it kept, which then goes."""
         region = operation.region
-        if operation.goes is not None:
+        if operation.backward_fn is not None:
             gradient = gradients[0]
             assert gradient is not None
-            return [operation.goes(self, operation, gradient)]
-        if region is not None and not region.made:
-            self.make_again(region)
-        if operation.product_flops:
-            made_of = sum([operation.product_flops for edge in operation.edges[:2] if edge is not None])
-            self.backward[operation.factor_of] = self.backward[operation.factor_of] + made_of
-        temporary = Storage(operation.temporary, operation.line)
+            return [operation.backward_fn(self, operation, gradient)]
+        if region is not None and not region.is_recomputed:
+            self.recompute(region)
+        if operation.matmul_flops:
+            made_of = sum([operation.matmul_flops for edge in operation.edges[:2] if edge is not None])
+            self.gradient_matmuls[operation.matmul_part] = self.gradient_matmuls[operation.matmul_part] + made_of
+        temporary = Storage(operation.temporary_bytes, operation.line)
         self.hold(temporary)
         found: list[Tensor | None] = []
-        for made, edge in zip(operation.makes, operation.edges, strict=True):
+        for made, edge in zip(operation.input_gradients, operation.edges, strict=True):
             if made is None or edge is None:
                 found.append(None)
-            elif made.same:
+            elif made.passes_on:
                 came = gradients[0]
                 assert came is not None
-                found.append(self.tensor(made.shape, came.width, came.storage))
-            elif made.given_back >= 0:
-                found.append(self.tensor(made.shape, made.width, operation.saved[made.given_back]))
+                found.append(self.tensor(made.shape, came.itemsize, came.storage))
+            elif made.saved_index >= 0:
+                found.append(self.tensor(made.shape, made.itemsize, operation.saved[made.saved_index]))
             else:
-                fresh = self.new(made.shape, made.width)
-                fresh.is_view = made.viewed
+                fresh = self.new(made.shape, made.itemsize)
+                fresh.is_view = made.as_view
                 found.append(fresh)
         self.drop(temporary)
         if region is not None:
-            self.release(operation)  # what was made again goes when it has been asked for
+            self.release_saved(operation)  # what was made again goes when it has been asked for
         fitted = [
-            None if one is None else self.fitted(one, size) for one, size in zip(found, operation.sizes, strict=True)
+            None if one is None else self.validated(one, size)
+            for one, size in zip(found, operation.input_sizes, strict=True)
         ]
         for one in gradients:
             if one is not None:
                 self.let_go(one)
-        self.release(operation)
+        self.release_saved(operation)
         if region is not None:
             operation.region = None
-            region.left -= 1
-            if region.left == 0:
-                for storage in (*region.inputs, *region.results):
+            region.backward_left -= 1
+            if region.backward_left == 0:
+                for storage in (*region.inputs, *region.kept_results):
                     self.drop(storage)
         return fitted
 
-    def fitted(self, gradient: Tensor, size: Like) -> Tensor:
+    def validated(self, gradient: Tensor, size: Like) -> Tensor:
         """A gradient summed to its input's shape, and cast to its type (engine.cpp's validate_outputs)."""
-        if count(gradient.shape) != count(size.shape):
-            summed = self.new(size.shape, gradient.width)
+        if numel(gradient.shape) != numel(size.shape):
+            summed = self.new(size.shape, gradient.itemsize)
             self.let_go(gradient)
             gradient = summed
-        if gradient.width != size.width:
-            narrow = self.new(size.shape, size.width)
+        if gradient.itemsize != size.itemsize:
+            narrow = self.new(size.shape, size.itemsize)
             self.let_go(gradient)
             gradient = narrow
         return gradient
 
-    def release(self, operation: Operation) -> None:
+    def release_saved(self, operation: Operation) -> None:
         for storage in operation.saved:
             self.drop(storage)
         operation.saved = []
 
-    def make_again(self, region: Region) -> None:
+    def recompute(self, region: Region) -> None:
         """To the last that will be asked for; autocast makes its copies again."""
-        copies = self.put_copies({})
-        self.asking, self.above = list(reversed(region.asking)), len(self.frames)
-        region.made, region.results = True, list(reversed(region.results))
+        copies = self.swap_autocast_copies({})
+        self.awaiting_saved, self.outer_frames = list(reversed(region.awaiting_saved)), len(self.frames)
+        region.is_recomputed, region.kept_results = True, list(reversed(region.kept_results))
         self.region = region
-        self.products, self.is_again = 0, True
+        self.plain_matmuls, self.is_recomputing = 0, True
         self.enter()
-        region.make()
+        region.forward()
         self.end([])
         self.region = None
-        self.stopped, self.is_again = False, False
-        self.copies = copies
+        self.stopped_early, self.is_recomputing = False, False
+        self.autocast_copies = copies
 
-    def put_copies(self, copies: dict[str, Tensor]) -> dict[str, Tensor]:
+    def swap_autocast_copies(self, copies: dict[str, Tensor]) -> dict[str, Tensor]:
         """In the place of those that there are."""
-        before, self.copies = self.copies, copies
+        before, self.autocast_copies = self.autocast_copies, copies
         return before
 
-    def forget_copies(self) -> None:
+    def drop_autocast_copies(self) -> None:
         """Autocast's context ends."""
-        for copy in self.copies.values():
+        for copy in self.autocast_copies.values():
             self.let_go(copy)
-        self.copies = {}
+        self.autocast_copies = {}
 
-    def recomputed(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
+    def checkpoint(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
         """A part of which the inputs alone are kept."""
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:
             self.hold(storage)
-        self.forgetting, self.region, self.products = region, region, 0
+        self.region_without_saving, self.region, self.plain_matmuls = region, region, 0
         result = make()
-        self.forgetting, self.region = None, None
+        self.region_without_saving, self.region = None, None
         return result
 
 
-def reentered(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor, others: Sequence[Tensor]) -> Tensor:
+def reentrant_checkpoint(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor, others: Sequence[Tensor]) -> Tensor:
     """A part that is made again by torch.utils.checkpoint with use_reentrant=True, which runs it without gradients
     first, and keeps its inputs, `others` too."""
-    tape.has_gradients = False
+    tape.grad_enabled = False
     result = make(x)
-    tape.has_gradients = True
+    tape.grad_enabled = True
     tape.number += 1
     made = Operation(tape.number, [x], [like(x)], 0)
     made.moment = tape.moment
-    made.whole = make
-    made.goes = entered
+    made.recompute_fn = make
+    made.backward_fn = reentrant_backward
     for each in (x, *others):
         tape.hold(each.storage)
         made.saved.append(each.storage)
-    return tape.made_by(made, result)
+    return tape.set_grad_fn(made, result)
 
 
-def entered(tape: Tape, operation: Operation, gradient: Tensor) -> Tensor:
+def reentrant_backward(tape: Tape, operation: Operation, gradient: Tensor) -> Tensor:
     """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
     function that does so has a name for the result until it ends, and for its gradient."""
-    assert operation.whole is not None
-    size, copies, name = operation.sizes[0], tape.put_copies({}), f"input {operation.number}"
+    assert operation.recompute_fn is not None
+    size, copies, name = operation.input_sizes[0], tape.swap_autocast_copies({}), f"input {operation.number}"
     tape.enter()
-    x = tape.bind(tape.leaf_over(name, size.shape, size.width, operation.saved[0], True))
-    tape.is_again = True
-    result = tape.bind(operation.whole(x))
-    tape.is_again = False
-    tape.forget_copies()
-    tape.put_copies(copies)
-    assert result.made is not None
-    tape.run_backward(result.made, tape.tensor(gradient.shape, gradient.width, gradient.storage))
-    found = tape.taken_gradient(name)
+    x = tape.bind(tape.leaf_over(name, size.shape, size.itemsize, operation.saved[0], True))
+    tape.is_recomputing = True
+    result = tape.bind(operation.recompute_fn(x))
+    tape.is_recomputing = False
+    tape.drop_autocast_copies()
+    tape.swap_autocast_copies(copies)
+    assert result.grad_fn is not None
+    tape.run_backward(result.grad_fn, tape.tensor(gradient.shape, gradient.itemsize, gradient.storage))
+    found = tape.pop_gradient(name)
     tape.end([])
     tape.let_go(gradient)
-    tape.release(operation)
+    tape.release_saved(operation)
     return found
 
 
@@ -616,7 +635,7 @@ def operations_below(root: Operation) -> list[Operation]:
     waiting = [root]
     while waiting:
         for edge in waiting.pop().edges:
-            if edge is not None and not edge[0].weight and edge[0].number not in found:
+            if edge is not None and not edge[0].leaf_name and edge[0].number not in found:
                 found[edge[0].number] = edge[0]
                 waiting.append(edge[0])
     return [found[number] for number in reversed(sorted(found))]
@@ -628,105 +647,105 @@ def operations_below(root: Operation) -> list[Operation]:
 # --8<-- [start:alike]
 def like(x: Tensor) -> Like:
     """A new tensor of its size."""
-    return Like(x.shape, x.width)
+    return Like(x.shape, x.itemsize)
 
 
-def same(x: Tensor) -> Like:
+def passed_on(x: Tensor) -> Like:
     """The gradient that came, as it is."""
-    return Like(x.shape, x.width, same=True)
+    return Like(x.shape, x.itemsize, passes_on=True)
 
 
-def cast(tape: Tape, x: Tensor, width: int) -> Tensor:
+def cast(tape: Tape, x: Tensor, itemsize: int) -> Tensor:
     """To another type."""
-    return x if x.width == width else tape.note([x], x.shape, width, [], [like(x)])
+    return x if x.itemsize == itemsize else tape.apply([x], x.shape, itemsize, [], [like(x)])
 
 
-def copied(tape: Tape, x: Tensor) -> Tensor:
+def contiguous(tape: Tape, x: Tensor) -> Tensor:
     """In another order in memory, and so is its gradient."""
-    return tape.note([x], x.shape, x.width, [], [like(x)])
+    return tape.apply([x], x.shape, x.itemsize, [], [like(x)])
 
 
 def reordered(tape: Tape, x: Tensor) -> Tensor:
     """A view in another order, whose gradient is copied."""
     made = tape.record([x], [], [like(x)])
-    return tape.done(made, [x], tape.tensor(x.shape, x.width, x.storage))
+    return tape.finish(made, [x], tape.tensor(x.shape, x.itemsize, x.storage))
 
 
-def scaled(tape: Tape, x: Tensor) -> Tensor:
+def multiply_scalar(tape: Tape, x: Tensor) -> Tensor:
     """Times, plus or minus a number; both ways a tensor is made."""
-    return tape.note([x], x.shape, x.width, [], [like(x)])
+    return tape.apply([x], x.shape, x.itemsize, [], [like(x)])
 
 
-def shifted(tape: Tape, x: Tensor) -> Tensor:
+def add_scalar(tape: Tape, x: Tensor) -> Tensor:
     """Plus a number, whose gradient is the same."""
-    return tape.note([x], x.shape, x.width, [], [same(x)])
+    return tape.apply([x], x.shape, x.itemsize, [], [passed_on(x)])
 
 
 def add(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
-    shape, width = larger(x, y), max(x.width, y.width)
-    of_both = Like(shape, width, same=True)
-    return tape.note([x, y], shape, width, [], [of_both, of_both])
+    shape, itemsize = larger(x, y), max(x.itemsize, y.itemsize)
+    of_both = Like(shape, itemsize, passes_on=True)
+    return tape.apply([x, y], shape, itemsize, [], [of_both, of_both])
 
 
 def larger(x: Tensor, y: Tensor) -> Shape:
-    of_x, of_y = (count(x.shape), len(x.shape)), (count(y.shape), len(y.shape))
+    of_x, of_y = (numel(x.shape), len(x.shape)), (numel(y.shape), len(y.shape))
     return x.shape if of_x >= of_y else y.shape
 
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
     """Each keeps the other, if it has a gradient itself."""
-    shape, width = larger(x, y), max(x.width, y.width)
-    return tape.note([x, y], shape, width, factors(x, y), [Like(shape, width), Like(shape, width)])
+    shape, itemsize = larger(x, y), max(x.itemsize, y.itemsize)
+    return tape.apply([x, y], shape, itemsize, saved_factors(x, y), [Like(shape, itemsize), Like(shape, itemsize)])
 
 
-def factors(x: Tensor, y: Tensor) -> list[Tensor]:
+def saved_factors(x: Tensor, y: Tensor) -> list[Tensor]:
     """What a product keeps of its two factors: each for the other's gradient."""
-    of_y, of_x = [x] if y.made is not None else [], [y] if x.made is not None else []
+    of_y, of_x = [x] if y.grad_fn is not None else [], [y] if x.grad_fn is not None else []
     return of_y + of_x
 
 
-def apply(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
+def apply_saving_input(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, such as SiLU, that keeps its input; its backward has so many more of that size."""
-    return tape.note([x], x.shape, x.width, [x], [like(x)], temporaries * like(x).total_bytes())
+    return tape.apply([x], x.shape, x.itemsize, [x], [like(x)], temporaries * like(x).total_bytes())
 
 
-def keeping(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
+def apply_saving_output(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
     """A function of each number, or softmax, that keeps its result."""
-    result = tape.new(x.shape, x.width)
+    result = tape.new(x.shape, x.itemsize)
     made = tape.record([x], [result], [like(x)], temporaries * like(x).total_bytes())
-    return tape.done(made, [x], result)
+    return tape.finish(made, [x], result)
 
 
-def dropped(tape: Tape, x: Tensor) -> Tensor:
+def dropout(tape: Tape, x: Tensor) -> Tensor:
     """Dropout, which keeps a byte a number."""
-    result, mask = tape.new(x.shape, x.width), tape.new(x.shape, 1)
+    result, mask = tape.new(x.shape, x.itemsize), tape.new(x.shape, 1)
     made = tape.record([x], [mask], [like(x)])
     tape.let_go(mask)
-    return tape.done(made, [x], result)
+    return tape.finish(made, [x], result)
 
 
-def part(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
+def slice_of(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
     """A slice: its gradient stands among zeros."""
     made = tape.record([x], [], [like(x)])
-    return tape.done(made, [x], tape.tensor(shape, x.width, x.storage))
+    return tape.finish(made, [x], tape.tensor(shape, x.itemsize, x.storage))
 
 
-def parts(tape: Tape, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+def split(tape: Tape, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """All of the last dimension: the gradients are joined."""
     made = tape.record([x], [], [like(x)])
-    found = [tape.tensor((*x.shape[:-1], size), x.width, x.storage) for size in sizes]
+    found = [tape.tensor((*x.shape[:-1], size), x.itemsize, x.storage) for size in sizes]
     for place, one in enumerate(found):
-        one.made, one.place = made, place
+        one.grad_fn, one.output_nr = made, place
     if made is not None:
-        made.results = len(sizes)
-    tape.used(x)
+        made.num_outputs = len(sizes)
+    tape.consume(x)
     return found
 
 
-def joined(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
+def concatenate(tape: Tape, inputs: Sequence[Tensor]) -> Tensor:
     """Along the last dimension; their gradients are views of one."""
     shape = (*inputs[0].shape[:-1], sum(x.shape[-1] for x in inputs))
-    return tape.note(inputs, shape, max(x.width for x in inputs), [], [same(x) for x in inputs])
+    return tape.apply(inputs, shape, max(x.itemsize for x in inputs), [], [passed_on(x) for x in inputs])
 
 
 # --8<-- [end:alike]
@@ -738,42 +757,42 @@ def weight(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
     found = vector(tape, name, shape)
     if not tape.autocast:
         return found
-    return cast_weight(tape, found) if tape.frozen else copy_of(tape, name, found)
+    return cast_weight(tape, found) if tape.weights_frozen else autocast_copy(tape, name, found)
 
 
 def cast_weight(tape: Tape, x: Tensor) -> Tensor:
     made = tape.record([x], [], [like(x)])
-    return tape.done(made, [x], tape.tensor(x.shape, 2, Storage(2 * count(x.shape), COPIES)))
+    return tape.finish(made, [x], tape.tensor(x.shape, 2, Storage(2 * numel(x.shape), COPIES)))
 
 
-def narrowed(tape: Tape, x: Tensor) -> Tensor:
+def autocast_input(tape: Tape, x: Tensor) -> Tensor:
     """As autocast casts it: anew for each matmul, but once if it has no past, which the input of a part has that
     reentrant checkpointing makes again."""
     if not tape.autocast:
         return x
-    if x.width == FLOAT32 and x.made is not None and x.made.weight[:5] == "input":
-        return copy_of(tape, x.made.weight, x)
+    if x.itemsize == FLOAT32 and x.grad_fn is not None and x.grad_fn.leaf_name[:5] == "input":
+        return autocast_copy(tape, x.grad_fn.leaf_name, x)
     return cast(tape, x, 2)
 
 
-def copy_of(tape: Tape, name: str, x: Tensor) -> Tensor:
+def autocast_copy(tape: Tape, name: str, x: Tensor) -> Tensor:
     """Autocast's of a weight, which it makes once."""
-    if name not in tape.copies:
-        tape.copies[name] = tape.pin(cast_weight(tape, x))
-    return tape.copies[name]
+    if name not in tape.autocast_copies:
+        tape.autocast_copies[name] = tape.pin(cast_weight(tape, x))
+    return tape.autocast_copies[name]
 
 
 def vector(tape: Tape, name: str, shape: Sequence[int]) -> Tensor:
-    width = tape.width
-    return tape.tensor(shape, width, Storage(0)) if tape.frozen else tape.leaf(name, shape, width)
+    itemsize = tape.itemsize
+    return tape.tensor(shape, itemsize, Storage(0)) if tape.weights_frozen else tape.leaf(name, shape, itemsize)
 
 
 def linear(tape: Tape, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
     """A matmul with a matrix of weights: it keeps its input."""
-    x = narrowed(tape, x)
+    x = autocast_input(tape, x)
     matrix = weight(tape, name, (outputs, x.shape[-1]))
     inputs = [x, matrix, weight(tape, f"{name}.bias", (outputs,))] if biased else [x, matrix]
-    return multiplied(tape, inputs, (*x.shape[:-1], outputs), is_remembered(tape, biased))
+    return weight_matmul(tape, inputs, (*x.shape[:-1], outputs), is_remembered(tape, biased))
 
 
 def is_remembered(tape: Tape, biased: bool = False) -> bool:
@@ -781,55 +800,55 @@ def is_remembered(tape: Tape, biased: bool = False) -> bool:
     a linear layer is that adds no biases."""
     if biased:
         return True
-    tape.products += 1
-    return tape.products % 2 == 1
+    tape.plain_matmuls += 1
+    return tape.plain_matmuls % 2 == 1
 
 
-def product(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
+def attention_matmul(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
     """Of attention, whose factors both have gradients."""
-    made = tape.record_product([x, y], factors(x, y), [like(x), like(y)], part, 1)
-    return tape.done(made, [x, y], tape.result(shape, x.width, True, part, 1))
+    made = tape.record_product([x, y], saved_factors(x, y), [like(x), like(y)], part, 1)
+    return tape.finish(made, [x, y], tape.matmul_result(shape, x.itemsize, True, part, 1))
 
 
-def multiplied(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
+def weight_matmul(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
     """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
-    of_x = Like(x.shape, x.width, viewed=len(x.shape) > 2)  # all tokens in one row are what is multiplied
-    of_y = Like(y.shape, y.width, viewed=True)  # by a matrix that is turned
+    of_x = Like(x.shape, x.itemsize, as_view=len(x.shape) > 2)  # all tokens in one row are what is multiplied
+    of_y = Like(y.shape, y.itemsize, as_view=True)  # by a matrix that is turned
     flops, makes = flops_of(x, shape), [of_x, of_y, *[like(each) for each in inputs[2:]]]
-    made = tape.record_product(inputs, factors(x, y), makes, "matrices", flops)
-    return tape.done(made, inputs, tape.result(shape, x.width, remembered, "matrices", flops))
+    made = tape.record_product(inputs, saved_factors(x, y), makes, "matrices", flops)
+    return tape.finish(made, inputs, tape.matmul_result(shape, x.itemsize, remembered, "matrices", flops))
 
 
 def flops_of(x: Tensor, shape: Sequence[int]) -> int:
     """Of a matmul with a matrix."""
-    return 2 * count(x.shape) * shape[-1]
+    return 2 * numel(x.shape) * shape[-1]
 
 
-def packed_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
+def dequantized_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
     """A matmul with a frozen matrix in few bits."""
-    x = narrowed(tape, x)
-    matrix = Like((outputs, x.shape[-1]), x.width)
-    return packed(tape, x, (*x.shape[:-1], outputs), matrix, is_remembered(tape))
+    x = autocast_input(tape, x)
+    matrix = Like((outputs, x.shape[-1]), x.itemsize)
+    return dequantized_matmul(tape, x, (*x.shape[:-1], outputs), matrix, is_remembered(tape))
 
 
-def packed(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered: bool) -> Tensor:
+def dequantized_matmul(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered: bool) -> Tensor:
     """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
     tape.enter()
-    unpacked = tape.bind(tape.new(matrix.shape, matrix.width))
+    unpacked = tape.bind(tape.new(matrix.shape, matrix.itemsize))
     flops = flops_of(x, shape)
     made = tape.record_product([x], [], [like(x)], "matrices", flops, matrix.total_bytes())
-    result = tape.result(shape, x.width, remembered, "matrices", flops)
-    result = tape.done(made, [x], result)
+    result = tape.matmul_result(shape, x.itemsize, remembered, "matrices", flops)
+    result = tape.finish(made, [x], result)
     tape.forget(unpacked)
     return tape.leave(result)
 
 
-def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: Format, biased: bool = False) -> Tensor:
+def low_precision_linear(tape: Tape, x: Tensor, name: str, outputs: int, form: Format, biased: bool = False) -> Tensor:
     """A matmul of copies in few bits, each made in one kernel. Its factors are kept in 16 bits and copied again, as
     torchao's function does, which has names for all four copies until it ends; or the copies are kept."""
     matrix = weight(tape, name, (outputs, x.shape[-1]))
-    of_x, of_matrix, of_result = count(x.shape), count(matrix.shape), count(x.shape[:-1]) * outputs
+    of_x, of_matrix, of_result = numel(x.shape), numel(matrix.shape), numel(x.shape[:-1]) * outputs
     turned = 2 * of_result + (0 if form.peak == "float4" else of_x + of_matrix)
     tape.enter()
     copies = [tape.bind(tape.new((form.bits * numbers // 32,), 1)) for numbers in (of_x, of_matrix)]
@@ -837,9 +856,9 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
     shape = (*x.shape[:-1], outputs)
     flops, temporary = flops_of(x, shape), form.bits * turned // 32
     # its own function hands on what it keeps when it has ended, so that it is made again with its result
-    result = tape.result(shape, x.width, is_remembered(tape), "matrices", flops)
+    result = tape.matmul_result(shape, x.itemsize, is_remembered(tape), "matrices", flops)
     made = tape.record_product([x, matrix], kept, [like(x), like(matrix)], "matrices", flops, temporary)
-    result = tape.leave(tape.done(made, [x, matrix], result))
+    result = tape.leave(tape.finish(made, [x, matrix], result))
     return add(tape, result, weight(tape, f"{name}.bias", (outputs,))) if biased else result
 
 
@@ -847,23 +866,23 @@ def linear_in_few_bits(tape: Tape, x: Tensor, name: str, outputs: int, form: For
 
 
 # --8<-- [start:adapted]
-def small(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
+def adapter_matmul(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
     """A matmul with one of an adapter's matrices, which autocast casts, once if it is the weight itself."""
-    x = narrowed(tape, x)
-    if tape.autocast and matrix.width == FLOAT32 and matrix.made is not None:
-        matrix = copy_of(tape, matrix.made.weight, matrix)
-    return multiplied(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
+    x = autocast_input(tape, x)
+    if tape.autocast and matrix.itemsize == FLOAT32 and matrix.grad_fn is not None:
+        matrix = autocast_copy(tape, matrix.grad_fn.leaf_name, matrix)
+    return weight_matmul(tape, [x, matrix], (*x.shape[:-1], matrix.shape[0]), is_remembered(tape))
 
 
 # --8<-- [end:adapted]
 
 
 # --8<-- [start:rows]
-def rows(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
+def index_select(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """By their numbers, in another order or several times; their gradients are put among zeros, of which a copy is
     made."""
     made = tape.record([x], [indices], [like(x)], like(x).total_bytes())
-    return tape.done(made, [x, indices], tape.new(shape, x.width))
+    return tape.finish(made, [x, indices], tape.new(shape, x.itemsize))
 
 
 # --8<-- [end:rows]

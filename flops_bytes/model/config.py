@@ -11,7 +11,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from flops_bytes.model.shapes import MOST_LAYERS, estimate, other_than_decoder, quoted, too_deep, unknown
-from flops_bytes.model.stack import Attention, Delta, Dense, Experts, Latent, Layer, Mixer, Stack, counted
+from flops_bytes.model.stack import (
+    Attention,
+    Dense,
+    Experts,
+    GatedDelta,
+    LatentAttention,
+    Layer,
+    Mixer,
+    Stack,
+    layer_counts,
+)
 
 # --8<-- [end:setup]
 
@@ -133,25 +143,25 @@ def alternate(of: Config, layers: int) -> list[str]:
     return [SLIDING if index < most and index % 2 == 0 else FULL for index in range(layers)]
 
 
-def every(period: int, other: str, of: Config, layers: int) -> list[str]:
+def full_attention_every(period: int, other: str, of: Config, layers: int) -> list[str]:
     """Each so many layers one sees everything."""
     return [other if (index + 1) % period else FULL for index in range(layers)]
 
 
 def gemma(of: Config, layers: int) -> list[str]:
-    return every(of.size("sliding_window_pattern"), SLIDING, of, layers)
+    return full_attention_every(of.size("sliding_window_pattern"), SLIDING, of, layers)
 
 
 def gemma4(of: Config, layers: int) -> list[str]:
     """The last one sees everything, whatever is listed."""
-    return [*every(6, SLIDING, of, layers)[:-1], FULL]
+    return [*full_attention_every(6, SLIDING, of, layers)[:-1], FULL]
 
 
 def exaone(of: Config, layers: int) -> list[str]:
     """None where there is no window; its makers write LLLG for a period of 4."""
     said = of.get("sliding_window_pattern")
     period = len(said) if isinstance(said, str) and said else of.size("sliding_window_pattern")
-    return every(period, SLIDING, of, layers) if of.get("sliding_window") else all_full(of, layers)
+    return full_attention_every(period, SLIDING, of, layers) if of.get("sliding_window") else all_full(of, layers)
 
 
 def above(of: Config, layers: int) -> list[str]:
@@ -172,10 +182,10 @@ def indexed(of: Config, layers: int) -> list[str]:
 
 
 def qwen_next(of: Config, layers: int) -> list[str]:
-    return every(of.size("full_attention_interval"), LINEAR, of, layers)
+    return full_attention_every(of.size("full_attention_interval"), LINEAR, of, layers)
 
 
-def turned(of: Config, layers: int) -> list[bool]:
+def layers_with_rope(of: Config, layers: int) -> list[bool]:
     """Of each layer, whether it knows positions (Llama 4, SmolLM 3)."""
     said = of.listed("no_rope_layers", layers) if of.get("no_rope_layers") else None
     interval = of.size("no_rope_layer_interval")
@@ -183,12 +193,12 @@ def turned(of: Config, layers: int) -> list[bool]:
 
 
 def llama4(of: Config, layers: int) -> list[str]:
-    return [CHUNKED if one else FULL for one in turned(of, layers)]
+    return [CHUNKED if one else FULL for one in layers_with_rope(of, layers)]
 
 
 def smollm3(of: Config, layers: int) -> list[str]:
     windowed = of.get("use_sliding_window") and of.get("sliding_window")
-    return [SLIDING if windowed and not one else FULL for one in turned(of, layers)]
+    return [SLIDING if windowed and not one else FULL for one in layers_with_rope(of, layers)]
 
 
 def kimi_linear(of: Config, layers: int) -> list[str]:
@@ -234,38 +244,38 @@ def attention(
     if heads % kv_heads:
         uneven = f"{kv_heads} key-value heads do not share {heads} heads evenly"
         raise ValueError(f"--config: {uneven}; give a number that divides {heads}")
-    reach = {FULL: 0, SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}[kind]
+    window_key = {FULL: 0, SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}[kind]
     return Attention(
         heads,
         kv_heads,
         head_dim,
-        reach=of.size(reach) if isinstance(reach, str) else 0,
+        window=of.size(window_key) if isinstance(window_key, str) else 0,
         chunked=kind == CHUNKED,
         biases=of.flag(biases) if biases else False,
         out_bias=of.flag(out_bias) if out_bias else False,
         head_norms=norms == "head" or (norms == "use_qk_norm" and of.flag("use_qk_norm")),
-        wide_norms=norms == "wide",
+        norms_over_heads=norms == "wide",
         sinks=sinks,
         **more,
     )
 
 
-def latent(of: Config, kind: str) -> Latent:
+def latent(of: Config, kind: str) -> LatentAttention:
     of.get("num_key_value_heads", "head_dim")  # as many as queries; of what is turned
-    return Latent(
+    return LatentAttention(
         heads=of.size("num_attention_heads"),
-        query_rank=of.optional("q_lora_rank"),
-        rank=of.size("kv_lora_rank"),
-        unturned=of.size("qk_nope_head_dim"),
-        turned=of.size("qk_rope_head_dim"),
-        value_dim=of.size("v_head_dim"),
+        q_lora_rank=of.optional("q_lora_rank"),
+        kv_lora_rank=of.size("kv_lora_rank"),
+        nope_dim=of.size("qk_nope_head_dim"),
+        rope_dim=of.size("qk_rope_head_dim"),
+        v_head_dim=of.size("v_head_dim"),
         biases=of.flag("attention_bias"),
     )
 
 
-def sparse(of: Config, kind: str) -> Latent:
+def indexed_latent(of: Config, kind: str) -> LatentAttention:
     """Latents, of which a token sees those alone that an indexer chooses."""
-    one = replace(latent(of, kind), most=of.size("index_topk"))
+    one = replace(latent(of, kind), index_topk=of.size("index_topk"))
     own, heads, dim = kind == INDEXED, of.size("index_n_heads"), of.size("index_head_dim")
     return replace(one, index_heads=heads, index_dim=dim) if own else one
 
@@ -280,19 +290,19 @@ def gemma4_attention(of: Config, kind: str) -> Attention:
     kv_heads = own.get("num_key_value_heads") or of.optional("num_global_key_value_heads")
     if kind != FULL:
         return one
-    return replace(one, head_dim=features, kv_heads=kv_heads if joint and kv_heads else one.kv_heads, joint=joint)
+    return replace(one, head_dim=features, kv_heads=kv_heads if joint and kv_heads else one.kv_heads, k_eq_v=joint)
 
 
 def gated_delta(of: Config, kind: str) -> Mixer:
     """Three of four layers of Qwen3-Next; the fourth has attention whose result a gate closes."""
     if kind != LINEAR:
         return attention(of, kind, "attention_bias", "attention_bias", "head", gated=True)
-    return Delta(
+    return GatedDelta(
         key_heads=of.size("linear_num_key_heads"),
         value_heads=of.size("linear_num_value_heads"),
         key_dim=of.size("linear_key_head_dim"),
         value_dim=of.size("linear_value_head_dim"),
-        taps=of.size("linear_conv_kernel_dim"),
+        conv_kernel_size=of.size("linear_conv_kernel_dim"),
     )
 
 
@@ -309,8 +319,8 @@ def kimi_delta(of: Config, kind: str) -> Mixer:
         "linear_head_dim": "head_dim",
         "linear_conv_kernel_dim": "short_conv_kernel_size",
     }
-    heads, dim, taps = (said.get(name) or of.size(key) for key, name in own.items())
-    return Delta(heads, heads, dim, dim, taps, fine=True)
+    heads, dim, kernel_size = (said.get(name) or of.size(key) for key, name in own.items())
+    return GatedDelta(heads, heads, dim, dim, kernel_size, decay_per_feature=True)
 
 
 # --8<-- [end:mixers]
@@ -399,7 +409,7 @@ def gemma4_mlp(of: Config, index: int, layers: int) -> Dense | Experts:
         of.get("num_experts", "top_k_experts", "moe_intermediate_size")  # of which it makes none
         return dense(of, index, layers)
     experts, active = of.size("num_experts"), of.size("top_k_experts")
-    return Experts(experts, active, of.size("moe_intermediate_size"), of.size("intermediate_size"), scaled=True)
+    return Experts(experts, active, of.size("moe_intermediate_size"), of.size("intermediate_size"), router_scales=True)
 
 
 # --8<-- [end:mlps]
@@ -441,7 +451,7 @@ DEEPSEEK = Family(
     defaults={"first_k_dense_replace": 3, "n_shared_experts": 1, "num_nextn_predict_layers": 1} | RANK | NO_BIAS,
 )
 SPARSE = Family(
-    sparse,
+    indexed_latent,
     deepseek,
     indexed,
     defaults=dict(DEEPSEEK.defaults)
@@ -542,11 +552,13 @@ FAMILIES: dict[str, Family] = {
     "gpt_oss": Family(
         partial(WITH_OUT, sinks=True),
         partial(mixtral, biases=True, router_bias=True),
-        partial(every, 2, SLIDING),
+        partial(full_attention_every, 2, SLIDING),
         defaults={"attention_bias": True, "head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
     ),
     "gemma": Family(WITH_OUT, defaults=GEMMA | {"num_key_value_heads": 16}),
-    "gemma2": Family(WITH_OUT, types=partial(every, 2, SLIDING), norms=4, defaults=GEMMA | {"vocab_size": 256_000}),
+    "gemma2": Family(
+        WITH_OUT, types=partial(full_attention_every, 2, SLIDING), norms=4, defaults=GEMMA | {"vocab_size": 256_000}
+    ),
     "gemma3_text": Family(
         partial(WITH_OUT, norms="head"),
         types=gemma,
@@ -582,7 +594,9 @@ FAMILIES: dict[str, Family] = {
         partial(attention, norms="wide"), mixtral, defaults={"head_dim": 128, "num_key_value_heads": 8}
     ),
     "olmo2": Family(OLMO, defaults=NO_BIAS),
-    "olmo3": Family(OLMO, types=partial(every, 4, SLIDING), defaults={"sliding_window": 4_096} | NO_BIAS),
+    "olmo3": Family(
+        OLMO, types=partial(full_attention_every, 4, SLIDING), defaults={"sliding_window": 4_096} | NO_BIAS
+    ),
     "olmoe": Family(OLMO, mixtral, defaults=NO_BIAS),
     "phi3": Family(types=all_alike),
     "smollm3": Family(
@@ -701,9 +715,9 @@ def read_stack(config: Mapping[str, Any]) -> Stack:
     stack = Stack(
         of.size("hidden_size"),
         of.size("vocab_size"),
-        counted(layers),
+        layer_counts(layers),
         tied=of.flag("tie_word_embeddings"),
-        predicting=of.optional("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+        mtp_layers=of.optional("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     )
     if unread := of.unread():
         why = f"{quoted(unread[0])[1:-1]} = {quoted(own[unread[0]])} is not counted here"

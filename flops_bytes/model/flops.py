@@ -4,7 +4,7 @@ Symbols: b sequences of T tokens; L layers of width d; H query heads and G key-v
 inner width f; V tokens in the vocabulary. A FLOP is an addition or a multiplication; only matrix products are counted.
 """
 
-from flops_bytes.model.shapes import Decoder, repeated, saves_last
+from flops_bytes.model.shapes import Decoder, recomputed_matmuls, saves_last
 
 ATTENTION = ("scores", "values")  # the products without parameters
 
@@ -63,7 +63,7 @@ def recompute_flops(
     """FLOPs that a step does again to keep fewer activations.
 
     "full": all layers, or `every` second, or third; "selective": attention's products alone (Korthikanti et al. 2022);
-    "per-op": see repeated(); "none". With `early_stop`, as PyTorch has it unless it is told
+    "per-op": see recomputed_matmuls(); "none". With `early_stop`, as PyTorch has it unless it is told
     set_checkpoint_early_stop(False), the matmul at the end is not made again, whose result nobody needs.
     """
     forward = forward_flops(shape, seq_len, batch, causal)
@@ -80,7 +80,7 @@ def recompute_flops(
         again |= {part: flops // shape.layers * times for part, flops in (whole | spared).items()}
     if checkpointing == "per-op":
         times = 2 * seq_len * batch * shape.layers
-        flops = [(each.part, times * each.inputs * each.outputs) for each in repeated(shape)]
+        flops = [(each.part, times * each.inputs * each.outputs) for each in recomputed_matmuls(shape)]
         again = {part: sum(of for other, of in flops if other == part) for part in forward}
         if early_stop and not saves_last(shape):
             again["mlp"] -= last

@@ -92,7 +92,7 @@ def tensors(shape: Decoder, composed: bool = False) -> list[tuple[int, ...]]:
     return [*last, *positions, *layer * shape.layers, *norm, *([] if shape.tied else last)]
 
 
-def repeated(shape: Decoder) -> list[Matmul]:
+def recomputed_matmuls(shape: Decoder) -> list[Matmul]:
     """Those that checkpointing per operation makes again, as torchtitan's SelectiveAC does: every second mm.
 
     It keeps the others' results and attention's, and all of an addmm, which a linear layer with a bias is.
@@ -168,7 +168,8 @@ SHAPES = {
 
 # --8<-- [start:config]
 KNOWN = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral")
-UNCOUNTED = {  # keys under which a decoder is another one than Decoder describes, unless they hold one of these values
+# These keys of a config.json change the architecture: Decoder describes it only if they hold one of these values.
+UNSUPPORTED_UNLESS = {
     "add_cross_attention": (False,),
     "kv_lora_rank": (),
     "n_routed_experts": (),
@@ -184,14 +185,14 @@ def window(config: Mapping[str, Any]) -> int | None:
     return (config.get("sliding_window") or None) if used else None
 
 
-def short(text: str) -> str:
+def abbreviated(text: str) -> str:
     """What somebody wrote, as a message repeats it: its beginning, and the mark that closes it."""
     return text if len(text) <= 80 else f"{text[:60]}…{text[-1:]}"
 
 
 def quoted(value: Any) -> str:
     """A value as a message repeats it."""
-    return short(repr(value))
+    return abbreviated(repr(value))
 
 
 SIZES = {  # fields of Decoder, and under which keys a configuration has them
@@ -274,7 +275,7 @@ def named(keys: Iterable[str]) -> str:
     groups: dict[str, list[str]] = {}
     for number, key in enumerate(keys):
         if number < MOST_NAMED:
-            written = short(quoted(key)[1:-1])
+            written = abbreviated(quoted(key)[1:-1])
             groups[reason(key)] = [*groups.get(reason(key), []), written]
     return " | ".join(f"{told}: {', '.join(names)}" for told, names in groups.items())
 
@@ -323,7 +324,9 @@ def estimate(config: Mapping[str, Any], unread: list[str] | None = None) -> str:
     shape, lacking = guessed(config)
     told = f"not understood: {named(unread) if unread else named_of_kind(lacking)}"
     beside = [key for key in lacking if key not in (unread or lacking)]
-    without = f"these and {', '.join(short(quoted(key)[1:-1]) for key in beside[:MOST_NAMED])}" if beside else "these"
+    without = (
+        f"these and {', '.join(abbreviated(quoted(key)[1:-1]) for key in beside[:MOST_NAMED])}" if beside else "these"
+    )
     return f"{told}; a guess, without {without}: --shape '{shape}'" if shape else told
 
 
@@ -372,7 +375,7 @@ def from_config(config: Mapping[str, Any], context: int) -> Decoder:
     kind = config.get("model_type")
     if kind not in KNOWN or other_than_decoder(config):
         raise ValueError(unknown(config))
-    for key, harmless in UNCOUNTED.items():
+    for key, harmless in UNSUPPORTED_UNLESS.items():
         if config.get(key) not in (None, *harmless):
             raise ValueError(f"--config: {key} = {quoted(config[key])} is not counted here; {estimate(config, [key])}")
 

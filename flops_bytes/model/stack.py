@@ -24,36 +24,36 @@ class Matrix(NamedTuple):
     inputs: int
     outputs: int
     biased: bool = False
-    there: int = 1  # how many of these a layer has
-    met: int = 1  # how many of these a token goes through
+    per_layer: int = 1  # how many of these a layer has
+    per_token: int = 1  # how many of these a token goes through
 
     def parameters(self, active: bool = False) -> int:
-        return (self.met if active else self.there) * (self.inputs + self.biased) * self.outputs
+        return (self.per_token if active else self.per_layer) * (self.inputs + self.biased) * self.outputs
 
     def flops(self, tokens: int) -> int:
-        return 2 * tokens * self.met * self.inputs * self.outputs
+        return 2 * tokens * self.per_token * self.inputs * self.outputs
 
 
 # --8<-- [end:matrix]
 
 
 # --8<-- [start:pairs]
-def triangle(tokens: int) -> int:
+def causal_pairs(tokens: int) -> int:
     return tokens * (tokens + 1) // 2
 
 
-def pairs(seq_len: int, reach: int = 0, chunked: bool = False, causal: bool = True) -> int:
+def pairs(seq_len: int, window: int = 0, chunked: bool = False, causal: bool = True) -> int:
     """Pairs of tokens between which there is a score.
 
-    `reach`: a token sees so many, itself the last of them, or 0: all before it; `chunked`: those of its own chunk of so
-    many. Not `causal`: as papers count, who take a token to see as many whether they stand before it or not.
+    A token attends to `window` tokens, itself the last of them, or with 0 to all before it; if `chunked`, to those of
+    its own chunk of so many. Not `causal`: as papers count, with as many tokens whether they come before it or not.
     """
-    if not reach or reach >= seq_len:
-        return triangle(seq_len) if causal else seq_len**2
+    if not window or window >= seq_len:
+        return causal_pairs(seq_len) if causal else seq_len**2
     if chunked:
-        whole, rest = divmod(seq_len, reach)
-        return whole * triangle(reach) + triangle(rest) if causal else whole * reach**2 + rest**2
-    return triangle(reach) + (seq_len - reach) * reach if causal else seq_len * reach
+        whole, rest = divmod(seq_len, window)
+        return whole * causal_pairs(window) + causal_pairs(rest) if causal else whole * window**2 + rest**2
+    return causal_pairs(window) + (seq_len - window) * window if causal else seq_len * window
 
 
 # --8<-- [end:pairs]
@@ -67,51 +67,51 @@ class Attention:
     heads: int  # H
     kv_heads: int  # G
     head_dim: int  # Q
-    reach: int = 0  # tokens that a token sees, itself among them; 0: all
+    window: int = 0  # tokens that a token sees, itself among them; 0: all
     chunked: bool = False  # these are of its own chunk
     biases: bool = False  # of queries, keys and values
     out_bias: bool = False
     gated: bool = False  # as many features as queries, which close what comes out (Qwen3-Next)
     head_norms: bool = False  # an RMSNorm of Q features for queries, one for keys
-    wide_norms: bool = False  # an RMSNorm of all queries' features, one of all keys' (OLMo 2)
+    norms_over_heads: bool = False  # an RMSNorm of all queries' features, one of all keys' (OLMo 2)
     sinks: bool = False  # a score a head that stands for no token (gpt-oss)
-    joint: bool = False  # values are made as keys are, by the same matrix (Gemma 4's layers that see everything)
+    k_eq_v: bool = False  # values are made as keys are, by the same matrix (Gemma 4's layers that see everything)
 
     def matrices(self, d: int) -> list[Matrix]:
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        outputs = wide * (1 + self.gated) + narrow * (1 if self.joint else 2)
+        outputs = wide * (1 + self.gated) + narrow * (1 if self.k_eq_v else 2)
         return [Matrix("attention", d, outputs, self.biases), Matrix("attention", wide, d, self.out_bias)]
 
     def vectors(self) -> int:
         """Parameters that stand in no matrix."""
-        normed = 2 * self.head_norms + (self.heads + self.kv_heads) * self.wide_norms
+        normed = 2 * self.head_norms + (self.heads + self.kv_heads) * self.norms_over_heads
         return normed * self.head_dim + self.heads * self.sinks
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
         """Of a sequence: what has no weights."""
-        each = 2 * pairs(seq_len, self.reach, self.chunked, causal) * self.heads * self.head_dim
+        each = 2 * pairs(seq_len, self.window, self.chunked, causal) * self.heads * self.head_dim
         return {"scores": each, "values": each}
 
-    def seen(self, context: int) -> int:
+    def attended_tokens(self, context: int) -> int:
         """Of so many tokens, those that the last one sees; of a chunk, when it is full, or fullest."""
-        return min(context, self.reach) if self.reach else context
+        return min(context, self.window) if self.window else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
         """Of a new token that sees `context`, itself too: what has no weights."""
-        return 4 * self.seen(context) * self.heads * self.head_dim
+        return 4 * self.attended_tokens(context) * self.heads * self.head_dim
 
-    def kept(self, tokens: int) -> int:
+    def cached_numbers(self, tokens: int) -> int:
         """Numbers that the cache holds of so many tokens: keys and values, of a window no more than fill it."""
-        return 2 * self.seen(tokens) * self.kv_heads * self.head_dim
+        return 2 * self.attended_tokens(tokens) * self.kv_heads * self.head_dim
 
-    def read(self, context: int) -> int:
+    def cached_numbers_read(self, context: int) -> int:
         """Of these, what a step reads."""
-        return self.kept(context)
+        return self.cached_numbers(context)
 
     def state_bytes(self, width: int) -> int:
         return 0
 
-    def shared(self, gpus: int) -> "Attention":
+    def with_shared_heads(self, gpus: int) -> "Attention":
         """What GPUs hold together that share its heads: each has a key-value head at least."""
         return replace(self, kv_heads=gpus * -(-self.kv_heads // gpus))
 
@@ -121,86 +121,92 @@ class Attention:
 
 # --8<-- [start:latent]
 @dataclass(frozen=True)
-class Latent:
+class LatentAttention:
     """Multi-head latent attention: keys and values are made of a few numbers a token, and only these are kept.
 
     DeepSeek-V2 (arXiv 2405.04434), section 2.1. In training the latent is expanded to the keys and values of all heads.
     When decoding, the matrix that expands it can be absorbed: queries go through its transpose, and scores and values
     are of latents, so that nothing is expanded.
 
-    DeepSeek-V3.2 (arXiv 2512.02556) has a layer attend to `most` tokens alone. Which these are says an indexer: scores
-    of a few narrow heads with one more key of each token, which is kept too. GLM-5.2 has some layers take the choice of
-    an earlier one.
+    DeepSeek-V3.2 (arXiv 2512.02556) has a layer attend to `index_topk` tokens alone. An indexer chooses them by
+    scores of a few narrow heads with one more key of each token, which is kept too. In GLM-5.2 some layers take the
+    choice of an earlier one.
     """
 
     heads: int
-    query_rank: int  # of the queries' latent; 0: they have none
-    rank: int  # of the latent of keys and values
-    unturned: int  # features of a key that positions do not turn
-    turned: int  # those that they turn, the same for all heads
-    value_dim: int
+    q_lora_rank: int  # of the queries' latent; 0: they have none
+    kv_lora_rank: int  # of the latent of keys and values
+    nope_dim: int  # features of a key that positions do not turn
+    rope_dim: int  # those that they turn, the same for all heads
+    v_head_dim: int
     biases: bool = False  # of what makes latents, and of the output
-    copies: int = 1  # of the cache, on GPUs that share the heads
-    most: int = 0  # tokens that a token attends to; 0: all
+    cache_copies: int = 1  # of the cache, on GPUs that share the heads
+    index_topk: int = 0  # tokens that a token attends to; 0: all
     index_heads: int = 0  # of the indexer, which chooses them; 0: it has none of its own
     index_dim: int = 0
 
     def expand(self) -> Matrix:
-        return Matrix("attention", self.rank, self.heads * (self.unturned + self.value_dim))
+        return Matrix("attention", self.kv_lora_rank, self.heads * (self.nope_dim + self.v_head_dim))
 
     def matrices(self, d: int) -> list[Matrix]:
-        wide = self.heads * (self.unturned + self.turned)
+        wide = self.heads * (self.nope_dim + self.rope_dim)
         queries = [Matrix("attention", d, wide)]
-        if self.query_rank:
-            queries = [Matrix("attention", d, self.query_rank, self.biases), Matrix("attention", self.query_rank, wide)]
-        latent = Matrix("attention", d, self.rank + self.turned, self.biases)
-        out = Matrix("attention", self.heads * self.value_dim, d, self.biases)
+        if self.q_lora_rank:
+            queries = [
+                Matrix("attention", d, self.q_lora_rank, self.biases),
+                Matrix("attention", self.q_lora_rank, wide),
+            ]
+        latent = Matrix("attention", d, self.kv_lora_rank + self.rope_dim, self.biases)
+        out = Matrix("attention", self.heads * self.v_head_dim, d, self.biases)
         return [*queries, latent, self.expand(), out, *self.indexer(d)]
 
     def indexer(self, d: int) -> list[Matrix]:
         """Of its queries, of the key, and of the weights by which heads are added up."""
         if not self.index_heads:
             return []
-        queries = Matrix("indexer", self.query_rank, self.index_heads * self.index_dim)
+        queries = Matrix("indexer", self.q_lora_rank, self.index_heads * self.index_dim)
         return [queries, Matrix("indexer", d, self.index_dim), Matrix("indexer", d, self.index_heads)]
 
     def vectors(self) -> int:
-        return self.query_rank + self.rank + 2 * self.index_dim  # their norms, of which the key's has a shift too
+        # their norms, of which the key's has a shift too
+        return self.q_lora_rank + self.kv_lora_rank + 2 * self.index_dim
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
-        each = 2 * pairs(seq_len, self.most, causal=causal) * self.heads
+        each = 2 * pairs(seq_len, self.index_topk, causal=causal) * self.heads
         index = 2 * pairs(seq_len, causal=causal) * self.index_heads * (self.index_dim + 1)
-        return {"scores": each * (self.unturned + self.turned), "values": each * self.value_dim, "index": index}
+        return {"scores": each * (self.nope_dim + self.rope_dim), "values": each * self.v_head_dim, "index": index}
 
-    def seen(self, context: int) -> int:
-        return min(context, self.most) if self.most else context
+    def attended_tokens(self, context: int) -> int:
+        return min(context, self.index_topk) if self.index_topk else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
         """Not absorbed, latents of all tokens before are expanded again, as transformers does it."""
         index = 2 * context * self.index_heads * (self.index_dim + 1)
         if absorbed:
-            return index + 2 * self.seen(context) * self.heads * (2 * self.rank + self.turned)
-        each = 2 * self.seen(context) * self.heads * (self.unturned + self.turned + self.value_dim)
+            return index + 2 * self.attended_tokens(context) * self.heads * (2 * self.kv_lora_rank + self.rope_dim)
+        each = 2 * self.attended_tokens(context) * self.heads * (self.nope_dim + self.rope_dim + self.v_head_dim)
         return index + each + self.expand().flops(context - 1)
 
-    def kept(self, tokens: int) -> int:
+    def cached_numbers(self, tokens: int) -> int:
         """The latent and the turned key, which all heads share, and the indexer's key."""
-        return self.copies * tokens * (self.rank + self.turned + self.index_dim)
+        return self.cache_copies * tokens * (self.kv_lora_rank + self.rope_dim + self.index_dim)
 
-    def read(self, context: int) -> int:
+    def cached_numbers_read(self, context: int) -> int:
         """Of these, the keys of the indexer, and the latents that it chooses."""
-        return self.copies * (self.seen(context) * (self.rank + self.turned) + context * self.index_dim)
+        return self.cache_copies * (
+            self.attended_tokens(context) * (self.kv_lora_rank + self.rope_dim) + context * self.index_dim
+        )
 
-    def expanded(self, tokens: int) -> int:
+    def expanded_numbers(self, tokens: int) -> int:
         """Numbers of a cache of keys and values themselves, as engines keep it that do not know of latents."""
-        return tokens * (self.heads * (self.unturned + self.turned + self.value_dim) + self.index_dim)
+        return tokens * (self.heads * (self.nope_dim + self.rope_dim + self.v_head_dim) + self.index_dim)
 
     def state_bytes(self, width: int) -> int:
         return 0
 
-    def shared(self, gpus: int) -> "Latent":
+    def with_shared_heads(self, gpus: int) -> "LatentAttention":
         """Each has all latents, since every head needs them."""
-        return replace(self, copies=gpus)
+        return replace(self, cache_copies=gpus)
 
 
 # --8<-- [end:latent]
@@ -211,19 +217,19 @@ CHUNK = 64  # tokens; of flash-linear-attention's kernels, and of transformers' 
 
 
 @dataclass(frozen=True)
-class Delta:
+class GatedDelta:
     """Linear attention by the gated delta rule: a state of k × v features a head, whatever the number of tokens.
 
     Gated DeltaNet (Yang et al., arXiv 2412.06464) in Qwen3-Next and Qwen3.5; Kimi Delta Attention (arXiv 2510.26692)
-    has a decay for each feature of a key (`fine`), which two narrow matrices make, and another two make its gate.
+    has a decay for each feature of a key (`decay_per_feature`), made by two narrow matrices; two others make its gate.
     """
 
     key_heads: int
     value_heads: int  # of states
     key_dim: int
     value_dim: int
-    taps: int  # tokens that the convolution of each feature takes
-    fine: bool = False
+    conv_kernel_size: int  # tokens that the convolution of each feature takes
+    decay_per_feature: bool = False
 
     def channels(self) -> int:
         """Features of queries, keys and values."""
@@ -231,18 +237,18 @@ class Delta:
 
     def matrices(self, d: int) -> list[Matrix]:
         wide = self.value_heads * self.value_dim
-        conv = Matrix("convolution", self.taps, self.channels())
+        conv = Matrix("convolution", self.conv_kernel_size, self.channels())
         out = Matrix("attention", wide, d)
-        if self.fine:
-            narrow = Matrix("attention", d, self.value_dim, there=2, met=2)  # of the decay and of the gate
-            widened = Matrix("attention", self.value_dim, wide, there=2, met=2)
+        if self.decay_per_feature:
+            narrow = Matrix("attention", d, self.value_dim, per_layer=2, per_token=2)  # of the decay and of the gate
+            widened = Matrix("attention", self.value_dim, wide, per_layer=2, per_token=2)
             return [Matrix("attention", d, self.channels() + self.value_heads), narrow, widened, conv, out]
         # beside queries, keys and values the gate, and two numbers a head: how fast it forgets, how much it learns
         return [Matrix("attention", d, self.channels() + wide + 2 * self.value_heads), conv, out]
 
     def vectors(self) -> int:
         """The norm of a head's result; of the decay a factor a head, and a bias a head, or a feature."""
-        return self.value_dim + self.value_heads + self.value_heads * (self.value_dim if self.fine else 1)
+        return self.value_dim + self.value_heads + self.value_heads * (self.value_dim if self.decay_per_feature else 1)
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
         """In chunks, the last of them padded: within one, scores of keys with keys and with queries, the inverse of the
@@ -259,17 +265,17 @@ class Delta:
         """The state is asked with the key, mended, and asked with the query."""
         return 3 * 2 * self.value_heads * self.key_dim * self.value_dim
 
-    def kept(self, tokens: int) -> int:
+    def cached_numbers(self, tokens: int) -> int:
         return 0
 
-    def read(self, context: int) -> int:
+    def cached_numbers_read(self, context: int) -> int:
         return 0
 
     def state_bytes(self, width: int) -> int:
         """Of a sequence of any length: the state in float32, and the convolution's last inputs."""
-        return 4 * self.value_heads * self.key_dim * self.value_dim + width * self.channels() * self.taps
+        return 4 * self.value_heads * self.key_dim * self.value_dim + width * self.channels() * self.conv_kernel_size
 
-    def shared(self, gpus: int) -> "Delta":
+    def with_shared_heads(self, gpus: int) -> "GatedDelta":
         return self
 
 
@@ -284,14 +290,14 @@ class Dense:
     d_ff: int  # f
     biases: bool = False
     gated: bool = True  # by a matrix more
-    learned: int = 0  # numbers of its activation (Apertus)
+    activation_parameters: int = 0  # numbers of its activation (Apertus)
 
     def matrices(self, d: int) -> list[Matrix]:
-        ups = Matrix("mlp", d, self.d_ff, self.biases, there=1 + self.gated, met=1 + self.gated)
-        activation = [Matrix("mlp", 0, self.learned, biased=True)] if self.learned else []
+        ups = Matrix("mlp", d, self.d_ff, self.biases, per_layer=1 + self.gated, per_token=1 + self.gated)
+        activation = [Matrix("mlp", 0, self.activation_parameters, biased=True)] if self.activation_parameters else []
         return [ups, Matrix("mlp", self.d_ff, d, self.biases), *activation]
 
-    def inner(self) -> int:
+    def active_d_ff(self) -> int:
         """Features of a token inside."""
         return self.d_ff
 
@@ -307,7 +313,7 @@ class Experts:
     shared_gate: bool = False  # a number by which the shared one's result is multiplied (Qwen)
     biases: bool = False
     router_bias: bool = False
-    scaled: bool = False  # the router's input by a vector, each expert by a number (Gemma 4)
+    router_scales: bool = False  # the router's input by a vector, each expert by a number (Gemma 4)
     gated: bool = True  # by a matrix more
 
     def matrices(self, d: int) -> list[Matrix]:
@@ -321,9 +327,9 @@ class Experts:
             shared = Dense(self.shared_d_ff).matrices(d)
             each += [matrix._replace(part="shared_experts") for matrix in shared]
         scales = [Matrix("router", 0, d, biased=True), Matrix("router", 0, self.experts, biased=True)]
-        return each + ([Matrix("router", d, 1)] if self.shared_gate else []) + (scales if self.scaled else [])
+        return each + ([Matrix("router", d, 1)] if self.shared_gate else []) + (scales if self.router_scales else [])
 
-    def inner(self) -> int:
+    def active_d_ff(self) -> int:
         return self.active * self.d_ff + self.shared_d_ff
 
 
@@ -331,7 +337,7 @@ class Experts:
 
 
 # --8<-- [start:stack]
-Mixer = Attention | Latent | Delta
+Mixer = Attention | LatentAttention | GatedDelta
 
 
 @dataclass(frozen=True)
@@ -349,7 +355,7 @@ class Stack:
     vocab: int  # V
     layers: tuple[tuple[Layer, int], ...]  # each kind of layer, and how many there are
     tied: bool = False  # the head is the embedding's matrix
-    predicting: int = 0  # layers that predict tokens after the next (multi-token prediction), beside all others
+    mtp_layers: int = 0  # layers that predict tokens after the next (multi-token prediction), beside all others
     positions: int = 0  # learned position embeddings; 0: positions are rotated in, without parameters
     norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
 
@@ -378,15 +384,19 @@ def stack_of(shape: Decoder) -> Stack:
     return Stack(shape.d_model, shape.vocab, layers, shape.tied, positions=shape.positions, norm_shift=shape.norm_shift)
 
 
-def alike(stack: Stack) -> Decoder | None:
+def as_decoder(stack: Stack) -> Decoder | None:
     """The same as a decoder whose layers are all alike, if it is one; windows are not said there."""
     (layer, layers), *others = stack.layers
     mixer, mlp = layer.mixer, layer.mlp
-    if others or stack.predicting or layer.norms != 2 or not isinstance(mixer, Attention):
+    if others or stack.mtp_layers or layer.norms != 2 or not isinstance(mixer, Attention):
         return None
-    if mixer.gated or mixer.wide_norms or mixer.sinks or mixer.joint or mixer.chunked:
+    if mixer.gated or mixer.norms_over_heads or mixer.sinks or mixer.k_eq_v or mixer.chunked:
         return None
-    is_plain = not (mlp.shared_d_ff or mlp.router_bias or mlp.scaled) if isinstance(mlp, Experts) else not mlp.learned
+    is_plain = (
+        not (mlp.shared_d_ff or mlp.router_bias or mlp.router_scales)
+        if isinstance(mlp, Experts)
+        else not mlp.activation_parameters
+    )
     if not is_plain or mixer.out_bias != mlp.biases or (mlp.biases and not mixer.biases):
         return None
     return Decoder(
@@ -409,14 +419,14 @@ def alike(stack: Stack) -> Decoder | None:
     )
 
 
-def counted(layers: Iterable[Layer]) -> tuple[tuple[Layer, int], ...]:
+def layer_counts(layers: Iterable[Layer]) -> tuple[tuple[Layer, int], ...]:
     """Layers in their order, as a Stack has them."""
     return tuple(Counter(layers).items())
 
 
-def shared(stack: Stack, gpus: int) -> Stack:
+def with_shared_heads(stack: Stack, gpus: int) -> Stack:
     """What GPUs hold together that share the heads of each layer."""
-    layers = ((replace(layer, mixer=layer.mixer.shared(gpus)), times) for layer, times in stack.layers)
+    layers = ((replace(layer, mixer=layer.mixer.with_shared_heads(gpus)), times) for layer, times in stack.layers)
     return replace(stack, layers=tuple(layers))
 
 
@@ -447,17 +457,17 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
     return {part: count for part, count in of_parts.items() if count} | {"norms": vectors} | ends
 
 
-def packed_parameters(stack: Stack) -> int:
+def four_bit_parameters(stack: Stack) -> int:
     """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
     return sum(
-        times * matrix.there * matrix.inputs * matrix.outputs
+        times * matrix.per_layer * matrix.inputs * matrix.outputs
         for layer, times in stack.layers
         for matrix in matrices(stack, layer)
         if matrix.part != "router"
     )
 
 
-def layer_parameters(stack: Stack) -> int:
+def largest_layer_parameters(stack: Stack) -> int:
     """Of the fullest layer, which is gathered as a whole: with all of its experts."""
     of_norm = stack.d_model * (1 + stack.norm_shift)
     return max(
@@ -466,17 +476,17 @@ def layer_parameters(stack: Stack) -> int:
     )
 
 
-def predicting_parameters(stack: Stack, active: bool = False) -> int:
+def mtp_parameters(stack: Stack, active: bool = False) -> int:
     """Parameters of the layers that predict further tokens.
 
     Each is as the last layer, with a matrix that joins two vectors, their two norms and one more. Embedding and head
     are the model's own (DeepSeek-V3, arXiv 2412.19437, section 2.2).
     """
-    if not stack.predicting:
+    if not stack.mtp_layers:
         return 0
     d, (layer, _) = stack.d_model, stack.layers[-1]
     of_layer = sum(matrix.parameters(active) for matrix in matrices(stack, layer))
-    return stack.predicting * (2 * d * d + 3 * d + of_layer + layer.norms * d + layer.mixer.vectors())
+    return stack.mtp_layers * (2 * d * d + 3 * d + of_layer + layer.norms * d + layer.mixer.vectors())
 
 
 # --8<-- [end:parameters]
@@ -515,14 +525,15 @@ def backward_flops(
 def cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
     """Bytes that a sequence of so many tokens keeps: keys and values, or latents; and states, however long it is."""
     return sum(
-        times * (width * mixer.kept(tokens) + mixer.state_bytes(max(width, 2))) for mixer, times in stack.mixers()
+        times * (width * mixer.cached_numbers(tokens) + mixer.state_bytes(max(width, 2)))
+        for mixer, times in stack.mixers()
     )
 
 
 def expanded_cache_bytes(stack: Stack, tokens: int, width: int = 2) -> int:
     """The same where latents are kept as the keys and values that are made of them."""
-    latents = ((mixer, times) for mixer, times in stack.mixers() if isinstance(mixer, Latent))
-    more = sum(times * (mixer.expanded(tokens) - mixer.kept(tokens)) for mixer, times in latents)
+    latents = ((mixer, times) for mixer, times in stack.mixers() if isinstance(mixer, LatentAttention))
+    more = sum(times * (mixer.expanded_numbers(tokens) - mixer.cached_numbers(tokens)) for mixer, times in latents)
     return cache_bytes(stack, tokens, width) + width * more
 
 
@@ -555,7 +566,8 @@ def decode_bytes(
     """Bytes that a step reads: the weights once, each user's own cache, and states, which it writes too."""
     more = stack.vocab * stack.d_model * ((end_bits or bits) - bits)
     of_user = sum(
-        times * (width * mixer.read(context) + 2 * mixer.state_bytes(max(width, 2))) for mixer, times in stack.mixers()
+        times * (width * mixer.cached_numbers_read(context) + 2 * mixer.state_bytes(max(width, 2)))
+        for mixer, times in stack.mixers()
     )
     return (read_parameters(stack, users) * bits + more) / 8 + users * of_user
 

@@ -45,11 +45,12 @@ class Layout(NamedTuple):
     schedule: str = "1f1b"
     micro_batches: int = 1  # that one rank of the data takes in a step
     virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
-    ends: bool = True  # embedding and head count as a layer each where layers are shared out
+    ends_are_layers: bool = True  # embedding and head count as a layer each where layers are shared out
     fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
     replicas: int = 1  # of data × context ranks: so many copies of what ZeRO shards (hybrid sharding)
     ring: bool = False  # of context ranks: keys and values go around while attention computes; else they are gathered
-    all_again: bool = False  # full checkpointing repeats whole layers, not only what the backward pass needs
+    # full checkpointing repeats whole layers, not only what the backward pass needs
+    recomputes_whole_layers: bool = False
 
     @property
     def gpus(self) -> int:
@@ -81,7 +82,7 @@ def refuse(shape: Model, layout: Layout, seq_len: int) -> None:
         raise ValueError(f"tokens: {seq_len} cannot be cut into {split} equal parts; give a multiple of {split}")
     if layout.virtual > 1 and layout.schedule not in ("interleaved", "zero-bubble"):
         raise ValueError(f"virtual: {layout.schedule} gives a rank one stage; choose interleaved")
-    if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends:
+    if layout.pipeline * layout.virtual > shape.layers + 2 * layout.ends_are_layers:
         stages = layout.pipeline * layout.virtual
         raise ValueError(f"pipeline: {shape.layers} layers do not fill {stages} stages; choose fewer")
     if layout.schedule in ("interleaved", "zero-bubble") and layout.micro_batches % layout.pipeline:
@@ -112,7 +113,7 @@ def stage_layers(layers: int, stages: int, ends: bool = True) -> list[int]:
 
 def rank_layers(layers: int, layout: Layout, rank: int) -> list[int]:
     """Layers of each of a pipeline rank's stages: of interleaved ones, every so many."""
-    return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends)[rank :: layout.pipeline]
+    return stage_layers(layers, layout.pipeline * layout.virtual, layout.ends_are_layers)[rank :: layout.pipeline]
 
 
 @cache
@@ -130,13 +131,13 @@ def stage_kinds(shape: Model, layout: Layout, rank: int) -> list[dict[Any, int]]
 
 def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     """Of all stages of a pipeline rank its kinds of layers, with how many there are."""
-    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends)[rank]
+    return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends_are_layers)[rank]
 
 
 @lru_cache(maxsize=128)  # what each rank of many layouts holds, sends and takes asks for it
 def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
     found = []
-    layout = Layout(pipeline=pipeline, virtual=virtual, ends=ends)
+    layout = Layout(pipeline=pipeline, virtual=virtual, ends_are_layers=ends)
     for rank in range(pipeline):
         kinds: dict[Any, int] = {}
         for stage in stage_kinds(shape, layout, rank):
@@ -147,7 +148,7 @@ def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list
 
 
 @lru_cache(maxsize=128)
-def unlike(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
+def distinct_ranks(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
     """Pipeline ranks without those that have the layers of one before them, and like it neither end of the model.
 
     These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
@@ -238,7 +239,7 @@ GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multipli
 
 
 @singledispatch
-def layer_activations(
+def layer_activation_bytes(
     shape: Model,
     layout: Layout,
     seq_len: int,
@@ -255,12 +256,12 @@ def layer_activations(
     product are kept; a fused kernel computes the second again (megatron/core/fusions/fused_bias_swiglu.py at d98e8a6).
     """
     tokens = seq_len // layout.context
-    return kept_by(
+    return sharded_layer_bytes(
         shape, layout.tensor, layout.sequence, layout.fused_gate, tokens, batch, checkpointing, regathers, width
     )
 
 
-def part(shape: Model, tensor: int) -> Model:
+def tensor_shard(shape: Model, tensor: int) -> Model:
     """What a tensor rank has of each layer."""
     return replace(
         shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
@@ -268,7 +269,7 @@ def part(shape: Model, tensor: int) -> Model:
 
 
 @cache  # asked for each rank of each layout with these degrees
-def kept_by(
+def sharded_layer_bytes(
     shape: Model,
     t: int,
     sequence: bool,
@@ -279,7 +280,7 @@ def kept_by(
     regathers: bool,
     width: int,
 ) -> int:
-    own = part(shape, t)
+    own = tensor_shard(shape, t)
     kept = layer_bytes(own, tokens, batch, width, True, checkpointing)
     if fused_gate and shape.gated and "mlp" in kept:
         kept["mlp"] -= width * batch * tokens * own.d_ff * own.active_experts
@@ -290,7 +291,7 @@ def kept_by(
 
 
 @singledispatch
-def layer_work(
+def layer_backward_bytes(
     shape: Model,
     layout: Layout,
     seq_len: int,
@@ -302,14 +303,14 @@ def layer_work(
     """Bytes that one layer takes while it goes backward, beside what it kept: what is computed again, the gradients of
     three tensors of inner features, and of its result.
     """
-    own = layer_activations(shape, layout, seq_len, batch, "none", regathers, width)
-    under = layer_activations(shape, layout, seq_len, batch, checkpointing, regathers, width)
+    own = layer_activation_bytes(shape, layout, seq_len, batch, "none", regathers, width)
+    under = layer_activation_bytes(shape, layout, seq_len, batch, checkpointing, regathers, width)
     features: int = 3 * shape.d_ff * shape.active_experts // layout.tensor + shape.d_model
     again = own - under if checkpointing != "none" else 0
     return again + width * (batch * seq_len // layout.context) * features
 
 
-def layer_forward(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+def layer_forward_bytes(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
     """Bytes that one layer takes at most in a forward pass of which only its input is kept.
 
     That is in its MLP: the normed input, which tensor ranks have whole, beside the inner features of each first matrix
@@ -322,21 +323,21 @@ def layer_forward(shape: Model, layout: Layout, seq_len: int, batch: int = 1, wi
 
 
 @singledispatch
-def pair_features(shape: Model, tensor: int) -> int:
+def kv_features(shape: Model, tensor: int) -> int:
     """Numbers of a token's keys and values on a tensor rank, of the layer with most."""
     return int(2 * max(1, shape.kv_heads // tensor) * shape.head_dim)
 
 
-def context_pairs(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
+def context_kv_bytes(shape: Model, layout: Layout, seq_len: int, batch: int = 1, width: int = 2) -> int:
     """Bytes of other ranks' keys and values that a context rank has while one layer goes backward, and their gradients.
 
     Gathered, those of all other ranks; in a ring, those that are there and those that arrive.
     """
-    own = width * batch * (seq_len // layout.context) * pair_features(shape, layout.tensor)
+    own = width * batch * (seq_len // layout.context) * kv_features(shape, layout.tensor)
     return own * (4 if layout.ring else 2 * (layout.context - 1))
 
 
-def activations(
+def rank_activation_bytes(
     shape: Model,
     layout: Layout,
     rank: int,
@@ -349,7 +350,7 @@ def activations(
     """Bytes that all layers of a pipeline rank keep when most of its micro-batches are in flight."""
     kept = 0
     for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_activations(kind, layout, seq_len, batch, checkpointing, regathers, width)
+        each = layer_activation_bytes(kind, layout, seq_len, batch, checkpointing, regathers, width)
         kept += ceil(in_flight(layout, rank) * number / layout.virtual) * each
     return kept
 
@@ -370,7 +371,7 @@ class Sent(NamedTuple):
 
 
 @singledispatch
-def layer_sent(
+def layer_sent_bytes(
     shape: Model, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int
 ) -> dict[str, float]:
     """Bytes that a GPU sends for one layer and micro-batch of so many tokens, which it has of its context's rank.
@@ -381,10 +382,10 @@ def layer_sent(
     """
     row, copies = width * tokens * shape.d_model, shape.active_experts if shape.experts > 1 else 0
     pairs = 2 * width * tokens * max(1, shape.kv_heads // layout.tensor) * shape.head_dim
-    return mixed_sent(layout, row, row * (copies or 1), pairs, row * copies, checkpointing, regathers)
+    return sent_by_parts(layout, row, row * (copies or 1), pairs, row * copies, checkpointing, regathers)
 
 
-def mixed_sent(
+def sent_by_parts(
     layout: Layout,
     mixer: float,
     mlp: float,
@@ -401,7 +402,7 @@ def mixed_sent(
     # forward and backward each gather and scatter; what is computed again stops before its last reduce-scatter
     more = 1 if regathers and layout.sequence else 0
     half = (mixer + (mixer if scattered is None else scattered)) / 2
-    repeated = half + mlp * (1 if layout.all_again else 0.5) if again else 0
+    repeated = half + mlp * (1 if layout.recomputes_whole_layers else 0.5) if again else 0
     rounds = (half + mlp) * 2 + repeated + more * (mixer + mlp) / 2
     found = {"tensor": rounds * ring_bytes(1.0, t, "allreduce") if t > 1 else 0.0}
     found["context"] = (3 + again) * ring_bytes(pairs * c, c, "allgather") if c > 1 else 0.0
@@ -435,7 +436,7 @@ def sent(
     features = width * tokens * shape.d_model
     within = dict.fromkeys(("tensor", "context", "expert"), 0.0)
     for kind, number in rank_kinds(shape, layout, rank).items():
-        each = layer_sent(kind, layout, tokens, checkpointing, regathers, width)
+        each = layer_sent_bytes(kind, layout, tokens, checkpointing, regathers, width)
         within = {name: size + m * number * each[name] for name, size in within.items()}
 
     # each stage sends a result on and a gradient back, but for the first stage of all, and the last
@@ -528,7 +529,7 @@ def rank_bytes(
         lines |= {"gathered": width * numbers}  # matrices, cast
 
     tokens, t = batch * seq_len // layout.context, layout.tensor
-    kept = activations(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
+    kept = rank_activation_bytes(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
     row = width * tokens * shape.d_model
     if layout.pipeline > 1:
         part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
@@ -536,9 +537,9 @@ def rank_bytes(
         held_now = (rank > 0) + (not last) if frees else (rank > 0) * (chunks - alive) + (not last) * chunks + alive
         lines["boundaries"] = part * held_now
     size = seq_len, batch, checkpointing, regathers, width
-    layer_now = max((layer_work(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
+    layer_now = max((layer_backward_bytes(kind, layout, *size) for kind in rank_kinds(shape, layout, rank)), default=0)
     if layout.context > 1:
-        layer_now += context_pairs(shape, layout, seq_len, batch, width)
+        layer_now += context_kv_bytes(shape, layout, seq_len, batch, width)
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
     cast = state_bytes(held, layout, 0, each.master or wide, 0)
@@ -606,13 +607,13 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
 class Flops(NamedTuple):
     """Of a pipeline rank and micro-batch, of all its tensor and context ranks together."""
 
-    passes: float  # forward, backward, and computed again
+    total: float  # forward, backward, and computed again
     backward: float  # of these, with what is computed again
     attention: float  # of all passes, scores and values
 
     def share(self, part: float) -> float:
         """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
-        return part / self.passes if self.passes else 0.0
+        return part / self.total if self.total else 0.0
 
 
 @singledispatch
@@ -622,7 +623,7 @@ def rank_flops(
     """FLOPs of the layers of a pipeline rank, and on the last one of the head."""
     forward = forward_flops(shape, seq_len, batch, causal)
     back = backward_flops(shape, seq_len, batch, causal)
-    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=not layout.all_again)
+    again = recompute_flops(shape, seq_len, batch, causal, checkpointing, early_stop=not layout.recomputes_whole_layers)
     share = sum(rank_layers(shape.layers, layout, rank)) / shape.layers
     ends = rank == layout.pipeline - 1
     first, *behind = (share * (sum(of.values()) - of["head"]) + ends * of["head"] for of in (forward, back, again))
@@ -673,9 +674,9 @@ def step_seconds(
     """
     found: dict[str, float] = {}
     slower = flop_per_second / (attention_flop_per_second or flop_per_second) - 1
-    for rank in unlike(shape, layout.pipeline, layout.virtual, layout.ends):
+    for rank in distinct_ranks(shape, layout.pipeline, layout.virtual, layout.ends_are_layers):
         flops = rank_flops(shape, layout, rank, seq_len, batch, causal, checkpointing)
-        work = layout.micro_batches * (flops.passes + slower * flops.attention)
+        work = layout.micro_batches * (flops.total + slower * flops.attention)
         at_one_rate = {"matmuls": work / (layout.tensor * layout.context) / flop_per_second}
         own = dict(computed(rank)) if computed else at_one_rate
         update = {line: own.pop(line) for line in ("update",) if line in own}
@@ -685,7 +686,7 @@ def step_seconds(
             scores = own.get("attention", flops.share(flops.attention) * own["matmuls"])
             between["context"] = max(0.0, between["context"] - scores)
         if hides_tensor:
-            between["tensor"] = shown(between["tensor"], own["matmuls"], layout.tensor)
+            between["tensor"] = exposed_seconds(between["tensor"], own["matmuls"], layout.tensor)
         passes = sum(own.values())
         idle = (passes + sum(between.values())) * bubble(layout) / (1 - bubble(layout))
         copies = each.replicas / (rate.replicas or rate.data)
@@ -695,7 +696,7 @@ def step_seconds(
     return found
 
 
-def shown(sending: float, matmuls: float, ranks: int) -> float:
+def exposed_seconds(sending: float, matmuls: float, ranks: int) -> float:
     """Seconds that tensor parallelism's sends show if they are cut into a piece a rank, sent while others are computed.
 
     The last piece has nothing left to hide behind, and what takes longer than the matmuls shows too: PyTorch's
@@ -728,25 +729,25 @@ def overlapped(
 
 
 # --8<-- [start:layouts]
-def powers(most: int) -> list[int]:
+def powers_of_two(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def possible(
-    shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8, told: Mapping[str, int] | None = None
+def possible_layouts(
+    shape: Model, gpus: int, seq_len: int, sequences: int, node_gpus: int = 8, fixed: Mapping[str, int] | None = None
 ) -> Iterator[Layout]:
-    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch, in powers of 2, or as `told`.
+    """Layouts of a step of so many sequences on so many GPUs, one sequence a micro-batch: powers of 2, or as `fixed`.
 
     Tensor parallelism stays inside a node. ZeRO is of stage 1, which gathers weights once a step, or of 3; in a
     pipeline, whose weights stay gathered, of 2 too.
     """
 
     def tried(name: str, sizes: list[int]) -> list[int]:
-        return [told[name]] if told and name in told else sizes
+        return [fixed[name]] if fixed and name in fixed else sizes
 
-    for tensor in tried("tensor", powers(min(node_gpus, shape.heads))):
-        for context in tried("context", powers(max(1, seq_len // 4096))):
-            for pipeline in tried("pipeline", powers(shape.layers)):
+    for tensor in tried("tensor", powers_of_two(min(node_gpus, shape.heads))):
+        for context in tried("context", powers_of_two(max(1, seq_len // 4096))):
+            for pipeline in tried("pipeline", powers_of_two(shape.layers)):
                 data, left = divmod(gpus, tensor * context * pipeline)
                 if left or not data or sequences % data:
                     continue

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from flops_bytes.memory.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import moment_of
-from flops_bytes.model.stack import Stack, layer_parameters, packed_parameters, parameters
+from flops_bytes.model.stack import Stack, four_bit_parameters, largest_layer_parameters, parameters
 
 # --8<-- [start:stages]
 WEIGHT_BYTES = GRADIENT_BYTES = 4  # float32
@@ -218,8 +218,8 @@ def sharded_bytes(
     if gpus == 1:
         return {moment: lines | {"reduced": 0, "gathered": 0} for moment, lines in at.items()}
     counts, width = parameters(stack), 4 if recipe == "fp32" else 2
-    ends, head, layer = ends_of(counts), stack.vocab * stack.d_model, layer_parameters(stack)
-    whole = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[base]) if base in CONSTANTS else 0
+    ends, head, layer = ends_of(counts), stack.vocab * stack.d_model, largest_layer_parameters(stack)
+    whole = quantized_bytes(four_bit_parameters(stack), 0, 64, CONSTANTS[base]) if base in CONSTANTS else 0
     split = ("master", "optimizer", "gradients", "weights", "adapters")[: (0, 2, 3, 5)[zero]]
     reduced = {"head": head, "last_layer": head + layer, "first_layer": head + layer, "embedding": ends + layer}
     buckets = RECIPES["fp32"].gradients * trained or RECIPES[recipe].gradients * sum(counts.values())

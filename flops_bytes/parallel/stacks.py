@@ -17,19 +17,19 @@ from functools import cache
 from math import ceil, gcd
 from typing import Any
 
-from flops_bytes.memory.layers import KINDS
-from flops_bytes.memory.step import Passed, StepConfig, pass_layer
+from flops_bytes.memory.layers import FAMILIES
+from flops_bytes.memory.step import LayerMemory, StepConfig, layer_memory
 from flops_bytes.model.stack import (
     Attention,
     Experts,
-    Latent,
+    LatentAttention,
     Layer,
     Stack,
     backward_flops,
     forward_flops,
     matrices,
+    mtp_parameters,
     parameters,
-    predicting_parameters,
 )
 from flops_bytes.parallel import layouts as parallel
 from flops_bytes.parallel.layouts import Flops, Layout
@@ -81,9 +81,9 @@ class Split:
         """That expert ranks can share in all layers that have some."""
         return gcd(*(layer.mlp.experts for layer, _ in self.stack.layers if isinstance(layer.mlp, Experts))) or 1
 
-    def mixers(self) -> Iterator[Attention | Latent]:
+    def mixers(self) -> Iterator[Attention | LatentAttention]:
         for mixer, _ in self.stack.mixers():
-            assert isinstance(mixer, Attention | Latent)  # of others no step is derived
+            assert isinstance(mixer, Attention | LatentAttention)  # of others no step is derived
             yield mixer
 
     def one(self) -> Layer:
@@ -111,7 +111,7 @@ def _(shape: Split, layout: Layout, rank: int) -> list[dict[Any, int]]:
     order = in_order(shape.stack)
     alone = {layer: replace(shape, stack=replace(shape.stack, layers=((layer, 1),))) for layer, _ in shape.stack.layers}
     found = []
-    stages = parallel.stage_indices(shape.layers, layout.pipeline * layout.virtual, layout.ends)
+    stages = parallel.stage_indices(shape.layers, layout.pipeline * layout.virtual, layout.ends_are_layers)
     for stage in stages[rank :: layout.pipeline]:
         layers = Counter(order[at] for at in stage)
         found.append({alone[layer]: times for layer, times in layers.items()})
@@ -126,8 +126,8 @@ def whole_parameters(layer: Layer, d: int) -> int:
     """Of a layer, those that each tensor rank has all of: norms, the router, and what makes latents."""
     mixer, found = layer.mixer, layer.norms * d + layer.mixer.vectors()
     found += sum(matrix.parameters() for matrix in layer.mlp.matrices(d) if matrix.part == "router")
-    if isinstance(mixer, Latent):
-        latents = (d, mixer.query_rank), (d, mixer.rank + mixer.turned)
+    if isinstance(mixer, LatentAttention):
+        latents = (d, mixer.q_lora_rank), (d, mixer.kv_lora_rank + mixer.rope_dim)
         found += sum(matrix.parameters() for matrix in mixer.matrices(d) if (matrix.inputs, matrix.outputs) in latents)
     return found
 
@@ -135,7 +135,7 @@ def whole_parameters(layer: Layer, d: int) -> int:
 @cache  # asked for each rank of each layout with these degrees
 def layer_parameters(shape: Split, tensor: int, expert: int) -> tuple[int, int]:
     """Of its layer, what a rank has of the experts, and of all else."""
-    layer = replace(shape.one(), mixer=shape.one().mixer.shared(tensor))
+    layer = replace(shape.one(), mixer=shape.one().mixer.with_shared_heads(tensor))
     every = matrices(shape.stack, layer)
     experts = sum(matrix.parameters() for matrix in every if matrix.part == "experts")
     total = sum(matrix.parameters() for matrix in every) + layer.norms * shape.d_model + layer.mixer.vectors()
@@ -160,36 +160,36 @@ def _(shape: Split, layout: Layout, rank: int) -> dict[str, int]:
 
 
 # --8<-- [start:activations]
-def passed(shape: Split, layout: Layout, seq_len: int, batch: int, checkpointing: str) -> Passed:
+def shard_memory(shape: Split, layout: Layout, seq_len: int, batch: int, checkpointing: str) -> LayerMemory:
     """Its layer forward and backward, of a context rank's tokens, with the experts of an expert rank."""
     tokens, several = seq_len // layout.context, layout.micro_batches > 1
-    return passed_once(shape, layout.tensor, layout.expert, tokens, batch, checkpointing, several)
+    return cached_shard_memory(shape, layout.tensor, layout.expert, tokens, batch, checkpointing, several)
 
 
 @cache  # asked for each rank of each layout with these degrees
-def passed_once(
+def cached_shard_memory(
     shape: Split, tensor: int, expert: int, tokens: int, batch: int, checkpointing: str, several: bool
-) -> Passed:
+) -> LayerMemory:
     layer = shape.one()
-    layer = replace(layer, mixer=layer.mixer.shared(tensor))
+    layer = replace(layer, mixer=layer.mixer.with_shared_heads(tensor))
     if isinstance(layer.mlp, Experts):
         layer = replace(layer, mlp=replace(layer.mlp, experts=layer.mlp.experts // expert))
     config = StepConfig(tokens, batch, "bf16", True, checkpointing, accumulated=several)
-    return pass_layer(shape.d_model, layer, KINDS[shape.kind], config)
+    return layer_memory(shape.d_model, layer, FAMILIES[shape.kind], config)
 
 
-def gathered(layer: Layer, d: int) -> tuple[int, int]:
+def gathered_features(layer: Layer, d: int) -> tuple[int, int]:
     """Features of a token that tensor ranks gather before the mixer and before the MLP."""
     mixer, mlp = layer.mixer, layer.mlp
     before = d
-    if isinstance(mixer, Latent):
-        before = (mixer.query_rank or d) + mixer.rank + mixer.turned
+    if isinstance(mixer, LatentAttention):
+        before = (mixer.q_lora_rank or d) + mixer.kv_lora_rank + mixer.rope_dim
     if not isinstance(mlp, Experts):
         return before, d
     return before, mlp.active * d + (d if mlp.shared_d_ff else 0)
 
 
-@parallel.layer_activations.register
+@parallel.layer_activation_bytes.register
 def _(
     shape: Split,
     layout: Layout,
@@ -202,32 +202,32 @@ def _(
     """Tensor ranks divide all but what they gather, which is whole, unless it is gathered again; copies of tokens for
     experts are not.
     """
-    kept, t = passed(shape, layout, seq_len, batch, checkpointing).waits.total, layout.tensor
+    kept, t = shard_memory(shape, layout, seq_len, batch, checkpointing).saved_for_backward.total, layout.tensor
     if layout.fused_gate and checkpointing == "none":
-        kept -= width * batch * seq_len // layout.context * shape.one().mlp.inner()
+        kept -= width * batch * seq_len // layout.context * shape.one().mlp.active_d_ff()
     if t == 1 or checkpointing == "full":
         return kept // t
-    mixer, mlp = gathered(shape.one(), shape.d_model)
+    mixer, mlp = gathered_features(shape.one(), shape.d_model)
     if regathers:
         mixer, mlp = 0, mlp - shape.d_model
     whole = width * batch * seq_len // layout.context * (mixer + mlp)
     return (kept - whole) // t + whole
 
 
-@parallel.pair_features.register
+@parallel.kv_features.register
 def _(shape: Split, tensor: int) -> int:
-    return max(pairs(layer.mixer.shared(tensor), tensor) for layer, _ in shape.stack.layers)
+    return max(mixer_kv_features(layer.mixer.with_shared_heads(tensor), tensor) for layer, _ in shape.stack.layers)
 
 
-def pairs(mixer: object, tensor: int) -> int:
+def mixer_kv_features(mixer: object, tensor: int) -> int:
     """Of a mixer whose heads are a tensor rank's; latents are expanded to keys and values of its heads."""
-    if isinstance(mixer, Latent):
-        return mixer.heads // tensor * (mixer.unturned + mixer.turned + mixer.value_dim)
+    if isinstance(mixer, LatentAttention):
+        return mixer.heads // tensor * (mixer.nope_dim + mixer.rope_dim + mixer.v_head_dim)
     assert isinstance(mixer, Attention)
     return 2 * mixer.kv_heads // tensor * mixer.head_dim
 
 
-@parallel.layer_work.register
+@parallel.layer_backward_bytes.register
 def _(
     shape: Split,
     layout: Layout,
@@ -238,22 +238,22 @@ def _(
     width: int = 2,
 ) -> int:
     """What the layer's tape has at most backward, beside what was kept and gradients that it leaves."""
-    found = passed(shape, layout, seq_len, batch, checkpointing)
+    found = shard_memory(shape, layout, seq_len, batch, checkpointing)
     left = 0 if layout.micro_batches > 1 else found.gradients
-    return max(0, found.backward[""].total - found.waits.total - left) // layout.tensor
+    return max(0, found.backward[""].total - found.saved_for_backward.total - left) // layout.tensor
 
 
 # --8<-- [end:activations]
 
 
 # --8<-- [start:sent]
-@parallel.layer_sent.register
+@parallel.layer_sent_bytes.register
 def _(shape: Split, layout: Layout, tokens: int, checkpointing: str, regathers: bool, width: int) -> dict[str, float]:
     layer, t, row = shape.one(), layout.tensor, width * tokens
-    mixer, mlp = gathered(layer, shape.d_model)
-    own = pairs(layer.mixer.shared(t), t)
+    mixer, mlp = gathered_features(layer, shape.d_model)
+    own = mixer_kv_features(layer.mixer.with_shared_heads(t), t)
     routed = layer.mlp.active * shape.d_model if isinstance(layer.mlp, Experts) else 0
-    return parallel.mixed_sent(
+    return parallel.sent_by_parts(
         layout, row * mixer, row * mlp, row * own, row * routed, checkpointing, regathers, row * shape.d_model
     )
 
@@ -289,7 +289,7 @@ def _(shape: Split, seq_len: int, causal: bool) -> float:
 @parallel.left_out.register
 def _(shape: Split) -> list[str]:
     """What a layout's numbers are without."""
-    predicting = predicting_parameters(shape.stack)
+    predicting = mtp_parameters(shape.stack)
     further = f"{predicting:,} parameters of layers that predict further tokens"
     experts = any(isinstance(layer.mlp, Experts) for layer, _ in shape.stack.layers)
     return [further] * bool(predicting) + [

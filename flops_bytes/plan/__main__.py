@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from flops_bytes.model.shapes import short
+from flops_bytes.model.shapes import abbreviated
 from flops_bytes.plan import parallel, plan, rates, rl, stored
 from flops_bytes.plan.defaults import completed
 from flops_bytes.plan.fleet import settled
@@ -154,7 +154,7 @@ def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> It
         yield ""
         own = serving_table if "users" in found else training_table
     else:
-        yield " ".join(f"--{name.replace('_', '-')} {short(str(value))}" for name, value in asked.items())
+        yield " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
         for line, seconds in rates_of(asked) if what == "a step" and "ladder" in found else ():

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from flops_bytes.memory.layers import NO_DROPOUT, Kind
+from flops_bytes.memory.layers import NO_DROPOUT, ModelFamily
 from flops_bytes.memory.step import family_of
 from flops_bytes.model.shapes import Decoder
-from flops_bytes.model.stack import Stack, alike, parameters, predicting_parameters, stack_of
+from flops_bytes.model.stack import Stack, as_decoder, mtp_parameters, parameters, stack_of
 from flops_bytes.plan.options import has_dropout, named_shape, shape_asked
 
 
@@ -14,7 +14,7 @@ class Model(NamedTuple):
     """A decoder, and whose code writes its layers."""
 
     stack: Stack
-    kind: Kind  # how its layers are written
+    kind: ModelFamily  # how its layers are written
     name: str = ""  # of the kind, as a config.json has it; of this book's own shapes none
     drops: tuple[bool, bool] = NO_DROPOUT  # where nobody says: as its configuration has it
 
@@ -26,7 +26,7 @@ class Model(NamedTuple):
     @property
     def decoder(self) -> Decoder | None:
         """As a decoder whose layers are all alike, if it is one: experts are Mixtral's alone, which come one by one."""
-        found = alike(self.stack)
+        found = as_decoder(self.stack)
         return found if found is None or found.experts == 1 or self.name in ("", "mixtral") else None
 
 
@@ -69,6 +69,6 @@ def refuse_long(a: Mapping[str, Any], stack: Stack) -> None:
 
 def totals(stack: Stack) -> dict[str, int]:
     """All parameters, and those that a token passes through; of layers that predict further tokens apart."""
-    further = {"predicting": predicting_parameters(stack)} if stack.predicting else {}
+    further = {"predicting": mtp_parameters(stack)} if stack.mtp_layers else {}
     total, active = (sum(parameters(stack, active=only).values()) for only in (False, True))
     return {"total": total, "active": active} | further

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.adapters import ADAPTED
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.model.shapes import MOST_LAYERS, SHAPES, Decoder, from_config, quoted, short
+from flops_bytes.model.shapes import MOST_LAYERS, SHAPES, Decoder, abbreviated, from_config, quoted
 from flops_bytes.model.tokens import BYTES_A_TOKEN, text_tokens
 from flops_bytes.parallel.sharding import ring_rate
 from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
@@ -257,7 +257,7 @@ def read_config(config: Any) -> Mapping[str, Any]:
 
 
 def unreadable(config: Any, error: Any) -> str:
-    return f"--config: {quoted(config)} cannot be read as JSON ({short(str(error))}); give a config.json"
+    return f"--config: {quoted(config)} cannot be read as JSON ({abbreviated(str(error))}); give a config.json"
 
 
 def parse_config(text: str, config: Any) -> Mapping[str, Any]:
@@ -351,7 +351,9 @@ LENGTHS = ("tokens", "text", "days")
 def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     """All options, read, with what stands for those that were not given; what contradicts itself is refused."""
     if unknown := sorted(set(asked) - set(OPTIONS)):
-        raise ValueError(f"--{short(unknown[0].replace('_', '-'))}: not an option; options are {', '.join(OPTIONS)}")
+        raise ValueError(
+            f"--{abbreviated(unknown[0].replace('_', '-'))}: not an option; options are {', '.join(OPTIONS)}"
+        )
     told = {name: value for name, value in asked.items() if value is not None}
     given = {name: option.default for name, option in OPTIONS.items()} | told
     a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
@@ -461,15 +463,15 @@ def shape_asked(asked: Mapping[str, Any]) -> Decoder:
             raise ValueError(f"--shape: {quoted(key)} is not a field; fields are {', '.join(types)}")
         if types[key] is bool:
             if value.lower() not in YES:
-                raise ValueError(f"--shape: {key}={short(value)}; write yes or no")
+                raise ValueError(f"--shape: {key}={abbreviated(value)}; write yes or no")
             sizes[key] = YES[value.lower()]
             continue
         digits = value.replace(",", "") if THOUSANDS.fullmatch(value) else value
         if not (digits.isascii() and digits.isdigit() and low <= int(digits[:20])):
-            raise ValueError(f"--shape: {key}={short(value)}; give a whole number")
+            raise ValueError(f"--shape: {key}={abbreviated(value)}; give a whole number")
         most = MOST_LAYERS if key == "layers" else 10**9 - 1
         if int(digits[:20]) > most:
-            raise ValueError(f"--shape: {key}={short(value)} is more than is planned; give {most:,} or fewer")
+            raise ValueError(f"--shape: {key}={abbreviated(value)} is more than is planned; give {most:,} or fewer")
         sizes[key] = int(digits)
     shape = Decoder(**sizes)
     if not 1 <= shape.active_experts <= shape.experts:

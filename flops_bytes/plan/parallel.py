@@ -18,13 +18,14 @@ from flops_bytes.parallel.layouts import (
     Model,
     Sent,
     bubble,
+    distinct_ranks,
     fullest,
     in_flight,
     left_out,
     model_flops,
     once_a_step,
-    possible,
-    powers,
+    possible_layouts,
+    powers_of_two,
     rank_bytes,
     rank_layers,
     rank_parameters,
@@ -33,7 +34,6 @@ from flops_bytes.parallel.layouts import (
     sent,
     step_seconds,
     totals,
-    unlike,
 )
 from flops_bytes.plan.model import Model as ReadModel
 from flops_bytes.plan.model import Reader, read_shape, refuse_long
@@ -103,9 +103,9 @@ TAKEN += ("allowance", "price")
 TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
 TAKEN += ("checkpointing", "tokens", "days", "pairs")
 LIKE = (
-    "ends",
+    "ends_are_layers",
     "fused_gate",
-    "all_again",
+    "recomputes_whole_layers",
     "ring",
     "replicas",
 )  # of a layout that was asked for, of which a list tries no others
@@ -198,7 +198,7 @@ def shape_of(model: ReadModel, a: Mapping[str, Any]) -> Model:
     steps are derived. Raises ValueError."""
     refuse_long(a, model.stack)
     (layer, _), *_ = model.stack.layers
-    shape, reach = model.decoder, layer.mixer.reach if isinstance(layer.mixer, Attention) else 0
+    shape, reach = model.decoder, layer.mixer.window if isinstance(layer.mixer, Attention) else 0
     if shape is not None and not 0 < reach < a["context"]:
         return shape
     if a["checkpointing"] not in ("none", "full"):
@@ -241,9 +241,9 @@ def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
         schedule=ours["schedule"],
         micro_batches=micro_batches,
         virtual=virtual,
-        ends=ours["stages"] != "even",
+        ends_are_layers=ours["stages"] != "even",
         fused_gate=ours["gate"] == "fused",
-        all_again=ours["again"] == "all",
+        recomputes_whole_layers=ours["again"] == "all",
         ring=ours["cp_by"] == "ring",
         replicas=ours["replicas"],
     )
@@ -385,9 +385,9 @@ def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
     kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
     schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
     said = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
-    experts = [said["expert"]] if "expert" in said else powers(shape.experts)
+    experts = [said["expert"]] if "expert" in said else powers_of_two(shape.experts)
     like, tried = {name: getattr(asked, name) for name in LIKE}, 0
-    for plain in possible(shape, a["gpus"], a["context"], sequences, a["node_gpus"], said):
+    for plain in possible_layouts(shape, a["gpus"], a["context"], sequences, a["node_gpus"], said):
         for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
             if plain.pipeline == 1 and "schedule" not in given and schedule != "1f1b":
                 continue
@@ -415,8 +415,8 @@ def virtuals(question: Question, schedule: str, layout: Layout) -> list[int]:
     told = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
     if schedule in ("gpipe", "1f1b"):
         return [1]
-    most = (question.shape.layers + 2 * question.layout.ends) // layout.pipeline
-    return [told] if told else [each for each in powers(most) if each > 1 or schedule == "zero-bubble"]
+    most = (question.shape.layers + 2 * question.layout.ends_are_layers) // layout.pipeline
+    return [told] if told else [each for each in powers_of_two(most) if each > 1 or schedule == "zero-bubble"]
 
 
 def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
@@ -426,7 +426,7 @@ def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
     found: dict[tuple[int, ...], tuple[Layout, str, Answer]] = {}
     tried = 0
     for layout, kind in candidates(question):
-        ranks = unlike(question.shape, layout.pipeline, layout.virtual, layout.ends)
+        ranks = distinct_ranks(question.shape, layout.pipeline, layout.virtual, layout.ends_are_layers)
         each_holds = holds(question, layout, kind, ranks)
         held = [*takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, each_holds)]
         tried += len(held) + 1

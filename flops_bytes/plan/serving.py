@@ -6,17 +6,17 @@ from math import gcd
 from typing import Any
 
 from flops_bytes.model.stack import (
-    Delta,
     Experts,
-    Latent,
+    GatedDelta,
+    LatentAttention,
     Stack,
     cache_bytes,
     decode_bytes,
     decode_flops,
     prefill_flops,
     read_parameters,
-    shared,
     weights_bytes,
+    with_shared_heads,
 )
 from flops_bytes.plan.evidence import verdict
 from flops_bytes.plan.model import Model, totals
@@ -38,7 +38,7 @@ def shares(stack: Stack) -> list[int]:
     """Numbers of GPUs that can share each layer: all have as many heads."""
     heads = 0
     for mixer, _ in stack.mixers():
-        heads = gcd(heads, mixer.value_heads if isinstance(mixer, Delta) else mixer.heads)
+        heads = gcd(heads, mixer.value_heads if isinstance(mixer, GatedDelta) else mixer.heads)
     return [gpus for gpus in range(1, min(heads, MOST_GPUS) + 1) if heads % gpus == 0]
 
 
@@ -48,7 +48,7 @@ def forward_bytes(stack: Stack, tokens: int, gpus: int = 1) -> int:
     That is in the widest MLP: the residual path, what the MLP is given, its matmul with gate and up-projection in one,
     and their product. Nothing is kept for a backward pass.
     """
-    inner = max((3 if layer.mlp.gated else 2) * layer.mlp.inner() for layer, _ in stack.layers)
+    inner = max((3 if layer.mlp.gated else 2) * layer.mlp.active_d_ff() for layer, _ in stack.layers)
     return 2 * tokens * (2 * stack.d_model + inner // gpus)
 
 
@@ -102,7 +102,7 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
         raise ValueError(f"--gpus: {gpus} do not share the heads evenly; choose {could}")
     if (a["prompt"] or 1) > context:
         raise ValueError(f"--prompt: it is longer than the context of {context}; ask for so many tokens or fewer")
-    whole = shared(stack, gpus)
+    whole = with_shared_heads(stack, gpus)
     peak = max(gpu.peak_flop_per_second.get(dtype, 0) for dtype in ("bfloat16", "float16"))
     server = Server(gpus * gpu.bandwidth_bytes_per_second, gpus * peak, BITS[a["weights"]], width, end_bits=16)
     free = gpu.memory_bytes - int(gpu.memory_bytes * a["gpu_memory_utilization"])
@@ -123,7 +123,7 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
 
     def holds(number: int) -> bool:
         each = room + activations - forward_bytes(stack, batched_tokens(a, gpu.memory_bytes), number)
-        return users_that_fit(shared(stack, number), number * each, server, context) >= (a["users"] or 1)
+        return users_that_fit(with_shared_heads(stack, number), number * each, server, context) >= (a["users"] or 1)
 
     def missing(tokens: int) -> float:
         left = gpus * room - weights_bytes(whole, server.bits, server.end_bits)
@@ -132,7 +132,7 @@ def serve(a: Mapping[str, Any], model: Model) -> dict[str, Any]:
     estimated = {
         "wire": gpus > 1,
         "experts": any(isinstance(layer.mlp, Experts) for layer, _ in stack.layers),
-        "latents on each GPU, absorbed": any(isinstance(mixer, Latent) for mixer, _ in stack.mixers()),
+        "latents on each GPU, absorbed": any(isinstance(mixer, LatentAttention) for mixer, _ in stack.mixers()),
     }
     return {
         "parameters": totals(stack),

@@ -10,7 +10,7 @@ from typing import Any
 from flops_bytes.memory.adapters import CONSTANTS, quantized_bytes
 from flops_bytes.memory.step import moment_of
 from flops_bytes.model.shapes import Decoder, parameters
-from flops_bytes.model.stack import Stack, packed_parameters
+from flops_bytes.model.stack import Stack, four_bit_parameters
 
 Asked = Mapping[str, Any]  # options that are read
 Moments = dict[str, dict[str, int]]
@@ -202,7 +202,7 @@ def shard_constants(a: Asked, stack: Stack, at: Moments) -> None:
     gathered with them; bitsandbytes' are no parameters, so that each GPU has all of them."""
     if not is_gathered(a):
         return
-    constants = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[a["base"]])
+    constants = quantized_bytes(four_bit_parameters(stack), 0, 64, CONSTANTS[a["base"]])
     for moment, lines in at.items():
         lines["weights"] -= constants - -(-constants // a["gpus"])
         lines["gathered"] += 0 if moment == "update" else 2 * constants // stack.depth

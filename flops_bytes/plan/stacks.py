@@ -8,8 +8,8 @@ gradients and the optimizer's state take at least, and never that it fits.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flops_bytes.memory.layers import KINDS, LLAMA
-from flops_bytes.memory.step import DERIVED, LIKE_LLAMA, family_of
+from flops_bytes.memory.layers import FAMILIES, LLAMA
+from flops_bytes.memory.step import SAME_AS_LLAMA, SUPPORTED, family_of
 from flops_bytes.model.config import (
     bits_of,
     decoder_of,
@@ -65,15 +65,15 @@ def read_model(told: Mapping[str, Any], a: Mapping[str, Any]) -> Model:
         return of_shape(from_config(own, a["context"]), a)
     stack = read_stack(config)
     drops = (bool(own.get("attention_dropout")), bool(own.get("residual_dropout") or own.get("resid_pdrop")))
-    has_own = Model(stack, KINDS.get(kind, LLAMA), kind).decoder is not None
+    has_own = Model(stack, FAMILIES.get(kind, LLAMA), kind).decoder is not None
     if has_own and not is_composed(a):
         return Model(stack, family_of(stack, False), kind, drops)
     if told.get("layers") and not is_composed(a):
         raise ValueError(f"--layers: this book has no modules of a {kind}; leave it out")
     # a SmolLM 3 whose layers all see everything is derived as a Llama, without asking which know positions
     name = "llama" if kind == "smollm3" and has_own else kind
-    model = Model(stack, KINDS.get(name, LLAMA), name, drops)
-    if name not in DERIVED and name not in LIKE_LLAMA:
+    model = Model(stack, FAMILIES.get(name, LLAMA), name, drops)
+    if name not in SUPPORTED and name not in SAME_AS_LLAMA:
         refuse_held(told, kind)
     return model
 

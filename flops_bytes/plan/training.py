@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.adapters import CONSTANTS, FORMATS, quantized_bytes
 from flops_bytes.memory.formulas import RECIPES, Recipe, state_bytes
-from flops_bytes.memory.layers import Adapters, Kind
+from flops_bytes.memory.layers import Adapters, ModelFamily
 from flops_bytes.memory.optimizers import (
     TORCHAO,
     adafactor_state_bytes,
@@ -19,10 +19,17 @@ from flops_bytes.memory.optimizers import (
     muon_state_bytes,
     muon_temporary_bytes,
 )
-from flops_bytes.memory.step import StepConfig, moment_of, step_bytes, token_flops, trained_parameters, why_not
+from flops_bytes.memory.step import (
+    StepConfig,
+    moment_of,
+    step_bytes,
+    token_flops,
+    trained_parameters,
+    unsupported_reason,
+)
 from flops_bytes.model.flops import training_seconds
 from flops_bytes.model.shapes import Decoder, tensors
-from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, packed_parameters, parameters
+from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, four_bit_parameters, parameters
 from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
 from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.model import Model, totals
@@ -50,7 +57,7 @@ def step_of(a: Asked, model: Model) -> StepConfig:
             a["lora_on"],
             a["base"] in CONSTANTS,
             in_float32=a["lora_inputs"] == "float32",
-            drops_inputs=a["lora_dropout"] == "yes",
+            drops_out_inputs=a["lora_dropout"] == "yes",
         )
     return StepConfig(
         seq_len=a["context"],
@@ -64,15 +71,15 @@ def step_of(a: Asked, model: Model) -> StepConfig:
         adapters=adapters,
         loss="plain" if a["loss"] == "chunked" else a["loss"],
         chunks=a["chunks"],
-        drops=model.drops if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),
-        few_bits=FORMATS[a["matmuls"]] if a["matmuls"] != "as-recipe" else None,
+        dropout=model.drops if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),
+        matmul_format=FORMATS[a["matmuls"]] if a["matmuls"] != "as-recipe" else None,
         update=a["update"] if a["optimizer"] == "adamw" or a["update"] == "in-backward" else "fused",
     )
 
 
-def kind_of(a: Asked, model: Model) -> Kind:
+def kind_of(a: Asked, model: Model) -> ModelFamily:
     """How its layers are written."""
-    return replace(model.kind, joint_heads=True) if a["qkv_made"] == "one" else model.kind
+    return replace(model.kind, fused_qkv=True) if a["qkv_made"] == "one" else model.kind
 
 
 def recipe_of(a: Asked) -> str:
@@ -94,7 +101,7 @@ def why_of(a: Asked, model: Model) -> str:
     """Why the bytes of what is asked are not derived; nothing if they are."""
     if model.is_own or not model.name:
         return ""
-    return why_not(model.stack, model.name, recipe_of(a), is_gathered(a))
+    return unsupported_reason(model.stack, model.name, recipe_of(a), is_gathered(a))
 
 
 def trained_of(a: Asked, model: Model) -> int:
@@ -116,7 +123,7 @@ def needed_bytes(a: Asked, model: Model) -> int:
 def held_at(a: Asked, model: Model, answer: int = 0) -> Moments:
     """The bytes that a GPU holds at each moment of a step, by line: with the logits of so many last tokens, or all."""
     stack, zero, gpus = model.stack, int(a["zero"]), a["gpus"]
-    config = step_of(a, model)._replace(answer=answer)
+    config = step_of(a, model)._replace(logits_to_keep=answer)
     kind = kind_of(a, model)
     trained = trained_parameters(stack, kind, config)
     at = step_bytes(stack, kind, config, a["base"])
@@ -176,7 +183,7 @@ def with_host(a: Asked, stack: Stack, trained: int, at: Moments) -> Moments:
         left |= {"gradients": 0}
     if a["offload"] == "all":
         is_whole = a["base"] in CONSTANTS and a["quantized_by"] != "torchao"
-        constants = quantized_bytes(packed_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_whole else 0
+        constants = quantized_bytes(four_bit_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_whole else 0
         left |= {"gradients": 0, "weights": constants} | ({"adapters": 0} if a["lora"] else {})
     waiting = 0 if a["update"] == "in-backward" else trained_recipe(a).gradients * trained
     cut = a["gpus"] if int(a["zero"]) > 1 else 1
@@ -590,7 +597,7 @@ def refuse_optimizer(a: Asked, shape: Decoder | None) -> None:
 def refuse_library(a: Asked, model: Model) -> None:
     """Raises ValueError for what other libraries hold beside layers that differ, which is not derived."""
     is_alike, mixers = model.decoder is not None, [layer.mixer for layer, _ in model.stack.layers]
-    plain = [isinstance(mixer, Attention) and not (mixer.gated or mixer.wide_norms) for mixer in mixers]
+    plain = [isinstance(mixer, Attention) and not (mixer.gated or mixer.norms_over_heads) for mixer in mixers]
     others = {
         "sharding-by": not is_alike and (a["sharding_by"] == "fsdp1" or a["sharding_by"] == "fsdp1-flat"),
         "quantized-by": not is_alike and a["quantized_by"] != "bitsandbytes",
@@ -784,7 +791,7 @@ def noted(a: Asked, model: Model, why: str) -> list[str]:
         "sharding": a["gpus"] > 1,
         "8-bit state": is_eight_bit(a),
         "offload": a["offload"] != "no" or is_paged(a),
-        "experts": has_experts and model.kind.unpacked_apart,
+        "experts": has_experts and model.kind.dequantizes_each_expert,
         "experts: all of a layer on each GPU": has_experts and a["gpus"] > 1,
         "experts: without adapters": has_experts and bool(a["lora"]),
         "queries' biases or norms": more and (model.is_own or model.name in UNCOUNTED),

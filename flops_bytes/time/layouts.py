@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from flops_bytes.model.shapes import Decoder, Matmul, matmuls, repeated, saves_last
-from flops_bytes.parallel.layouts import Layout, part, rank_layers, rank_parameters
+from flops_bytes.model.shapes import Decoder, Matmul, matmuls, recomputed_matmuls, saves_last
+from flops_bytes.parallel.layouts import Layout, rank_layers, rank_parameters, tensor_shard
 from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 from flops_bytes.time.rates import (
     AGREED,
@@ -63,9 +63,9 @@ def layer_seconds(
     all_again: bool = False,
 ) -> dict[str, float]:
     """Of one layer and a micro-batch of so many tokens of a context rank, by line: forward, backward and again."""
-    own = part(shape, tensor)
+    own = tensor_shard(shape, tensor)
     each, faster = matmuls(own), FLOAT8 if float8 else 1.0
-    again = {"full": each, "per-op": repeated(own)}.get(checkpointing, [])
+    again = {"full": each, "per-op": recomputed_matmuls(own)}.get(checkpointing, [])
     spared = not all_again and (checkpointing == "full" or not saves_last(own))  # backward, its result is not needed
     products = matmul_seconds(card, (size for one in each for size in three(tokens, one)))
     products += matmul_seconds(card, ((tokens, one.inputs, one.outputs) for one in again[: len(again) - spared]))
@@ -111,7 +111,7 @@ def rank_seconds(
     tokens, vocab = batch * seq_len // layout.context, -(-shape.vocab // layout.tensor)
     layers = sum(rank_layers(shape.layers, layout, rank))
     split = layout.tensor, layout.sequence
-    one = layer_seconds(shape, *split, tokens, seq_len, card, checkpointing, float8, layout.all_again)
+    one = layer_seconds(shape, *split, tokens, seq_len, card, checkpointing, float8, layout.recomputes_whole_layers)
     found = {line: layers * seconds for line, seconds in one.items()}
     if rank == layout.pipeline - 1:
         found["matmuls"] += matmul_seconds(card, three(tokens, Matmul("head", shape.d_model, vocab, False)))

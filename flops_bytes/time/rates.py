@@ -21,7 +21,7 @@ from statistics import median
 from typing import NamedTuple
 
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.model.shapes import Decoder, Matmul, matmuls, repeated, saves_last
+from flops_bytes.model.shapes import Decoder, Matmul, matmuls, recomputed_matmuls, saves_last
 from flops_bytes.time.gpus import GPUS, THIRD_PARTY
 from flops_bytes.time.rate_table import ATTENTION, BANDWIDTH, BEST, SIZED, SUSTAINED
 
@@ -175,7 +175,7 @@ def products(
             yield "matmuls", shape.layers, size
     for size in three(tokens, Matmul("head", shape.d_model, shape.vocab, False)):
         yield "matmuls", 1, size
-    again = {"full": layer, "per-op": repeated(shape)}.get(checkpointing, [])
+    again = {"full": layer, "per-op": recomputed_matmuls(shape)}.get(checkpointing, [])
     spared = early_stop and (checkpointing == "full" or not saves_last(shape))
     for each in again[: len(again) - spared]:
         yield "recomputation", -(-shape.layers // every), (tokens, each.inputs, each.outputs)

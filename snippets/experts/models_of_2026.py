@@ -8,7 +8,7 @@ from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.step import kept_bytes
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
-from flops_bytes.model.stack import cache_bytes, forward_flops, layer_parameters, parameters
+from flops_bytes.model.stack import cache_bytes, forward_flops, largest_layer_parameters, parameters
 from flops_bytes.parallel.sharding import sent_parts
 
 RECIPE = "bf16_master"  # bf16 weights and gradients, fp32 master weights and moments
@@ -65,7 +65,9 @@ checkpointed_bytes = {
 }
 
 # of one GPU in a step with ZeRO-3: what it holds of its fullest layer while that is gathered, and what it sends
-gathered_layer_bytes = {name: RECIPES[RECIPE].weights * layer_parameters(stack) for name, stack in STACKS.items()}
+gathered_layer_bytes = {
+    name: RECIPES[RECIPE].weights * largest_layer_parameters(stack) for name, stack in STACKS.items()
+}
 deepseek = CONFIGS["deepseek-v3"]
 routed_layer = 3 * deepseek["hidden_size"] * deepseek["moe_intermediate_size"] * deepseek["n_routed_experts"]
 apart_layer_bytes = {  # the same of DeepSeek-V3 where each of R ranks holds E/R of its experts

@@ -9,9 +9,9 @@ from flops_bytes.model.flops import forward_flops
 from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, Decoder, parameters
 from flops_bytes.parallel.layouts import (
     Layout,
-    activations,
     bubble,
-    layer_activations,
+    layer_activation_bytes,
+    rank_activation_bytes,
     rank_parameters,
     rates,
     sent,
@@ -31,7 +31,7 @@ WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES = 2, 4, 12  # bf16; fp32; fp32 master 
 T = 8_192  # tokens of a sequence
 model_parameters = sum(parameters(LLAMA_3_70B).values())
 whole_bytes = (2 + 4 + 12) * model_parameters  # weights, gradients, AdamW's state
-layers_bytes = activations(LLAMA_3_70B, Layout(), 0, T)  # of one sequence
+layers_bytes = rank_activation_bytes(LLAMA_3_70B, Layout(), 0, T)  # of one sequence
 sharded_bytes = {gpus: whole_bytes / gpus for gpus in (8, 64, 512)}
 for gpus, size in sharded_bytes.items():
     print(f"{gpus:3} GPUs: {size / 1e9:5.1f} GB of state each")
@@ -64,10 +64,10 @@ print({ranks: f"{share:.0%}" for ranks, share in tensor_wait_share.items()})
 features_bytes = 2 * T * LLAMA_3_70B.d_model
 EIGHT = Layout(tensor=8)
 layer_held_bytes = {
-    "whole": layer_activations(LLAMA_3_70B, Layout(), T),
-    "tensor": layer_activations(LLAMA_3_70B, Layout(tensor=8, sequence=False), T),
-    "sequence": layer_activations(LLAMA_3_70B, EIGHT, T),
-    "regathered": layer_activations(LLAMA_3_70B, EIGHT, T, regathers=True),
+    "whole": layer_activation_bytes(LLAMA_3_70B, Layout(), T),
+    "tensor": layer_activation_bytes(LLAMA_3_70B, Layout(tensor=8, sequence=False), T),
+    "sequence": layer_activation_bytes(LLAMA_3_70B, EIGHT, T),
+    "regathered": layer_activation_bytes(LLAMA_3_70B, EIGHT, T, regathers=True),
 }
 held_ratio = {name: size / layer_held_bytes["whole"] for name, size in layer_held_bytes.items()}
 
@@ -121,7 +121,7 @@ def worked(layout: Layout) -> dict[str, float]:
     return {
         "gpus": layout.gpus,
         "state_bytes": sum(state_bytes(held, layout, WEIGHT_BYTES, GRADIENT_BYTES, STATE_BYTES).values()),
-        "activations_bytes": activations(LLAMA_3_70B, layout, 0, T, regathers=True),
+        "activations_bytes": rank_activation_bytes(LLAMA_3_70B, layout, 0, T, regathers=True),
         "split_sent_bytes": sum(moved) - moved.data,
         "data_sent_bytes": moved.data,
         "bubble_share": bubble(layout),
@@ -143,7 +143,8 @@ assert 1.9 < narrower_share / tensor_wait_share[8] < 2
 # --8<-- [start:exercise_context]
 LONG, ROOM_BYTES = 131_072, 40e9
 long_bytes = {
-    c: activations(LLAMA_3_70B, Layout(tensor=8, context=c), 0, LONG, regathers=True) for c in (1, 2, 4, 8, 16, 32)
+    c: rank_activation_bytes(LLAMA_3_70B, Layout(tensor=8, context=c), 0, LONG, regathers=True)
+    for c in (1, 2, 4, 8, 16, 32)
 }
 smallest_context = next(c for c, size in long_bytes.items() if size <= ROOM_BYTES)
 print(f"{long_bytes[1] / 1e9:.0f} GB, on {smallest_context} ranks {long_bytes[smallest_context] / 1e9:.0f} GB each")

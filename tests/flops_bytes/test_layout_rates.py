@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
-from flops_bytes.parallel.layouts import Layout, layer_forward, shown
+from flops_bytes.parallel.layouts import Layout, exposed_seconds, layer_forward_bytes
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.parallel import plan
 from flops_bytes.plan.rates import step
@@ -56,15 +56,19 @@ def test_float8_makes_linear_layers_faster_and_nothing_else() -> None:
 
 
 def test_what_tensor_ranks_send_shows_by_a_piece_or_by_what_matmuls_do_not_hide() -> None:
-    assert shown(8.0, 20.0, 8) == 1.0 and shown(8.0, 5.0, 8) == 3.0 and shown(8.0, 0.0, 8) == 8.0
+    assert (
+        exposed_seconds(8.0, 20.0, 8) == 1.0
+        and exposed_seconds(8.0, 5.0, 8) == 3.0
+        and exposed_seconds(8.0, 0.0, 8) == 8.0
+    )
     before, after = (plan(**SPLIT, overlap_tp=answer)["seconds"] for answer in ("no", "yes"))
     assert after["tensor"] == before["tensor"] / 8 and after["matmuls"] == before["matmuls"]
 
 
 def test_a_forward_pass_takes_its_widest_moment() -> None:
     row, inner = 2 * 8192 * 8192, 2 * 8192 * 28672 // 8
-    assert layer_forward(LLAMA_3_70B, Layout(tensor=8), 8192) == 2 * row + inner  # the result, on eight ranks
-    assert layer_forward(LLAMA_3_70B, Layout(), 8192) == row + 3 * 8 * inner  # the inner features, on one
+    assert layer_forward_bytes(LLAMA_3_70B, Layout(tensor=8), 8192) == 2 * row + inner  # the result, on eight ranks
+    assert layer_forward_bytes(LLAMA_3_70B, Layout(), 8192) == row + 3 * 8 * inner  # the inner features, on one
 
 
 def test_steps_take_as_much_longer_as_published_ones_did() -> None:

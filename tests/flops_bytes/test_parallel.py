@@ -23,11 +23,11 @@ from torch.distributed.pipelining.schedules import (
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_1_405B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, parameters
 from flops_bytes.parallel.layouts import (
     Layout,
-    activations,
     bubble,
     in_flight,
-    layer_activations,
-    possible,
+    layer_activation_bytes,
+    possible_layouts,
+    rank_activation_bytes,
     rank_layers,
     rank_parameters,
     rates,
@@ -269,7 +269,7 @@ def test_a_tensor_parallel_layer_sends_and_keeps_what_dtensor_does(ranks: int, s
     statistics = 2 * 4 * batch * tokens // (ranks if sequence else 1) + 4 * batch * tokens * shape.heads // ranks + 24
     # norms take the block's input and the sum behind attention; on a CPU they keep float32 copies, not counted here
     norms = 2 * 2 * batch * tokens * shape.d_model // (ranks if sequence else 1)
-    assert layer_activations(shape, layout, tokens, batch) - statistics - norms == found["kept"]
+    assert layer_activation_bytes(shape, layout, tokens, batch) - statistics - norms == found["kept"]
     ends = 2 * -(-shape.vocab // ranks) * shape.d_model + shape.d_model
     assert rank_parameters(shape, layout, 0)["dense"] - ends == found["held"]
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_is_refused_with_its_reason(shape: Any, layout: Layout, m
 
 
 def test_possible_layouts_use_all_gpus_and_can_be() -> None:
-    found = list(possible(LLAMA_3_1_405B, 16_384, 8192, 2048))
+    found = list(possible_layouts(LLAMA_3_1_405B, 16_384, 8192, 2048))
     assert Layout(128, 8, True, 1, 16, 1, 1, micro_batches=16) in found  # Llama 3's own: TP 8, PP 16, DP 128
     for layout in found:
         assert layout.gpus == 16_384 and layout.data * layout.micro_batches == 2048
@@ -366,6 +366,6 @@ def test_tokens_for_experts_in_other_nodes_go_by_a_gpus_own_network_card() -> No
 
 def test_activations_of_the_first_pipeline_rank_are_those_of_most_micro_batches() -> None:
     layout = Layout(pipeline=4, micro_batches=8)
-    each = layer_activations(LLAMA_3_8B, layout, 8192)
-    assert activations(LLAMA_3_8B, layout, 0, 8192) == 4 * stage_layers(32, 4)[0] * each
-    assert activations(LLAMA_3_8B, layout, 3, 8192) == stage_layers(32, 4)[3] * each
+    each = layer_activation_bytes(LLAMA_3_8B, layout, 8192)
+    assert rank_activation_bytes(LLAMA_3_8B, layout, 0, 8192) == 4 * stage_layers(32, 4)[0] * each
+    assert rank_activation_bytes(LLAMA_3_8B, layout, 3, 8192) == stage_layers(32, 4)[3] * each

@@ -26,26 +26,26 @@ from flops_bytes.model.presets import PRESETS, SAME, preset_of
 from flops_bytes.model.stack import (
     CHUNK,
     Attention,
-    Delta,
     Dense,
     Experts,
-    Latent,
+    GatedDelta,
+    LatentAttention,
     Layer,
     Stack,
-    alike,
+    as_decoder,
     cache_bytes,
     decode_bytes,
     decode_flops,
     expanded_cache_bytes,
     forward_flops,
+    mtp_parameters,
     pairs,
     parameters,
-    predicting_parameters,
     prefill_flops,
     read_parameters,
-    shared,
     stack_of,
     weights_bytes,
+    with_shared_heads,
 )
 from flops_bytes.serve import inference as serving
 from tests import draw
@@ -156,9 +156,9 @@ def test_layers_that_predict_further_tokens_are_those_of_the_library(kind: str) 
     model = module(config)
     with torch.device("meta"):
         further = MtpModel(cast(PreTrainedModel, model), 2)
-    stack = replace(read_stack(config.to_dict()), predicting=2)
-    assert predicting_parameters(stack) == numbers(further, "layers.") > 0
-    assert predicting_parameters(replace(stack, predicting=0)) == 0
+    stack = replace(read_stack(config.to_dict()), mtp_layers=2)
+    assert mtp_parameters(stack) == numbers(further, "layers.") > 0
+    assert mtp_parameters(replace(stack, mtp_layers=0)) == 0
 
 
 # FLOPs
@@ -169,18 +169,19 @@ def corrected(case: str, stack: Stack, seq_len: int) -> int:
     more = 0
     for layer, times in stack.layers:
         mixer, mlp = layer.mixer, layer.mlp
-        if isinstance(mixer, Attention) and 0 < mixer.reach < seq_len:
+        if isinstance(mixer, Attention) and 0 < mixer.window < seq_len:
             # all scores are made, then masked: of T² pairs each token needs 8, LENGTH being a multiple of 8
             more -= times * (seq_len**2 - 8 * seq_len) * 2 * 2 * mixer.heads * mixer.head_dim
-        if isinstance(mixer, Latent) and 0 < mixer.most < seq_len:  # made too, where the indexer leaves out
-            fewer = pairs(seq_len, causal=False) - pairs(seq_len, mixer.most, causal=False)
-            more -= times * fewer * 2 * mixer.heads * (mixer.unturned + mixer.turned + mixer.value_dim)
-        if isinstance(mixer, Delta):
+        # made too, where the indexer leaves out
+        if isinstance(mixer, LatentAttention) and 0 < mixer.index_topk < seq_len:
+            fewer = pairs(seq_len, causal=False) - pairs(seq_len, mixer.index_topk, causal=False)
+            more -= times * fewer * 2 * mixer.heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_head_dim)
+        if isinstance(mixer, GatedDelta):
             features = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
             more -= times * 2 * (4 - 1) * features * 4  # the convolution goes on for three tokens behind the last
             head = 2 * mixer.value_heads * seq_len * CHUNK  # a product of a chunk's square with so many features
             # a triangular system for keys and for values, or two scores by multiplying and adding up
-            more += times * head * (2 * mixer.key_dim if mixer.fine else mixer.key_dim + mixer.value_dim)
+            more += times * head * (2 * mixer.key_dim if mixer.decay_per_feature else mixer.key_dim + mixer.value_dim)
         if isinstance(mlp, Experts) and case == "llama4":  # which runs all experts on all tokens
             more -= times * seq_len * (mlp.experts - mlp.active) * 3 * 2 * stack.d_model * mlp.d_ff
     return USERS * more
@@ -214,7 +215,7 @@ def test_the_pairs_that_a_mask_leaves_are_those_of_the_librarys_mask(name: str, 
     seen = mask(0, 0, tokens[:, None], tokens).expand(seq_len, seq_len).tolist()
     assert pairs(seq_len, reach, chunked) == sum(map(sum, seen))
     attention = Attention(1, 1, 1, reach, chunked)
-    assert attention.seen(seq_len) == max(map(sum, seen))
+    assert attention.attended_tokens(seq_len) == max(map(sum, seen))
 
 
 def test_pairs_of_papers_are_a_square_or_a_band() -> None:
@@ -252,7 +253,7 @@ def test_the_cache_is_that_of_its_module(case: str, length: int) -> None:
     less = sum(
         times * 2 * 2 * mixer.kv_heads * mixer.head_dim
         for mixer, times in stack.mixers()
-        if isinstance(mixer, Attention) and 0 < mixer.reach <= length
+        if isinstance(mixer, Attention) and 0 < mixer.window <= length
     )
     assert USERS * (cache_bytes(stack, length) - less) == kept_bytes(cached(config, module(config), length))
 
@@ -266,12 +267,12 @@ def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
     cache = cached(config, model, CHUNK - 1)
     words = torch.zeros(USERS, 1, dtype=torch.int64, device="meta")
     masks = torch.ones(USERS, 1, 1, CHUNK, dtype=torch.bool, device="meta")
-    windows = [mixer.reach for mixer, _ in stack.mixers() if isinstance(mixer, Attention) and mixer.reach]
+    windows = [mixer.window for mixer, _ in stack.mixers() if isinstance(mixer, Attention) and mixer.window]
     window = torch.ones(USERS, 1, 1, min([CHUNK, *windows]), dtype=torch.bool, device="meta")
     by_kind = {"full_attention": masks, "sliding_attention": window, "chunked_attention": window}
     only = (
         window
-        if windows and all(isinstance(mixer, Attention) and mixer.reach for mixer, _ in stack.mixers())
+        if windows and all(isinstance(mixer, Attention) and mixer.window for mixer, _ in stack.mixers())
         else masks
     )
     mixed = windows and only is masks
@@ -279,13 +280,13 @@ def test_the_flops_of_a_step_are_those_of_its_module(case: str) -> None:
         model(words, attention_mask=by_kind if mixed else only, past_key_values=cache, use_cache=True)
     by_hand = 0
     for layer, times in stack.layers:
-        if isinstance(mixer := layer.mixer, Delta):  # three products with the state, which are written as sums
+        if isinstance(mixer := layer.mixer, GatedDelta):  # three products with the state, which are written as sums
             by_hand += times * 3 * 2 * mixer.value_heads * mixer.key_dim * mixer.value_dim
             features = 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
             by_hand -= times * 2 * features * 4  # the convolution makes the token before again
-        if isinstance(mixer, Latent) and 0 < mixer.most < CHUNK:
-            features = mixer.unturned + mixer.turned + mixer.value_dim
-            by_hand -= times * 2 * (CHUNK - mixer.most) * mixer.heads * features
+        if isinstance(mixer, LatentAttention) and 0 < mixer.index_topk < CHUNK:
+            features = mixer.nope_dim + mixer.rope_dim + mixer.v_head_dim
+            by_hand -= times * 2 * (CHUNK - mixer.index_topk) * mixer.heads * features
         if isinstance(layer.mlp, Experts) and case == "llama4":
             by_hand -= times * (layer.mlp.experts - layer.mlp.active) * 3 * 2 * stack.d_model * layer.mlp.d_ff
     assert decode_flops(stack, USERS, CHUNK, absorbed=False) == counter.get_total_flops() + USERS * by_hand
@@ -316,7 +317,9 @@ def test_a_step_reads_what_an_indexer_chooses_by_hand() -> None:
     indexer = 1_536 * 64 * 128 + 7_168 * (128 + 64) + 2 * 128
     assert sum(parameters(stack).values()) - sum(parameters(dense).values()) == 61 * indexer
     listed = read_stack(PRESETS["glm-5.2"].config)
-    assert sum(times for mixer, times in listed.mixers() if isinstance(mixer, Latent) and mixer.index_heads) == 21
+    assert (
+        sum(times for mixer, times in listed.mixers() if isinstance(mixer, LatentAttention) and mixer.index_heads) == 21
+    )
 
 
 def test_a_window_and_a_state_stop_growing() -> None:
@@ -332,9 +335,9 @@ def test_a_window_and_a_state_stop_growing() -> None:
 
 def test_gpus_that_share_heads_have_a_key_value_head_each_and_all_latents() -> None:
     qwen, deepseek = (read_stack(PRESETS[name].config) for name in ("qwen3-30b-a3b", "deepseek-v3"))
-    assert cache_bytes(shared(qwen, 4), 9) == cache_bytes(qwen, 9)
-    assert cache_bytes(shared(qwen, 8), 9) == 2 * cache_bytes(qwen, 9)
-    assert cache_bytes(shared(deepseek, 8), 9) == 8 * cache_bytes(deepseek, 9)
+    assert cache_bytes(with_shared_heads(qwen, 4), 9) == cache_bytes(qwen, 9)
+    assert cache_bytes(with_shared_heads(qwen, 8), 9) == 2 * cache_bytes(qwen, 9)
+    assert cache_bytes(with_shared_heads(deepseek, 8), 9) == 8 * cache_bytes(deepseek, 9)
 
 
 def test_a_step_reads_the_experts_that_somebody_is_sent_to() -> None:
@@ -364,7 +367,7 @@ def test_layers_all_alike_are_as_a_decoder(case: str) -> None:
     assert decode_flops(stack, 3, 37) == serving.decode_flops(decoder, 3, 37)
     assert decode_bytes(stack, 3, 37, 4, 1, 16) == pytest.approx(serving.decode_bytes(decoder, 3, 37, 4, 1, 16))
     assert prefill_flops(stack, 37, 3) == serving.prefill_flops(decoder, 37, 3)
-    assert alike(stack) == decoder and stack_of(decoder) == stack
+    assert as_decoder(stack) == decoder and stack_of(decoder) == stack
 
 
 # By name
@@ -448,7 +451,7 @@ def test_models_by_name_have_the_parameters_of_their_checkpoints() -> None:
     totals = {name: sum(parameters(stack).values()) for name, stack in stacks.items()}
     assert {name: totals[name] for name in PUBLISHED} == PUBLISHED
     for name, (published, beside) in WITH_PREDICTING.items():
-        further = predicting_parameters(replace(stacks[name], predicting=1))
+        further = mtp_parameters(replace(stacks[name], mtp_layers=1))
         assert totals[name] + further + beside == published, name
     for name, billions in ACTIVE.items():
         counts = parameters(stacks[name], active=True)
@@ -547,7 +550,7 @@ def test_found_and_named_are_the_same() -> None:
     for found, name in pairs.items():
         assert read_stack(FOUND[found][3]) == read_stack(PRESETS[name].config), found
     glm = read_stack(FOUND["GLM-4.7 Flash"][3])
-    further = predicting_parameters(replace(glm, predicting=1)) + 2 * 154_880 * 2_048 + 47 * 64
+    further = mtp_parameters(replace(glm, mtp_layers=1)) + 2 * 154_880 * 2_048 + 47 * 64
     assert sum(parameters(glm).values()) + further == 31_221_488_576  # of its checkpoint
 
 
@@ -663,7 +666,7 @@ def test_keys_that_say_nothing_of_a_shape_are_let_be() -> None:
 
 def test_a_stack_may_be_written_by_hand() -> None:
     """Two kinds of layer, each with half of the other."""
-    mixers, mlps = (Attention(4, 2, 8), Latent(4, 0, 6, 4, 2, 4)), (Dense(16), Experts(4, 2, 8))
+    mixers, mlps = (Attention(4, 2, 8), LatentAttention(4, 0, 6, 4, 2, 4)), (Dense(16), Experts(4, 2, 8))
     layers = tuple((Layer(mixer, mlp), 3) for mixer in mixers for mlp in mlps)
     stack = Stack(32, 10, layers, tied=True)
     assert stack.depth == 12

@@ -11,14 +11,14 @@ import pytest
 from flops_bytes.counting.check.kinds import DEFAULTS, configuration, options
 from flops_bytes.memory.adapters import FORMATS
 from flops_bytes.memory.events import live_bytes, step_events
-from flops_bytes.memory.layers import KINDS, Kind
-from flops_bytes.memory.step import DERIVED, StepConfig, family_of, step_bytes, token_flops
+from flops_bytes.memory.layers import FAMILIES, ModelFamily
+from flops_bytes.memory.step import SUPPORTED, StepConfig, family_of, step_bytes, token_flops
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B
 from flops_bytes.model.stack import Stack, parameters, stack_of
 
 
-def check(stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe") -> None:
+def check(stack: Stack, kind: ModelFamily, config: StepConfig, base: str = "as-recipe") -> None:
     events = step_events(stack, kind, config, base, causal=True)
     assert max(live_bytes(events)) == max(
         sum(lines.values()) for lines in step_bytes(stack, kind, config, base).values()
@@ -32,13 +32,13 @@ def check(stack: Stack, kind: Kind, config: StepConfig, base: str = "as-recipe")
 @pytest.mark.parametrize("seed", range(600))
 def test_a_step_that_is_drawn(seed: int) -> None:
     chance = random.Random(seed)
-    kind = chance.choice([each for each in DERIVED if each != "kimi_k2"])
+    kind = chance.choice([each for each in SUPPORTED if each != "kimi_k2"])
     config = configuration(chance, kind)
     told, tokens = DEFAULTS | options(chance, config), 32 * chance.randint(1, 24)
     attention, dropout, matmuls = told.pop("attention"), told.pop("dropout"), told.pop("matmuls")
-    told |= {"fused": attention == "fused", "drops": (dropout, dropout), "few_bits": FORMATS.get(matmuls)}
+    told |= {"fused": attention == "fused", "dropout": (dropout, dropout), "matmul_format": FORMATS.get(matmuls)}
     base = told.pop("base", "as-recipe")
-    check(read_stack(config | {"model_type": kind}), KINDS[kind], StepConfig(tokens, **told), base)
+    check(read_stack(config | {"model_type": kind}), FAMILIES[kind], StepConfig(tokens, **told), base)
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -47,7 +47,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "eager, checkpointed": {"fused": False, "checkpointing": "full"},
     "every third layer": {"checkpointing": "full", "every": 3},
     "reentrant": {"checkpointing": "full", "reentrant": True},
-    "what is cheap again": {"checkpointing": "per-op", "drops": (True, True)},
+    "what is cheap again": {"checkpointing": "per-op", "dropout": (True, True)},
     "in chunks": {"chunks": 7},
     "beside earlier gradients": {"recipe": "fp32", "accumulated": True},
     "updates as they come": {"recipe": "bf16", "update": "in-backward"},

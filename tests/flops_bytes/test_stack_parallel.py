@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.memory.step import DERIVED, kept_bytes, why_not
+from flops_bytes.memory.step import SUPPORTED, kept_bytes, unsupported_reason
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.model.shapes import LLAMA_3_8B, Decoder
@@ -15,7 +15,7 @@ from flops_bytes.model.stack import (
     Attention,
     Dense,
     Experts,
-    Latent,
+    LatentAttention,
     Layer,
     Stack,
     backward_flops,
@@ -24,8 +24,8 @@ from flops_bytes.model.stack import (
 )
 from flops_bytes.parallel.layouts import (
     Layout,
-    activations,
-    layer_activations,
+    layer_activation_bytes,
+    rank_activation_bytes,
     rank_bytes,
     rank_flops,
     rank_kinds,
@@ -36,7 +36,7 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.parallel.stacks import Split, in_order
 from flops_bytes.plan.stacks import plan_exactly as plan_stack
 
-NAMES = [name for name, preset in PRESETS.items() if preset.config.get("model_type") in DERIVED]
+NAMES = [name for name, preset in PRESETS.items() if preset.config.get("model_type") in SUPPORTED]
 
 
 def split(name: str) -> Split:
@@ -45,7 +45,7 @@ def split(name: str) -> Split:
 
 
 SPLITS = {name: split(name) for name in NAMES}
-SPLITS = {name: each for name, each in SPLITS.items() if not why_not(each.stack, each.kind, "bf16_master")}
+SPLITS = {name: each for name, each in SPLITS.items() if not unsupported_reason(each.stack, each.kind, "bf16_master")}
 EXPERTS = [name for name, each in SPLITS.items() if each.experts > 1]
 
 
@@ -98,15 +98,17 @@ def test_a_llama_is_shared_out_as_layers_all_alike_are() -> None:
 def test_a_rank_alone_keeps_what_all_layers_keep(name: str, checkpointing: str) -> None:
     shape = SPLITS[name]
     kept = kept_bytes(shape.stack, shape.kind, 2048, checkpointing=checkpointing)["layers"]
-    found = {kind: layer_activations(kind, Layout(), 2048, 1, checkpointing) for kind in rank_kinds(shape, Layout(), 0)}
+    found = {
+        kind: layer_activation_bytes(kind, Layout(), 2048, 1, checkpointing) for kind in rank_kinds(shape, Layout(), 0)
+    }
     assert sum(found[kind] * times for kind, times in rank_kinds(shape, Layout(), 0).items()) == kept
 
 
 def test_a_llama_keeps_on_a_tensor_rank_what_layers_all_alike_do_and_its_norms_copies() -> None:
     tokens, d = 2048, LLAMA_3_8B.d_model
     for regathers in (False, True):
-        own = layer_activations(as_split(LLAMA_3_8B), Layout(tensor=8), tokens, 1, "none", regathers)
-        alike = layer_activations(LLAMA_3_8B, Layout(tensor=8), tokens, 1, "none", regathers)
+        own = layer_activation_bytes(as_split(LLAMA_3_8B), Layout(tensor=8), tokens, 1, "none", regathers)
+        alike = layer_activation_bytes(LLAMA_3_8B, Layout(tensor=8), tokens, 1, "none", regathers)
         # instead of its input each norm keeps a float32 copy and what it is before the weights
         copies = 2 * (4 + 2 - 2) * tokens * d // 8
         assert own - copies == pytest.approx(alike, rel=2e-3)
@@ -115,14 +117,14 @@ def test_a_llama_keeps_on_a_tensor_rank_what_layers_all_alike_do_and_its_norms_c
 @pytest.mark.parametrize("name", EXPERTS)
 def test_context_and_pipeline_ranks_divide_what_is_kept(name: str) -> None:
     shape = SPLITS[name]
-    assert activations(shape, Layout(context=4), 0, 8192) == pytest.approx(
-        activations(shape, Layout(), 0, 8192) / 4, rel=1e-2
+    assert rank_activation_bytes(shape, Layout(context=4), 0, 8192) == pytest.approx(
+        rank_activation_bytes(shape, Layout(), 0, 8192) / 4, rel=1e-2
     )
     layout = Layout(pipeline=4, micro_batches=8)
     for rank in range(4):
         each = rank_kinds(shape, layout, rank).items()
-        kept = sum(times * layer_activations(kind, layout, 8192) for kind, times in each)
-        assert activations(shape, layout, rank, 8192) == (4 - rank) * kept
+        kept = sum(times * layer_activation_bytes(kind, layout, 8192) for kind, times in each)
+        assert rank_activation_bytes(shape, layout, rank, 8192) == (4 - rank) * kept
 
 
 @pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "gemma-3-4b"])
@@ -144,10 +146,10 @@ def test_without_other_parallelism_a_gpu_holds_what_the_counted_planner_says(
 
 def test_latents_are_gathered_and_tokens_are_sent_to_experts() -> None:
     shape, tokens, d = SPLITS["deepseek-v3"], 4096, 7168
-    layout = Layout(data=64, pipeline=61, expert=64, micro_batches=1, ends=False)
+    layout = Layout(data=64, pipeline=61, expert=64, micro_batches=1, ends_are_layers=False)
     found = sent(shape, layout, 30, tokens)
     assert found.expert == 4 * 2 * tokens * d * 8 * 63 / 64 and found.tensor == 0
-    layout = Layout(tensor=8, pipeline=61, micro_batches=1, ends=False)
+    layout = Layout(tensor=8, pipeline=61, micro_batches=1, ends_are_layers=False)
     dense, routed = (sent(shape, layout, rank, tokens).tensor for rank in (0, 30))
     ring = 2 * tokens * 7 / 8  # of a feature; forward and backward each gather and scatter
     assert dense == ring * 2 * ((1536 + 512 + 64) + d + 2 * d)
@@ -171,7 +173,7 @@ def test_ranks_compute_all_flops_together(name: str) -> None:
     each = [rank_flops(shape, layout, rank, 8192, 1, True, "full") for rank in range(4)]
     forward, back = (sum(of(shape.stack, 8192, 1, True).values()) for of in (forward_flops, backward_flops))
     head = forward_flops(shape.stack, 8192, 1, True)["head"]
-    assert sum(one.passes for one in each) == forward + back + forward - head
+    assert sum(one.total for one in each) == forward + back + forward - head
     assert sum(one.backward for one in each) == back + forward - head
 
 
@@ -181,8 +183,8 @@ def test_ranks_compute_all_flops_together(name: str) -> None:
 def test_dense_layers_come_first_and_windows_take_turns() -> None:
     order = in_order(SPLITS["deepseek-v3"].stack)
     assert [isinstance(layer.mlp, Experts) for layer in order] == [False] * 3 + [True] * 58
-    assert all(isinstance(layer.mixer, Latent) for layer in order)
-    windows = [layer.mixer.reach > 0 for layer in in_order(SPLITS["gpt-oss-120b"].stack)]  # type: ignore[union-attr]
+    assert all(isinstance(layer.mixer, LatentAttention) for layer in order)
+    windows = [layer.mixer.window > 0 for layer in in_order(SPLITS["gpt-oss-120b"].stack)]  # type: ignore[union-attr]
     assert windows in ([True, False] * 18, [False, True] * 18)
 
 
@@ -200,5 +202,5 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_a_model_is_one_of_its_layers_kinds() -> None:
     shape = SPLITS["deepseek-v3"]
-    kinds = rank_kinds(shape, Layout(pipeline=61, ends=False, micro_batches=61), 5)
+    kinds = rank_kinds(shape, Layout(pipeline=61, ends_are_layers=False, micro_batches=61), 5)
     assert kinds == {replace(shape, stack=replace(shape.stack, layers=((*shape.stack.layers[1][:1], 1),))): 1}

@@ -22,21 +22,21 @@ from flops_bytes.counting.check.kinds import (
 )
 from flops_bytes.memory import layers as stack_layers
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.memory.layers import KINDS as WRITTEN
+from flops_bytes.memory.layers import FAMILIES as WRITTEN
 from flops_bytes.memory.layers import Adapters, norm
 from flops_bytes.memory.step import (
-    DERIVED,
-    LIKE_LLAMA,
+    SAME_AS_LLAMA,
+    SUPPORTED,
     StepConfig,
-    again_flops,
     kept_bytes,
+    recomputed_flops,
     step_bytes,
     token_flops,
-    why_not,
+    unsupported_reason,
 )
-from flops_bytes.memory.tape import Tape, apply, linear
+from flops_bytes.memory.tape import Tape, apply_saving_input, linear
 from flops_bytes.model.config import read_stack
-from flops_bytes.model.stack import layer_parameters, parameters
+from flops_bytes.model.stack import largest_layer_parameters, parameters
 from flops_bytes.parallel.sharding import sharded_bytes
 from tests.flops_bytes.stack_cases import CASES
 
@@ -197,7 +197,7 @@ def test_what_is_multiplied_again_is_what_pytorchs_counter_says(kind: str, told:
         counted(kind, config, tokens, trace=(trace := Counter()), **asked)
         flops[checkpointing] = trace.flops
     again = flops[told["checkpointing"]] - flops["none"]
-    assert again_flops(stack, WRITTEN[kind], step, False) == again > 0
+    assert recomputed_flops(stack, WRITTEN[kind], step, False) == again > 0
     assert tokens * token_flops(stack, WRITTEN[kind], step, False)["device"] == flops[told["checkpointing"]]
 
 
@@ -230,7 +230,7 @@ def test_what_is_kept_is_there_when_the_loss_is(kind: str) -> None:
 
 def test_all_kinds_are_counted() -> None:
     """A Kimi K2 is a DeepSeek-V3, which transformers builds it as."""
-    assert {*KINDS} == {*DERIVED} - {"kimi_k2"}
+    assert {*KINDS} == {*SUPPORTED} - {"kimi_k2"}
 
 
 # What is not derived
@@ -248,15 +248,15 @@ def test_a_kind_that_was_not_counted_says_so(case: str) -> None:
     same = {"qwen3_5_text": "qwen3_next", "qwen3_5_moe_text": "qwen3_next", "kimi_linear": "qwen3_next"}
     same |= {"glm_moe_dsa": "deepseek_v32"}
     why = reasons.get(same.get(kind, kind), f"those of a {kind} are not derived")
-    assert why_not(stack, kind, "bf16_master") == ("" if kind in (*DERIVED, *LIKE_LLAMA) else why)
+    assert unsupported_reason(stack, kind, "bf16_master") == ("" if kind in (*SUPPORTED, *SAME_AS_LLAMA) else why)
 
 
 def test_experts_multiply_in_16_bits_alone() -> None:
     stack = read_stack(KINDS["gpt_oss"] | {"model_type": "gpt_oss"})
-    assert why_not(stack, "gpt_oss", "autocast").endswith("PyTorch's grouped matmul takes 16 bits alone")
+    assert unsupported_reason(stack, "gpt_oss", "autocast").endswith("PyTorch's grouped matmul takes 16 bits alone")
     with pytest.raises(RuntimeError, match="Expected inputs of BF16 type"):
         counted("gpt_oss", KINDS["gpt_oss"], 16, recipe="fp32")
-    assert why_not(stack, "gpt_oss", "fp32")
+    assert unsupported_reason(stack, "gpt_oss", "fp32")
 
 
 # Shares
@@ -269,9 +269,9 @@ def test_a_gathered_layer_is_the_fullest() -> None:
     at = step_bytes(stack, WRITTEN["deepseek_v3"], StepConfig(128))
     found = sharded_bytes(stack, at, "bf16_master", 4, 3)
     ends = counts["embedding"] + counts["head"]
-    assert found["first_layer"]["gathered"] == 2 * (ends + 2 * layer_parameters(stack))
+    assert found["first_layer"]["gathered"] == 2 * (ends + 2 * largest_layer_parameters(stack))
     experts = counts["experts"] // 2  # of three layers the first is dense
-    assert experts < layer_parameters(stack) < 1.5 * experts
+    assert experts < largest_layer_parameters(stack) < 1.5 * experts
     assert found["update"]["gathered"] == 0
     assert found["update"]["optimizer"] == RECIPES["bf16_master"].optimizer * sum(counts.values()) // 4
     whole = sharded_bytes(stack, at, "bf16_master", 4, 0)
@@ -284,11 +284,11 @@ def test_a_gathered_layer_is_the_fullest() -> None:
 def test_a_tape_by_hand() -> None:
     """A matmul of 4 × 8 with 16 × 8, and a function of what it makes, in 16 bits."""
     tape = Tape()
-    x = tape.bind(tape.given("x", (4, 8), 2))
-    made = apply(tape, linear(tape, x, "w", 16))
-    assert tape.live_bytes == 64 + 128 + 128 and made.made is not None
+    x = tape.bind(tape.input_leaf("x", (4, 8), 2))
+    made = apply_saving_input(tape, linear(tape, x, "w", 16))
+    assert tape.live_bytes == 64 + 128 + 128 and made.grad_fn is not None
     tape.forget(made)
-    tape.run_backward(made.made, tape.new((4, 16), 2))
+    tape.run_backward(made.grad_fn, tape.new((4, 16), 2))
     x_and_gradients = 64 + 64 + 2 * 16 * 8
     assert tape.live_bytes == x_and_gradients
     # the function's gradient, what the matmul makes of it, and the input
@@ -302,11 +302,11 @@ def test_a_name_lives_until_its_function_ends() -> None:
     tape.enter()
     for x in (named, loose):
         tape.bind(x)
-        tape.used(x)
+        tape.consume(x)
     assert tape.live_bytes == 16 + 8
     inner = tape.leave(tape.new((2,), 2))
     assert tape.live_bytes == 16 + 4
-    tape.used(inner)
+    tape.consume(inner)
     tape.forget(named)
     assert tape.live_bytes == 0
 

@@ -35,7 +35,7 @@ from flops_bytes.counting.check.count import (
 )
 from flops_bytes.lessons.models import again
 from flops_bytes.memory.adapters import FORMATS
-from flops_bytes.memory.layers import KINDS, Adapters
+from flops_bytes.memory.layers import FAMILIES, Adapters
 from flops_bytes.memory.step import StepConfig, step_bytes
 from flops_bytes.model.config import read_stack
 
@@ -147,7 +147,7 @@ def counted(kind: str, config: Config, tokens: int, trace: Counter | None = None
         model = made(kind, config, asked, device)
         blocks = model.base_model.layers
         if adapters:
-            named = {"lora": adapters.rank, "lora_on": adapters.beside}
+            named = {"lora": adapters.rank, "lora_on": adapters.target_modules}
             adapt(model, blocks, asked | named | {"checkpointing": "none"})
         if asked["matmuls"] != "as-recipe":
             multiply_in_few_bits(blocks, FORMATS[asked["matmuls"]])
@@ -197,9 +197,9 @@ def planned(kind: str, config: Config, tokens: int, **told: Any) -> int:
     """The same, derived."""
     asked = DEFAULTS | told
     attention, dropout, matmuls = asked.pop("attention"), asked.pop("dropout"), asked.pop("matmuls")
-    asked |= {"fused": attention == "fused", "drops": (dropout, dropout), "few_bits": FORMATS.get(matmuls)}
+    asked |= {"fused": attention == "fused", "dropout": (dropout, dropout), "matmul_format": FORMATS.get(matmuls)}
     base = asked.pop("base", "as-recipe")
-    at = step_bytes(read_stack(config | {"model_type": kind}), KINDS[kind], StepConfig(tokens, **asked), base)
+    at = step_bytes(read_stack(config | {"model_type": kind}), FAMILIES[kind], StepConfig(tokens, **asked), base)
     return max(sum(lines.values()) for lines in at.values())
 
 
@@ -296,15 +296,15 @@ def options(chance: random.Random, config: Config) -> Config:
 
 def main(arguments: list[str]) -> int:
     """Draws, and prints how far off each is, and a table by kind and by option."""
-    from flops_bytes.memory.step import DERIVED
+    from flops_bytes.memory.step import SUPPORTED
 
     parser = argparse.ArgumentParser(prog="python -m flops_bytes.counting.check.kinds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--kind", choices=DERIVED, default=None)
+    parser.add_argument("--kind", choices=SUPPORTED, default=None)
     asked = parser.parse_args(arguments)
     chance = random.Random(asked.seed)
-    kinds = [asked.kind] if asked.kind else [kind for kind in DERIVED if kind != "kimi_k2"]
+    kinds = [asked.kind] if asked.kind else [kind for kind in SUPPORTED if kind != "kimi_k2"]
     groups: dict[str, list[float]] = {}
     for _ in range(asked.draws):
         kind = chance.choice(kinds)
@@ -312,7 +312,10 @@ def main(arguments: list[str]) -> int:
         told, tokens = options(chance, config), 32 * chance.randint(1, 24)
         off = ratio(kind, config, tokens, **told)
         print(f"{off:.5f} {kind} {tokens} {told} {config}", flush=True)
-        values = [kind, *(f"{name} {value if name != 'adapters' else value.beside}" for name, value in told.items())]
+        values = [
+            kind,
+            *(f"{name} {value if name != 'adapters' else value.target_modules}" for name, value in told.items()),
+        ]
         for value in ["all", *values]:
             groups.setdefault(value, []).append(abs(off - 1))
     for value, found in sorted(groups.items()):

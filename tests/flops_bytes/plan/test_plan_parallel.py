@@ -15,14 +15,14 @@ from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from flops_bytes.parallel.layouts import (
     Layout,
     bubble,
-    context_pairs,
+    context_kv_bytes,
+    distinct_ranks,
     fullest,
     once_a_step,
     rank_bytes,
     rates,
     sent,
     step_seconds,
-    unlike,
 )
 from flops_bytes.plan import parallel
 from flops_bytes.plan import plan as plan_any
@@ -194,7 +194,7 @@ def test_a_degree_that_is_told_need_be_no_power_of_two() -> None:
 
 @pytest.mark.parametrize("layout", [Layout(pipeline=6, virtual=2, schedule="interleaved", micro_batches=6)])
 def test_of_pipeline_ranks_that_are_alike_the_first_holds_most(layout: Layout) -> None:
-    few = unlike(LLAMA_3_70B, layout.pipeline, layout.virtual, layout.ends)
+    few = distinct_ranks(LLAMA_3_70B, layout.pipeline, layout.virtual, layout.ends_are_layers)
     held = [sum(rank_bytes(LLAMA_3_70B, layout, rank, 8192).values()) for rank in range(layout.pipeline)]
     assert 0 in few and len(few) < layout.pipeline and max(held) == max(held[rank] for rank in few)
 
@@ -247,7 +247,7 @@ def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None
     gathered, ring = (plan(**asked, cp_by=by) for by in ("all-gather", "ring"))
     assert gathered["seconds"]["context"] > 0 == ring["seconds"]["context"]  # of so long a sequence
     own = 2 * 32768 * 2 * 128  # bytes of a rank's keys and values, one head on each tensor rank
-    of = [context_pairs(LLAMA_3_70B, Layout(tensor=8, context=4, ring=by), 131072) for by in (False, True)]
+    of = [context_kv_bytes(LLAMA_3_70B, Layout(tensor=8, context=4, ring=by), 131072) for by in (False, True)]
     assert of == [2 * 3 * own, 4 * own]
     short = {"context": 8192, "matmul_share": 0.5}
     waits = [plan(**asked | short, cp_by=by)["seconds"]["context"] for by in ("all-gather", "ring")]

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flops_bytes.memory.layers import KINDS
+from flops_bytes.memory.layers import FAMILIES
 from flops_bytes.memory.step import StepConfig, step_bytes
 from flops_bytes.model.config import bits_of, read_stack
 from flops_bytes.model.presets import PRESETS
@@ -288,7 +288,7 @@ def test_where_activations_are_not_derived_the_least_is_said() -> None:
 
 def test_a_step_that_is_derived_has_a_verdict() -> None:
     found, stack = plan_exactly(model="qwen3-30b-a3b", **EIGHT), read_stack(PRESETS["qwen3-30b-a3b"].config)
-    at = sharded_bytes(stack, step_bytes(stack, KINDS["qwen3_moe"], StepConfig(4_096)), "bf16_master", 8, 3)
+    at = sharded_bytes(stack, step_bytes(stack, FAMILIES["qwen3_moe"], StepConfig(4_096)), "bf16_master", 8, 3)
     most = max(at, key=lambda moment: sum(at[moment].values()))
     assert found["peaks_at"] == most and found["memory_bytes"] == at[most] | {
         "allowance": 10**9,
