@@ -85,7 +85,7 @@ class StepCounted(BaseException):
 
 # --8<-- [start:lines]
 def owner_of(name: str) -> str:
-    """Of a file: the reader's, a library's, or nobody's who would look for the cause there."""
+    """Whose code a file is: "reader", "library", or "" for PyTorch, Python and this package, where no cause is looked for."""
     if name.startswith((TORCH, OWN, "<frozen", "<string")):
         return ""
     if "site-packages" in name or "dist-packages" in name:

@@ -48,24 +48,30 @@ from flops_bytes.model.stack import Attention, Experts, LatentAttention, Layer
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """How a kind writes what all have."""
+    """How a family of models (llama, gemma3_text, …) writes the layer that all of them have."""
 
     # An RMSNorm multiplies by its weights in the input's type ("scale"), in float32 ("scale_fp32"), or by 1 + w in
     # float32 ("one_plus_scale_fp32"). "kernel" is all of it in one kernel, and "layer_norm" is LayerNorm's kernel.
     norm_kind: str = "scale"
-    rope: str = "halves"  # "cast": and back to the type; "partly": of the first features; "pairs", "chunks"
-    fused_qkv: bool = False  # queries, keys and values of one matmul, whose whole result the values keep
-    fused_gate_up: bool = False  # gate and up of one
-    norms_before: bool = True  # each half of a layer
-    norms_after: bool = False  # one behind
+    # How rotary embeddings are applied: by "halves"; by halves in float32 and back ("cast"); to the first features
+    # alone ("partly"); in "pairs" or "chunks".
+    rope: str = "halves"
+    fused_qkv: bool = False  # One matmul makes queries, keys and values, so the values keep its whole result alive.
+    fused_gate_up: bool = False  # One matmul makes the MLP's gate and up.
+    norms_before: bool = True  # Attention and MLP are normed before.
+    norms_after: bool = False  # Their results are normed too.
     routed_by: str = "softmax"
     has_sinks: bool = False
-    rotary_share: float = 1.0  # of a head's features
-    dequantizes_each_expert: bool = False  # experts in 4 bits, one by one: each was a module when there were such runs
-    shared_first: bool = False  # the shared expert goes before the others
-    rope_per_window: bool = False  # layers of a window have cosines and sines of their own
-    dropout_place: str = ""  # behind half a layer: "inside" of it, or "beside" what it has made
-    code: str = "transformers"  # whose layer it is: this file's; or of own_layers, by its function's name
+    rotary_share: float = 1.0  # Rotary embeddings take this share of a head's features (partial_rotary_factor).
+    # Experts in 4 bits are dequantized one at a time: each was a module in the transformers that could train them.
+    dequantizes_each_expert: bool = False
+    shared_first: bool = False  # The shared expert runs before the others.
+    # Layers with a window have other RoPE parameters, so they have cosines and sines of their own.
+    rope_per_window: bool = False
+    # Dropout behind attention and MLP is called "inside" of them, or by the layer, "beside" their result.
+    dropout_place: str = ""
+    # The layer is forward() of this file, or the function of own_layers.py that has this name.
+    code: str = "transformers"
 
 
 LLAMA, MIXTRAL = ModelFamily(), ModelFamily(routed_by="scores", dequantizes_each_expert=True)
@@ -104,12 +110,12 @@ ADAPTED = {"query-value": QUERY_VALUE, "attention": ATTENTION, "all": (*ATTENTIO
 
 @dataclass(frozen=True)
 class Adapters:
-    """LoRA's: of which rank, beside which matrices, and whether what is frozen is in 4 bits."""
+    """LoRA adapters: their rank, the matrices that get one, and whether the frozen matrices are in 4 bits."""
 
     rank: int
-    target_modules: str = "all"  # as ADAPTED says
+    target_modules: str = "all"  # One of ADAPTED's keys.
     four_bit: bool = False
-    in_float32: bool = False  # they multiply their matrix's input in their own format, as peft's without autocast
+    in_float32: bool = False  # Adapters multiply in float32, as peft's do without autocast.
     drops_out_inputs: bool = False
 
 
@@ -118,17 +124,18 @@ NO_DROPOUT = (False, False)
 
 @dataclass(frozen=True)
 class LayerContext:
-    """How a step goes through a layer."""
+    """What a layer's functions need beside their inputs: the tape, the family, and the options of the step."""
 
     tape: Tape
     family: ModelFamily
-    name: str  # of the layer
-    cos_sin: tuple[Tensor, Tensor]  # cosines and sines
-    mask: Tensor | None  # of eager attention
-    adapters: Adapters | None = None  # beside weights that are frozen
-    dropout: tuple[bool, bool] = NO_DROPOUT  # of attention's probabilities, and behind half a layer
-    recomputes_attention: bool = False  # attention is made again (selective checkpointing)
-    matmul_format: Format | None = None  # the copies of its factors that a linear layer multiplies
+    name: str  # Weights' names begin with it.
+    cos_sin: tuple[Tensor, Tensor]  # Cosines and sines are made once for all layers.
+    mask: Tensor | None  # Only eager attention has a mask.
+    adapters: Adapters | None = None  # With adapters all other weights are frozen.
+    # Whether attention's probabilities are dropped out, and the results of attention and MLP.
+    dropout: tuple[bool, bool] = NO_DROPOUT
+    recomputes_attention: bool = False  # Selective checkpointing recomputes attention alone.
+    matmul_format: Format | None = None  # Linear layers multiply copies of their factors in this format.
 
 
 # --8<-- [end:setup]
@@ -177,7 +184,7 @@ def float32_adapter(context: LayerContext, x: Tensor, name: str, outputs: int, b
 
 
 def base_linear(context: LayerContext, x: Tensor, name: str, outputs: int, biased: bool = False) -> Tensor:
-    """A matrix as it is held."""
+    """A linear layer without its adapter: dequantized from 4 bits, in fewer bits, or plain (peft's base_layer)."""
     if context.adapters is not None and context.adapters.four_bit:
         return dequantized_linear(context.tape, x, outputs)
     if context.matmul_format:
@@ -223,7 +230,7 @@ def fused_norm(context: LayerContext, x: Tensor, name: str, weights: Tensor) -> 
 
 
 def normed(tape: Tape, x: Tensor) -> Tensor:
-    """Gemma's, which has no name for the mean."""
+    """Gemma's RMSNorm, whose code has no name for the mean."""
     tape.enter()
     x = tape.bind(x)
     return tape.leave(
@@ -232,7 +239,7 @@ def normed(tape: Tape, x: Tensor) -> Tensor:
 
 
 def squared(tape: Tape, x: Tensor) -> Tensor:
-    """Its backward has x as a power, twice that, and that times the gradient."""
+    """x². Backward, PyTorch makes a power of x, twice that, and its product with the gradient."""
     return apply_saving_input(tape, x, temporaries=2)
 
 
@@ -277,7 +284,7 @@ def apply_rotary(context: LayerContext, x: Tensor) -> Tensor:
 
 
 def subtract(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
-    """The second has a gradient of its own."""
+    """x − y: the gradient of x passes through, that of y is a new tensor."""
     return tape.apply([x, y], x.shape, x.itemsize, [], [passed_on(x), like(y)])
 
 
@@ -302,7 +309,7 @@ def rotate_half(tape: Tape, x: Tensor) -> Tensor:
 
 # --8<-- [start:attend]
 def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Of (b, H, T, Q), (b, G, T, Q) and (b, G, T, values): (b, T, H · values)."""
+    """Attention of queries (b, H, T, Q), keys (b, G, T, Q) and values (b, G, T, v): (b, T, H · v)."""
     make = fused_attention if context.mask is None else eager_attention
     if not context.recomputes_attention:
         return make(context, q, k, v)
@@ -314,22 +321,21 @@ def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def fused_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """One kernel, which keeps a float32 a row of scores."""
+    """Flash attention: one kernel, which saves its inputs, its result and a float32 for each row of scores."""
     tape = context.tape
     tape.enter()
     inputs = [tape.bind(cast(tape, each, 2) if tape.autocast else each) for each in (q, k, v)]
     batch, heads, tokens, _ = q.shape
     result = tape.matmul_result((batch, tokens, heads * v.shape[-1]), inputs[0].itemsize, True, "scores", 1)
     sums = tape.bind(tape.matmul_result((batch, heads, tokens), FLOAT32, True, "values", 1))
-    unasked = sum(
-        like(each).total_bytes() for each in inputs if each.grad_fn is None
-    )  # the kernel makes all three gradients
+    # The kernel makes all three gradients, even those that nobody needs.
+    unasked = sum(like(each).total_bytes() for each in inputs if each.grad_fn is None)
     made = tape.record(inputs, [*inputs, result, sums], [like(each) for each in inputs], unasked)
     if made is not None:
         made.matmul_part = "fused"
     tape.forget(sums)
     result = tape.finish(made, inputs, result)
-    # as queries lie, so does what is made of them: those that were joined, head by head
+    # The result has the queries' layout in memory, which after a join is head by head, so it is copied.
     return tape.leave(contiguous(tape, result) if context.family.rope in ("chunks", "partly") else result)
 
 
@@ -340,7 +346,7 @@ def eager_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
     batch, heads, tokens, _ = q.shape
     of_scores = batch, heads, tokens, tokens
     several = batch > 1 and heads > 1
-    # queries and keys still lie so; what was joined lies by heads
+    # Queries and keys lie token by token, unless they were joined.
     by_tokens = context.family.rope in ("halves", "cast")
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
@@ -389,7 +395,7 @@ def sink_column(context: LayerContext, scores: Tensor) -> Tensor:
 
 
 def largest(tape: Tape, x: Tensor) -> Tensor:
-    """Of each row, without the gradient that a row's largest has, as large as the scores."""
+    """The largest score of each row. Backward, its gradient is as large as the scores, and so is a temporary."""
     rows_of = (*x.shape[:-1], 1)
     result, places = tape.new(rows_of, x.itemsize), tape.new(rows_of, INT64)
     made = tape.record([x], [places], [like(x)], like(x).total_bytes())
@@ -397,12 +403,12 @@ def largest(tape: Tape, x: Tensor) -> Tensor:
 
 
 def repeat_kv(tape: Tape, x: Tensor, heads: int) -> Tensor:
-    """repeat_kv(), which copies nothing of one head alone."""
+    """repeat_kv(): each key-value head once for each of its query heads. A single head is only expanded, a view."""
     batch, own, tokens, features = x.shape
     if heads == own:
         return x
     shape = batch, heads, tokens, features
-    made = tape.record([x], [], [Like(shape, x.itemsize, passes_on=True)])  # of which the sum is the gradient
+    made = tape.record([x], [], [Like(shape, x.itemsize, passes_on=True)])  # The copies' gradients are summed.
     result = tape.tensor(shape, x.itemsize, x.storage) if own == 1 else tape.new(shape, x.itemsize)
     return tape.finish(made, [x], result)
 
@@ -428,7 +434,7 @@ def laid_out(tape: Tape, x: Tensor) -> Tensor:
 
 # --8<-- [start:attention]
 def attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor:
-    """Of queries, keys and values; with what a kind has beside these."""
+    """Attention with its four linear layers, with norms of queries and keys where the family has them."""
     tape, name = context.tape, context.name
     batch, tokens, d = x.shape
     wide, narrow = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
@@ -453,7 +459,7 @@ def attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor:
 
 
 def dropout_within(context: LayerContext, x: Tensor) -> Tensor:
-    """What half a layer has made, of kinds that have dropout in it."""
+    """Dropout of a result of attention or MLP, in families that call it there."""
     return dropout(context.tape, x) if context.dropout[1] and context.family.dropout_place == "inside" else x
 
 
@@ -535,7 +541,7 @@ def dense(context: LayerContext, x: Tensor, inner: int, name: str, biases: bool 
 
 
 def route(context: LayerContext, x: Tensor, mlp: Experts) -> tuple[Tensor, Tensor]:
-    """Of each token its experts, and their shares: of (b · T, d), twice (b · T, k)."""
+    """The router: of tokens (b · T, d) the indices of their experts and the weights of these, (b · T, k) each."""
     tape, tokens, name = context.tape, x.shape[0], f"{context.name}.router"
     chosen = tokens, mlp.active
     tape.enter()
@@ -587,7 +593,7 @@ def experts(context: LayerContext, x: Tensor, chosen: Tensor, shares: Tensor, ml
 
 
 def biases_of(context: LayerContext, name: str, mlp: Experts, outputs: int, chosen: Tensor) -> list[Tensor]:
-    """Those of each token's expert, named; none where experts have none."""
+    """The biases of each token's expert, named; an empty list if experts have none."""
     if not mlp.biases:
         return []
     table = weight(context.tape, f"{context.name}.{name}.bias", (mlp.experts, outputs))
@@ -625,7 +631,7 @@ def gated(context: LayerContext, both: Tensor, inner: int) -> Tensor:
 
 
 def clamp(tape: Tape, x: Tensor) -> Tensor:
-    """Its backward has a mask of bytes, and a zero for what is beyond."""
+    """torch.clamp. Backward, PyTorch makes a mask of a byte an element."""
     return tape.apply([x], x.shape, x.itemsize, [x], [like(x)], numel(x.shape))
 
 
@@ -692,7 +698,7 @@ def norm_or_dropout_after(context: LayerContext, x: Tensor, name: str) -> Tensor
     dropout until it has added what comes out."""
     tape = context.tape
     if context.family.dropout_place == "beside" and context.dropout[1]:
-        return dropout(tape, tape.bind(x))  # which forward() forgets
+        return dropout(tape, tape.bind(x))  # forward() forgets it.
     tape.enter()
     x = tape.bind(x)
     return tape.leave(norm(context, x, name) if context.family.norms_after else x)

@@ -60,7 +60,7 @@ from flops_bytes.model.stack import (
     stack_of,
 )
 
-# kinds that were counted; a Kimi K2 is a DeepSeek-V3 to its makers
+# The steps of these families were compared with counted ones. Kimi K2 has DeepSeek-V3's architecture.
 SUPPORTED: tuple[str, ...] = (
     "qwen3_moe",
     "deepseek_v3",
@@ -72,29 +72,33 @@ SUPPORTED: tuple[str, ...] = (
     "olmo3",
 )
 SUPPORTED += ("llama", "mistral", "phi3", "seed_oss", "qwen2_moe", "glm4_moe_lite", "minimax_m2", "dots1", "olmoe")
-# whose modules keep what Llama's and Mixtral's do
+# The modules of these families save what Llama's and Mixtral's do.
 SAME_AS_LLAMA = ("granite", "ministral3", "mixtral", "qwen2", "qwen3")
 
 
 class StepConfig(NamedTuple):
-    """How a training step is kind, config, whatever the model is: what the bytes of its tensors depend on."""
+    """The options of a training step that its tensors' bytes depend on, whatever the model is."""
 
     seq_len: int
     batch: int = 1
     recipe: str = "bf16_master"
     fused: bool = True
-    checkpointing: str = "none"  # "none", "selective", "per-op", "full"
-    every: int = 1  # with "full": every so many layers, from the first
-    reentrant: bool = False  # with "full": torch.utils.checkpoint's use_reentrant
-    accumulated: bool = False  # gradients of an earlier batch are there
-    adapters: Adapters | None = None  # which are trained alone
-    loss: str = "plain"  # or as loss_of() says, or "fused"
-    chunks: int = 1  # in which head and loss go forward and backward
-    # of attention's probabilities, and behind half a layer, where a kind has it
+    checkpointing: str = "none"  # One of "none", "selective", "per-op", "full".
+    every: int = 1  # With "full", each layer of a number divisible by this is checkpointed.
+    reentrant: bool = False  # With "full", it is torch.utils.checkpoint's use_reentrant.
+    accumulated: bool = False  # Gradients of an earlier micro-batch are alive when the step begins.
+    adapters: Adapters | None = None  # If there are adapters, they alone are trained.
+    loss: str = "plain"  # One of "plain", "fused", and what loss_of() knows.
+    chunks: int = 1  # Head and loss go forward and backward for one chunk of tokens at a time.
+    # Whether attention's probabilities are dropped out, and the results of attention and MLP where the family does
+    # that.
     dropout: tuple[bool, bool] = NO_DROPOUT
-    matmul_format: Format | None = None  # the copies that the layers' linear modules multiply
-    update: str = "fused"  # AdamW's: or of all tensors at once, "foreach", or of each gradient as it comes
-    logits_to_keep: int = 0  # the last tokens of a sequence, whose logits alone are made; of all, if 0
+    matmul_format: Format | None = None  # The layers' linear modules multiply copies in this format.
+    # AdamW updates in one kernel ("fused"), over lists of tensors ("foreach"), or each weight as its gradient arrives
+    # ("in-backward").
+    update: str = "fused"
+    # Logits are made of so many last tokens of a sequence (transformers' logits_to_keep), or of all if it is 0.
+    logits_to_keep: int = 0
 
     @property
     def autocast(self) -> bool:
@@ -102,36 +106,36 @@ class StepConfig(NamedTuple):
 
     @property
     def number_bytes(self) -> int:
-        """Of a weight, and of a number on the residual path."""
+        """Bytes of a weight, and of an element of the residual stream."""
         return RECIPES[self.recipe].weights
 
     @property
     def in_backward(self) -> bool:
-        """Each gradient goes as soon as it is there."""
+        """Whether each gradient is freed by the update as soon as it is there."""
         return self.update == "in-backward"
 
     def canonical(self) -> "StepConfig":
-        """Of configurations under which a part does the same, one: what it does is remembered by that."""
+        """One configuration for all under which tensors are the same, so that results are cached once for them."""
         recipe = {"bf16_master": "bf16", "autocast_fp16": "autocast"}.get(self.recipe, self.recipe)
         return self._replace(recipe=recipe, update="in-backward" if self.in_backward else "fused")
 
     def of_layers(self) -> "StepConfig":
-        """Layers do not see the loss."""
+        """The configuration as a layer sees it: what only the loss depends on is left out."""
         return self.canonical()._replace(loss="plain", chunks=1, every=1, logits_to_keep=0)
 
     def of_end(self) -> "StepConfig":
-        """What stands above the layers is never made again."""
+        """The configuration as norm, head and loss see it, which are never checkpointed."""
         return self.canonical()._replace(
             checkpointing="none", every=1, reentrant=False, matmul_format=None, dropout=NO_DROPOUT
         )
 
 
 class BytesByLine(NamedTuple):
-    """Bytes, and how many of these have lines of their own."""
+    """Bytes, and the parts of them that have lines of their own in the answer."""
 
     total: int
-    autocast_copies: int  # autocast's, of weights
-    gradients: int  # of weights
+    autocast_copies: int  # 16-bit copies that autocast makes of weights.
+    gradients: int  # Gradients of weights alone.
     logits: int
 
     @property
@@ -140,34 +144,36 @@ class BytesByLine(NamedTuple):
 
 
 NO_BYTES = BytesByLine(0, 0, 0, 0)
-LOSS = (0,)  # one number, whose bytes are left out
+LOSS = (0,)  # The loss is one number, whose bytes are left out.
 
 
 class LayerMemory(NamedTuple):
-    """A layer gone forward and backward, or an end: bytes beside what was there before."""
+    """What a layer, or the head with the loss, takes when it goes forward and backward: bytes beside what was alive
+    before."""
 
-    forward: BytesByLine  # the most on the way forward, with its input
-    autocast_copies: int  # autocast's of weights, that stay while the forward pass lasts
-    saved_for_backward: BytesByLine  # for the backward pass
-    backward: dict[str, BytesByLine]  # the most on the way back by moment, with what it kept and its result's gradient
-    gradients: int  # of weights, that it leaves
+    forward: BytesByLine  # The peak of its forward pass, with its input.
+    autocast_copies: int  # 16-bit copies that autocast makes of its weights, and frees when the forward pass ends.
+    saved_for_backward: BytesByLine  # What stays alive for its backward pass.
+    # The peak of each moment of its backward pass, with what it saved and its result's gradient.
+    backward: dict[str, BytesByLine]
+    gradients: int  # The gradients of its weights, which it leaves.
     keeps_input: bool
-    trained_parameters: int  # parameters
-    # FLOPs of matrices that it computes a second time, and how often attention's products
+    trained_parameters: int  # Parameters that are trained: with adapters only theirs.
+    # FLOPs of matmuls with weights that it computes twice, and how often it repeats attention's matmuls.
     recomputed_matmuls: dict[str, int]
-    gradient_matmuls: dict[str, int]  # the same of products that make gradients
-    kept_to_end: BytesByLine  # until the step has ended: what the function that computes a loss in chunks has names for
-    head_is_view: bool  # the gradient of a tied head, to which so none is added in place
+    gradient_matmuls: dict[str, int]  # The same of matmuls that make gradients.
+    kept_to_end: BytesByLine  # What the chunked loss has names for until the step ends.
+    head_is_view: bool  # A tied head's gradient is a view, so the embedding's cannot be added to it in place.
 
 
 class LayerRun(NamedTuple):
-    """Layers that do alike."""
+    """Consecutive equal layers, which take the same bytes each."""
 
     layer: Layer
     times: int
-    memory: LayerMemory  # one of them
-    attention_kinds: int  # of attention that these and those below have
-    recomputed_masks: int  # of these, those that are made again with their mask
+    memory: LayerMemory  # What one of these layers takes.
+    attention_kinds: int  # So many kinds of attention occur in these layers and those below: each has its own mask.
+    recomputed_masks: int  # So many of these kinds are recomputed, which keeps their masks alive.
 
 
 # --8<-- [end:setup]
@@ -175,12 +181,12 @@ class LayerRun(NamedTuple):
 
 # --8<-- [start:layer]
 def residual_bytes(config: StepConfig, d: int) -> int:
-    """Bytes of the residual path."""
+    """Bytes of the residual stream."""
     return config.number_bytes * config.batch * config.seq_len * d
 
 
 def rotary_features(layer: Layer, family: ModelFamily) -> int:
-    """Of a head, those of cosines and sines."""
+    """Features of a head that rotary embeddings rotate, which is the width of cosines and sines."""
     mixer = layer.mixer
     whole = (
         mixer.rope_dim if isinstance(mixer, LatentAttention) else mixer.head_dim if isinstance(mixer, Attention) else 0
@@ -192,8 +198,8 @@ def rotary_features(layer: Layer, family: ModelFamily) -> int:
 def layer_memory(
     d: int, layer: Layer, family: ModelFamily, config: StepConfig, is_lowest: bool = False, is_checkpointed: bool = True
 ) -> LayerMemory:
-    """One layer, forward and backward, made again if layers are and it is one of those; below the lowest of frozen
-    weights nothing needs a gradient."""
+    """Runs one layer forward and backward, and recomputes it if it `is_checkpointed`. Below the lowest layer with
+    adapters nothing needs a gradient."""
     tape = tape_of(config)
     itemsize = config.number_bytes
     features = rotary_features(layer, family) // (2 if family.rope in ("chunks", "pairs") else 1)
@@ -204,7 +210,7 @@ def layer_memory(
     )
     mask = None if config.fused else external_tensor((config.batch, 1, config.seq_len, config.seq_len), itemsize)
     context = layer_context(tape, family, config, "layer", cos_sin, mask)
-    # reentrant checkpointing needs an input with a gradient (enable_input_require_grads)
+    # Reentrant checkpointing needs an input with a gradient (enable_input_require_grads).
     has_gradient = not (is_lowest and tape.weights_frozen) or config.reentrant
     return forward_and_backward(
         tape, d, config, lambda x: layer_forward(context, x, layer, config, is_checkpointed), has_gradient
@@ -212,8 +218,8 @@ def layer_memory(
 
 
 def layer_forward(context: LayerContext, x: Tensor, layer: Layer, config: StepConfig, is_checkpointed: bool) -> Tensor:
-    """One layer, as the loop over layers calls it, which has a name for what goes into one; to be made again, if layers
-    are and it is one of those."""
+    """Runs one layer as the loop over layers calls it, which has a name for a layer's input. It is checkpointed if
+    layers are and it is one of those."""
     tape, recomputes = context.tape, is_checkpointed and config.checkpointing in ("full", "per-op")
     go = {"own_llama": own_llama, "own_gpt2": own_gpt2, "gpt2": gpt2}.get(context.family.code, forward)
     tape.enter()
@@ -243,7 +249,7 @@ def layer_context(
 
 
 def external_tensor(shape: Sequence[int], itemsize: int) -> Tensor:
-    """A tensor that is there before and after, whose bytes others count."""
+    """A tensor that is alive before and after, whose bytes are counted elsewhere."""
     elsewhere = Tape()
     return elsewhere.pin(elsewhere.new(shape, itemsize))
 
@@ -260,7 +266,7 @@ def prepared(tape: Tape, config: StepConfig) -> Tape:
 
 
 def residual_input(tape: Tape, d: int, config: StepConfig, has_gradient: bool = True) -> Tensor:
-    """What comes to a layer, or to the last norm, from below."""
+    """The residual stream that enters a layer, or the last norm."""
     shape, itemsize = (config.batch, config.seq_len, d), config.number_bytes
     return tape.input_leaf("x", shape, itemsize) if has_gradient else tape.new(shape, itemsize)
 
@@ -268,7 +274,7 @@ def residual_input(tape: Tape, d: int, config: StepConfig, has_gradient: bool = 
 def forward_and_backward(
     tape: Tape, d: int, config: StepConfig, make: Callable[[Tensor], Tensor], has_gradient: bool = True
 ) -> LayerMemory:
-    """What is made of the residual path, with a gradient as large as the result."""
+    """Runs `make` on the residual stream, and back from a gradient as large as its result."""
     x = residual_input(tape, d, config, has_gradient)
     result = make(x)
     root, of = result.grad_fn, like(result)
@@ -280,7 +286,7 @@ def forward_and_backward(
 
 
 class ForwardMemory(NamedTuple):
-    """What a part has left that has gone forward."""
+    """What a part leaves when its forward pass ends."""
 
     forward: BytesByLine
     autocast_copies: int
@@ -289,7 +295,7 @@ class ForwardMemory(NamedTuple):
 
 
 def end_forward(tape: Tape, x: Tensor, moment: str) -> ForwardMemory:
-    """The backward pass begins, without autocast's context."""
+    """The forward pass ends, and with it autocast's context: the peak starts anew."""
     tape.note_peak()
     forward = bytes_by_line(tape.peak_bytes, tape.peak_lines)
     is_kept, with_copies = x.storage.use_count > 0, tape.live_bytes
@@ -305,7 +311,7 @@ def bytes_by_line(total: int, lines: Sequence[int]) -> BytesByLine:
 
 
 def collect_memory(tape: Tape, forward: ForwardMemory) -> LayerMemory:
-    """What a part has left that has gone backward."""
+    """What a part leaves when its backward pass ends."""
     tape.begin("end")
     stays = bytes_kept_to_end(tape)
     left = weight_gradient_bytes(tape, stays.total)
@@ -328,7 +334,7 @@ def collect_memory(tape: Tape, forward: ForwardMemory) -> LayerMemory:
 
 
 def bytes_kept_to_end(tape: Tape) -> BytesByLine:
-    """What has names until the step has ended."""
+    """The tensors that have names until the step ends."""
     lines = [0, 0, 0, 0]
     for x in tape.kept_to_end:
         lines[x.storage.line] = lines[x.storage.line] + x.storage.nbytes
@@ -509,8 +515,8 @@ def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most
     """The gradient of what the head sees, from head and loss forward and backward for some tokens at a time
     (models.chunked_backward), where both have names until the step has ended.
 
-    Of more than `most` pieces (4 at least) the first and the last two go; of those between, which do alike, only
-    gradients are left.
+    Of more than `most` pieces (4 at least) the first two and the last two run. Those between are like them, so only
+    their gradients are allocated.
     """
     shape, tokens = hidden.shape, numel(hidden.shape[:-1])
     size = -(-tokens // config.chunks)
@@ -538,7 +544,8 @@ def in_chunks(tape: Tape, stack: Stack, config: StepConfig, hidden: Tensor, most
 
 
 def log_softmax(tape: Tape, x: Tensor) -> Tensor:
-    """It keeps its result, of which the loss keeps the same; backward the loss makes a gradient of it, and it one."""
+    """log_softmax with the loss: both save the log-probabilities, one storage. Backward, the loss makes a gradient of
+    them and log_softmax one of the logits."""
     result, loss = tape.bind(tape.new(x.shape, x.itemsize)), tape.new(LOSS, FLOAT32)
     made = tape.record([x], [result], [like(x)], like(x).total_bytes())
     tape.forget(result)
@@ -551,7 +558,7 @@ def log_softmax(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:step]
 @lru_cache(maxsize=256)
 def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[str, dict[str, int]]:
-    """Bytes by line that are there beside what is there all the time, at each moment at which a step can peak.
+    """Bytes by line at each moment at which a step can peak, beside the state that is alive all the time.
 
     Which of the places of a moment holds most depends on what is shared with other GPUs: so each is there, numbered.
     """
@@ -563,10 +570,11 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
     runs = layer_runs(stack, family, config)
     end = end_memory(stack, family, config.of_end())
     residual = residual_bytes(config, d)
-    # what is made again with its mask keeps it
+    # A recomputed region saves its mask, so the mask stays alive.
     kinds, recomputed_masks = runs[-1].attention_kinds, runs[-1].recomputed_masks
     table, mask = rotary_bytes(stack, family, config), mask_bytes(family, config)
-    dropout_mask = batch * seq_len * d if config.dropout[1] and stack.positions else 0  # a mask behind the embedding
+    # Dropout of the embedding's result saves a mask.
+    dropout_mask = batch * seq_len * d if config.dropout[1] and stack.positions else 0
     tables, masks = (kinds if family.rope_per_window else 1) * table + dropout_mask, kinds * mask
     kept = sum(alike.times * alike.memory.saved_for_backward.others for alike in runs)
     kept_copies = sum(alike.times * alike.memory.saved_for_backward.autocast_copies for alike in runs)
@@ -593,7 +601,7 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
         around = kept + tables + recomputed_masks * mask + waits
         return at(earlier, kept_copies + copies, around, part, False, part.others - waits)
 
-    # what the embedding makes has names until the last layer has gone forward
+    # The model has a name for the embedding's result until the last layer has run.
     named = embedding_output_bytes(stack, family, config, runs[0].memory.keeps_input)
     below, made_copies, ahead = 0, 0, []
     for run in runs:
@@ -605,14 +613,14 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
         below += each_kept
         made_copies += one.saved_for_backward.autocast_copies + one.autocast_copies
     found = numbered("forward", [*ahead, at_end(end.forward, copies)])
-    # a tied head's gradient waits for the embedding's; in chunks it is there
+    # A tied head's gradient waits for the embedding's, unless the loss is in chunks, which accumulates it at once.
     is_summed = stack.tied and config.chunks == 1
     waits = head if is_summed and accumulated else 0
     for moment in ("loss", "head"):
         found[moment] = at_end(end.backward.get(moment, NO_BYTES), 0)
     above = at_end(end.backward.get("norm", NO_BYTES), 0)
     made_gradients, left_saved, left_copies, highest = earlier or end.gradients, kept, kept_copies, []
-    for run in reversed(runs):  # what layers of another kind had to themselves has gone with the last of them
+    for run in reversed(runs):  # Masks and tables of one kind of layer are freed with the last layer that uses them.
         one, times = run.memory, run.times
         for turn in sorted({0, times - 1}):
             fewer = 1 if turn == 0 else times - 1
@@ -624,20 +632,22 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
                 + dropout_mask
                 + run.recomputed_masks * mask
             )
-            # in-backward, a layer leaves none
+            # An update in backward leaves no gradient of a layer.
             gradients = made_gradients + (0 if accumulated else turn * one.gradients)
             lines = at(gradients, left_copies, around, one.backward[""], True, waits + end.kept_to_end.others)
             highest.append(lines | {"logits": end.kept_to_end.logits})
         made_gradients += 0 if accumulated else times * one.gradients
-    # in layers between the gradients of one above are reduced, as in the first, where any are
+    # While a layer between goes backward, gradients of the one above are reduced, as in the first; with adapters none
+    # are.
     between = highest[1:-1]
     found |= numbered("last_layer", [highest[0], above, *(between if adapters else [])])
     found |= numbered("first_layer", [highest[-1], *([] if adapters else between)])
-    third = is_summed and end.head_is_view  # tensor, which their sum is; else it is made in place
+    # The sum of both gradients of a tied matrix is a third tensor, unless it is made in place.
+    third = is_summed and end.head_is_view
     summed = head * ((is_summed + third + accumulated) or stack.tied)
-    again = 0 if adapters else max(residual + summed - head * third, summed)  # a frozen embedding gets no gradient
+    again = 0 if adapters else max(residual + summed - head * third, summed)  # A frozen embedding gets no gradient.
     positions = 0 if adapters else bytes_a_parameter.gradients * stack.positions * d
-    if positions and accumulated:  # those of positions come before, of all sequences
+    if positions and accumulated:  # The positions' gradients come first, summed over all sequences.
         again = max(again, residual + (residual // batch if batch > 1 else 0) + positions + waits)
     whole = head if config.in_backward else bytes_a_parameter.gradients * trained
     found["embedding"] = at(
@@ -646,12 +656,12 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
     if config.in_backward and positions:
         of_table = at(positions + head * stack.tied, 0, 0, NO_BYTES, False, residual)
         found |= numbered("embedding", [found["embedding"], of_table])
-    # master weights' gradients take the place of the others one by one: the last that waits
+    # Gradients are cast for master weights one by one, so the last one waits beside all casts.
     waiting, roots = (
         bytes_a_parameter.gradients * waiting_parameters(stack, trained) if bytes_a_parameter.master else 0,
         0,
     )
-    if update == "foreach":  # of all second moments
+    if update == "foreach":  # The square roots of all second moments are alive at once.
         roots = bytes_a_parameter.optimizer // 2 * trained
         waiting, roots = (waiting, 0) if waiting >= roots else (0, roots)
     whole = 0 if config.in_backward else (bytes_a_parameter.master or bytes_a_parameter.gradients) * trained
@@ -660,7 +670,7 @@ def step_moments(stack: Stack, family: ModelFamily, config: StepConfig) -> dict[
 
 
 def state_lines(trained: int, recipe: str, frozen: int | None, tokens: int) -> dict[str, int]:
-    """Bytes that are there all the time: state and the batch (tokens and targets, as int64). Adapters are trained in
+    """Bytes that are alive all the time: state and the batch (tokens and targets, as int64). Adapters are trained in
     float32, beside so many bytes of `frozen` weights."""
     if frozen is None:
         return state_bytes(trained, RECIPES[recipe]) | {"batch": 2 * INT64 * tokens}
@@ -685,7 +695,8 @@ def family_of(stack: Stack, composed: bool) -> ModelFamily:
     has_experts = isinstance(layer.mlp, Experts)
     own, theirs = (OWN_GPT2, GPT2) if stack.positions else (OWN_LLAMA, MIXTRAL if has_experts else LLAMA)
     has_module = (has_experts or layer.mlp.gated != bool(stack.positions)) and not (has_experts and stack.positions)
-    family = theirs if composed and has_module else own  # what transformers has no module of is as this book's
+    # A shape that transformers has no module for is written as this book's.
+    family = theirs if composed and has_module else own
     if stack.norm_shift:
         return replace(family, norm_kind="layer_norm")
     return replace(family, norm_kind="kernel") if family.norm_kind == "layer_norm" else family
@@ -728,8 +739,8 @@ def mask_bytes(family: ModelFamily, config: StepConfig) -> int:
 
 
 def embedding_output_bytes(stack: Stack, family: ModelFamily, config: StepConfig, keeps_input: bool) -> int:
-    """What transformers has names for while layers go forward, and nothing keeps: the embedding's result, in GPT-2 that
-    of words and that of positions."""
+    """Bytes of the embedding's result, for which transformers has a name while layers run, though nothing saves it; in
+    GPT-2 there is one of words and one of positions."""
     path = residual_bytes(config, stack.d_model)
     if family.code == "gpt2":
         return path + path // config.batch
@@ -737,8 +748,8 @@ def embedding_output_bytes(stack: Stack, family: ModelFamily, config: StepConfig
 
 
 def waiting_parameters(stack: Stack, total: int) -> int:
-    """Of the tensor at whose cast an update with master weights holds most, less what stands behind it: the head, an
-    MLP's last matrix, the embedding, or the table of positions."""
+    """An update with master weights casts gradients one by one. This is its largest surplus on the way: parameters of
+    the tensor that is cast (the head, an MLP's last matrix, the embedding or the positions), less those behind it."""
     table = stack.vocab * stack.d_model
     behind = 0 if stack.tied else table
     of_positions = 2 * stack.positions * stack.d_model
@@ -747,7 +758,8 @@ def waiting_parameters(stack: Stack, total: int) -> int:
 
 @lru_cache(maxsize=256)
 def layer_runs(stack: Stack, family: ModelFamily, config: StepConfig) -> list[LayerRun]:
-    """Each kind of layer gone both ways. The lowest is apart where all below it is frozen."""
+    """Runs of equal layers, and what one layer of each takes. With adapters the lowest layer is a run of its own, since
+    nothing below it needs a gradient."""
     found: list[LayerRun] = []
     windows: list[int] = []
     recomputed_windows: list[int] = []
@@ -768,12 +780,12 @@ def layer_runs(stack: Stack, family: ModelFamily, config: StepConfig) -> list[La
 
 
 def trained_in(runs: list[LayerRun]) -> int:
-    """Parameters."""
+    """Parameters that are trained in these layers."""
     return sum(alike.times * alike.memory.trained_parameters for alike in runs)
 
 
 def runs_of_equal_layers(stack: Stack, family: ModelFamily, config: StepConfig) -> list[tuple[Layer, int, bool]]:
-    """Layers that do alike, how many, and whether they are of those that are made again."""
+    """Runs of equal layers: a layer, how many there are, and whether they are checkpointed."""
     each: list[tuple[Layer, int]] = list(stack.layers)
     if config.every > 1:
         each = [(layer, 1) for layer, times in each for _ in range(times)]
@@ -783,7 +795,7 @@ def runs_of_equal_layers(stack: Stack, family: ModelFamily, config: StepConfig) 
 
 
 def recomputed_flops(stack: Stack, family: ModelFamily, config: StepConfig, causal: bool) -> int:
-    """FLOPs of one sequence that a step does a second time, to keep less."""
+    """FLOPs of one sequence that a step recomputes, to save less."""
     return sum(
         flops_by_tape(alike, alike.memory.recomputed_matmuls, config, causal)
         for alike in layer_runs(stack, family, config)
@@ -807,7 +819,8 @@ def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, ca
     seq_len = config.seq_len
     forward = forward_flops(stack, seq_len, causal=causal)
     once, attended = sum(forward.values()), forward.get("scores", 0) + forward.get("values", 0)
-    rerun = forward.get("scores", 0) if config.fused else 0  # fused attention makes its scores again
+    # Fused attention recomputes its scores in the backward pass.
+    rerun = forward.get("scores", 0) if config.fused else 0
     if family is None:
         again = once - forward["head"] if config.checkpointing == "full" else 0
         model, device = 3 * once, 3 * once + rerun
@@ -820,7 +833,7 @@ def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, ca
         adapted = once + 2 * seq_len * trained_in(runs) + forward["head"]
         of_matrices = sum(alike.times * (alike.memory.gradient_matmuls["matrices"] // config.batch) for alike in runs)
         model, device = adapted + of_matrices + 2 * attended, adapted + of_matrices + 2 * attended + rerun
-        if not config.fused:  # a frozen key needs no gradient in the lowest layer
+        if not config.fused:  # Eager attention makes no gradient of a frozen key in the lowest layer.
             device = adapted + sum(
                 flops_by_tape(alike, alike.memory.gradient_matmuls, config, causal) for alike in runs
             )
@@ -865,7 +878,7 @@ def last_matrix_parameters(stack: Stack) -> int:
 
 
 def rotary_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
-    """Cosines and sines."""
+    """Bytes of cosines and sines."""
     if stack.positions:
         return 0
     features = max(rotary_features(layer, family) for layer, _ in stack.layers)
@@ -879,8 +892,8 @@ def rotary_bytes(stack: Stack, family: ModelFamily, config: StepConfig) -> int:
 
 # --8<-- [start:derived]
 def unsupported_reason(stack: Stack, kind: str, recipe: str, gathered: bool = False) -> str:
-    """Why such a step's bytes are not derived; nothing if they are. Weights that are gathered are cast before, where
-    autocast would cast them."""
+    """Why the bytes of such a step are not derived, or an empty text if they are. Gathered weights are cast before,
+    where autocast would cast them."""
     if any(isinstance(mixer, GatedDelta) for mixer, _ in stack.mixers()):
         return f"what linear attention keeps, as of a {kind}, depends on its kernels"
     if kind == "llama4_text":

@@ -37,40 +37,37 @@ class Storage:
 
 
 class Tensor:
-    """A shape, bytes of a number, where they lie, and the operation that made it; None if it needs no gradient."""
+    """A shape, the bytes of an element, the storage, and the operation that made it: PyTorch's grad_fn, which is None
+    if the tensor needs no gradient."""
 
     def __init__(self, shape: Shape, itemsize: int, storage: Storage) -> None:
         self.shape, self.itemsize, self.storage = shape, itemsize, storage
         self.grad_fn: Operation | None = None
-        self.output_nr = 0  # among the results of that operation
-        self.named = False  # else the first operation that uses it lets it go
-        self.pinned = False  # no function's end lets it go: autocast's copies
+        self.output_nr = 0  # This tensor is the operation's result of that number, as PyTorch counts them.
+        self.named = False  # A name keeps it alive; without one, the first operation that uses it frees it.
+        self.pinned = False  # It outlives the function that made it, as autocast's copies of weights do.
         self.is_held = True
-        self.owner = 0  # of the function whose end lets it go
-        self.is_view = False  # of a gradient: it holds what it is a view of, too
+        self.owner = 0  # The function at this depth of frames frees it when it ends.
+        self.is_view = False  # A view holds its base too, so nothing may be added to this gradient in place.
 
 
 class Like:
-    """What an operation makes for an input: a tensor of this size, the gradient that came (`same`), or the one of what
-    it saved that has this number (`saved`). Of what is made in another shape it gives a view (`viewed`)."""
+    """The gradient that an operation makes for one input: a new tensor of this size, or the gradient that came in
+    (`passes_on`), or the saved tensor of number `saved_index`. With `as_view` it is a view of a tensor of another
+    shape."""
 
     def __init__(
         self, shape: Shape, itemsize: int, passes_on: bool = False, saved_index: int = -1, as_view: bool = False
     ) -> None:
-        self.shape, self.itemsize, self.passes_on, self.saved_index, self.as_view = (
-            shape,
-            itemsize,
-            passes_on,
-            saved_index,
-            as_view,
-        )
+        self.shape, self.itemsize = shape, itemsize
+        self.passes_on, self.saved_index, self.as_view = passes_on, saved_index, as_view
 
     def total_bytes(self) -> int:
         return numel(self.shape) * self.itemsize
 
 
 def numel(shape: Sequence[int]) -> int:
-    """Numbers in a tensor of this shape."""
+    """Elements of a tensor of this shape."""
     found = 1
     for size in shape:
         found *= size
@@ -85,7 +82,7 @@ Edge = tuple["Operation", int]  # the operation whose result an input is, and th
 
 
 class Operation:
-    """One that was done: what it keeps, and what it makes when it goes backward."""
+    """A node of the autograd graph: what it saves for its backward, and the gradients that its backward makes."""
 
     def __init__(
         self, number: int, inputs: Sequence[Tensor], input_gradients: Sequence[Like | None], temporary_bytes: int
@@ -93,34 +90,34 @@ class Operation:
         self.number = number
         self.edges: list[Edge | None] = [None if x.grad_fn is None else (x.grad_fn, x.output_nr) for x in inputs]
         self.input_sizes = [Like(x.shape, x.itemsize) for x in inputs]
-        self.input_gradients = input_gradients  # for each input, or None where it makes nothing
-        self.temporary_bytes = temporary_bytes  # bytes beside these while it goes backward
-        self.matmul_part, self.matmul_flops = (
-            "",
-            0,
-        )  # of a product: as Tape.again has it, for each gradient that it makes
+        self.input_gradients = input_gradients  # An input that gets no gradient has None here.
+        self.temporary_bytes = temporary_bytes  # The backward kernel allocates these beside its gradients.
+        # A matmul has a key of Tape.gradient_matmuls, and the FLOPs of each gradient that it makes.
+        self.matmul_part, self.matmul_flops = "", 0
         self.saved: list[Storage] = []
         self.num_outputs = 1
-        self.region: Region | None = None  # it is made again with
-        self.moment, self.line = "", OTHERS  # of the backward pass, in which it goes, and of the gradients it makes
-        self.leaf_name = ""  # of a leaf, where gradients end: its name
-        self.numel = 0  # of a leaf that is a weight
-        # of a leaf: else its gradient is added to an earlier batch's, or taken by the update
+        self.region: Region | None = None  # Checkpointing recomputes this operation with the region.
+        self.moment, self.line = "", OTHERS  # Its gradients are made in this moment, and count in this line.
+        self.leaf_name = ""  # Only a leaf, where gradients end, has a name.
+        self.numel = 0  # Only a weight's leaf has elements, so that only its gradient counts as a weight's.
+        # A leaf's gradient is kept, unless it is added to an earlier batch's, or the update takes it at once.
         self.keeps_gradient = False
-        self.recompute_fn: Callable[[Tensor], Tensor] | None = None  # of a part that is made again whole when it goes
-        self.backward_fn: Callable[[Tape, Operation, Tensor], Tensor] | None = None  # backward, by this
+        # Reentrant checkpointing runs this again in its backward.
+        self.recompute_fn: Callable[[Tensor], Tensor] | None = None
+        self.backward_fn: Callable[[Tape, Operation, Tensor], Tensor] | None = None  # This replaces the usual backward.
 
 
 class Region:
-    """A part of which the inputs alone are kept: it is made again when the backward pass comes to it
-    (torch.utils.checkpoint, not reentrant)."""
+    """A checkpointed part: only its inputs are saved, and it is recomputed when the backward pass needs what its
+    operations would have saved (torch.utils.checkpoint with use_reentrant=False)."""
 
     def __init__(self, forward: Callable[[], Tensor], inputs: list[Storage]) -> None:
         self.forward, self.inputs = forward, inputs
-        self.awaiting_saved: list[Operation] = []  # operations that will ask for what they would have kept
-        self.backward_left = 0  # of these, those that have not gone backward
+        self.awaiting_saved: list[Operation] = []  # These will need, in this order, what they did not save.
+        self.backward_left = 0  # When none of them is left, the region's inputs are freed.
         self.is_recomputed = False
-        self.kept_results: list[Storage] = []  # that are kept all the same, as checkpointing per operation does
+        # Checkpointing per operation keeps these, so that their matmuls are not repeated.
+        self.kept_results: list[Storage] = []
 
 
 # --8<-- [end:operation]
@@ -132,33 +129,39 @@ class Tape:
 
     def __init__(self, has_earlier_gradients: bool = False, autocast: bool = False, itemsize: int = 2) -> None:
         self.live_bytes, self.peak_bytes, self.number = 0, 0, 0
-        self.line, self.live_lines = OTHERS, [0, 0, 0, 0]  # of what is made now, and bytes by line
-        self.peak_lines, self.is_peak = [0, 0, 0, 0], False  # the same at the peak, noted when it has passed
+        self.line, self.live_lines = OTHERS, [0, 0, 0, 0]  # New storages count in this line.
+        # Lines are copied when a peak has passed, since a copy at each new maximum would be slow.
+        self.peak_lines, self.is_peak = [0, 0, 0, 0], False
         self.moment = ""
-        self.moments: dict[str, tuple[int, list[int]]] = {}  # that have passed: the peak of each, and its lines
+        # A moment that has passed has its peak here, and the lines of that peak.
+        self.moments: dict[str, tuple[int, list[int]]] = {}
         self.has_earlier_gradients, self.autocast = has_earlier_gradients, autocast
-        self.itemsize = itemsize  # bytes of a weight, and of a number on the residual path
-        self.keeps_products = False  # of a region: attention's result, and those of matmuls but of every second
-        self.grad_enabled = True  # else nothing is kept, as under torch.no_grad()
-        self.weights_frozen = False  # weights are, and need no gradients: adapters alone are trained
-        self.frames: list[list[Tensor]] = [[]]  # of each function that has begun, the tensors that its end lets go
-        self.autocast_copies: dict[str, Tensor] = {}  # autocast's, of weights, as long as its context lasts
+        self.itemsize = itemsize  # Weights and the residual stream have elements of this many bytes.
+        # Checkpointing per operation keeps attention's result and every other matmul's, as torchtitan does.
+        self.keeps_products = False
+        self.grad_enabled = True  # When it is off nothing is saved, as under torch.no_grad().
+        self.weights_frozen = False  # With LoRA adapters alone are trained, so weights get no gradients.
+        self.frames: list[list[Tensor]] = [[]]  # Each running function has here the tensors that its end frees.
+        # Autocast casts a weight once, and keeps the copy until its context ends.
+        self.autocast_copies: dict[str, Tensor] = {}
         self.leaves: dict[str, Operation] = {}
-        self.named_leaves = 0  # that there have been
-        self.kept_to_end: list[Tensor] = []  # until the step has ended
-        self.tied: list[str] = []  # leaves whose gradients wait for those of another use
-        self.gradients: dict[str, Tensor] = {}  # of leaves, when the backward pass has ended
+        self.named_leaves = 0  # Leaves are numbered downwards from -1, which tells them from operations.
+        self.kept_to_end: list[Tensor] = []  # A caller has names for these, so they live until the step ends.
+        self.tied: list[str] = []  # The gradients of these leaves wait for those of another use of the same weight.
+        self.gradients: dict[str, Tensor] = {}  # The backward pass leaves these gradients, by leaf.
         self.region_without_saving: Region | None = None
-        self.region: Region | None = None  # that is gone through now, for the first time or again
-        self.plain_matmuls = 0  # matmuls with a matrix and no biases that it has had
-        self.awaiting_saved: list[Operation] = []  # for what is made again now, the first last
-        self.is_recomputing = False  # what goes forward now has done so before
-        # FLOPs of the first so; how often attention's products
+        self.region: Region | None = None  # The operations that run now belong to it, in its first pass or recomputed.
+        self.plain_matmuls = 0  # Every other one of these is kept, so the region counts them.
+        self.awaiting_saved: list[Operation] = []  # The next of them to get its saved tensors stands last.
+        self.is_recomputing = False  # The forward pass of a region is being repeated.
+        # Matmuls with weights count in FLOPs. Attention's count in how often they run, since their FLOPs depend on the
+        # mask.
         self.recomputed_matmuls = {"matrices": 0, "scores": 0, "values": 0}
-        self.gradient_matmuls = {"matrices": 0, "scores": 0, "values": 0}  # the same of products that make gradients
-        self.layer_frame = 0  # the frames within a layer's own function, and its own
-        self.outer_frames = 0  # the frames that were there when that began
-        self.stopped_early = False  # all that was asked for has been made: what follows takes no bytes
+        # The matmuls that make gradients are counted in the same way.
+        self.gradient_matmuls = {"matrices": 0, "scores": 0, "values": 0}
+        self.layer_frame = 0  # A layer's own function has this depth of frames.
+        self.outer_frames = 0  # Recomputing began at this depth; an early stop ends the functions above it.
+        self.stopped_early = False  # All that was needed is recomputed, so what follows takes no bytes.
 
     # Bytes
 
@@ -192,7 +195,7 @@ class Tape:
             self.peak_lines, self.is_peak = list(self.live_lines), False
 
     def begin(self, moment: str) -> None:
-        """Another moment, whose peak is its own. What it was before begins there too, and is not less by it."""
+        """A moment begins, with a peak of its own. The bytes that are alive now are the least that its peak can be."""
         self.note_peak()
         before = self.moments.get(self.moment)
         if before is None or before[0] < self.peak_bytes:
@@ -200,7 +203,7 @@ class Tape:
         self.moment, self.peak_bytes, self.is_peak = moment, self.live_bytes, True
 
     def of_line(self, storage: Storage, line: int) -> None:
-        """What is there belongs to another line from now on."""
+        """The storage counts in another line from now on."""
         self.note_peak()
         self.add_to(storage.line, -storage.nbytes)
         self.add_to(line, storage.nbytes)
@@ -209,7 +212,7 @@ class Tape:
     # Tensors and names
 
     def tensor(self, shape: Sequence[int], itemsize: int, storage: Storage) -> Tensor:
-        """A tensor over bytes that are there, or that it is the first to hold."""
+        """A tensor over a storage, whose bytes count from its first tensor on."""
         self.hold(storage)
         made = Tensor(tuple(shape), itemsize, storage)
         self.frame(made)
@@ -223,32 +226,32 @@ class Tape:
         return self.tensor(shape, itemsize, Storage(numel(shape) * itemsize, self.line))
 
     def view(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """As many numbers in another order, where they lie."""
+        """The same storage in another shape."""
         made = self.tensor(shape, x.itemsize, x.storage)
         made.grad_fn, made.output_nr = x.grad_fn, x.output_nr
         self.consume(x)
         return made
 
     def bind(self, x: Tensor) -> Tensor:
-        """It lives until this function ends, unless a caller has a name for it, and so longer."""
+        """Gives the tensor a name in this function, at whose end it is freed, unless a caller has a name for it too."""
         if not x.named:
             x.named = True
             self.frame(x)
         return x
 
     def bind_in(self, x: Tensor, frame: int) -> Tensor:
-        """The same until a function ends that has so many around it, which gets it as a second result."""
+        """Gives the tensor a name in the function at depth `frame`, which gets it as a second result."""
         x.named, x.owner = True, frame
         self.frames[frame - 1].append(x)
         return x
 
     def pin(self, x: Tensor) -> Tensor:
-        """It lives until somebody lets it go."""
+        """The tensor lives until let_go() frees it, whatever function ends."""
         x.named, x.pinned = True, True
         return x
 
     def keep_to_end(self, x: Tensor) -> Tensor:
-        """The same until the step has ended."""
+        """The tensor lives until the step ends, and counts among what it leaves."""
         self.kept_to_end.append(x)
         return self.pin(x)
 
@@ -263,7 +266,7 @@ class Tape:
             self.drop(x.storage)
 
     def consume(self, x: Tensor) -> None:
-        """An operation has done with it: what has no name goes."""
+        """An operation has used the tensor, which frees it if it has no name."""
         if not x.named:
             self.let_go(x)
 
@@ -281,7 +284,7 @@ class Tape:
         return one, other
 
     def end(self, results: Sequence[Tensor]) -> None:
-        """Lets go what this function has named, and hands its results to its caller; what the caller named is his."""
+        """A function ends: its names go, and its caller gets the results, loose unless it has names for them."""
         frame, names = len(self.frames), self.frames.pop()
         for x in results:
             if x.owner == frame:
@@ -366,7 +369,8 @@ class Tape:
         return made
 
     def save(self, made: Operation, saved: Sequence[Storage]) -> None:
-        """What it keeps; in a region that is made again nothing, and when it is made again for whoever asks."""
+        """Saves tensors for an operation's backward. In the first pass of a checkpointed region nothing is saved; when
+        the region is recomputed, they are saved for the operation of the first pass."""
         if self.region_without_saving is not None:
             made.region = self.region_without_saving
             made.region.awaiting_saved.append(made)
@@ -388,7 +392,8 @@ class Tape:
         self.stopped_early = True
 
     def matmul_result(self, shape: Sequence[int], itemsize: int, remembered: bool, part: str, amount: int) -> Tensor:
-        """Of a product; one that is remembered, a region keeps although it is made again: then it is there already."""
+        """The result of a matmul. Checkpointing per operation keeps one that is `remembered`, so that recomputing takes
+        it from the region instead of multiplying again."""
         region = self.region
         is_kept = region is not None and remembered and self.keeps_products and not self.stopped_early
         if not is_kept or self.region_without_saving is not None:
@@ -406,7 +411,8 @@ class Tape:
         return made
 
     def count_matmul(self, part: str, amount: int) -> None:
-        """FLOPs of matrices, or how often attention's products: they count, if they were made before."""
+        """Counts a matmul that runs a second time: the FLOPs of one with weights, or how often one of attention's
+        runs."""
         if self.is_recomputing and not self.stopped_early:
             self.recomputed_matmuls[part] = self.recomputed_matmuls[part] + amount
 
@@ -479,20 +485,20 @@ class Tape:
             self.let_go(gradient)
 
     def pop_gradient(self, name: str) -> Tensor:
-        """Of a leaf that is one no more."""
+        """The gradient of a leaf, which is forgotten."""
         found = self.gradients[name]
         self.gradients = {one: each for one, each in self.gradients.items() if one != name}
         self.leaves = {one: each for one, each in self.leaves.items() if one != name}
         return found
 
     def let_go_gradients(self, names: Sequence[str]) -> None:
-        """Of leaves that are parts of something else, once these are put together."""
+        """Frees the gradients of leaves that are slices of a tensor, once they are joined."""
         for name in names:
             self.let_go(self.gradients[name])
         self.gradients = {name: each for name, each in self.gradients.items() if name not in names}
 
     def backward_step(self, operation: Operation, gradients: list[Tensor | None]) -> list[Tensor | None]:
-        """One goes backward: what it makes is there beside what it kept, which then goes."""
+        """Runs an operation's backward. Its gradients are alive beside what it saved, which is freed afterwards."""
         region = operation.region
         if operation.backward_fn is not None:
             gradient = gradients[0]
@@ -521,7 +527,7 @@ class Tape:
                 found.append(fresh)
         self.drop(temporary)
         if region is not None:
-            self.release_saved(operation)  # what was made again goes when it has been asked for
+            self.release_saved(operation)  # A recomputed tensor is freed once it has been unpacked.
         fitted = [
             None if one is None else self.validated(one, size)
             for one, size in zip(found, operation.input_sizes, strict=True)
@@ -556,7 +562,7 @@ class Tape:
         operation.saved = []
 
     def recompute(self, region: Region) -> None:
-        """To the last that will be asked for; autocast makes its copies again."""
+        """Recomputes a region up to the last tensor that its backward needs. Autocast casts the weights again."""
         copies = self.swap_autocast_copies({})
         self.awaiting_saved, self.outer_frames = list(reversed(region.awaiting_saved)), len(self.frames)
         region.is_recomputed, region.kept_results = True, list(reversed(region.kept_results))
@@ -570,7 +576,7 @@ class Tape:
         self.autocast_copies = copies
 
     def swap_autocast_copies(self, copies: dict[str, Tensor]) -> dict[str, Tensor]:
-        """In the place of those that there are."""
+        """Replaces autocast's copies, and gives those that were there."""
         before, self.autocast_copies = self.autocast_copies, copies
         return before
 
@@ -581,7 +587,7 @@ class Tape:
         self.autocast_copies = {}
 
     def checkpoint(self, make: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
-        """A part of which the inputs alone are kept."""
+        """Runs a part of which only the inputs are saved (torch.utils.checkpoint, use_reentrant=False)."""
         region = Region(make, [x.storage for x in inputs])
         for storage in region.inputs:
             self.hold(storage)
@@ -592,8 +598,8 @@ class Tape:
 
 
 def reentrant_checkpoint(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """A part that is made again by torch.utils.checkpoint with use_reentrant=True, which runs it without gradients
-    first, and keeps its inputs, `others` too."""
+    """Runs a part under torch.utils.checkpoint with use_reentrant=True: without gradients, so that nothing is saved
+    but its inputs, `others` among them."""
     tape.grad_enabled = False
     result = make(x)
     tape.grad_enabled = True
@@ -609,8 +615,8 @@ def reentrant_checkpoint(tape: Tape, make: Callable[[Tensor], Tensor], x: Tensor
 
 
 def reentrant_backward(tape: Tape, operation: Operation, gradient: Tensor) -> Tensor:
-    """Its backward pass: the whole part goes forward again, from an input that has no past, and then backward. The
-    function that does so has a name for the result until it ends, and for its gradient."""
+    """The backward of reentrant checkpointing: the part runs again, from its input as a new leaf, and then backward.
+    CheckpointFunction.backward() has names for the result and its gradient until it ends."""
     assert operation.recompute_fn is not None
     size, copies, name = operation.input_sizes[0], tape.swap_autocast_copies({}), f"input {operation.number}"
     tape.enter()
@@ -630,7 +636,7 @@ def reentrant_backward(tape: Tape, operation: Operation, gradient: Tensor) -> Te
 
 
 def operations_below(root: Operation) -> list[Operation]:
-    """All that a gradient of this one's result comes through, leaves left out: what was made last first."""
+    """The operations that a gradient of this one's result reaches, without leaves: what was made last comes first."""
     found = {root.number: root}
     waiting = [root]
     while waiting:
@@ -646,12 +652,12 @@ def operations_below(root: Operation) -> list[Operation]:
 
 # --8<-- [start:alike]
 def like(x: Tensor) -> Like:
-    """A new tensor of its size."""
+    """The input's gradient is a new tensor of its size."""
     return Like(x.shape, x.itemsize)
 
 
 def passed_on(x: Tensor) -> Like:
-    """The gradient that came, as it is."""
+    """The input's gradient is the one that came in, unchanged."""
     return Like(x.shape, x.itemsize, passes_on=True)
 
 
@@ -672,12 +678,12 @@ def reordered(tape: Tape, x: Tensor) -> Tensor:
 
 
 def multiply_scalar(tape: Tape, x: Tensor) -> Tensor:
-    """Times, plus or minus a number; both ways a tensor is made."""
+    """Multiplies by a number: result and gradient are each a new tensor."""
     return tape.apply([x], x.shape, x.itemsize, [], [like(x)])
 
 
 def add_scalar(tape: Tape, x: Tensor) -> Tensor:
-    """Plus a number, whose gradient is the same."""
+    """Adds a number, so that the gradient passes through unchanged."""
     return tape.apply([x], x.shape, x.itemsize, [], [passed_on(x)])
 
 
@@ -693,13 +699,13 @@ def larger(x: Tensor, y: Tensor) -> Shape:
 
 
 def multiply(tape: Tape, x: Tensor, y: Tensor) -> Tensor:
-    """Each keeps the other, if it has a gradient itself."""
+    """An elementwise product, which saves each factor if the other needs a gradient."""
     shape, itemsize = larger(x, y), max(x.itemsize, y.itemsize)
     return tape.apply([x, y], shape, itemsize, saved_factors(x, y), [Like(shape, itemsize), Like(shape, itemsize)])
 
 
 def saved_factors(x: Tensor, y: Tensor) -> list[Tensor]:
-    """What a product keeps of its two factors: each for the other's gradient."""
+    """The factors that a product saves: each is needed for the other's gradient."""
     of_y, of_x = [x] if y.grad_fn is not None else [], [y] if x.grad_fn is not None else []
     return of_y + of_x
 
@@ -725,13 +731,13 @@ def dropout(tape: Tape, x: Tensor) -> Tensor:
 
 
 def slice_of(tape: Tape, x: Tensor, shape: Sequence[int]) -> Tensor:
-    """A slice: its gradient stands among zeros."""
+    """A slice, which is a view. Its gradient is as large as all of x, zero outside the slice."""
     made = tape.record([x], [], [like(x)])
     return tape.finish(made, [x], tape.tensor(shape, x.itemsize, x.storage))
 
 
 def split(tape: Tape, x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """All of the last dimension: the gradients are joined."""
+    """torch.split along the last dimension: views, whose gradients are joined in one tensor."""
     made = tape.record([x], [], [like(x)])
     found = [tape.tensor((*x.shape[:-1], size), x.itemsize, x.storage) for size in sizes]
     for place, one in enumerate(found):
@@ -776,7 +782,7 @@ def autocast_input(tape: Tape, x: Tensor) -> Tensor:
 
 
 def autocast_copy(tape: Tape, name: str, x: Tensor) -> Tensor:
-    """Autocast's of a weight, which it makes once."""
+    """Autocast's 16-bit copy of a weight, which is made once in a context."""
     if name not in tape.autocast_copies:
         tape.autocast_copies[name] = tape.pin(cast_weight(tape, x))
     return tape.autocast_copies[name]
@@ -805,7 +811,7 @@ def is_remembered(tape: Tape, biased: bool = False) -> bool:
 
 
 def attention_matmul(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], part: str) -> Tensor:
-    """Of attention, whose factors both have gradients."""
+    """One of attention's two matmuls, whose factors both need gradients."""
     made = tape.record_product([x, y], saved_factors(x, y), [like(x), like(y)], part, 1)
     return tape.finish(made, [x, y], tape.matmul_result(shape, x.itemsize, True, part, 1))
 
@@ -813,8 +819,9 @@ def attention_matmul(tape: Tape, x: Tensor, y: Tensor, shape: Sequence[int], par
 def weight_matmul(tape: Tape, inputs: Sequence[Tensor], shape: Sequence[int], remembered: bool) -> Tensor:
     """A matmul of the first two, plus biases, with a matrix of weights, or one for each expert."""
     x, y = inputs[0], inputs[1]
-    of_x = Like(x.shape, x.itemsize, as_view=len(x.shape) > 2)  # all tokens in one row are what is multiplied
-    of_y = Like(y.shape, y.itemsize, as_view=True)  # by a matrix that is turned
+    # The matmul flattens batch and tokens, so the gradient is a view.
+    of_x = Like(x.shape, x.itemsize, as_view=len(x.shape) > 2)
+    of_y = Like(y.shape, y.itemsize, as_view=True)  # The matrix is transposed, so its gradient is a view too.
     flops, makes = flops_of(x, shape), [of_x, of_y, *[like(each) for each in inputs[2:]]]
     made = tape.record_product(inputs, saved_factors(x, y), makes, "matrices", flops)
     return tape.finish(made, inputs, tape.matmul_result(shape, x.itemsize, remembered, "matrices", flops))
@@ -833,7 +840,7 @@ def dequantized_linear(tape: Tape, x: Tensor, outputs: int) -> Tensor:
 
 
 def dequantized_matmul(tape: Tape, x: Tensor, shape: Sequence[int], matrix: Like, remembered: bool) -> Tensor:
-    """Its matrix is unpacked for it, forward and backward (bitsandbytes)."""
+    """A matmul whose matrix is dequantized for it, forward and backward (bitsandbytes)."""
     tape.enter()
     unpacked = tape.bind(tape.new(matrix.shape, matrix.itemsize))
     flops = flops_of(x, shape)
@@ -855,7 +862,7 @@ def low_precision_linear(tape: Tape, x: Tensor, name: str, outputs: int, form: F
     kept = copies if form.keeps_copies else [x, matrix]
     shape = (*x.shape[:-1], outputs)
     flops, temporary = flops_of(x, shape), form.bits * turned // 32
-    # its own function hands on what it keeps when it has ended, so that it is made again with its result
+    # An autograd.Function saves its tensors after it has run, so recomputing stops only after its result is made.
     result = tape.matmul_result(shape, x.itemsize, is_remembered(tape), "matrices", flops)
     made = tape.record_product([x, matrix], kept, [like(x), like(matrix)], "matrices", flops, temporary)
     result = tape.leave(tape.finish(made, [x, matrix], result))
@@ -879,8 +886,8 @@ def adapter_matmul(tape: Tape, x: Tensor, matrix: Tensor) -> Tensor:
 
 # --8<-- [start:rows]
 def index_select(tape: Tape, x: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
-    """By their numbers, in another order or several times; their gradients are put among zeros, of which a copy is
-    made."""
+    """Rows by their indices, in another order or several times. Backward they are added into zeros, of which PyTorch
+    makes a copy."""
     made = tape.record([x], [indices], [like(x)], like(x).total_bytes())
     return tape.finish(made, [x, indices], tape.new(shape, x.itemsize))
 

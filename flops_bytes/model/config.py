@@ -144,7 +144,7 @@ def alternate(of: Config, layers: int) -> list[str]:
 
 
 def full_attention_every(period: int, other: str, of: Config, layers: int) -> list[str]:
-    """Each so many layers one sees everything."""
+    """Every `period`-th layer attends to all tokens, the layers between are of the `other` kind."""
     return [other if (index + 1) % period else FULL for index in range(layers)]
 
 

@@ -18,14 +18,14 @@ from flops_bytes.model.shapes import Decoder
 
 
 class Matrix(NamedTuple):
-    """A matrix of weights, or several alike."""
+    """A matrix of weights, or several of one shape."""
 
-    part: str  # of parameters() and of forward_flops()
+    part: str  # The key under which parameters() and forward_flops() count it.
     inputs: int
     outputs: int
     biased: bool = False
-    per_layer: int = 1  # how many of these a layer has
-    per_token: int = 1  # how many of these a token goes through
+    per_layer: int = 1  # A layer has so many of these matrices.
+    per_token: int = 1  # One token is multiplied by so many of them.
 
     def parameters(self, active: bool = False) -> int:
         return (self.per_token if active else self.per_layer) * (self.inputs + self.biased) * self.outputs
@@ -67,15 +67,15 @@ class Attention:
     heads: int  # H
     kv_heads: int  # G
     head_dim: int  # Q
-    window: int = 0  # tokens that a token sees, itself among them; 0: all
-    chunked: bool = False  # these are of its own chunk
-    biases: bool = False  # of queries, keys and values
+    window: int = 0  # A token attends to so many tokens, itself among them; 0 means all.
+    chunked: bool = False  # The window is a chunk, and a token attends within its own (Llama 4).
+    biases: bool = False  # Queries, keys and values have biases.
     out_bias: bool = False
-    gated: bool = False  # as many features as queries, which close what comes out (Qwen3-Next)
-    head_norms: bool = False  # an RMSNorm of Q features for queries, one for keys
-    norms_over_heads: bool = False  # an RMSNorm of all queries' features, one of all keys' (OLMo 2)
-    sinks: bool = False  # a score a head that stands for no token (gpt-oss)
-    k_eq_v: bool = False  # values are made as keys are, by the same matrix (Gemma 4's layers that see everything)
+    gated: bool = False  # A gate as wide as the queries multiplies the result (Qwen3-Next).
+    head_norms: bool = False  # QK-norm: each head's queries and keys have an RMSNorm of Q features.
+    norms_over_heads: bool = False  # QK-norm over all heads at once (OLMo 2).
+    sinks: bool = False  # Attention sinks: each head has a score that stands for no token (gpt-oss).
+    k_eq_v: bool = False  # Keys and values are made by one matrix (Gemma 4's attention_k_eq_v).
 
     def matrices(self, d: int) -> list[Matrix]:
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -83,36 +83,36 @@ class Attention:
         return [Matrix("attention", d, outputs, self.biases), Matrix("attention", wide, d, self.out_bias)]
 
     def vectors(self) -> int:
-        """Parameters that stand in no matrix."""
+        """Parameters that are in no matrix: norms, and sinks."""
         normed = 2 * self.head_norms + (self.heads + self.kv_heads) * self.norms_over_heads
         return normed * self.head_dim + self.heads * self.sinks
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
-        """Of a sequence: what has no weights."""
+        """FLOPs of a sequence in matmuls without weights: scores, and their products with values."""
         each = 2 * pairs(seq_len, self.window, self.chunked, causal) * self.heads * self.head_dim
         return {"scores": each, "values": each}
 
     def attended_tokens(self, context: int) -> int:
-        """Of so many tokens, those that the last one sees; of a chunk, when it is full, or fullest."""
+        """How many of `context` tokens the last one attends to; in chunks, when its chunk is fullest."""
         return min(context, self.window) if self.window else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
-        """Of a new token that sees `context`, itself too: what has no weights."""
+        """FLOPs of a decoding step's new token in matmuls without weights: it attends to `context` tokens."""
         return 4 * self.attended_tokens(context) * self.heads * self.head_dim
 
     def cached_numbers(self, tokens: int) -> int:
-        """Numbers that the cache holds of so many tokens: keys and values, of a window no more than fill it."""
+        """Numbers that the cache holds of so many tokens: keys and values, with a window at most those that fill it."""
         return 2 * self.attended_tokens(tokens) * self.kv_heads * self.head_dim
 
     def cached_numbers_read(self, context: int) -> int:
-        """Of these, what a step reads."""
+        """Numbers of the cache that a decoding step reads."""
         return self.cached_numbers(context)
 
     def state_bytes(self, width: int) -> int:
         return 0
 
     def with_shared_heads(self, gpus: int) -> "Attention":
-        """What GPUs hold together that share its heads: each has a key-value head at least."""
+        """The attention that tensor-parallel GPUs hold together: each has at least one key-value head."""
         return replace(self, kv_heads=gpus * -(-self.kv_heads // gpus))
 
 
@@ -134,15 +134,15 @@ class LatentAttention:
     """
 
     heads: int
-    q_lora_rank: int  # of the queries' latent; 0: they have none
-    kv_lora_rank: int  # of the latent of keys and values
-    nope_dim: int  # features of a key that positions do not turn
-    rope_dim: int  # those that they turn, the same for all heads
+    q_lora_rank: int  # Features of the queries' latent; 0 means that they have none.
+    kv_lora_rank: int  # Features of the latent of keys and values.
+    nope_dim: int  # Features of a key without RoPE (qk_nope_head_dim).
+    rope_dim: int  # Features with RoPE (qk_rope_head_dim), which all heads share.
     v_head_dim: int
-    biases: bool = False  # of what makes latents, and of the output
-    cache_copies: int = 1  # of the cache, on GPUs that share the heads
-    index_topk: int = 0  # tokens that a token attends to; 0: all
-    index_heads: int = 0  # of the indexer, which chooses them; 0: it has none of its own
+    biases: bool = False  # The matrices that make latents have biases, and the output's.
+    cache_copies: int = 1  # GPUs that share the heads each hold the whole cache.
+    index_topk: int = 0  # A token attends to so many tokens, which the indexer chooses; 0 means all.
+    index_heads: int = 0  # The indexer's heads; with 0 the layer takes the choice of an earlier one.
     index_dim: int = 0
 
     def expand(self) -> Matrix:
@@ -161,14 +161,14 @@ class LatentAttention:
         return [*queries, latent, self.expand(), out, *self.indexer(d)]
 
     def indexer(self, d: int) -> list[Matrix]:
-        """Of its queries, of the key, and of the weights by which heads are added up."""
+        """The indexer's matrices: of its queries, of its key, and of the weights by which its heads are summed."""
         if not self.index_heads:
             return []
         queries = Matrix("indexer", self.q_lora_rank, self.index_heads * self.index_dim)
         return [queries, Matrix("indexer", d, self.index_dim), Matrix("indexer", d, self.index_heads)]
 
     def vectors(self) -> int:
-        # their norms, of which the key's has a shift too
+        # These are norms. The indexer's key has a LayerNorm, which has two vectors.
         return self.q_lora_rank + self.kv_lora_rank + 2 * self.index_dim
 
     def mixing_flops(self, seq_len: int, causal: bool) -> dict[str, int]:
@@ -180,7 +180,8 @@ class LatentAttention:
         return min(context, self.index_topk) if self.index_topk else context
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
-        """Not absorbed, latents of all tokens before are expanded again, as transformers does it."""
+        """FLOPs as for Attention. If not `absorbed`, the latents of all earlier tokens are expanded again, as
+        transformers does it."""
         index = 2 * context * self.index_heads * (self.index_dim + 1)
         if absorbed:
             return index + 2 * self.attended_tokens(context) * self.heads * (2 * self.kv_lora_rank + self.rope_dim)
@@ -188,24 +189,24 @@ class LatentAttention:
         return index + each + self.expand().flops(context - 1)
 
     def cached_numbers(self, tokens: int) -> int:
-        """The latent and the turned key, which all heads share, and the indexer's key."""
+        """Numbers that the cache holds: the latent, the key with RoPE, which all heads share, and the indexer's key."""
         return self.cache_copies * tokens * (self.kv_lora_rank + self.rope_dim + self.index_dim)
 
     def cached_numbers_read(self, context: int) -> int:
-        """Of these, the keys of the indexer, and the latents that it chooses."""
+        """Numbers of the cache that a decoding step reads: all keys of the indexer, and the latents that it chooses."""
         return self.cache_copies * (
             self.attended_tokens(context) * (self.kv_lora_rank + self.rope_dim) + context * self.index_dim
         )
 
     def expanded_numbers(self, tokens: int) -> int:
-        """Numbers of a cache of keys and values themselves, as engines keep it that do not know of latents."""
+        """Numbers of a cache of keys and values themselves, as engines without latent attention keep it."""
         return tokens * (self.heads * (self.nope_dim + self.rope_dim + self.v_head_dim) + self.index_dim)
 
     def state_bytes(self, width: int) -> int:
         return 0
 
     def with_shared_heads(self, gpus: int) -> "LatentAttention":
-        """Each has all latents, since every head needs them."""
+        """Each GPU holds all latents, since every head needs them."""
         return replace(self, cache_copies=gpus)
 
 
@@ -213,7 +214,7 @@ class LatentAttention:
 
 
 # --8<-- [start:delta]
-CHUNK = 64  # tokens; of flash-linear-attention's kernels, and of transformers' own code
+CHUNK = 64  # Tokens of a chunk in flash-linear-attention's kernels and in transformers' own code.
 
 
 @dataclass(frozen=True)
@@ -225,10 +226,10 @@ class GatedDelta:
     """
 
     key_heads: int
-    value_heads: int  # of states
+    value_heads: int  # Each value head has a state.
     key_dim: int
     value_dim: int
-    conv_kernel_size: int  # tokens that the convolution of each feature takes
+    conv_kernel_size: int  # The convolution of a feature reaches over so many tokens.
     decay_per_feature: bool = False
 
     def channels(self) -> int:
@@ -240,10 +241,12 @@ class GatedDelta:
         conv = Matrix("convolution", self.conv_kernel_size, self.channels())
         out = Matrix("attention", wide, d)
         if self.decay_per_feature:
-            narrow = Matrix("attention", d, self.value_dim, per_layer=2, per_token=2)  # of the decay and of the gate
+            # One is the decay's, one the gate's.
+            narrow = Matrix("attention", d, self.value_dim, per_layer=2, per_token=2)
             widened = Matrix("attention", self.value_dim, wide, per_layer=2, per_token=2)
             return [Matrix("attention", d, self.channels() + self.value_heads), narrow, widened, conv, out]
-        # beside queries, keys and values the gate, and two numbers a head: how fast it forgets, how much it learns
+        # Beside queries, keys and values there are the gate, and two numbers a head: how fast it forgets, how much it
+        # learns.
         return [Matrix("attention", d, self.channels() + wide + 2 * self.value_heads), conv, out]
 
     def vectors(self) -> int:
@@ -262,7 +265,7 @@ class GatedDelta:
         return {"state": tokens * self.value_heads * (within + 3 * 2 * k * v)}
 
     def step_flops(self, context: int, absorbed: bool = True) -> int:
-        """The state is asked with the key, mended, and asked with the query."""
+        """The state is read with the key, updated, and read with the query: three products of k × v a head."""
         return 3 * 2 * self.value_heads * self.key_dim * self.value_dim
 
     def cached_numbers(self, tokens: int) -> int:
@@ -289,8 +292,8 @@ class Dense:
 
     d_ff: int  # f
     biases: bool = False
-    gated: bool = True  # by a matrix more
-    activation_parameters: int = 0  # numbers of its activation (Apertus)
+    gated: bool = True  # A gated MLP has one more matrix (SwiGLU).
+    activation_parameters: int = 0  # The activation function has so many parameters (Apertus).
 
     def matrices(self, d: int) -> list[Matrix]:
         ups = Matrix("mlp", d, self.d_ff, self.biases, per_layer=1 + self.gated, per_token=1 + self.gated)
@@ -298,7 +301,7 @@ class Dense:
         return [ups, Matrix("mlp", self.d_ff, d, self.biases), *activation]
 
     def active_d_ff(self) -> int:
-        """Features of a token inside."""
+        """Inner features that a token goes through."""
         return self.d_ff
 
 
@@ -308,13 +311,14 @@ class Experts:
 
     experts: int
     active: int
-    d_ff: int  # of one
-    shared_d_ff: int = 0  # of the shared ones together
-    shared_gate: bool = False  # a number by which the shared one's result is multiplied (Qwen)
+    d_ff: int  # The inner width of one expert is f.
+    shared_d_ff: int = 0  # The inner width of all shared experts together.
+    shared_gate: bool = False  # A gate of one number multiplies the shared expert's result (Qwen).
     biases: bool = False
     router_bias: bool = False
-    router_scales: bool = False  # the router's input by a vector, each expert by a number (Gemma 4)
-    gated: bool = True  # by a matrix more
+    # The router has a vector that scales its input, and a number for each expert (Gemma 4).
+    router_scales: bool = False
+    gated: bool = True  # A gated MLP has one more matrix (SwiGLU).
 
     def matrices(self, d: int) -> list[Matrix]:
         ups = 1 + self.gated
@@ -344,7 +348,7 @@ Mixer = Attention | LatentAttention | GatedDelta
 class Layer:
     mixer: Mixer
     mlp: Dense | Experts
-    norms: int = 2  # RMSNorms of d features
+    norms: int = 2  # A layer has so many norms of d features.
 
 
 @dataclass(frozen=True)
@@ -353,11 +357,11 @@ class Stack:
 
     d_model: int  # d
     vocab: int  # V
-    layers: tuple[tuple[Layer, int], ...]  # each kind of layer, and how many there are
-    tied: bool = False  # the head is the embedding's matrix
-    mtp_layers: int = 0  # layers that predict tokens after the next (multi-token prediction), beside all others
-    positions: int = 0  # learned position embeddings; 0: positions are rotated in, without parameters
-    norm_shift: bool = False  # LayerNorm's second vector; RMSNorm has none
+    layers: tuple[tuple[Layer, int], ...]  # Each kind of layer stands with how many there are.
+    tied: bool = False  # The head's matrix is the embedding's.
+    mtp_layers: int = 0  # Multi-token prediction adds so many layers, which predict tokens after the next.
+    positions: int = 0  # Learned position embeddings; 0 means RoPE, which has no parameters.
+    norm_shift: bool = False  # LayerNorm has a second vector, RMSNorm has not.
 
     @property
     def depth(self) -> int:
@@ -420,12 +424,12 @@ def as_decoder(stack: Stack) -> Decoder | None:
 
 
 def layer_counts(layers: Iterable[Layer]) -> tuple[tuple[Layer, int], ...]:
-    """Layers in their order, as a Stack has them."""
+    """Each kind of layer with how many there are, as Stack.layers has them."""
     return tuple(Counter(layers).items())
 
 
 def with_shared_heads(stack: Stack, gpus: int) -> Stack:
-    """What GPUs hold together that share the heads of each layer."""
+    """The model that tensor-parallel GPUs hold together, with what each of them repeats."""
     layers = ((replace(layer, mixer=layer.mixer.with_shared_heads(gpus)), times) for layer, times in stack.layers)
     return replace(stack, layers=tuple(layers))
 
@@ -445,7 +449,7 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
     """Parameters by component; with `active`, those that one token passes through. Without predicting layers."""
     d = stack.d_model
     of_parts = dict.fromkeys(PARTS, 0)
-    vectors = d  # the last norm
+    vectors = d  # The last norm has d parameters.
     for layer, times in stack.layers:
         vectors += times * (layer.norms * d + layer.mixer.vectors())
         for matrix in matrices(stack, layer):
@@ -458,7 +462,7 @@ def parameters(stack: Stack, active: bool = False) -> dict[str, int]:
 
 
 def four_bit_parameters(stack: Stack) -> int:
-    """Of the matrices that a base in 4 bits packs: all of the layers' but routers."""
+    """Parameters that a base in 4 bits stores in 4 bits: all matrices of the layers but routers."""
     return sum(
         times * matrix.per_layer * matrix.inputs * matrix.outputs
         for layer, times in stack.layers
@@ -468,7 +472,7 @@ def four_bit_parameters(stack: Stack) -> int:
 
 
 def largest_layer_parameters(stack: Stack) -> int:
-    """Of the fullest layer, which is gathered as a whole: with all of its experts."""
+    """Parameters of the largest layer, with all of its experts: ZeRO-3 gathers a layer as a whole."""
     of_norm = stack.d_model * (1 + stack.norm_shift)
     return max(
         sum(matrix.parameters() for matrix in matrices(stack, layer)) + layer.norms * of_norm + layer.mixer.vectors()
@@ -547,7 +551,7 @@ def read_parameters(stack: Stack, users: int = 1) -> float:
     read = float(sum(parameters(stack).values()) - tables)
     for layer, times in stack.layers:
         if isinstance(mlp := layer.mlp, Experts):
-            idle = (1 - mlp.active / mlp.experts) ** users  # the share that nobody is sent to
+            idle = (1 - mlp.active / mlp.experts) ** users  # The share of experts to which no user's token is sent.
             experts = (matrix for matrix in mlp.matrices(stack.d_model) if matrix.part == "experts")
             read -= times * idle * sum(matrix.parameters() for matrix in experts)
     return read

@@ -29,27 +29,28 @@ from flops_bytes.parallel.sharding import overlap, ring_bytes, waiting_seconds
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
-Model = Any  # a Decoder; or a flops_bytes.parallel.stacks.Split, which has the same names for what is asked here
+Model = Any  # A Decoder, or a flops_bytes.parallel.stacks.Split, which has the attributes that are read here.
 
 
 class Layout(NamedTuple):
     """How a model and its batch are split over GPUs; each degree is a number of ranks."""
 
-    data: int = 1  # over which the batch is split, and by ZeRO also weights, gradients and state
-    tensor: int = 1  # over which each matrix is split
-    sequence: bool = True  # between matrices the tokens are split over the same ranks
-    context: int = 1  # over which each sequence is split
-    pipeline: int = 1  # over which the layers are split
-    expert: int = 1  # of data × context ranks, so many hold different experts
-    zero: int = 1  # 1: state is sharded over data × context ranks, 2: gradients too, 3: weights too
+    data: int = 1  # These ranks split the batch, and ZeRO also shards weights, gradients and state over them.
+    tensor: int = 1  # These ranks split each matrix.
+    sequence: bool = True  # Sequence parallelism: between matrices the same ranks split the tokens.
+    context: int = 1  # These ranks split each sequence.
+    pipeline: int = 1  # These ranks split the layers.
+    expert: int = 1  # So many of the data × context ranks hold different experts.
+    zero: int = 1  # ZeRO's stage: 1 shards state over data × context ranks, 2 gradients too, 3 weights too.
     schedule: str = "1f1b"
-    micro_batches: int = 1  # that one rank of the data takes in a step
-    virtual: int = 1  # stages a pipeline rank has, with "interleaved" and "zero-bubble"
-    ends_are_layers: bool = True  # embedding and head count as a layer each where layers are shared out
-    fused_gate: bool = False  # one kernel multiplies by the activated gate, which is not kept
-    replicas: int = 1  # of data × context ranks: so many copies of what ZeRO shards (hybrid sharding)
-    ring: bool = False  # of context ranks: keys and values go around while attention computes; else they are gathered
-    # full checkpointing repeats whole layers, not only what the backward pass needs
+    micro_batches: int = 1  # A data rank runs so many micro-batches in a step.
+    virtual: int = 1  # A pipeline rank has so many stages, with "interleaved" and "zero-bubble".
+    ends_are_layers: bool = True  # Embedding and head count as a layer each where layers are shared out (torchtitan).
+    fused_gate: bool = False  # One kernel multiplies by the activated gate, which is not saved.
+    replicas: int = 1  # Hybrid sharding: the data × context ranks hold so many copies of what ZeRO shards.
+    # Ring attention: keys and values go around the context ranks while attention computes; else they are gathered.
+    ring: bool = False
+    # Full checkpointing repeats whole layers, and does not stop early at what the backward pass needs.
     recomputes_whole_layers: bool = False
 
     @property
@@ -134,7 +135,7 @@ def rank_kinds(shape: Model, layout: Layout, rank: int) -> dict[Any, int]:
     return kinds_by_rank(shape, layout.pipeline, layout.virtual, layout.ends_are_layers)[rank]
 
 
-@lru_cache(maxsize=128)  # what each rank of many layouts holds, sends and takes asks for it
+@lru_cache(maxsize=128)  # Bytes and seconds of each rank ask for this again.
 def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[dict[Any, int]]:
     found = []
     layout = Layout(pipeline=pipeline, virtual=virtual, ends_are_layers=ends)
@@ -149,7 +150,7 @@ def kinds_by_rank(shape: Model, pipeline: int, virtual: int, ends: bool) -> list
 
 @lru_cache(maxsize=128)
 def distinct_ranks(shape: Model, pipeline: int, virtual: int, ends: bool) -> list[int]:
-    """Pipeline ranks without those that have the layers of one before them, and like it neither end of the model.
+    """Pipeline ranks that differ: without those that have an earlier rank's layers, and neither end of the model.
 
     These compute and send as much, and hold no more: of a schedule no later rank has more micro-batches in flight.
     """
@@ -234,8 +235,9 @@ def state_bytes(held: dict[str, int], layout: Layout, weights: int, gradients: i
 
 
 # --8<-- [start:activations]
-WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")  # that tensor parallelism alone does not split
-GATHERED = ("qkv_input", "mlp_input")  # that a rank has whole while it multiplies
+# Without sequence parallelism each tensor rank saves all of these.
+WHOLE = ("norms", "qkv_input", "mlp_input", "input", "masks")
+GATHERED = ("qkv_input", "mlp_input")  # Tensor ranks gather these before they multiply.
 
 
 @singledispatch
@@ -262,7 +264,7 @@ def layer_activation_bytes(
 
 
 def tensor_shard(shape: Model, tensor: int) -> Model:
-    """What a tensor rank has of each layer."""
+    """The layer that one tensor rank has: its share of the heads and of the MLP's inner features."""
     return replace(
         shape, heads=shape.heads // tensor, kv_heads=max(1, shape.kv_heads // tensor), d_ff=shape.d_ff // tensor
     )
@@ -526,14 +528,14 @@ def rank_bytes(
     elif layout.zero == 2 and layout.shards > 1:
         lines |= {"reduced": wide * (ends + (numbers - ends) // max(1, layers))}
     elif recipe[:8] == "autocast":
-        lines |= {"gathered": width * numbers}  # matrices, cast
+        lines |= {"gathered": width * numbers}  # Autocast casts the matrices.
 
     tokens, t = batch * seq_len // layout.context, layout.tensor
     kept = rank_activation_bytes(shape, layout, rank, seq_len, batch, checkpointing, regathers, width)
     row = width * tokens * shape.d_model
     if layout.pipeline > 1:
         part, chunks = row // t if layout.sequence else row, layout.micro_batches * layout.virtual
-        alive = in_flight(layout, rank)  # whose inputs are among the activations
+        alive = in_flight(layout, rank)  # Their inputs are among the activations.
         held_now = (rank > 0) + (not last) if frees else (rank > 0) * (chunks - alive) + (not last) * chunks + alive
         lines["boundaries"] = part * held_now
     size = seq_len, batch, checkpointing, regathers, width
@@ -543,7 +545,7 @@ def rank_bytes(
     wide_logits = LOSS_PARALLEL * tokens * shape.vocab // t if t > 1 else sum(logits_bytes(shape, tokens).values())
     logits = wide_logits + row if last else 0
     cast = state_bytes(held, layout, 0, each.master or wide, 0)
-    # what a micro-batch before has left there; of a single one gradients come while what was kept goes
+    # Gradients of an earlier micro-batch stay. With a single one they arrive while saved activations are freed.
     before = {} if layout.micro_batches > 1 else {"gradients": 0}
     beside = {"activations": kept, "batch": 16 * tokens} | before
     moments = [
@@ -607,9 +609,9 @@ def rates(layout: Layout, within: float, between: float, node_gpus: int = 8) -> 
 class Flops(NamedTuple):
     """Of a pipeline rank and micro-batch, of all its tensor and context ranks together."""
 
-    total: float  # forward, backward, and computed again
-    backward: float  # of these, with what is computed again
-    attention: float  # of all passes, scores and values
+    total: float  # Forward, backward and recomputation.
+    backward: float  # The backward part, with recomputation.
+    attention: float  # Attention's scores and values, in all passes.
 
     def share(self, part: float) -> float:
         """Of all passes; of a rank that has the embedding alone, and computes nothing, none."""
@@ -697,7 +699,7 @@ def step_seconds(
 
 
 def exposed_seconds(sending: float, matmuls: float, ranks: int) -> float:
-    """Seconds that tensor parallelism's sends show if they are cut into a piece a rank, sent while others are computed.
+    """Exposed seconds of tensor parallelism's communication if it is cut into a piece a rank, sent during the others.
 
     The last piece has nothing left to hide behind, and what takes longer than the matmuls shows too: PyTorch's
     `_pipelined_all_gather_and_consume` and `_pipelined_produce_and_all2all` (torch/distributed/_symmetric_memory), and
