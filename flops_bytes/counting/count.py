@@ -85,7 +85,8 @@ class StepCounted(BaseException):
 
 # --8<-- [start:lines]
 def owner_of(name: str) -> str:
-    """Whose code a file is: "reader", "library", or "" for PyTorch, Python and this package, where no cause is looked for."""
+    """Whose code a file is: "reader", "library", or "" for PyTorch, Python and this package, where nobody looks for a
+    cause."""
     if name.startswith((TORCH, OWN, "<frozen", "<string")):
         return ""
     if "site-packages" in name or "dist-packages" in name:
