@@ -25,7 +25,7 @@ def curve(values: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     axes = Axes(Scale(labels["flops"], low=-0.5, ticks={-9: ""}), Scale("GiB"))
     axes.stack(range(columns), parts, width=1, colours=[COLOURS[kind] for kind in ALIVE])
     axes.axhline(published, labels["published"])
-    if start := values["published_steps.run_backward_from"]:
+    if start := values["published_steps.run_forward_to_backward"]:
         axes.axvline(start - 0.5, labels["forward"], labels["backward"])
     return str(axes)
 

@@ -18,6 +18,8 @@ STATEMENT = re.compile(r"\n(?=(?:const|let|class|function\*?) )")
 BOUND = re.compile(r"^(?:const|let|class|function\*?) (\$\w+)|(?<=, )(\$\w+) = ", re.MULTILINE)
 TITLE = re.compile(r'\$record\("\w+",')  # of a record, which only its text has, and no page writes one
 RECORD = re.compile(r'\$record\("\w+", (\[.*\])\);')
+CHANGED = re.compile(r"\.(\w{3,})(?= = )|^\[([\w.,]+)\] = ", re.MULTILINE)  # attributes of objects, alone or several
+METHOD = re.compile(r"(?:(?<=\$class\(\{)|^)(\w{3,})\([\w,= ]*\) \{$", re.MULTILINE)
 TYPED = re.compile(r"\$(?:int|bool)\b")  # fields of which a text may ask by their names
 # Of errors that no field of the form can raise, for planner.answer asks only for what belongs to what is chosen:
 UNSEEN = (
@@ -63,15 +65,18 @@ def bound(statement: str) -> list[str]:
 
 
 def with_short_fields(translated: str, runtime: str) -> str:
-    """With short names for fields of records that are only ever taken from a record, and that no text names."""
+    """With short names for fields of records, attributes and methods that are only ever taken from an object, and that
+    no text names."""
     words = {*re.findall(r"\w+", runtime)}
     short = (letter + digit for letter in string.ascii_lowercase for digit in string.digits)
     free = (name for name in short if not re.search(rf"\b{name}\b", runtime + translated))
-    records = RECORD.findall(translated)
+    records, methods = RECORD.findall(translated), METHOD.findall(translated)
     named = {field for fields in records if TYPED.search(fields) for field in re.findall(r'"(\w+)"', fields)}
-    fields = {field for fields in records for field in re.findall(r'"(\w{3,})"', fields)} - named - words
-    for field in sorted(fields):
-        defined = sum(fields.count(f'"{field}"') for fields in records)
+    fields = {field for fields in records for field in re.findall(r'"(\w{3,})"', fields)} | {*methods}
+    for one, several in CHANGED.findall(translated):
+        fields |= {one, *re.findall(r"\.(\w{3,})", several)}
+    for field in sorted(fields - named - words - {""}):
+        defined = sum(fields.count(f'"{field}"') for fields in records) + methods.count(field)
         taken = len(re.findall(rf"\.{field}\b", translated))
         if len(re.findall(rf"\b{field}\b", translated)) == defined + taken:
             translated = re.sub(rf"\b{field}\b", next(free), translated)

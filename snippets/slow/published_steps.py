@@ -100,7 +100,7 @@ def curve_of(events: list[Event]) -> tuple[dict[str, list[int]], int]:
 stack = stack_of(SHAPE)
 events = step_events(stack, family_of(stack, composed=True), StepConfig(SEQ_LEN, SEQUENCES, "bf16"))
 assert max(live_bytes(events)) == max(sum(lines.values()) for lines in run_moments.values())
-run_curve_bytes, run_backward_from = curve_of(events)
+run_curve_bytes, run_forward_to_backward = curve_of(events)
 
 # --8<-- [start:checkpointed]
 fewer = decoder_moments(SHAPE, SEQ_LEN, SEQUENCES, "bf16", loss="compiled", checkpointing="full")

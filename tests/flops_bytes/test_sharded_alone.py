@@ -28,7 +28,7 @@ ENVIRONMENT = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 def losses(trainer: str) -> list[float]:
     """Of a toy run on the CPU, a step each, as the trainer prints them."""
-    command = [sys.executable, "-m", f"flops_bytes.{trainer}", "--steps=8", "--report=1", "--rate=0.01"]
+    command = [sys.executable, "-m", f"flops_bytes.lessons.{trainer}", "--steps=8", "--report=1", "--rate=0.01"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+),", done.stdout, re.M)]

@@ -1038,7 +1038,7 @@ def test_a_steps_memory_is_stacked_below_the_published_peak() -> None:
     alive = {"state": [3, 3, 3], "gradients": [0, 0, 2], "activations": [1, 4, 2], "logits": [0, 3, 0]}
     made = {
         "run_curve_bytes": {kind: [size * 2**30 for size in sizes] for kind, sizes in alive.items()},
-        "run_backward_from": 1,
+        "run_forward_to_backward": 1,
         "run_published": {"peak_bytes": 12 * 2**30},
     }
     values = Values({f"published_steps.{name}": value for name, value in made.items()})
