@@ -14,7 +14,6 @@ from itertools import accumulate
 from types import FrameType
 from typing import NamedTuple
 
-from flops_bytes.memory.adapters import frozen_bytes
 from flops_bytes.memory.formulas import RECIPES
 from flops_bytes.memory.layers import ModelFamily
 from flops_bytes.memory.step import (
@@ -29,7 +28,7 @@ from flops_bytes.memory.step import (
     prepared,
     rotary_bytes,
     rotary_features,
-    state_lines,
+    step_bytes,
     step_moments,
     trained_parameters,
 )
@@ -190,9 +189,9 @@ def step_events(
     prepared(tape, config)
     tape.moment = "state"
     trained, each = trained_parameters(stack, family, config), RECIPES["fp32" if config.adapters else config.recipe]
-    frozen = frozen_bytes(stack, RECIPES[config.recipe].weights, base) if config.adapters else None
-    for line, nbytes in state_lines(trained, config.recipe, frozen, config.batch * config.seq_len).items():
-        if nbytes and line != "gradients":
+    at_update = step_moments(stack, family, config)["update"]
+    for line, nbytes in step_bytes(stack, family, config, base)["update"].items():
+        if nbytes and line not in at_update:
             tape.allocate(line, nbytes)
     earlier = tape.allocate("gradients", each.gradients * trained) if config.accumulated else -1
     root, hidden = forward_step(tape, stack, family, config, layers)
@@ -205,9 +204,8 @@ def step_events(
     for x in (*tape.kept_to_end, *gone):
         tape.let_go(x)
     tape.phase = tape.moment = "update"
-    most = sum(step_moments(stack, family, config)["update"].values())
     there = tape.live_bytes + (each.gradients * trained if config.accumulated else 0)
-    temporaries = tape.allocate("temporaries", most - there)
+    temporaries = tape.allocate("temporaries", sum(at_update.values()) - there)
     tape.free(temporaries)
     for x in tape.gradients.values():
         tape.let_go(x)

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from flops_bytes.counting.check.kinds import DEFAULTS, configuration, options
-from flops_bytes.memory.adapters import FORMATS
+from flops_bytes.counting.check.kinds import configuration, derived, options
 from flops_bytes.memory.events import live_bytes, step_events
-from flops_bytes.memory.layers import FAMILIES, ModelFamily
+from flops_bytes.memory.layers import ModelFamily
 from flops_bytes.memory.step import SUPPORTED, StepConfig, family_of, step_bytes, token_flops
-from flops_bytes.model.config import read_stack
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B
 from flops_bytes.model.stack import Stack, parameters, stack_of
 
@@ -34,11 +32,7 @@ def test_a_step_that_is_drawn(seed: int) -> None:
     chance = random.Random(seed)
     kind = chance.choice([each for each in SUPPORTED if each != "kimi_k2"])
     config = configuration(chance, kind)
-    told, tokens = DEFAULTS | options(chance, config), 32 * chance.randint(1, 24)
-    attention, dropout, matmuls = told.pop("attention"), told.pop("dropout"), told.pop("matmuls")
-    told |= {"fused": attention == "fused", "dropout": (dropout, dropout), "matmul_format": FORMATS.get(matmuls)}
-    base = told.pop("base", "as-recipe")
-    check(read_stack(config | {"model_type": kind}), FAMILIES[kind], StepConfig(tokens, **told), base)
+    check(*derived(kind, config, **options(chance, config), tokens=32 * chance.randint(1, 24)))
 
 
 RUNS: dict[str, dict[str, Any]] = {

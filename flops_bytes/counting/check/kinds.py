@@ -35,9 +35,10 @@ from flops_bytes.counting.check.count import (
 )
 from flops_bytes.lessons.models import again
 from flops_bytes.memory.adapters import FORMATS
-from flops_bytes.memory.layers import FAMILIES, Adapters
+from flops_bytes.memory.layers import FAMILIES, Adapters, ModelFamily
 from flops_bytes.memory.step import StepConfig, step_bytes
 from flops_bytes.model.config import read_stack
+from flops_bytes.model.stack import Stack
 
 logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
@@ -193,13 +194,18 @@ def counted(kind: str, config: Config, tokens: int, trace: Counter | None = None
         return trace.peak_bytes
 
 
-def planned(kind: str, config: Config, tokens: int, **told: Any) -> int:
-    """The same, derived."""
+def derived(kind: str, config: Config, tokens: int, **told: Any) -> tuple[Stack, ModelFamily, StepConfig, str]:
+    """What the engine is asked for the same step: its model, how it runs, and how frozen matrices are held."""
     asked = DEFAULTS | told
     attention, dropout, matmuls = asked.pop("attention"), asked.pop("dropout"), asked.pop("matmuls")
     asked |= {"fused": attention == "fused", "dropout": (dropout, dropout), "matmul_format": FORMATS.get(matmuls)}
-    base = asked.pop("base", "as-recipe")
-    at = step_bytes(read_stack(config | {"model_type": kind}), FAMILIES[kind], StepConfig(tokens, **asked), base)
+    base = asked.pop("base")
+    return read_stack(config | {"model_type": kind}), FAMILIES[kind], StepConfig(tokens, **asked), base
+
+
+def planned(kind: str, config: Config, tokens: int, **told: Any) -> int:
+    """The peak, derived."""
+    at = step_bytes(*derived(kind, config, tokens, **told))
     return max(sum(lines.values()) for lines in at.values())
 
 
