@@ -79,9 +79,9 @@ for moment, lines in run_moments.items():
 
 def curve_of(events: list[Event]) -> tuple[dict[str, list[int]], int]:
     """What is alive where that is most, in each of 150 columns of a chart, in which the step does as many FLOPs; and
-    the first column of the backward pass."""
+    the one in which the backward pass begins."""
     state = dict.fromkeys(("weights", "master", "optimizer", "batch"), "state") | {"copies": "activations"}
-    whole, done, phases = sum(event.flops for event in events), 0, []
+    whole, done, backward = sum(event.flops for event in events), 0, 0
     alive = dict.fromkeys(("state", "gradients", "activations", "logits"), 0)
     columns: list[dict[str, int]] = []
     for event in events:
@@ -91,10 +91,11 @@ def curve_of(events: list[Event]) -> tuple[dict[str, list[int]], int]:
         column = min(150 * done // whole, 149)
         while len(columns) <= column:
             columns.append(alive.copy())
-            phases.append(event.phase)
+        if event.phase == "forward":
+            backward = column
         columns[column] = max(columns[column], alive.copy(), key=lambda kinds: sum(kinds.values()))
     assert max(live_bytes(events)) == max(sum(column.values()) for column in columns)
-    return {kind: [column[kind] for column in columns] for kind in alive}, phases.index("backward")
+    return {kind: [column[kind] for column in columns] for kind in alive}, backward
 
 
 stack = stack_of(SHAPE)
