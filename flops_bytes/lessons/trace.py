@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
@@ -142,14 +143,32 @@ def tensors_in(tree: object) -> list[torch.Tensor]:
 # --8<-- [start:in_place]
 def is_added_in_place(func: Any, args: Any) -> bool:
     """Whether autograd would add two gradients in place, did no mode watch it: if nothing but its buffer holds the
-    first (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp). Of a view, its base does too.
+    first (InputBuffer::accumulate in torch/csrc/autograd/input_buffer.cpp). Of a view, its base does too; and of what
+    a backward pass was given, its caller, which reentrant checkpointing is.
     """
     if func is not torch.ops.aten.add.Tensor or torch.is_grad_enabled() or torch._C._current_graph_task_id() == -1:
         return False
-    return bool(torch._C._storage_Use_Count(args[0].untyped_storage()._cdata) == 2)
+    holders = args[0]._use_count(), torch._C._storage_Use_Count(args[0].untyped_storage()._cdata)
+    return holders == (4, 2)  # the buffer and, of the call that is watched, the others
 
 
 # --8<-- [end:in_place]
+
+
+# --8<-- [start:inside]
+def made_inside(func: Any, args: Any) -> list[torch.Tensor]:
+    """What is made inside an operation beside its result, and freed. _safe_softmax() marks scores that are infinite; on
+    CUDA, softmax's backward multiplies the gradient by the result first (softmax_backward_cuda_out in SoftMax.cu).
+    """
+    if func is torch.ops.aten._safe_softmax.default:
+        return [torch.empty_like(args[0], dtype=torch.bool)]
+    if func is torch.ops.aten._softmax_backward_data.default:
+        is_on_cpu = args[0].device.type == "cpu" and not isinstance(args[0], FakeTensor)  # a fake stands for a GPU's
+        return [] if is_on_cpu else [torch.empty_like(args[0])]
+    return []
+
+
+# --8<-- [end:inside]
 
 
 # --8<-- [start:trace]
@@ -175,6 +194,8 @@ class Trace(ResizedBytes):
         for s in map(torch.Tensor.untyped_storage, outputs := tensors_in(result)):
             if s.nbytes() != before.get(s._cdata):  # else a view, or written in place
                 self.hold(s)
+        for temporary in made_inside(func, args):
+            self.hold(temporary.untyped_storage())
         moved = sum(map(get_memory_usage, tensors_in((inputs, outputs))))
         taken = self.live_bytes - live
         self.operations.append(Operation(func.__name__, moved, taken, self.live_bytes))

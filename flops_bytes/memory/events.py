@@ -236,7 +236,7 @@ def forward_step(
         if window not in masks:
             masks[window] = eager_mask(tape, family, config)
         mask = None if config.fused else masks[window]
-        context = layer_context(tape, family, config.of_layers(), tape.moment, cos_sin[rope_window], mask)
+        context = layer_context(tape, family, config.of_layers(), tape.moment, cos_sin[rope_window], mask, layer.mixer)
         x = layer_forward(context, x, layer, config.of_layers(), place % config.every == 0)
     x, hidden = tape.leave(x), None
     if config.chunks > 1:

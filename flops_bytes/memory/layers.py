@@ -38,6 +38,7 @@ from flops_bytes.memory.tape import (
     passed_on,
     reordered,
     slice_of,
+    softmax,
     split,
     vector,
     weight,
@@ -130,7 +131,8 @@ class LayerContext:
     family: ModelFamily
     name: str  # Weights' names begin with it.
     cos_sin: tuple[Tensor, Tensor]  # Cosines and sines are made once for all layers.
-    mask: Tensor | None  # Only eager attention has a mask.
+    mask: Tensor | None  # Only eager attention is given a mask.
+    attention: str = "fused"  # By one kernel; "math": by PyTorch's own operations; "eager": by the module's.
     adapters: Adapters | None = None  # With adapters all other weights are frozen.
     # Whether attention's probabilities are dropped out, and the results of attention and MLP.
     dropout: tuple[bool, bool] = NO_DROPOUT
@@ -310,7 +312,7 @@ def rotate_half(tape: Tape, x: Tensor) -> Tensor:
 # --8<-- [start:attend]
 def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of queries (b, H, T, Q), keys (b, G, T, Q) and values (b, G, T, v): (b, T, H · v)."""
-    make = fused_attention if context.mask is None else eager_attention
+    make = {"fused": fused_attention, "math": math_attention, "eager": eager_attention}[context.attention]
     if not context.recomputes_attention:
         return make(context, q, k, v)
     tape = context.tape
@@ -335,8 +337,40 @@ def fused_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
         made.matmul_part = "fused"
     tape.forget(sums)
     result = tape.finish(made, inputs, result)
-    # The result has the queries' layout in memory, which after a join is head by head, so it is copied.
-    return tape.leave(contiguous(tape, result) if context.family.rope in ("chunks", "partly") else result)
+    # The result has the queries' layout in memory, which after a join is head by head, so several are copied.
+    by_heads = context.family.rope in ("chunks", "partly") and heads > 1
+    return tape.leave(contiguous(tape, result) if by_heads else result)
+
+
+def math_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """PyTorch's attention without a kernel: _scaled_dot_product_attention_math() in ATen's attention.cpp. Queries and
+    keys are scaled before they are multiplied, and scores that lie above the diagonal are added to in place."""
+    tape, (batch, heads, tokens, _) = context.tape, q.shape
+    of_scores = batch, heads, tokens, tokens
+    several = batch > 1 and heads > 1
+    tape.enter()
+    q, k, v = [tape.bind(each) for each in (q, k, v)]
+    scaled_q = tape.bind(multiply_scalar(tape, q))
+    tape.bind(tape.new((tokens, tokens), q.itemsize))  # The mask.
+    keys, values = tape.bind(repeat_interleave(tape, k, heads)), tape.bind(repeat_interleave(tape, v, heads))
+    scaled_k = tape.bind(multiply_scalar(tape, keys))
+    by_tokens = several and context.family.rope not in ("chunks", "partly")
+    scores = tape.bind(batched_matmul(tape, scaled_q, scaled_k, of_scores, (by_tokens, False), "scores"))
+    tape.forget(scaled_k)
+    # _safe_softmax() looks for rows without a score, of which it makes a byte a score.
+    probabilities = tape.bind(softmax(tape, scores))
+    is_infinite = tape.bind(tape.new(of_scores, 1))
+    tape.forget(is_infinite)
+    tape.forget(scores)
+    dropped = tape.bind(dropout(tape, probabilities)) if context.dropout[0] else probabilities
+    shape = batch, heads, tokens, v.shape[-1]
+    result = batched_matmul(tape, dropped, values, shape, (False, False), "values")
+    return tape.leave(result if context.family.code != "transformers" else by_token(tape, result))
+
+
+def repeat_interleave(tape: Tape, x: Tensor, heads: int) -> Tensor:
+    """A copy, of one head too, in which each key-value head stands once for each of its query heads."""
+    return tape.apply([x], (x.shape[0], heads, *x.shape[2:]), x.itemsize, [], [like(x)])
 
 
 def eager_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -359,7 +393,7 @@ def eager_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
         joined_scores = tape.bind(concatenate(tape, [masked, sink_column(context, masked)]))
         both = tape.bind(add(tape, joined_scores, largest(tape, joined_scores)))
         tape.forget(joined_scores)
-        probabilities = tape.bind(apply_saving_output(tape, both))
+        probabilities = tape.bind(softmax(tape, both))
         tape.forget(both)
         own = slice_of(tape, probabilities, of_scores)
         tape.forget(masked)
@@ -368,7 +402,7 @@ def eager_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
         is_wide = context.family.code != "gpt2" or tape.autocast
         shares = cast(
             tape,
-            apply_saving_output(tape, cast(tape, masked, FLOAT32) if is_wide else masked),
+            softmax(tape, cast(tape, masked, FLOAT32) if is_wide else masked),
             (q if context.family.code != "gpt2" else v).itemsize,
         )
         tape.forget(masked)
@@ -549,14 +583,15 @@ def route(context: LayerContext, x: Tensor, mlp: Experts) -> tuple[Tensor, Tenso
     if context.family.routed_by == "logits":  # GptOssTopKRouter
         logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
         experts = tape.bind(tape.new(chosen, INT64))
-        return tape.leave_both(experts, apply_saving_output(tape, index_select(tape, logits, experts, chosen)))
+        return tape.leave_both(experts, softmax(tape, index_select(tape, logits, experts, chosen)))
     # Qwen3MoeTopKRouter; MiniMaxM2TopKRouter, whose shares stay wide
     if context.family.routed_by in ("softmax", "scores"):
         logits = tape.bind(linear(tape, x, name, mlp.experts, mlp.router_bias))
-        probabilities = tape.bind(apply_saving_output(tape, cast(tape, logits, FLOAT32)))
-        experts = tape.bind(tape.new(chosen, INT64))
-        shares = tape.bind(index_select(tape, probabilities, experts, chosen))
         wide = context.family.routed_by == "scores"
+        of_float32 = cast(tape, logits, FLOAT32)
+        scores = tape.bind(apply_saving_output(tape, of_float32) if wide else softmax(tape, of_float32))
+        experts = tape.bind(tape.new(chosen, INT64))
+        shares = tape.bind(index_select(tape, scores, experts, chosen))
         return tape.leave_both(experts, multiply_scalar(tape, shares) if wide else cast(tape, shares, logits.itemsize))
     matrix = vector(tape, name, (mlp.experts, x.shape[-1]))  # DeepseekV3TopkRouter: in float32
     of_float32 = cast(tape, x, FLOAT32)

@@ -16,12 +16,13 @@ from flops_bytes.memory.layers import (
     fused_attention,
     laid_out,
     layer_linear,
+    math_attention,
     mixture,
     norm,
+    repeat_interleave,
 )
 from flops_bytes.memory.tape import (
     FLOAT32,
-    Tape,
     Tensor,
     add,
     add_scalar,
@@ -30,10 +31,10 @@ from flops_bytes.memory.tape import (
     cast,
     concatenate,
     dropout,
-    like,
     multiply,
     multiply_scalar,
     reordered,
+    softmax,
     split,
 )
 from flops_bytes.model.stack import Attention, Dense, Experts, Layer
@@ -78,7 +79,7 @@ def heads_of(context: LayerContext, x: Tensor, which: str, heads: int, mixer: At
     """Queries, keys or values by head."""
     tape, (batch, tokens, _) = context.tape, x.shape
     made = linear_module(context, x, context.name, which, heads * mixer.head_dim, mixer.biases)
-    by_head = reordered(tape, made) if which != "v" or context.mask is not None else made
+    by_head = reordered(tape, made) if which != "v" or context.attention != "fused" else made
     by_head = tape.view(by_head, (batch, heads, tokens, mixer.head_dim))
     return norm(context, by_head, f"{which}_norm", mixer.head_dim) if mixer.head_norms and which != "v" else by_head
 
@@ -95,8 +96,8 @@ def rotate(context: LayerContext, x: Tensor) -> Tensor:
 
 
 def flatten_heads(context: LayerContext, heads: Tensor) -> Tensor:
-    """heads.transpose(1, 2).flatten(2), which copies what eager attention makes, and nothing that a kernel does."""
-    if context.mask is None:
+    """heads.transpose(1, 2).flatten(2), which copies what a matmul makes, and nothing that a kernel does."""
+    if context.attention == "fused":
         return heads
     batch, many, tokens, features = heads.shape
     return context.tape.view(laid_out(context.tape, heads), (batch, tokens, many * features))
@@ -125,7 +126,7 @@ def fused_qkv(context: LayerContext, x: Tensor, mixer: Attention, is_own: bool) 
     of_each = split(tape, reordered(tape, tape.bind(made)) if is_own else made, sizes)
     found = []
     for each, heads in zip(of_each, (mixer.heads, mixer.kv_heads, mixer.kv_heads), strict=True):
-        turned = each if is_own or context.mask is None else reordered(tape, each)
+        turned = each if is_own or context.attention == "fused" else reordered(tape, each)
         found.append(tape.bind(tape.view(turned, (batch, heads, tokens, mixer.head_dim))))
     return found
 
@@ -147,14 +148,14 @@ def own_mlp(context: LayerContext, x: Tensor, layer: Layer) -> Tensor:
 def own_attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """What a block attends with: a kernel, or eager(), to which its arguments belong alone; made again, if so."""
     tape = context.tape
-    if context.mask is not None and not context.recomputes_attention:
+    if context.attention == "eager" and not context.recomputes_attention:
         return own_eager(context, q, k, v)
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
+    make = {"fused": fused_attention, "math": math_attention, "eager": own_eager}[context.attention]
     if context.recomputes_attention:
-        make = fused_attention if context.mask is None else own_eager
         return tape.leave(tape.checkpoint(lambda: make(context, q, k, v), [q, k, v]))
-    return tape.leave(fused_attention(context, q, k, v))
+    return tape.leave(make(context, q, k, v))
 
 
 def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -165,7 +166,7 @@ def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     rows = tape.bind(laid_out(tape, q))
     tape.forget(q)
-    keys, values = tape.bind(own_repeat_interleave(tape, k, heads)), tape.bind(own_repeat_interleave(tape, v, heads))
+    keys, values = tape.bind(repeat_interleave(tape, k, heads)), tape.bind(repeat_interleave(tape, v, heads))
     tape.forget(k)
     tape.forget(v)
     full = tape.bind(tape.new((tokens, tokens), rows.itemsize))
@@ -173,14 +174,9 @@ def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     tape.forget(full)
     products = batched_matmul(tape, rows, keys, of_scores, (False, False), "scores")
     scores = tape.bind(add(tape, multiply_scalar(tape, products), future))
-    made = apply_saving_output(tape, cast(tape, scores, FLOAT32) if tape.autocast else scores)
+    made = softmax(tape, cast(tape, scores, FLOAT32) if tape.autocast else scores)
     made = dropout(tape, made) if context.dropout[0] else made
     return tape.leave(batched_matmul(tape, made, values, (*of_scores[:3], v.shape[-1]), (False, False), "values"))
-
-
-def own_repeat_interleave(tape: Tape, x: Tensor, heads: int) -> Tensor:
-    """repeat_interleave(), which copies one head alone too."""
-    return tape.apply([x], (x.shape[0], heads, *x.shape[2:]), x.itemsize, [], [like(x)])
 
 
 # --8<-- [end:own]
@@ -211,7 +207,7 @@ def gpt2_attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor
     x = tape.bind(x)
     q, k, v = fused_qkv(context, x, mixer, False)
     result = tape.bind(attend(context, q, k, v))
-    if context.mask is not None:
+    if context.attention != "fused":
         in_order = tape.bind(by_token(tape, result))
         tape.forget(result)
         result = in_order

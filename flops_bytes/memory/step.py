@@ -54,6 +54,7 @@ from flops_bytes.model.stack import (
     GatedDelta,
     LatentAttention,
     Layer,
+    Mixer,
     Stack,
     forward_flops,
     parameters,
@@ -209,7 +210,7 @@ def layer_memory(
         external_tensor((1, config.seq_len, features), rope_itemsize),
     )
     mask = None if config.fused else external_tensor((config.batch, 1, config.seq_len, config.seq_len), itemsize)
-    context = layer_context(tape, family, config, "layer", cos_sin, mask)
+    context = layer_context(tape, family, config, "layer", cos_sin, mask, layer.mixer)
     # Reentrant checkpointing needs an input with a gradient (enable_input_require_grads).
     has_gradient = not (is_lowest and tape.weights_frozen) or config.reentrant
     return forward_and_backward(
@@ -233,7 +234,13 @@ def layer_forward(context: LayerContext, x: Tensor, layer: Layer, config: StepCo
 
 
 def layer_context(
-    tape: Tape, family: ModelFamily, config: StepConfig, name: str, cos_sin: tuple[Tensor, Tensor], mask: Tensor | None
+    tape: Tape,
+    family: ModelFamily,
+    config: StepConfig,
+    name: str,
+    cos_sin: tuple[Tensor, Tensor],
+    mask: Tensor | None = None,
+    mixer: Mixer | None = None,
 ) -> LayerContext:
     return LayerContext(
         tape=tape,
@@ -241,11 +248,23 @@ def layer_context(
         name=name,
         cos_sin=cos_sin,
         mask=mask,
+        attention=attention_of(mixer, config) if mixer else "",
         adapters=config.adapters,
         dropout=config.dropout,
         recomputes_attention=config.checkpointing == "selective",
         matmul_format=config.matmul_format,
     )
+
+
+def attention_of(mixer: Mixer, config: StepConfig) -> str:
+    """By what a layer's attention is computed: "fused", "math", "eager". Of PyTorch's kernels one alone takes float32,
+    and that one no keys that several queries share (check_batch_size_and_num_heads_dense() in ATen's
+    sdp_utils_cpp_common.h). Of a layer with a window transformers repeats the keys itself."""
+    if not config.fused:
+        return "eager"
+    is_wide = config.number_bytes == FLOAT32 and not config.autocast
+    is_grouped = isinstance(mixer, Attention) and mixer.kv_heads < mixer.heads and not 0 < mixer.window < config.seq_len
+    return "math" if is_wide and is_grouped else "fused"
 
 
 def external_tensor(shape: Sequence[int], itemsize: int) -> Tensor:
@@ -371,7 +390,7 @@ def end_memory(stack: Stack, family: ModelFamily, config: StepConfig) -> LayerMe
 
 def last_norm(tape: Tape, family: ModelFamily, config: StepConfig, x: Tensor) -> Tensor:
     nothing = external_tensor((0,), 1)
-    return norm(layer_context(tape, family, config, "end", (nothing, nothing), None), x, "norm")
+    return norm(layer_context(tape, family, config, "end", (nothing, nothing)), x, "norm")
 
 
 def norm_head_and_loss(tape: Tape, stack: Stack, family: ModelFamily, config: StepConfig, x: Tensor) -> Tensor:
@@ -809,6 +828,15 @@ def flops_by_tape(run: LayerRun, counted: dict[str, int], config: StepConfig, ca
     return run.times * (counted["matrices"] // config.batch + attended)
 
 
+def attention_backward_flops(run: LayerRun, config: StepConfig, causal: bool) -> int:
+    """Of one sequence, in all layers that do alike. A kernel makes all gradients, and its scores once more; without one
+    nothing makes the gradient of a frozen key in the lowest layer."""
+    mixing, counted = run.layer.mixer.mixing_flops(config.seq_len, causal), run.memory.gradient_matmuls
+    if attention_of(run.layer.mixer, config) == "fused":
+        return run.times * (3 * mixing["scores"] + 2 * mixing["values"])
+    return run.times * (counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"])
+
+
 def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, causal: bool) -> dict[str, float]:
     """FLOPs of training on one token: the model's own, the device's, and what of these it does again.
 
@@ -819,8 +847,12 @@ def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, ca
     seq_len = config.seq_len
     forward = forward_flops(stack, seq_len, causal=causal)
     once, attended = sum(forward.values()), forward.get("scores", 0) + forward.get("values", 0)
-    # Fused attention recomputes its scores in the backward pass.
-    rerun = forward.get("scores", 0) if config.fused else 0
+    # Attention's kernel recomputes its scores in the backward pass.
+    rerun = sum(
+        times * layer.mixer.mixing_flops(seq_len, causal).get("scores", 0)
+        for layer, times in stack.layers
+        if attention_of(layer.mixer, config) == "fused"
+    )
     if family is None:
         again = once - forward["head"] if config.checkpointing == "full" else 0
         model, device = 3 * once, 3 * once + rerun
@@ -832,11 +864,8 @@ def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, ca
         runs = layer_runs(stack, family, config)
         adapted = once + 2 * seq_len * trained_in(runs) + forward["head"]
         of_matrices = sum(alike.times * (alike.memory.gradient_matmuls["matrices"] // config.batch) for alike in runs)
-        model, device = adapted + of_matrices + 2 * attended, adapted + of_matrices + 2 * attended + rerun
-        if not config.fused:  # Eager attention makes no gradient of a frozen key in the lowest layer.
-            device = adapted + sum(
-                flops_by_tape(alike, alike.memory.gradient_matmuls, config, causal) for alike in runs
-            )
+        of_attention = sum(attention_backward_flops(alike, config, causal) for alike in runs)
+        model, device = adapted + of_matrices + 2 * attended, adapted + of_matrices + of_attention
     return {"model": model / seq_len, "device": (device + again) / seq_len, "again": again / seq_len}
 
 

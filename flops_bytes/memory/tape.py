@@ -716,10 +716,16 @@ def apply_saving_input(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
 
 
 def apply_saving_output(tape: Tape, x: Tensor, temporaries: int = 0) -> Tensor:
-    """A function of each number, or softmax, that keeps its result."""
+    """A function of each number that keeps its result."""
     result = tape.new(x.shape, x.itemsize)
     made = tape.record([x], [result], [like(x)], temporaries * like(x).total_bytes())
     return tape.finish(made, [x], result)
+
+
+def softmax(tape: Tape, x: Tensor) -> Tensor:
+    """Keeps its result. Backward, CUDA's kernel multiplies it by its gradient first, into a tensor of its own
+    (softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu)."""
+    return apply_saving_output(tape, x, temporaries=1)
 
 
 def dropout(tape: Tape, x: Tensor) -> Tensor:

@@ -79,7 +79,9 @@ OPTIONS = {
         "of the layers; fp8: as torchao's Float8Linear, by tensor or by row, which keeps inputs in 16 bits; fp8-kept: "
         "as nanochat's, which keeps copies of 8 bits; mxfp8: torchao's, in 16 bits; nvfp4: torchao's, in 4 bits",
     ),
-    "attention": Option(("fused", "eager"), "fused", "fused: no scores are kept"),
+    "attention": Option(
+        ("fused", "eager"), "fused", "fused: no scores are kept, but of fp32 where several queries share a key"
+    ),
     "layers": Option(
         ("fused", "composed"), None, "composed: of PyTorch's operations, as in transformers, which --config plans"
     ),

@@ -11,7 +11,8 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from flops_bytes.lessons.models import again, build, flash, loss
+from flops_bytes.counting.counter import on_cuda
+from flops_bytes.lessons.models import again, build, loss
 from flops_bytes.lessons.trace import Trace
 from flops_bytes.memory.adapters import ADAPTED
 from flops_bytes.model.shapes import SHAPES
@@ -46,7 +47,7 @@ MATRICES["all"] = (*MATRICES["attention"], "gate", "up", "down")
 
 def count_step(adapted: str, checkpointing: str) -> tuple[int, int]:
     """Trained parameters, and the bytes at the peak of a forward and a backward pass, with AdamW's state beside."""
-    model = build(SHAPES[MODEL], flash).requires_grad_(False)
+    model = build(SHAPES[MODEL], on_cuda).requires_grad_(False)
     for block in model.blocks:
         for name in MATRICES[adapted]:
             setattr(block, name, Adapted(getattr(block, name), RANK))

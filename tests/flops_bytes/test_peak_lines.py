@@ -7,17 +7,19 @@ here casts by hand as a GPU would, and the kernels that only a GPU has are stand
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from flops_bytes.counting.counter import math_attention
 from flops_bytes.lessons import models
 from flops_bytes.lessons.models import Attend, again, build, chunked_backward, loss
 from flops_bytes.lessons.trace import Trace
@@ -47,7 +49,9 @@ class Kernel(torch.autograd.Function):
 
 
 def one_kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """With autocast, attention's factors are cast."""
+    """With autocast, attention's factors are cast. No kernel takes keys in float32 that several queries share."""
+    if q.dtype == torch.float32 and k.shape[1] < q.shape[1] and not torch.is_autocast_enabled("cpu"):
+        return math_attention(q, k, v, 0.0)
     kept: Callable[..., Tensor] = Kernel.apply
     return kept(*(x.to(BYTE_16) if torch.is_autocast_enabled("cpu") else x for x in (q, k, v)))
 
@@ -81,6 +85,11 @@ def forgetful(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def norm_kernel(norm: nn.RMSNorm, x: Tensor) -> Tensor:
     kernel: Callable[..., Tensor] = models.NormOnMeta.apply
     return kernel(x, norm.weight)
+
+
+def for_a_gpu() -> AbstractContextManager[Any]:
+    """A CPU's tensors, which autocast needs here, stand for a GPU's."""
+    return patch(f"{Trace.__module__}.FakeTensor", Tensor)
 
 
 class Moments(Trace):
@@ -167,7 +176,7 @@ def count_step(
     blocks[0].register_forward_hook(at_output("first_layer"))
     blocks[-1].register_forward_pre_hook(at_input("between"))
     blocks[-1].register_forward_hook(at_output("last_layer"))
-    with trace:
+    with trace, for_a_gpu():
         for tensor in (*weights, *masters, *moments[0], *moments[1], tokens, targets):
             trace.hold(tensor.untyped_storage())
         for _ in range(2 if accumulated else 1):

@@ -98,7 +98,7 @@ def config_of(seq_len: int, rank: int = 0, adapted: str = "all", **told: Any) ->
 def token_flops(shape: Decoder, seq_len: int, causal: bool = False, **told: Any) -> dict[str, float]:
     """Of this book's modules."""
     stack = stack_of(shape)
-    return flops_of_step(stack, family_of(stack, False), config_of(seq_len, **told), causal)
+    return flops_of_step(stack, family_of(stack, False), config_of(seq_len, **told)._replace(recipe="bf16"), causal)
 
 
 def adapter_parameters(shape: Decoder, adapted: str = "all") -> int:

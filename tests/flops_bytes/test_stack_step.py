@@ -144,18 +144,9 @@ DENSE: list[Config] = [
 ]
 
 
-MISSED = {(22, 0)}  # 0.7 % too many: eager autocast made again reentrantly
-
-
 @pytest.mark.drawn(6)
-@pytest.mark.parametrize(
-    ("n", "turn"),
-    [
-        pytest.param(n, turn, marks=pytest.mark.xfail((n, turn) in MISSED, strict=True, reason="0.7 % too many"))
-        for n in range(len(RARE + DENSE))
-        for turn in range(2)
-    ],
-)
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("n", range(len(RARE + DENSE)))
 def test_adapters_and_other_losses(n: int, turn: int) -> None:
     told = (RARE + DENSE)[n]
     kinds = [kind for kind in KINDS if kind not in WITH_EXPERTS or n < len(RARE)]

@@ -22,8 +22,9 @@ from torch.utils.flop_counter import flop_registry
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
 from flops_bytes.counting.count import cross_entropy
+from flops_bytes.counting.counter import on_cuda
 from flops_bytes.lessons.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
-from flops_bytes.lessons.trace import Trace
+from flops_bytes.lessons.trace import Trace, made_inside
 from flops_bytes.memory.adapters import CONSTANTS, FORMATS, Format, quantized_bytes
 from flops_bytes.model.shapes import Decoder
 from flops_bytes.plan.options import has_dropout
@@ -56,7 +57,15 @@ class Counter(Trace):
 
 
 class Tracker(MemTracker):
-    """PyTorch's, without what it notes of modules: that refuses a second micro-batch."""
+    """PyTorch's, with what is made inside a kernel and without what it notes of modules: that refuses a second
+    micro-batch.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def with_temporaries(*args: Any, **kwargs: Any) -> tuple[Any, list[Tensor]]:
+            return func(*args, **kwargs), made_inside(func, args)
+
+        return super().__torch_dispatch__(with_temporaries, types, args, kwargs)[0]  # type: ignore[no-untyped-call]
 
     def _pre_fw_hook(self, module: Any, inputs: Any) -> None:
         pass
@@ -110,9 +119,12 @@ def dropped(x: Tensor) -> Tensor:
 
 
 # --8<-- [start:attend]
-def one_kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The flash kernel, whose factors autocast casts."""
-    return flash(*(x.to(BFLOAT16) if torch.is_autocast_enabled("cpu") else x for x in (q, k, v)))
+def one_kernel(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, window: int | None = None) -> Tensor:
+    """What a GPU takes, whose factors autocast casts. Of a layer with a window transformers repeats the keys."""
+    if torch.is_autocast_enabled("cpu"):
+        q, k, v = (x.to(BFLOAT16) for x in (q, k, v))
+    is_windowed = window is not None and window < q.shape[2]
+    return flash(q, k, v) if is_windowed else on_cuda(q, k, v, dropout)
 
 
 def as_transformers(attend: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,7 +135,7 @@ def as_transformers(attend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def theirs_in_one(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: Any) -> Tensor:
-    return one_kernel(q, k, v)
+    return one_kernel(q, k, v, options.get("dropout", 0.0), options.get("sliding_window"))
 
 
 def theirs_eager(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: Any) -> Tensor:
@@ -531,7 +543,7 @@ def count(asked: dict[str, Any], shape: Decoder, tracker: bool = False) -> Count
                     own.step()
         if isinstance(trace, Tracker):
             return Counted(trace.get_tracker_snapshot("peak")[torch.device(device)]["Total"], 0)
-        is_eager = any(operation.name.startswith("_softmax") for operation in trace.operations)
+        is_eager = any(operation.name == "_softmax.default" for operation in trace.operations)
         assert shape.experts > 1 or is_eager == (asked["attention"] == "eager")  # a router has a softmax too
         flops *= asked["accumulation"]
         return Counted(trace.peak_bytes, flops if shape.experts == 1 else 0)

@@ -739,11 +739,10 @@ def test_composed_layers_keep_four_bytes_a_feature_more() -> None:
     fused, composed = (plan(**asked, layers=layers)["memory_bytes"] for layers in ("fused", "composed"))
     norms = 2 * LLAMA_3_8B.layers + 1
     assert composed["activations"] - fused["activations"] == 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model
-    fused, composed = (
-        plan(**asked, attention="eager", layers=layers)["memory_bytes"] for layers in ("fused", "composed")
-    )
-    scores = LLAMA_3_8B.layers * LLAMA_3_8B.heads * 2 * 8192**2
-    more = 4 * norms * 2 * 8192 * LLAMA_3_8B.d_model + 4 * scores
+    asked |= {"attention": "eager", "context": 1_024}  # which peak at the loss too
+    fused, composed = (plan(**asked, layers=layers)["memory_bytes"] for layers in ("fused", "composed"))
+    scores = LLAMA_3_8B.layers * LLAMA_3_8B.heads * 2 * 1_024**2
+    more = 4 * norms * 2 * 1_024 * LLAMA_3_8B.d_model + 4 * scores
     assert composed["activations"] - fused["activations"] == more
 
 

@@ -22,7 +22,7 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape
 
 RANKS, RANK = 4, 4
-SMALL = "layers=8 d_model=64 heads=4 kv_heads=2 head_dim=16 d_ff=128 vocab=50"
+SMALL = "layers=8 d_model=64 heads=4 kv_heads=4 head_dim=16 d_ff=128 vocab=50"
 ASKED: dict[str, Any] = {"shape": SMALL, "gpu": "H100 SXM", "recipe": "fp32", "lora": RANK, "lora_on": "query-value"}
 ASKED |= {"context": 512, "micro_batch": 2, "allowance": "1B"}
 SHARDED = ASKED | {"gpus": RANKS, "zero": 3, "checkpointing": "full"}
@@ -132,7 +132,7 @@ def test_one_parameter_a_layer_has_the_gradients_of_frozen_weights(group: None, 
     counted = fsdp1(flat=True, reentrant=False, micro_batches=micro_batches)
     planned = lines(**SHARDED, accumulation=micro_batches, sharding_by="fsdp1-flat")
     assert planned["total"] - planned["optimizer"] == pytest.approx(counted.peak_bytes, rel=0.04)
-    layers = 4 * 8 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 64 + RANK * (64 + 64 + 64 + 32))
+    layers = 4 * 8 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64 + RANK * 4 * 64)
     whole = [layers] * (micro_batches - 1)  # until the last, in which they are reduced
     assert counted.left_bytes == [*whole, layers // RANKS]
     without = lines(**SHARDED, accumulation=micro_batches)

@@ -20,7 +20,7 @@ from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalL
 from transformers.activations import NewGELUActivation
 
 from flops_bytes.plan import plan_exactly as plan
-from tests.flops_bytes.test_peak_lines import BYTE_16, Moments, one_kernel, update
+from tests.flops_bytes.test_peak_lines import BYTE_16, Moments, for_a_gpu, one_kernel, update
 
 LLAMA: dict[str, Any] = {
     "hidden_size": 96,
@@ -101,7 +101,7 @@ def count_step(config: Any, asked: dict[str, Any]) -> dict[str, int]:
     layers[0].register_forward_pre_hook(lambda module, inputs: begins("embedding", inputs[0]))
     layers[0].register_forward_hook(lambda module, inputs, output: begins("first_layer", output))
     layers[-1].register_forward_hook(lambda module, inputs, output: begins("last_layer", output))
-    with trace:
+    with trace, for_a_gpu():
         for tensor in (*weights, *masters, *moments[0], *moments[1], tokens, targets):
             trace.hold(tensor.untyped_storage())
         trace.begin("forward")
