@@ -258,8 +258,8 @@ def layer_context(
 
 def attention_of(mixer: Mixer, config: StepConfig) -> str:
     """By what a layer's attention is computed: "fused", "math", "eager". Of PyTorch's kernels one alone takes float32,
-    and that one no keys that several queries share (check_batch_size_and_num_heads_dense() in ATen's
-    sdp_utils_cpp_common.h). Of a layer with a window transformers repeats the keys itself."""
+    and that one no keys that several queries share (can_use_mem_efficient_attention() in ATen's
+    transformers/cuda/sdp_utils.cpp). Of a layer with a window transformers repeats the keys itself."""
     if not config.fused:
         return "eager"
     is_wide = config.number_bytes == FLOAT32 and not config.autocast

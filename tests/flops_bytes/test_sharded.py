@@ -59,7 +59,7 @@ def last_loss(text: str) -> float:
 
 def finish(ranks: int, folder: Path) -> str:
     done = subprocess.run(command(ranks, folder), capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -131,5 +131,5 @@ def test_the_slurm_script_runs_without_slurm(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     done = subprocess.run(run, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert whole(tmp_path) == ["step-00000002"]
