@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan.defaults import CHOSEN, Completed, answered, other_methods
-from flops_bytes.plan.defaults import completed as completed_question
+from flops_bytes.plan.assumptions import CHOSEN, Completed, answered, other_methods
+from flops_bytes.plan.assumptions import completed as completed_question
 from flops_bytes.plan.evidence import MISSES
 from flops_bytes.plan.fleet import has_deadline, in_time, settled
 from flops_bytes.plan.model import read_named

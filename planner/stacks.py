@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan.defaults import completed
+from flops_bytes.plan.assumptions import completed
 from flops_bytes.plan.fleet import has_deadline, settled
 from flops_bytes.plan.stacks import as_stored, configured, plan, read_model
 from flops_bytes.plan.training import why_of

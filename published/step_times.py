@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.plan.options import SPEEDS, read_options
-from flops_bytes.plan.rates import step
+from flops_bytes.plan.step_time import step_time
 from flops_bytes.time.rates import Range
 from published.readings import A_GPU, MOST, Reading, asked, by_source, errors, read_all
 
@@ -62,7 +62,7 @@ def rate_reading(reading: Reading) -> Rated | None:
         return None
     try:
         options = [read_options(question) for question in questions]
-        said = [step(a, is_compiled(reading), flash).seconds for a in options for flash in flash_of(reading)]
+        said = [step_time(a, is_compiled(reading), flash).seconds for a in options for flash in flash_of(reading)]
     except ValueError:
         return None
     low, high = min(each.low for each in said), max(each.high for each in said)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.defaults import LARGE_BYTES
+from flops_bytes.plan.assumptions import LARGE_BYTES
 from flops_bytes.time.gpus import GPUS
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from flops_bytes.plan.defaults import usual_context
+from flops_bytes.plan.assumptions import usual_context
 from flops_bytes.plan.evidence import WITH_ROOM, judged
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
@@ -16,7 +16,7 @@ MODELS = ("model", "config", "shape")  # the ways to say one
 def plan(**asked: Any) -> dict[str, Any]:
     """What training or serving takes: options of the command line (gpu_memory for --gpu-memory) in, numbers out.
 
-    What is not given is chosen for the model and the cards (flops_bytes.plan.defaults), and stands under `assumed`.
+    What is not given is chosen for the model and the cards (flops_bytes.plan.assumptions), and stands under `assumed`.
     Raises ValueError with a sentence that names the option and the mend.
     """
     from flops_bytes.plan import parallel, rl, stacks

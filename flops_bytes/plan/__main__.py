@@ -11,8 +11,8 @@ from textwrap import wrap
 from typing import Any
 
 from flops_bytes.model.shapes import abbreviated
-from flops_bytes.plan import parallel, plan, rates, rl, stored
-from flops_bytes.plan.defaults import completed
+from flops_bytes.plan import parallel, plan, rl, step_time, stored
+from flops_bytes.plan.assumptions import completed
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
@@ -37,7 +37,7 @@ def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
     question = completed(stored(asked), asked, stacks.read_model)
     shape = question.model.decoder
-    return [] if shape is None else rates.told(question.a, shape)
+    return [] if shape is None else step_time.told(question.a, shape)
 
 
 def names() -> str:

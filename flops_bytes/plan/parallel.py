@@ -46,7 +46,7 @@ from flops_bytes.plan.options import (
     read_options,
     row_name,
 )
-from flops_bytes.plan.runs import steps_like
+from flops_bytes.plan.published_runs import steps_like
 from flops_bytes.plan.training import card_format, cost, why_of
 from flops_bytes.time.gpus import LINKS, REACHED
 from flops_bytes.time.layouts import FLOAT8, covered, longer, rank_seconds, taken

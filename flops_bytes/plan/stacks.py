@@ -22,7 +22,7 @@ from flops_bytes.model.config import (
 )
 from flops_bytes.model.presets import PRESETS, known, preset_of
 from flops_bytes.model.shapes import SHAPES, from_config, quoted
-from flops_bytes.plan.defaults import answered, plan_of
+from flops_bytes.plan.assumptions import answered, plan_of
 from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.model import Model, is_composed, of_shape, read_shape
 from flops_bytes.plan.options import OPTIONS, read_config

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flops_bytes.model.stack import PARTS
-from flops_bytes.plan.defaults import other_methods
+from flops_bytes.plan.assumptions import other_methods
 from flops_bytes.plan.evidence import EVIDENCE, MISSES, WITH_ROOM
 from flops_bytes.plan.options import read
-from flops_bytes.plan.runs import runs_nearest
+from flops_bytes.plan.published_runs import runs_nearest
 from flops_bytes.plan.serving import ENGINES_REACH
 from flops_bytes.time.gpus import REACHED
 

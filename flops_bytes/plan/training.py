@@ -34,7 +34,7 @@ from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_
 from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
 from flops_bytes.plan.model import Model, totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
-from flops_bytes.plan.runs import BATCHES, steps_like
+from flops_bytes.plan.published_runs import BATCHES, steps_like
 from flops_bytes.plan.software import Asked, Moments, is_deepspeed, is_gathered, width_of, with_software
 from flops_bytes.serve.inference import largest
 

@@ -4,9 +4,9 @@ Matmuls have the sizes that tensor and context parallelism leave of them, and ru
 split into narrow parts runs slower. Passes that are no matmul read and write at the bandwidth of such passes, fused, as
 torch.compile and Megatron-LM do; the loss and the update are of single operations.
 
-Whole steps take longer than the rates say, for reasons that plan/rates.py names. How much longer is known of published
-steps without such parallelism (rates.AGREED), and as much is added here: by the middle of eight of ten, and for a range
-by both ends.
+Whole steps take longer than the rates say, for reasons that plan/step_time.py names. How much longer is known of
+published steps without such parallelism (rates.AGREED), and as much is added here: by the middle of eight of ten, and
+for a range by both ends.
 """
 
 # --8<-- [start:setup]

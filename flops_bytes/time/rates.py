@@ -9,7 +9,7 @@ The rule, fitted to no step:
 - Attention, causal and fused, runs at the rate of FlashAttention 2 or of cuDNN, as published of a family's cards.
 - What is neither moves bytes, at the rates of published passes that no cache holds. In eager mode each operation reads
   its inputs and writes its results. Compiled, what stands between two matmuls is one kernel a pass.
-Each is low, assumed and high. plan/rates.py makes a step of them. The rule stood before any published step was asked
+Each is low, assumed and high. plan/step_time.py makes a step of them. The rule stood before a published step was asked
 (measurements/published/rates/first.json); added since are the rate that is sustained, and the first FlashAttention.
 """
 

@@ -16,7 +16,7 @@ from flops_bytes.memory.events import Event, live_bytes, step_events
 from flops_bytes.memory.step import StepConfig, decoder_moments, family_of
 from flops_bytes.model.stack import stack_of
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.plan.rates import Step, step
+from flops_bytes.plan.step_time import StepTime, step_time
 from flops_bytes.time import rates
 from flops_bytes.time.gpus import GPUS
 from published.readings import A_GPU, Reading, read_source
@@ -38,7 +38,7 @@ def ms_of(readings: dict[str, Reading], tokens: int) -> float:
     return round(1e3 * tokens / reading.value, 3)
 
 
-def in_ms(of: Step) -> dict[str, dict[str, float]]:
+def in_ms(of: StepTime) -> dict[str, dict[str, float]]:
     """Each line and their sum: low, assumed and high."""
     lines = {line.replace(" ", "_").replace("-", "_"): each for line, each in of.lines.items()} | {"sum": of.seconds}
     return {
@@ -64,7 +64,7 @@ for line, size in run_moments["loss"].items():
     if size > 2**20:
         print(f"{line:14}{size / 2**30:6.1f} GiB")
 
-run_step = step(read_options(RUN), compiled=False)
+run_step = step_time(read_options(RUN), compiled=False)
 for line, seconds in run_step.lines.items():
     if seconds.assumed:
         print(f"{line:14}{1e3 * seconds.assumed:6.0f} ms")
@@ -197,7 +197,7 @@ MPT_OPTIONS = {
     "accumulation": 4,
     "checkpointing": "full",
 }
-mpt, newer = (step(read_options(MPT_OPTIONS), compiled=False, flash=version) for version in (1, 2))
+mpt, newer = (step_time(read_options(MPT_OPTIONS), compiled=False, flash=version) for version in (1, 2))
 for line, seconds in mpt.lines.items():
     if seconds.assumed:
         print(f"{line:24}{1e3 * seconds.assumed:8,.0f}{1e3 * newer.lines[line].assumed:8,.0f} ms")
@@ -234,12 +234,12 @@ titan_terabytes = {"usual": GPUS["H100 SXM"].bandwidth_bytes_per_second / 1e12, 
 BY_BYTES = ("element-wise", "recomputed element-wise", "loss", "update")
 
 
-def on_their_cards(of: Step) -> Step:
+def on_their_cards(of: StepTime) -> StepTime:
     slower = titan_terabytes["usual"] / titan_terabytes["theirs"]
-    return Step({line: each.times(slower if line in BY_BYTES else 1) for line, each in of.lines.items()})
+    return StepTime({line: each.times(slower if line in BY_BYTES else 1) for line, each in of.lines.items()})
 
 
-usual = {way: step(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
+usual = {way: step_time(read_options(TITAN_OPTIONS), compiled=way == "compiled") for way in ("eager", "compiled")}
 titan = {way: on_their_cards(each) for way, each in usual.items()}
 titan_ms = {way: in_ms(each) for way, each in titan.items()}
 for line in ("element_wise", "recomputed_element_wise", "loss", "sum"):
@@ -278,7 +278,7 @@ def time_of(name: str) -> float:
     choices = TECHNIQUES[name]
     composed, checkpointing = choices.get("composed"), choices.get("checkpointing", "none")
     asked = RUN | {"layers": "composed" if composed else "fused", "checkpointing": checkpointing}
-    return in_ms(step(read_options(asked), compiled=not composed))["sum"]["assumed"]
+    return in_ms(step_time(read_options(asked), compiled=not composed))["sum"]["assumed"]
 
 
 by_formula = {
@@ -318,7 +318,7 @@ LINES = {  # of the drawing, and what each adds up
     "update": ("update",),
     "communication": ("communication",),
 }
-tuned = step(read_options(RUN | {"layers": "fused"}), compiled=True)
+tuned = step_time(read_options(RUN | {"layers": "fused"}), compiled=True)
 PAIRS = {
     "tune_eager": (run_step, run_published["ms"]),
     "tune_compiled": (tuned, rungs["compiled"]["published_ms"]),

@@ -10,7 +10,7 @@ from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8
 from flops_bytes.parallel.layouts import Layout, exposed_seconds, layer_forward_bytes
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.parallel import plan
-from flops_bytes.plan.rates import step
+from flops_bytes.plan.step_time import step_time
 from flops_bytes.time.layouts import FLOAT8, bytes_per_second, covered, layer_seconds, longer, rank_seconds
 from flops_bytes.time.rates import AGREED, loss_bytes
 
@@ -24,7 +24,7 @@ SPLIT = ASKED | {"tp": 8, "pp": 4, "global_batch": "4M"}
 def test_without_parallelism_the_rates_say_what_they_say_of_a_plain_step(model: str, checkpointing: str) -> None:
     told = {"model": model, "gpu": "A100 80GB SXM", "context": 1024, "micro_batch": 4, "recipe": "bf16-master"}
     told |= {"checkpointing": checkpointing, "update": "foreach"}
-    plain = step(read_options(told), compiled=True).lines
+    plain = step_time(read_options(told), compiled=True).lines
     shape = LLAMA_3_8B if model == "llama-3-8b" else GPT2_XL
     ours = rank_seconds(shape, Layout(), 0, 1024, 4, "A100 80GB SXM", "bf16_master", checkpointing)
     theirs = {line: each.assumed for line, each in plain.items()}

@@ -19,7 +19,7 @@ from flops_bytes.lessons.trace import Trace
 from flops_bytes.model.flops import ATTENTION, forward_flops, recompute_flops
 from flops_bytes.model.shapes import GPT2_SMALL, LLAMA_3_8B, Decoder, gpt2
 from flops_bytes.plan import plan
-from flops_bytes.plan import rates as planned
+from flops_bytes.plan import step_time as planned
 from flops_bytes.plan.__main__ import main as plan_main
 from flops_bytes.plan.options import read_options
 from flops_bytes.time import rates
@@ -188,15 +188,15 @@ def test_an_update_reads_and_writes_each_number_once_or_in_passes() -> None:
 
 
 def test_an_interval_goes_from_hidden_compiled_and_fast_to_eager_and_slow() -> None:
-    found = planned.step(asked(gpus=8, zero="3", checkpointing="full"))
+    found = planned.step_time(asked(gpus=8, zero="3", checkpointing="full"))
     assert all(low <= assumed <= high for low, assumed, high in found.lines.values())
     assert found.lines["communication"].low == 0 < found.lines["communication"].high
     low, _, high = found.seconds
     eager, compiled = (
-        planned.step(asked(gpus=8, zero="3", checkpointing="full"), made).seconds for made in (False, True)
+        planned.step_time(asked(gpus=8, zero="3", checkpointing="full"), made).seconds for made in (False, True)
     )
     assert compiled.low == low < eager.low and compiled.high < eager.high == high
-    twice = planned.step(asked(gpus=8, zero="3", checkpointing="full", accumulation=2)).lines["matmuls"]
+    twice = planned.step_time(asked(gpus=8, zero="3", checkpointing="full", accumulation=2)).lines["matmuls"]
     assert twice == pytest.approx(tuple(2 * seconds for seconds in found.lines["matmuls"]))
 
 
@@ -222,7 +222,7 @@ def test_attention_is_as_fast_as_its_kernel() -> None:
 )
 def test_what_no_rate_covers_is_said(why: str, more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=why):
-        planned.step(asked(**more))
+        planned.step_time(asked(**more))
 
 
 def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +231,7 @@ def test_the_command_prints_the_time_beside_that_of_the_mfu(capsys: pytest.Captu
     plan_main([*arguments, "--explain"])
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("a step"))
-    low, assumed, high = planned.step(asked(gpus=8, zero="3")).seconds
+    low, assumed, high = planned.step_time(asked(gpus=8, zero="3")).seconds
     assert lines[at + 1].split("rates")[1].strip() == f"{assumed:.4g} s, between {low:.4g} and {high:.4g} s"
     assert lines[at + 2].split()[2] == "matmuls" and "data loading" in lines[at + 3] and "eight of ten" in lines[at + 4]
     plan_main([*arguments, "--lora", "8", "--explain"])

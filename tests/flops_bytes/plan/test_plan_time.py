@@ -14,7 +14,7 @@ from flops_bytes.model.shapes import parameters
 from flops_bytes.parallel.sharding import overlap, ring_rate, waiting_seconds
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.options import named_shape, read_options
-from flops_bytes.plan.runs import BATCHES, RUNS, STEPS, runs_nearest
+from flops_bytes.plan.published_runs import BATCHES, RUNS, STEPS, runs_nearest
 from flops_bytes.plan.table import training_table
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
 from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINKS, REACHED

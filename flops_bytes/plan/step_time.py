@@ -38,7 +38,7 @@ MISSING = (
 
 
 # --8<-- [start:step]
-class Step(NamedTuple):
+class StepTime(NamedTuple):
     """Seconds of a step, line by line, and their sum."""
 
     lines: Mapping[str, Range]
@@ -66,7 +66,9 @@ def not_covered(a: Mapping[str, Any], shape: Decoder) -> str:
     return next((why for why, holds in found.items() if holds), "")
 
 
-def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None) -> Step:
+def step_time(
+    a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, shape: Decoder | None = None
+) -> StepTime:
     """What the rates say of a step, from options that are read; `compiled` by torch.compile, or None: the low end is.
     The shape is the one that they name, if none is given.
 
@@ -92,7 +94,7 @@ def step(a: Mapping[str, Any], compiled: bool | None = None, flash: int = 2, sha
         lines[line] = bytes_seconds(bandwidth(card, gpu.bandwidth_bytes_per_second), each)
     busy = added(lines.values()).assumed
     lines["communication"] = exposed(a, shape, recipe, zero, gpus, busy)
-    return Step(lines)
+    return StepTime(lines)
 
 
 def attention_seconds(a: Mapping[str, Any], shape: Decoder, card: str, peak: float, flash: int) -> tuple[Range, Range]:
@@ -160,7 +162,7 @@ def exposed(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, gpus: 
 def told(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
     """A step's time from rates as lines of a terminal, from options that are read."""
     try:
-        found = step(a, shape=shape)
+        found = step_time(a, shape=shape)
     except ValueError as error:
         yield "  by published rates", str(error)
         return
