@@ -6,6 +6,7 @@ key-value heads of Q features; k experts that a token goes to.
 """
 
 # --8<-- [start:setup]
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flops_bytes.memory.adapters import Format
@@ -310,9 +311,9 @@ def rotate_half(tape: Tape, x: Tensor) -> Tensor:
 
 
 # --8<-- [start:attend]
-def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor, eager: Callable[..., Tensor]) -> Tensor:
     """Attention of queries (b, H, T, Q), keys (b, G, T, Q) and values (b, G, T, v): (b, T, H · v)."""
-    make = {"fused": fused_attention, "math": math_attention, "eager": eager_attention}[context.attention]
+    make = math_attention if context.attention == "math" else fused_attention if context.mask is None else eager
     if not context.recomputes_attention:
         return make(context, q, k, v)
     tape = context.tape
@@ -347,24 +348,18 @@ def math_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Te
     keys are scaled before they are multiplied, and scores that lie above the diagonal are added to in place."""
     tape, (batch, heads, tokens, _) = context.tape, q.shape
     of_scores = batch, heads, tokens, tokens
-    several = batch > 1 and heads > 1
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
     scaled_q = tape.bind(multiply_scalar(tape, q))
     tape.bind(tape.new((tokens, tokens), q.itemsize))  # The mask.
     keys, values = tape.bind(repeat_interleave(tape, k, heads)), tape.bind(repeat_interleave(tape, v, heads))
-    scaled_k = tape.bind(multiply_scalar(tape, keys))
-    by_tokens = several and context.family.rope not in ("chunks", "partly")
-    scores = tape.bind(batched_matmul(tape, scaled_q, scaled_k, of_scores, (by_tokens, False), "scores"))
-    tape.forget(scaled_k)
-    # _safe_softmax() looks for rows without a score, of which it makes a byte a score.
-    probabilities = tape.bind(softmax(tape, scores))
-    is_infinite = tape.bind(tape.new(of_scores, 1))
-    tape.forget(is_infinite)
+    by_tokens = batch > 1 and heads > 1 and context.family.rope not in ("chunks", "partly")
+    scores = batched_matmul(tape, scaled_q, multiply_scalar(tape, keys), of_scores, (by_tokens, False), "scores")
+    made = softmax(tape, tape.bind(scores))
+    tape.new(of_scores, 1)  # _safe_softmax() looks for rows without a score.
     tape.forget(scores)
-    dropped = tape.bind(dropout(tape, probabilities)) if context.dropout[0] else probabilities
-    shape = batch, heads, tokens, v.shape[-1]
-    result = batched_matmul(tape, dropped, values, shape, (False, False), "values")
+    made = dropout(tape, made) if context.dropout[0] else made
+    result = batched_matmul(tape, made, values, (batch, heads, tokens, v.shape[-1]), (False, False), "values")
     return tape.leave(result if context.family.code != "transformers" else by_token(tape, result))
 
 
@@ -488,7 +483,7 @@ def attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor:
     q, k = tape.bind(apply_rotary(context, straight_q)), tape.bind(apply_rotary(context, straight_k))
     tape.forget(straight_q)
     tape.forget(straight_k)
-    result = attend(context, q, k, v)
+    result = attend(context, q, k, v, eager_attention)
     return tape.leave(dropout_within(context, layer_linear(context, result, name, "out", d, mixer.out_bias)))
 
 
@@ -533,7 +528,7 @@ def latent_attention(context: LayerContext, x: Tensor, mixer: LatentAttention) -
     key = tape.bind(apply_rotary(context, tape.view(straight_key, (batch, 1, tokens, mixer.rope_dim))))
     queries = tape.bind(concatenate(tape, [unturned, turned]))
     keys, values = [tape.bind(each) for each in expand_latent(context, narrow, key, mixer)]
-    result = attend(context, queries, keys, values)
+    result = attend(context, queries, keys, values, eager_attention)
     return tape.leave(layer_linear(context, result, name, "out", d, mixer.biases))
 
 

@@ -13,10 +13,9 @@ from flops_bytes.memory.layers import (
     batched_matmul,
     by_token,
     dropout_within,
-    fused_attention,
+    eager_attention,
     laid_out,
     layer_linear,
-    math_attention,
     mixture,
     norm,
     repeat_interleave,
@@ -152,10 +151,7 @@ def own_attend(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor
         return own_eager(context, q, k, v)
     tape.enter()
     q, k, v = [tape.bind(each) for each in (q, k, v)]
-    make = {"fused": fused_attention, "math": math_attention, "eager": own_eager}[context.attention]
-    if context.recomputes_attention:
-        return tape.leave(tape.checkpoint(lambda: make(context, q, k, v), [q, k, v]))
-    return tape.leave(make(context, q, k, v))
+    return tape.leave(attend(context, q, k, v, own_eager))
 
 
 def own_eager(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -206,7 +202,7 @@ def gpt2_attention(context: LayerContext, x: Tensor, mixer: Attention) -> Tensor
     tape.enter()
     x = tape.bind(x)
     q, k, v = fused_qkv(context, x, mixer, False)
-    result = tape.bind(attend(context, q, k, v))
+    result = tape.bind(attend(context, q, k, v, eager_attention))
     if context.attention != "fused":
         in_order = tape.bind(by_token(tape, result))
         tape.forget(result)

@@ -262,9 +262,8 @@ def attention_of(mixer: Mixer, config: StepConfig) -> str:
     transformers/cuda/sdp_utils.cpp). Of a layer with a window transformers repeats the keys itself."""
     if not config.fused:
         return "eager"
-    is_wide = config.number_bytes == FLOAT32 and not config.autocast
     is_grouped = isinstance(mixer, Attention) and mixer.kv_heads < mixer.heads and not 0 < mixer.window < config.seq_len
-    return "math" if is_wide and is_grouped else "fused"
+    return "math" if config.recipe == "fp32" and is_grouped else "fused"
 
 
 def external_tensor(shape: Sequence[int], itemsize: int) -> Tensor:
@@ -823,18 +822,20 @@ def recomputed_flops(stack: Stack, family: ModelFamily, config: StepConfig, caus
 
 def flops_by_tape(run: LayerRun, counted: dict[str, int], config: StepConfig, causal: bool) -> int:
     """Of one sequence, in all layers that do alike, from what the tape has counted in one of them for the batch."""
+    return run.times * (counted["matrices"] // config.batch) + attended_flops(run, counted, config, causal)
+
+
+def attended_flops(run: LayerRun, counted: dict[str, int], config: StepConfig, causal: bool) -> int:
+    """The part of scores, and of their products with values."""
     mixing = run.layer.mixer.mixing_flops(config.seq_len, causal)
-    attended = counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"]
-    return run.times * (counted["matrices"] // config.batch + attended)
+    return run.times * (counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"])
 
 
 def attention_backward_flops(run: LayerRun, config: StepConfig, causal: bool) -> int:
     """Of one sequence, in all layers that do alike. A kernel makes all gradients, and its scores once more; without one
     nothing makes the gradient of a frozen key in the lowest layer."""
-    mixing, counted = run.layer.mixer.mixing_flops(config.seq_len, causal), run.memory.gradient_matmuls
-    if attention_of(run.layer.mixer, config) == "fused":
-        return run.times * (3 * mixing["scores"] + 2 * mixing["values"])
-    return run.times * (counted["scores"] * mixing["scores"] + counted["values"] * mixing["values"])
+    is_fused = attention_of(run.layer.mixer, config) == "fused"
+    return attended_flops(run, {"scores": 3, "values": 2} if is_fused else run.memory.gradient_matmuls, config, causal)
 
 
 def token_flops(stack: Stack, family: ModelFamily | None, config: StepConfig, causal: bool) -> dict[str, float]:
