@@ -15,8 +15,8 @@ from flops_bytes.model.shapes import Decoder
 
 # --8<-- [start:attend]
 def on_cuda(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """What fused attention runs there: flash's kernel, but in float32 another, which takes no keys that several queries
-    share, so that of these none is left.
+    """What scaled_dot_product_attention() runs there: the flash kernel; in float32 another, which keeps as much, but
+    takes no keys that several queries share, and then none.
     """
     is_grouped = k.shape[1] < q.shape[1]
     return math_attention(q, k, v, dropout) if q.dtype == torch.float32 and is_grouped else flash(q, k, v)

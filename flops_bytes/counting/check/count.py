@@ -32,6 +32,7 @@ from flops_bytes.plan.options import has_dropout
 BFLOAT16 = torch.bfloat16
 AUTOCAST = ("autocast", "autocast-fp16")  # in float16 as many bytes; the loss's scale is a scalar
 IN_FLOAT32 = ("fp32", *AUTOCAST)  # the weights
+DROPOUT_SHARE = 0.1  # where there is any
 
 
 class Uncountable(Exception):
@@ -112,7 +113,7 @@ def as_on_cuda(drops: bool) -> Iterator[None]:
 
 
 def dropped(x: Tensor) -> Tensor:
-    return torch.native_dropout(x, 0.1, True)[0]
+    return torch.native_dropout(x, DROPOUT_SHARE, True)[0]
 
 
 # --8<-- [end:autocast]
@@ -374,7 +375,11 @@ def ours(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     same = shape.tied or not gpt2
     if not (plain and same and {gpt2} == {shape.biases, shape.norm_shift, not shape.gated}):
         raise Uncountable("this book has no module of that shape")
-    attend = one_kernel if asked["attention"] == "fused" else eager
+    attend = (
+        partial(one_kernel, dropout=DROPOUT_SHARE * has_dropout(asked, shape))
+        if asked["attention"] == "fused"
+        else eager
+    )
     with torch.device(device):
         model = (GPT2 if gpt2 else Llama)(shape, again(attend) if asked["checkpointing"] == "selective" else attend)
     if device != "meta":
@@ -428,7 +433,7 @@ def theirs(asked: dict[str, Any], shape: Decoder, device: str) -> Made:
     """Transformers' modules."""
     told = dict(asked["config"] or as_config(shape))
     kind = told.pop("model_type")
-    share = 0.1 if has_dropout(asked, shape) else 0.0
+    share = DROPOUT_SHARE * has_dropout(asked, shape)
     told |= dict.fromkeys(
         ("attn_pdrop", "resid_pdrop", "embd_pdrop") if kind == "gpt2" else ("attention_dropout",), share
     )

@@ -24,6 +24,7 @@ from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalL
 from flops_bytes.counting.check.count import (
     AUTOCAST,
     BFLOAT16,
+    DROPOUT_SHARE,
     Counter,
     Made,
     adapt,
@@ -43,7 +44,6 @@ from flops_bytes.model.stack import Stack
 logging.getLogger("transformers").setLevel(logging.ERROR)  # small vocabularies lack the tokens that end a text
 
 Config = dict[str, Any]
-SHARE = 0.1  # of dropout, where there is any
 DROPOUT = ("attention_dropout", "residual_dropout", "resid_pdrop", "embd_pdrop")  # by which configurations say it
 # --8<-- [end:setup]
 
@@ -75,7 +75,7 @@ def made(kind: str, config: Config, asked: Config, device: str) -> Any:
     more = {"experts_implementation": "grouped_mm"} if has_experts(config) else {}
     known = vars(CONFIG_MAPPING[kind]()).keys()
     options: Config = {"pad_token_id": 0, **config}
-    options |= {name: SHARE if asked["dropout"] else 0.0 for name in DROPOUT if name in known}
+    options |= {name: DROPOUT_SHARE if asked["dropout"] else 0.0 for name in DROPOUT if name in known}
     dtype = BFLOAT16 if asked["recipe"].startswith("bf16") else torch.float32
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(
