@@ -1,8 +1,9 @@
 """A training step of your own, counted without a GPU: the command `flops-bytes count`, and `count()`.
 
-The contract: a script is run as it is, or a function of it is called, until its optimizer has worked twice. Whatever
-is built meanwhile has a shape but no memory, "cuda" is answered as if a card were there, and nothing is computed. The
-second step counts, since the first one has no optimizer state before its end. So
+The contract: a script is run as it is, or a function of it is called, until its optimizers have worked twice. Whatever
+is built meanwhile has a shape but no memory, "cuda" is answered as if a card were there, and nothing is computed. A
+step ends where an optimizer works that has already worked in it, so that several in turn make one step. The second
+step counts, since the first one has no optimizer state before its end. So
 
     flops-bytes count train.py                     runs the script, its main part too
     flops-bytes count train.py:step                runs the script up to its end, but not as main, then calls step()
@@ -49,13 +50,13 @@ from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from torch.utils.data import DataLoader
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.lessons.trace import Trace, tensors_in
 from flops_bytes.plan.options import read_gpu, read_options
 from flops_bytes.plan.table import gib
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
-from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE
+from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE, Gpu
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
@@ -64,16 +65,36 @@ TORCH, STANDARD, OWN = (
 )
 CALLS = 64  # of a function, at most, until an optimizer has worked twice
 ATTENTION = "_scaled_dot_product_flash_attention"
+
+
+def convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *options: Any, **_: Any) -> int:
+    """As many FLOPs as the forward pass for each gradient, of x and of the weight; PyTorch's own formula leaves out
+    that a group sees its own channels alone.
+    """
+    *_, transposed, _, _, wanted = options
+    return sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed)
+
+
 FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
+FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+TOKENS = "tokens"
+IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
+UNREAD = "{}: {:.4g} FLOPs of forward passes without a graph are left out, of which the step reads nothing"
+FIRST = "this is the first step, which has no optimizer state before its end: only one ran"
+ALONE = "no optimizer worked: all that ran counts as one step"
 BUILD_INSIDE = "build the model in the function that is counted"
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 
 
 class Uncountable(Exception):
     """Why a step cannot be counted, in which line, and what to do."""
+
+
+def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
 class StepCounted(BaseException):
@@ -133,6 +154,13 @@ def is_on_meta(x: Tensor) -> bool:
     return x.device.type == "meta"
 
 
+def multiplied_in(kind: str, x: Tensor) -> str:
+    """The data type in which a card's units multiply: float32 on tensor cores is tf32, where the script allows it."""
+    backend = torch.backends.cudnn.conv if kind == "convolution" else torch.backends.cuda.matmul
+    is_tf32 = x.dtype == torch.float32 and backend.fp32_precision == "tf32"
+    return "tf32" if is_tf32 else str(x.dtype).removeprefix("torch.")
+
+
 def is_integer(x: Tensor) -> bool:
     return x.dtype in INTEGER_DTYPES
 
@@ -164,21 +192,37 @@ class Change(NamedTuple):
     change: int
     moment: str
     line: str
-    step: int  # 0: before the first optimizer has worked, and while it does
+    turn: int  # how often an optimizer had worked
+
+
+class Made(NamedTuple):
+    """An operation of the forward pass without a graph."""
+
+    sources: list[int]  # storages that it read
+    amounts: Counter[tuple[int, str, str, str]]  # its FLOPs and tokens
+    line: str
 
 
 class StepTrace(Trace):
-    """A trace that knows moments, lines, steps and FLOPs, and stops after the second step."""
+    """A trace that knows moments, lines, steps and FLOPs, and stops after the second step.
+
+    A step is as many turns as it takes until an optimizer works that has worked in it; a turn is what comes from the
+    end of one optimizer's work to the end of the next one's. What the forward pass makes without a graph is part of a
+    step with an optimizer once the graph, the backward pass or the optimizer reads it, or what was made from it: a
+    teacher is, an evaluation is not.
+    """
 
     def __init__(self, fake: FakeTensorMode | None) -> None:
         self.fake = fake
-        self.moment, self.step, self.line = "forward", 0, ""
+        self.moment, self.line = "forward", ""
         self.events: list[Change] = []
-        self.flops: Counter[tuple[int, str, str, str]] = Counter()  # step, moment, kind, data type
-        self.words: Counter[tuple[int, int]] = Counter()  # step, where a table lies: indices
+        self.amounts: Counter[tuple[int, str, str, str]] = Counter()  # FLOPs, by turn, moment, kind, data type; and
+        # tokens, by turn, moment, TOKENS, where their table lies
+        self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
         self.kinds: dict[int, str] = {}  # of storages, by number
         self.notes: dict[str, None] = {}
-        self.updating = self.updated = 0
+        self.updating, self.updated = 0, False
+        self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.weights: dict[str, int] = {}
         self._numbers: dict[int, int] = {}
@@ -192,7 +236,7 @@ class StepTrace(Trace):
         if change > 0 and not self._sizes.get(key):
             self._numbers[key] = len(self.events)
         number = self._numbers[key]
-        self.events.append(Change(number, change, self.moment, self.line, self.step))
+        self.events.append(Change(number, change, self.moment, self.line, len(self.workers)))
         self.live_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if change > 0:
@@ -216,13 +260,12 @@ class StepTrace(Trace):
             self.moment = "backward"
         else:
             self.moment = "update" if self.updating or between else "forward"
-        if self.moment == "forward" and self.updated and torch.is_grad_enabled():
-            self.next_step()
+        self.updated = self.updated and self.moment == "update"
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
                 self.kinds.setdefault(number, "activations")
         if before != self.moment:  # what lives, lives in this moment too
-            self.events.append(Change(-1, 0, self.moment, self.line, self.step))
+            self.events.append(Change(-1, 0, self.moment, self.line, len(self.workers)))
         if node is None or made_again:
             self.line = lines_of(sys._getframe(2))
             if torch.is_grad_enabled():
@@ -231,11 +274,50 @@ class StepTrace(Trace):
         else:
             self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
 
-    def next_step(self) -> None:
-        """The optimizers have worked, and a forward pass begins."""
-        self.step, self.updated = self.step + 1, 0
-        if self.step > 1:
-            raise StepCounted
+    def step(self) -> range:
+        """The turns of the step that counts: the second, if all has worked in it that worked in the first."""
+        workers, starts = self.workers, [0]
+        for turn, worker in enumerate(workers):
+            if worker in workers[starts[-1] : turn]:
+                starts.append(turn)
+        _, start, end, *_ = [*starts, len(workers), 0]
+        whole = len(starts) > 2 or set(workers[start:]) >= set(workers[:start])
+        return range(start, end) if len(starts) > 1 and whole else range(max(1, start))
+
+    def end_turn(self, worker: int) -> None:
+        """An optimizer has worked, or a call without one has ended."""
+        self.workers.append(worker)
+        self.updated = True
+        if self.step().start:
+            self.end_step()
+
+    def end_step(self) -> None:
+        """The step that counts is whole."""
+        self.note_idle()
+        raise StepCounted
+
+    def note_idle(self) -> None:
+        """Says of an optimizer that it has not worked in the step that counts."""
+        worked = [self.optimizers[worker] for turn in self.step() if (worker := self.workers[turn])]
+        changed = {id(weight) for each in worked for weight in weights_of(each)}
+        for each in [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]:
+            weights = weights_of(each)
+            if weights and all(map(self.is_own, weights)) and changed.isdisjoint(map(id, weights)):
+                self.notes[IDLE.format(type(each).__name__)] = None
+
+    def numbers(self, tensors: list[Tensor]) -> list[int]:
+        """Of their storages."""
+        keys = [x.untyped_storage()._cdata for x in tensors]
+        return [self._numbers[key] for key in keys if self._sizes.get(key)]
+
+    def use(self, inputs: list[Tensor]) -> None:
+        """A step reads these, and so all that they were made from."""
+        waiting = self.numbers(inputs)
+        while waiting:
+            for made in self.made.pop(waiting.pop(), ()):
+                waiting += made.sources
+                self.amounts.update(made.amounts)
+                made.amounts.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
@@ -257,17 +339,27 @@ class StepTrace(Trace):
                 if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
                     self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None
                 return result
+        has_graph = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+        is_made = self.moment == "forward" and not has_graph
+        if not is_made:
+            self.use(inputs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        packet = func._overloadpacket
+        packet, turn = func._overloadpacket, len(self.workers)
+        amounts: Counter[tuple[int, str, str, str]] = Counter()
         if formula := FLOPS.get(packet):
             moment = "made again" if made_again else self.moment
             name = packet.__name__
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
-            dtype = str(inputs[0].dtype).removeprefix("torch.")
-            self.flops[self.step, moment, kind, dtype] += flops
+            amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
         if packet is torch.ops.aten.embedding and self.moment == "forward":
-            self.words[self.step, args[0].untyped_storage()._cdata] += args[1].numel()
+            amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
+        if is_made:
+            made = Made(self.numbers(inputs), amounts, self.line)
+            for number in self.numbers(tensors_in(result) or inputs):
+                self.made[number].append(made)
+        else:
+            self.amounts.update(amounts)
         return result
 
     def look_outside(self, inputs: list[Tensor]) -> None:
@@ -284,16 +376,17 @@ class StepTrace(Trace):
     def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        weights = weights_of(optimizer)
         if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
             raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.updating, self.updated = self.updating - 1, self.updated + 1
+        self.updating -= 1
         self.name(tensors_in(list(optimizer.state.values())), "optimizer state")
         self.look()
+        self.end_turn(id(optimizer))
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
@@ -696,16 +789,21 @@ class Counted(NamedTuple):
 
 def summed(trace: StepTrace) -> Counted:
     """What a trace has seen of its last step."""
-    last = max((event.step for event in trace.events), default=0)
-    flops = {key[1:]: count for key, count in trace.flops.items() if key[0] == last}
-    if not flops and last:  # what came after the last step is none
-        last -= 1
-        flops = {key[1:]: count for key, count in trace.flops.items() if key[0] == last}
+    step, amounts, unread, notes = trace.step(), trace.amounts.copy(), Counter[str](), list(trace.notes)
+    for made in {id(made): made for each in trace.made.values() for made in each}.values():
+        if trace.optimizers:
+            unread[made.line] += sum(
+                n for (turn, _, kind, _), n in made.amounts.items() if turn in step and kind != TOKENS
+            )
+        else:
+            amounts.update(made.amounts)
+    notes += [UNREAD.format(line, count) for line, count in unread.items() if count]
+    notes += [ALONE] if not trace.workers else [FIRST] if trace.optimizers and not step.start else []
     total, moments = 0, dict.fromkeys(MOMENTS, 0)
     peak, at = -1, 0
     for turn, event in enumerate(trace.events):
         total += event.change
-        if event.step == last:
+        if event.turn in step:
             moments[event.moment] = max(moments[event.moment], total)
             if total > peak:
                 peak, at = total, turn
@@ -723,10 +821,15 @@ def summed(trace: StepTrace) -> Counted:
                 lines[event.line] += size
     by_kind: Counter[str] = Counter()
     by_type: Counter[str] = Counter()
-    for (_, kind, dtype), count in flops.items():
-        by_kind[kind] += count
-        by_type[dtype] += count
-    again = sum(count for (moment, _, _), count in flops.items() if moment == "made again")
+    by_table: Counter[str] = Counter()
+    again = 0
+    for (turn, moment, kind, dtype), count in amounts.items():
+        if turn in step and kind == TOKENS:
+            by_table[dtype] += count
+        elif turn in step:
+            by_kind[kind] += count
+            by_type[dtype] += count
+            again += count if moment == "made again" else 0
     return Counted(
         peak_bytes=max(peak, 0),
         moment=trace.events[at].moment if trace.events else "",
@@ -738,9 +841,9 @@ def summed(trace: StepTrace) -> Counted:
         flops=dict(by_kind.most_common()),
         again_flops=again,
         flops_dtype=by_type.most_common(1)[0][0] if by_type else "",
-        tokens=max((count for (step, _), count in trace.words.items() if step == last), default=0),
+        tokens=max(by_table.values(), default=0),
         updates=bool(trace.optimizers),
-        notes=list(trace.notes),
+        notes=notes,
     )
 
 
@@ -749,13 +852,9 @@ def summed(trace: StepTrace) -> Counted:
 
 # --8<-- [start:count]
 def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
-    """Calls a function until an optimizer has worked twice, or twice if none does."""
+    """Calls a function until the second step is whole; a call without an optimizer is a step."""
     call, calls = step, 0
-    while calls < CALLS and trace.step + bool(trace.updated) < 2:
-        if calls and not trace.optimizers:
-            if calls == 2:
-                return
-            trace.step = 1
+    while calls < CALLS:
         try:
             found = call()
         finally:
@@ -765,6 +864,8 @@ def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
             call = found
         else:
             calls += 1
+            if not trace.optimizers:
+                trace.end_turn(0)
 
 
 def count(
@@ -873,6 +974,12 @@ def asked_of(**named: Any) -> dict[str, Any]:
     return read_options({name: value for name, value in named.items() if value})
 
 
+def peak_of(gpu: Gpu, dtype: str) -> float | None:
+    """Where a card has no tf32, its float32 works."""
+    peaks = gpu.peak_flop_per_second
+    return peaks.get("float32" if dtype == "tf32" and dtype not in peaks else dtype)
+
+
 def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | None) -> Fit:
     """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card.
 
@@ -882,7 +989,7 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     row = read_gpu(asked)
     left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
     beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
-    peak = row.peak_flop_per_second.get(found.flops_dtype)
+    peak = peak_of(row, found.flops_dtype)
     seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in (STEP_MFU, RUN_MFU)} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}
