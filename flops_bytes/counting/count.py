@@ -38,6 +38,7 @@ from unittest.mock import patch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -147,6 +148,7 @@ def line_of(error: BaseException) -> str:
 # --8<-- [start:known]
 INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool)
 MOST_KNOWN_NUMBERS = 2**20  # numbers
+MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
 
 
@@ -172,6 +174,12 @@ def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
     return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+
+
+def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
+    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -344,6 +352,10 @@ class StepTrace(Trace):
         if not is_made:
             self.use(inputs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.fake and is_constant(func, inputs, result):
+            with unset_fake_temporarily():
+                result.constant = func(*args, **kwargs)
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Counter[tuple[int, str, str, str]] = Counter()
         if formula := FLOPS.get(packet):
@@ -578,6 +590,8 @@ class OnCard(TorchFunctionMode):
             return attend(*args, **kwargs)
         if name in ("cuda", "pin_memory"):
             return args[0]
+        if name == "__deepcopy__":
+            return deep_copy(*args)
         if name in ("dropout", "dropout_"):
             return dropout(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
@@ -635,6 +649,13 @@ def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool =
     for name, buffer in module._buffers.items():
         module._buffers[name] = None if buffer is None else change(buffer)
     return module
+
+
+def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
+    """What copy.deepcopy() does of a tensor; PyTorch's own copies its memory."""
+    if id(x) not in memo:
+        memo[id(x)] = x.detach().clone().requires_grad_(x.requires_grad)
+    return memo[id(x)]
 
 
 class Generator(torch.Generator):
@@ -719,6 +740,10 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
         return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
 
     answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
+    also = {"get_memory_info": "mem_get_info", "current_device_index": "current_device", "set_stream": "set_device"}
+    also |= {"set_device_index": "set_device", "device_index": "device"}
+    generic = answers | {name: answers[other] for name, other in also.items()}
+    generic |= {"current_accelerator": lambda *_, **__: torch.device("cuda")}
 
     def flex(query: Tensor, key: Tensor, value: Tensor, *_: Any, **named: Any) -> Any:
         trace.notes["flex_attention was counted as flash attention without a mask"] = None
@@ -731,8 +756,9 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
 
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
-        for name, answer in answers.items():
-            stack.enter_context(patch.object(torch.cuda, name, answer))
+        for place, known in ((torch.cuda, answers), (torch.accelerator, generic)):
+            for name in known.keys() & vars(place).keys():
+                stack.enter_context(patch.object(place, name, known[name]))
         for place, name, new in (
             (torch.amp.autocast_mode.autocast, "__init__", start),
             (DataLoader, "__init__", load),
@@ -748,6 +774,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (F, "scaled_dot_product_attention", attend),
             (F, "dropout", dropout),
             (torch, "Generator", Generator),
+            (fake_tensor, "CONSTANT_NUMEL_LIMIT", MOST_CONSTANT_NUMBERS),
             (optimizers, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (optimizers, "_foreach_supported_types", [*optimizers._foreach_supported_types, FakeTensor]),
