@@ -21,15 +21,18 @@ CPU count as the card's too. Workspaces of cuBLAS and cuDNN, and what lies besid
 
 # --8<-- [start:setup]
 import argparse
+import builtins
 import gc
 import inspect
 import json
+import logging
 import runpy
 import sys
 import sysconfig
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from os import PathLike
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -658,6 +661,26 @@ def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
     return memo[id(x)]
 
 
+# How libraries build a model of its configuration alone: the class that reads weights, and what stands for its reading
+def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any = None, **named: Any) -> Any:
+    asked = {key: named.pop(key) for key in ("dtype", "torch_dtype") if key in named}
+    if isinstance(config, str | PathLike | None):
+        config, named = kind.config_class.from_pretrained(config or name, return_unused_kwargs=True, **named)
+    if config.dtype is None and set(asked.values()) <= {None, "auto"}:
+        asked = {"dtype": torch.float32}
+    return read(kind, None, *values, config=config, state_dict={}, **asked, **named)
+
+
+def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **named: Any) -> Any:
+    return kind.from_config(kind.load_config(name, subfolder=named.get("subfolder"))).to(torch_dtype).eval()
+
+
+BUILT = {
+    "transformers.modeling_utils": ("PreTrainedModel", of_transformers),
+    "diffusers.models.modeling_utils": ("ModelMixin", of_diffusers),
+}
+
+
 class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Any:
         return super().__new__(cls, on_cpu(device))  # type: ignore[call-arg]
@@ -754,6 +777,30 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
 
+    def leave_weights(stack: ExitStack, built: dict[str, Any]) -> None:
+        """Of libraries that are there, once each."""
+        for module in built.keys() & sys.modules.keys():
+            name, build = built[module]
+            if kind := getattr(sys.modules[module], name, None):
+                del built[module]
+                stack.enter_context(patch.object(kind, "from_pretrained", classmethod(built_of(kind, build))))
+
+    def built_of(kind: Any, build: Callable[..., Any]) -> Callable[..., Any]:
+        read = kind.from_pretrained.__func__
+
+        def make(kind: Any, *values: Any, **named: Any) -> Any:
+            where = lines_of(sys._getframe(1))
+            logging.disable(logging.WARNING)  # of weights that are missing
+            try:
+                found = build(read, kind, *values, **named)
+            finally:
+                logging.disable(logging.NOTSET)
+            of = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+            trace.notes[f"{where}: {of}; no weights were read"] = None
+            return found
+
+        return make
+
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
         for place, known in ((torch.cuda, answers), (torch.accelerator, generic)):
@@ -775,12 +822,22 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (F, "dropout", dropout),
             (torch, "Generator", Generator),
             (fake_tensor, "CONSTANT_NUMEL_LIMIT", MOST_CONSTANT_NUMBERS),
+            (fake_tensor.log, "disabled", True),  # the refusal says it in one sentence
             (optimizers, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (optimizers, "_foreach_supported_types", [*optimizers._foreach_supported_types, FakeTensor]),
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
+        built, load_module = dict(BUILT), builtins.__import__
+
+        def load_and_look(*values: Any, **named: Any) -> Any:
+            loaded_module = load_module(*values, **named)
+            leave_weights(stack, built)
+            return loaded_module
+
+        leave_weights(stack, built)
+        stack.enter_context(patch.object(builtins, "__import__", load_and_look))
         yield
 
 
