@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from os import PathLike
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -87,9 +88,11 @@ FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
 TOKENS = "tokens"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
 UNREAD = "{}: {:.4g} FLOPs of forward passes without a graph are left out, of which the step reads nothing"
-FIRST = "this is the first step, which has no optimizer state before its end: only one ran"
+NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
+NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+FIRST = "only the first step was whole, and an optimizer makes its state at the end of it"
 ALONE = "no optimizer worked: all that ran counts as one step"
-BUILD_INSIDE = "build the model in the function that is counted"
+BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 
 
@@ -632,7 +635,7 @@ class OnCard(TorchFunctionMode):
             else:
                 answer = False if asks else self.item
                 where = lines_of(sys._getframe(2))
-                self.trace.notes[f"{where}: a number of a tensor was answered by {answer}"] = None
+                self.trace.notes[(NO if asks else NUMBER).format(where, answer)] = None
             return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
 
 
@@ -1000,8 +1003,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, DataDependentOutputException):
         return (
             f"{where}: the number in a tensor is asked for (.item(), float(), print(), if), and nothing is computed "
-            "here; leave that line out of the step, or give --item 1, which answers each float by 1 and each question "
-            "by no, but not what is asked of whole numbers"
+            "here; leave that line out, or give --item and a number that it could be, such as 1 for a loss: it then "
+            "answers each float, and no each question, but whole numbers are not answered"
         )
     if isinstance(error, DynamicOutputShapeException):
         return (
@@ -1021,6 +1024,8 @@ def reason(error: Exception) -> str:
             f"{where}: a group of processes is asked for ({said}); count one rank, without it, as a script does that "
             "is started without torchrun"
         )
+    if any(frame.f_code.co_name == "from_pretrained" for frame, _ in walk_tb(error.__traceback__)):
+        return f"{where}: from_pretrained() fails ({said}); build the model of its configuration, as from_config() does"
     if "HigherOrderOperator" in said:
         name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
         return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"

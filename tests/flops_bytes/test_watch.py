@@ -236,7 +236,7 @@ def test_a_block_in_which_nothing_ran_is_refused() -> None:
 
 
 def test_one_step_is_told_as_the_first() -> None:
-    assert "no optimizer state before its end" in str(watched(1))
+    assert "only the first step was whole" in str(watched(1))
     assert "note" not in str(watched(4))
 
 
