@@ -76,8 +76,8 @@ def convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *options: 
     """As many FLOPs as the forward pass for each gradient, of x and of the weight; PyTorch's own formula leaves out
     that a group sees its own channels alone.
     """
-    *_, transposed, _, _, wanted = options
-    return sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed)
+    transposed, _, _, wanted = options[-4:]
+    return int(sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed))
 
 
 FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
@@ -164,8 +164,9 @@ def is_on_meta(x: Tensor) -> bool:
 
 def multiplied_in(kind: str, x: Tensor) -> str:
     """The data type in which a card's units multiply: float32 on tensor cores is tf32, where the script allows it."""
-    backend = torch.backends.cudnn.conv if kind == "convolution" else torch.backends.cuda.matmul
-    is_tf32 = x.dtype == torch.float32 and backend.fp32_precision == "tf32"
+    backends: Any = torch.backends
+    unit = backends.cudnn.conv if kind == "convolution" else backends.cuda.matmul
+    is_tf32 = x.dtype == torch.float32 and unit.fp32_precision == "tf32"
     return "tf32" if is_tf32 else str(x.dtype).removeprefix("torch.")
 
 
@@ -780,36 +781,37 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
 
-    def leave_weights(stack: ExitStack, built: dict[str, Any]) -> None:
-        """Of libraries that are there, once each."""
-        for module in built.keys() & sys.modules.keys():
-            name, build = built[module]
-            if kind := getattr(sys.modules[module], name, None):
-                del built[module]
-                stack.enter_context(patch.object(kind, "from_pretrained", classmethod(built_of(kind, build))))
-
-    def built_of(kind: Any, build: Callable[..., Any]) -> Callable[..., Any]:
-        read = kind.from_pretrained.__func__
-
+    def of_configuration(build: Callable[..., Any], read: Callable[..., Any]) -> Any:
         def make(kind: Any, *values: Any, **named: Any) -> Any:
-            where = lines_of(sys._getframe(1))
-            logging.disable(logging.WARNING)  # of weights that are missing
+            logging.disable(logging.WARNING)  # that weights are missing
             try:
                 found = build(read, kind, *values, **named)
             finally:
                 logging.disable(logging.NOTSET)
-            of = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
-            trace.notes[f"{where}: {of}; no weights were read"] = None
+            what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+            trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
             return found
 
-        return make
+        return classmethod(make)
+
+    unseen, load_module = dict(BUILT), builtins.__import__
+
+    def load_and_look(*values: Any, **named: Any) -> Any:
+        """An import, after which a library may be there that reads weights."""
+        module = load_module(*values, **named)
+        for name in [name for name, (kind, _) in unseen.items() if hasattr(sys.modules.get(name), kind)]:
+            kind, build = unseen.pop(name)
+            reader = getattr(sys.modules[name], kind)
+            new = of_configuration(build, reader.from_pretrained.__func__)
+            stack.enter_context(patch.object(reader, "from_pretrained", new))
+        return module
 
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
-        for place, known in ((torch.cuda, answers), (torch.accelerator, generic)):
-            for name in known.keys() & vars(place).keys():
-                stack.enter_context(patch.object(place, name, known[name]))
         for place, name, new in (
+            *((torch.cuda, name, answer) for name, answer in answers.items()),
+            *((torch.accelerator, name, generic[name]) for name in generic.keys() & vars(torch.accelerator).keys()),
+            (builtins, "__import__", load_and_look),
             (torch.amp.autocast_mode.autocast, "__init__", start),
             (DataLoader, "__init__", load),
             (torch, "compile", compiled),
@@ -832,15 +834,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
-        built, load_module = dict(BUILT), builtins.__import__
-
-        def load_and_look(*values: Any, **named: Any) -> Any:
-            loaded_module = load_module(*values, **named)
-            leave_weights(stack, built)
-            return loaded_module
-
-        leave_weights(stack, built)
-        stack.enter_context(patch.object(builtins, "__import__", load_and_look))
+        load_and_look("sys")  # for those that are there already
         yield
 
 
