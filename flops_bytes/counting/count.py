@@ -17,8 +17,8 @@ Attention counts as the kernel that a card of today would run: flash in 16 bits 
 efficient one; dropout keeps a mask of bytes, RMSNorm is one kernel, optimizers work with foreach, and autocast follows
 CUDA's lists. float32 is multiplied as tf32 where the script allows it, and in convolutions unless it forbids it.
 torch.compile is left out: what is counted is the step without it. Tensors that a script leaves on the CPU count as the
-card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count. from_pretrained() of transformers
-and diffusers builds a model of its configuration and reads no weights.
+card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count. from_pretrained() of
+transformers and diffusers builds a model of its configuration and reads no weights.
 """
 
 # --8<-- [start:setup]
@@ -1180,9 +1180,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gpu-memory", help="of a card that the table has not, such as 80GB; with --gpu-peak")
     parser.add_argument("--gpu-peak", help="its FLOP/s of the type that the step multiplies in, dense, such as 989T")
     parser.add_argument("--tokens", help="to train on, such as 15T")
-    parser.add_argument(
-        "--item", type=float, help="what .item() answers, such as 1 for a loss; without it .item() is refused"
-    )
+    parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
     parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
     parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
     own, theirs = (
