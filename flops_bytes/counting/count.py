@@ -89,7 +89,9 @@ FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there
 FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
 TOKENS = "tokens"
 IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
-UNREAD = "{}: {:.4g} FLOPs of forward passes without a graph are left out, of which the step reads nothing"
+UNREAD = (
+    "{}: {:.4g} FLOPs of forward passes without a graph, of which the step uses nothing, are left out; bytes are not"
+)
 NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
 NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
 FIRST = "only the first step was whole, and an optimizer makes its state at the end of it"
@@ -212,11 +214,16 @@ class Change(NamedTuple):
     turn: int  # how often an optimizer had worked
 
 
+Amounts = Counter[
+    tuple[int, str, str, str]
+]  # FLOPs: turn, moment, kind, data type; tokens: turn, moment, TOKENS, table
+
+
 class Made(NamedTuple):
     """An operation of the forward pass without a graph."""
 
     sources: list[int]  # storages that it read
-    amounts: Counter[tuple[int, str, str, str]]  # its FLOPs and tokens
+    amounts: Amounts
     line: str
 
 
@@ -233,8 +240,7 @@ class StepTrace(Trace):
         self.fake = fake
         self.moment, self.line = "forward", ""
         self.events: list[Change] = []
-        self.amounts: Counter[tuple[int, str, str, str]] = Counter()  # FLOPs, by turn, moment, kind, data type; and
-        # tokens, by turn, moment, TOKENS, where their table lies
+        self.amounts: Amounts = Counter()
         self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
         self.kinds: dict[int, str] = {}  # of storages, by number
         self.notes: dict[str, None] = {}
@@ -366,7 +372,7 @@ class StepTrace(Trace):
                 result.constant = func(*args, **kwargs)
             self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
         packet, turn = func._overloadpacket, len(self.workers)
-        amounts: Counter[tuple[int, str, str, str]] = Counter()
+        amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
             moment = "made again" if made_again else self.moment
             name = packet.__name__
@@ -450,41 +456,12 @@ class OneNorm(torch.autograd.Function):
 
 
 # What CUDA's autocast makes in float32 (docs.pytorch.org/docs/stable/amp.html): the first from a copy
-FLOAT32_OPERATIONS = {
-    "acos",
-    "asin",
-    "cosh",
-    "erfinv",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log2",
-    "log1p",
-    "reciprocal",
-    "rsqrt",
-}
-FLOAT32_OPERATIONS |= {
-    "sinh",
-    "tan",
-    "pow",
-    "__pow__",
-    "__rpow__",
-    "softplus",
-    "norm",
-    "layer_norm",
-    "group_norm",
-    "nll_loss",
-}
-FLOAT32_OPERATIONS |= {
-    "kl_div",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "mse_loss",
-    "binary_cross_entropy_with_logits",
-}
-FLOAT32_OPERATIONS |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+IN_FLOAT32 = """
+acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow __pow__ __rpow__ softplus norm
+layer_norm group_norm nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss binary_cross_entropy_with_logits
+cosine_similarity dist cdist logsumexp renorm
+"""
+FLOAT32_OPERATIONS = set(IN_FLOAT32.split())
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -674,11 +651,11 @@ def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any =
         config, named = kind.config_class.from_pretrained(config or name, return_unused_kwargs=True, **named)
     if config.dtype is None and set(asked.values()) <= {None, "auto"}:
         asked = {"dtype": torch.float32}
-    return read(kind, None, *values, config=config, state_dict={}, **asked, **named)
+    return read(kind, None, *values, **named | asked | {"config": config, "state_dict": {}})
 
 
 def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **named: Any) -> Any:
-    return kind.from_config(kind.load_config(name, subfolder=named.get("subfolder"))).to(torch_dtype).eval()
+    return kind.from_config(kind.load_config(name, **named)).to(torch_dtype).eval()
 
 
 BUILT = {

@@ -163,7 +163,8 @@ def test_an_evaluation_between_two_steps_is_no_part_of_one(write: Write) -> None
     found, alone = counted(write(LINEAR + WITHOUT_GRAPH)), counted(write(LINEAR))
     assert found.flops == alone.flops and found.moments["backward"] == alone.moments["backward"]
     assert found.notes == [
-        "train.py:13: 1.4e+09 FLOPs of forward passes without a graph are left out, of which the step reads nothing"
+        "train.py:13: 1.4e+09 FLOPs of forward passes without a graph, of which the step uses nothing, are left out; "
+        "bytes are not"
     ]
 
 
