@@ -308,6 +308,10 @@ def test_a_refusal_names_the_line(write: Write, line: str) -> None:
         ("def step(:\n", "train.py:4: invalid syntax"),
         ("def step(batch):\n    pass\n", "the function cannot be called so (step() missing 1 required"),
         ("raise SystemExit('no data')\n", "the script ended itself at train.py:4"),
+        (
+            "def from_pretrained():\n    raise OSError('no weights')\nfrom_pretrained()\n",
+            "train.py:5: from_pretrained() fails (no weights); build the model of its configuration, as from_config()",
+        ),
     ],
 )
 def test_a_script_that_cannot_take_a_step_is_refused(write: Write, text: str, said: str) -> None:
