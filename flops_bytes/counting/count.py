@@ -214,9 +214,8 @@ class Change(NamedTuple):
     turn: int  # how often an optimizer had worked
 
 
-Amounts = Counter[
-    tuple[int, str, str, str]
-]  # FLOPs: turn, moment, kind, data type; tokens: turn, moment, TOKENS, table
+# FLOPs by turn, moment, kind and data type; tokens by turn, moment, TOKENS and their table
+Amounts = Counter[tuple[int, str, str, str]]
 
 
 class Made(NamedTuple):
