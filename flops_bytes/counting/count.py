@@ -1,8 +1,9 @@
 """A training step of your own, counted without a GPU: the command `flops-bytes count`, and `count()`.
 
-The contract: a script is run as it is, or a function of it is called, until its optimizer has worked twice. Whatever
-is built meanwhile has a shape but no memory, "cuda" is answered as if a card were there, and nothing is computed. The
-second step counts, since the first one has no optimizer state before its end. So
+The contract: a script is run as it is, or a function of it is called, until its optimizers have worked twice. Whatever
+is built meanwhile has a shape but no memory, "cuda" is answered as if a card were there, and nothing is computed. A
+step ends where an optimizer works that has already worked in it, so that several in turn make one step. The second
+step counts, since the first one has no optimizer state before its end. So
 
     flops-bytes count train.py                     runs the script, its main part too
     flops-bytes count train.py:step                runs the script up to its end, but not as main, then calls step()
@@ -14,22 +15,28 @@ itself, because tensors that were made before have memory.
 
 Attention counts as the kernel that a card of today would run: flash in 16 bits without a mask, else the memory-
 efficient one; dropout keeps a mask of bytes, RMSNorm is one kernel, optimizers work with foreach, and autocast follows
-CUDA's lists. torch.compile is left out: what is counted is the step without it. Tensors that a script leaves on the
-CPU count as the card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count.
+CUDA's lists. float32 is multiplied as tf32 where the script allows it, and in convolutions unless it forbids it.
+torch.compile is left out: what is counted is the step without it. Tensors that a script leaves on the CPU count as the
+card's too. Workspaces of cuBLAS and cuDNN, and what lies beside tensors, do not count. from_pretrained() of
+transformers and diffusers builds a model of its configuration and reads no weights.
 """
 
 # --8<-- [start:setup]
 import argparse
+import builtins
 import gc
 import inspect
 import json
+import logging
 import runpy
 import sys
 import sysconfig
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from os import PathLike
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -37,6 +44,7 @@ from unittest.mock import patch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -49,31 +57,55 @@ from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from torch.utils.data import DataLoader
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.lessons.trace import Trace, tensors_in
 from flops_bytes.plan.options import read_gpu, read_options
 from flops_bytes.plan.table import gib
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
-from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE
+from flops_bytes.time.gpus import BESIDE_TENSORS_BYTES, BESIDE_TENSORS_SHARE, Gpu
 
 MOMENTS = ("forward", "backward", "update")
 TORCH, STANDARD, OWN = (
     str(Path(folder))
     for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
-CALLS = 64  # of a function, at most, until an optimizer has worked twice
+CALLS = 64  # of a function, at most, until a second step is whole
 ATTENTION = "_scaled_dot_product_flash_attention"
+
+
+def convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *options: Any, **_: Any) -> int:
+    """As many FLOPs as the forward pass for each gradient, of x and of the weight; PyTorch's own formula leaves out
+    that a group sees its own channels alone.
+    """
+    transposed, _, _, wanted = options[-4:]
+    return int(sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed))
+
+
 FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
     getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
     for end in ("", "_backward")
 }
-BUILD_INSIDE = "build the model in the function that is counted"
+FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+TOKENS = "tokens"
+IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
+UNREAD = (
+    "{}: {:.4g} FLOPs of forward passes without a graph, of which the step uses nothing, are left out; bytes are not"
+)
+NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
+NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+FIRST = "only the first step was whole, and an optimizer makes its state at the end of it"
+ALONE = "no optimizer worked: all that ran counts as one step"
+BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
 FITS, MISTAKE, DOES_NOT_FIT = 0, 2, 3
 
 
 class Uncountable(Exception):
     """Why a step cannot be counted, in which line, and what to do."""
+
+
+def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
 class StepCounted(BaseException):
@@ -126,11 +158,20 @@ def line_of(error: BaseException) -> str:
 # --8<-- [start:known]
 INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool)
 MOST_KNOWN_NUMBERS = 2**20  # numbers
+MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
 
 
 def is_on_meta(x: Tensor) -> bool:
     return x.device.type == "meta"
+
+
+def multiplied_in(kind: str, x: Tensor) -> str:
+    """The data type in which a card's units multiply: float32 on tensor cores is tf32, where the script allows it."""
+    backends: Any = torch.backends
+    unit = backends.cudnn.conv if kind == "convolution" else backends.cuda.matmul
+    is_tf32 = x.dtype == torch.float32 and unit.fp32_precision == "tf32"
+    return "tf32" if is_tf32 else str(x.dtype).removeprefix("torch.")
 
 
 def is_integer(x: Tensor) -> bool:
@@ -144,6 +185,12 @@ def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
         return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
     name = func._overloadpacket.__name__
     return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+
+
+def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
+    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
 
 
 def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
@@ -164,21 +211,40 @@ class Change(NamedTuple):
     change: int
     moment: str
     line: str
-    step: int  # 0: before the first optimizer has worked, and while it does
+    turn: int  # how often an optimizer had worked
+
+
+# FLOPs by turn, moment, kind and data type; tokens by turn, moment, TOKENS and their table
+Amounts = Counter[tuple[int, str, str, str]]
+
+
+class Made(NamedTuple):
+    """An operation of the forward pass without a graph."""
+
+    sources: list[int]  # storages that it read
+    amounts: Amounts
+    line: str
 
 
 class StepTrace(Trace):
-    """A trace that knows moments, lines, steps and FLOPs, and stops after the second step."""
+    """A trace that knows moments, lines, steps and FLOPs, and stops after the second step.
+
+    A step is as many turns as it takes until an optimizer works that has worked in it; a turn is what comes from the
+    end of one optimizer's work to the end of the next one's. What the forward pass makes without a graph is part of a
+    step with an optimizer once the graph, the backward pass or the optimizer reads it, or what was made from it: a
+    teacher is, an evaluation is not.
+    """
 
     def __init__(self, fake: FakeTensorMode | None) -> None:
         self.fake = fake
-        self.moment, self.step, self.line = "forward", 0, ""
+        self.moment, self.line = "forward", ""
         self.events: list[Change] = []
-        self.flops: Counter[tuple[int, str, str, str]] = Counter()  # step, moment, kind, data type
-        self.words: Counter[tuple[int, int]] = Counter()  # step, where a table lies: indices
+        self.amounts: Amounts = Counter()
+        self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
         self.kinds: dict[int, str] = {}  # of storages, by number
         self.notes: dict[str, None] = {}
-        self.updating = self.updated = 0
+        self.updating, self.updated = 0, False
+        self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.weights: dict[str, int] = {}
         self._numbers: dict[int, int] = {}
@@ -192,7 +258,7 @@ class StepTrace(Trace):
         if change > 0 and not self._sizes.get(key):
             self._numbers[key] = len(self.events)
         number = self._numbers[key]
-        self.events.append(Change(number, change, self.moment, self.line, self.step))
+        self.events.append(Change(number, change, self.moment, self.line, len(self.workers)))
         self.live_bytes += change
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         if change > 0:
@@ -216,13 +282,12 @@ class StepTrace(Trace):
             self.moment = "backward"
         else:
             self.moment = "update" if self.updating or between else "forward"
-        if self.moment == "forward" and self.updated and torch.is_grad_enabled():
-            self.next_step()
+        self.updated = self.updated and self.moment == "update"
         if (before, self.moment) == ("forward", "backward"):
             for number in [number for number, born in self._born.items() if born == "forward"]:
                 self.kinds.setdefault(number, "activations")
         if before != self.moment:  # what lives, lives in this moment too
-            self.events.append(Change(-1, 0, self.moment, self.line, self.step))
+            self.events.append(Change(-1, 0, self.moment, self.line, len(self.workers)))
         if node is None or made_again:
             self.line = lines_of(sys._getframe(2))
             if torch.is_grad_enabled():
@@ -231,11 +296,50 @@ class StepTrace(Trace):
         else:
             self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
 
-    def next_step(self) -> None:
-        """The optimizers have worked, and a forward pass begins."""
-        self.step, self.updated = self.step + 1, 0
-        if self.step > 1:
-            raise StepCounted
+    def step(self) -> range:
+        """The turns of the step that counts: the second, if all has worked in it that worked in the first."""
+        workers, starts = self.workers, [0]
+        for turn, worker in enumerate(workers):
+            if worker in workers[starts[-1] : turn]:
+                starts.append(turn)
+        _, start, end, *_ = [*starts, len(workers), 0]
+        whole = len(starts) > 2 or set(workers[start:]) >= set(workers[:start])
+        return range(start, end) if len(starts) > 1 and whole else range(max(1, start))
+
+    def end_turn(self, worker: int) -> None:
+        """An optimizer has worked, or a call without one has ended."""
+        self.workers.append(worker)
+        self.updated = True
+        if self.step().start:
+            self.end_step()
+
+    def end_step(self) -> None:
+        """The step that counts is whole."""
+        self.note_idle()
+        raise StepCounted
+
+    def note_idle(self) -> None:
+        """Says of an optimizer that it has not worked in the step that counts."""
+        worked = [self.optimizers[worker] for turn in self.step() if (worker := self.workers[turn])]
+        changed = {id(weight) for each in worked for weight in weights_of(each)}
+        for each in [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]:
+            weights = weights_of(each)
+            if weights and all(map(self.is_own, weights)) and changed.isdisjoint(map(id, weights)):
+                self.notes[IDLE.format(type(each).__name__)] = None
+
+    def numbers(self, tensors: list[Tensor]) -> list[int]:
+        """Of their storages."""
+        keys = [x.untyped_storage()._cdata for x in tensors]
+        return [self._numbers[key] for key in keys if self._sizes.get(key)]
+
+    def use(self, inputs: list[Tensor]) -> None:
+        """A step reads these, and so all that they were made from."""
+        waiting = self.numbers(inputs)
+        while waiting:
+            for made in self.made.pop(waiting.pop(), ()):
+                waiting += made.sources
+                self.amounts.update(made.amounts)
+                made.amounts.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
@@ -257,17 +361,31 @@ class StepTrace(Trace):
                 if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
                     self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None
                 return result
+        has_graph = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+        is_made = self.moment == "forward" and not has_graph
+        if not is_made:
+            self.use(inputs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        packet = func._overloadpacket
+        if self.fake and is_constant(func, inputs, result):
+            with unset_fake_temporarily():
+                result.constant = func(*args, **kwargs)
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+        packet, turn = func._overloadpacket, len(self.workers)
+        amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
             moment = "made again" if made_again else self.moment
             name = packet.__name__
             kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
             flops = formula(*args, **kwargs, out_val=result)
-            dtype = str(inputs[0].dtype).removeprefix("torch.")
-            self.flops[self.step, moment, kind, dtype] += flops
+            amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
         if packet is torch.ops.aten.embedding and self.moment == "forward":
-            self.words[self.step, args[0].untyped_storage()._cdata] += args[1].numel()
+            amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
+        if is_made:
+            made = Made(self.numbers(inputs), amounts, self.line)
+            for number in self.numbers(tensors_in(result) or inputs):
+                self.made[number].append(made)
+        else:
+            self.amounts.update(amounts)
         return result
 
     def look_outside(self, inputs: list[Tensor]) -> None:
@@ -284,16 +402,17 @@ class StepTrace(Trace):
     def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        weights = weights_of(optimizer)
         if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
             raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
         self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
         self.name(weights, "weights")
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.updating, self.updated = self.updating - 1, self.updated + 1
+        self.updating -= 1
         self.name(tensors_in(list(optimizer.state.values())), "optimizer state")
         self.look()
+        self.end_turn(id(optimizer))
 
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
@@ -336,41 +455,12 @@ class OneNorm(torch.autograd.Function):
 
 
 # What CUDA's autocast makes in float32 (docs.pytorch.org/docs/stable/amp.html): the first from a copy
-FLOAT32_OPERATIONS = {
-    "acos",
-    "asin",
-    "cosh",
-    "erfinv",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log2",
-    "log1p",
-    "reciprocal",
-    "rsqrt",
-}
-FLOAT32_OPERATIONS |= {
-    "sinh",
-    "tan",
-    "pow",
-    "__pow__",
-    "__rpow__",
-    "softplus",
-    "norm",
-    "layer_norm",
-    "group_norm",
-    "nll_loss",
-}
-FLOAT32_OPERATIONS |= {
-    "kl_div",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "mse_loss",
-    "binary_cross_entropy_with_logits",
-}
-FLOAT32_OPERATIONS |= {"cosine_similarity", "dist", "cdist", "logsumexp", "renorm"}
+IN_FLOAT32 = """
+acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow __pow__ __rpow__ softplus norm
+layer_norm group_norm nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss binary_cross_entropy_with_logits
+cosine_similarity dist cdist logsumexp renorm
+"""
+FLOAT32_OPERATIONS = set(IN_FLOAT32.split())
 WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
 
 
@@ -485,6 +575,8 @@ class OnCard(TorchFunctionMode):
             return attend(*args, **kwargs)
         if name in ("cuda", "pin_memory"):
             return args[0]
+        if name == "__deepcopy__":
+            return deep_copy(*args)
         if name in ("dropout", "dropout_"):
             return dropout(*args, **kwargs)
         if name == "rms_norm" and is_one_kernel(*args, **kwargs):
@@ -522,7 +614,7 @@ class OnCard(TorchFunctionMode):
             else:
                 answer = False if asks else self.item
                 where = lines_of(sys._getframe(2))
-                self.trace.notes[f"{where}: a number of a tensor was answered by {answer}"] = None
+                self.trace.notes[(NO if asks else NUMBER).format(where, answer)] = None
             return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
 
 
@@ -542,6 +634,33 @@ def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool =
     for name, buffer in module._buffers.items():
         module._buffers[name] = None if buffer is None else change(buffer)
     return module
+
+
+def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
+    """What copy.deepcopy() does of a tensor; PyTorch's own copies its memory."""
+    if id(x) not in memo:
+        memo[id(x)] = x.detach().clone().requires_grad_(x.requires_grad)
+    return memo[id(x)]
+
+
+# How libraries build a model of its configuration alone: the class that reads weights, and what stands for its reading
+def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any = None, **named: Any) -> Any:
+    asked = {key: named.pop(key) for key in ("dtype", "torch_dtype") if key in named}
+    if isinstance(config, str | PathLike | None):
+        config, named = kind.config_class.from_pretrained(config or name, return_unused_kwargs=True, **named)
+    if config.dtype is None and set(asked.values()) <= {None, "auto"}:
+        asked = {"dtype": torch.float32}
+    return read(kind, None, *values, **named | asked | {"config": config, "state_dict": {}})
+
+
+def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **named: Any) -> Any:
+    return kind.from_config(kind.load_config(name, **named)).to(torch_dtype).eval()
+
+
+BUILT = {
+    "transformers.modeling_utils": ("PreTrainedModel", of_transformers),
+    "diffusers.models.modeling_utils": ("ModelMixin", of_diffusers),
+}
 
 
 class Generator(torch.Generator):
@@ -626,6 +745,10 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
         return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
 
     answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
+    also = {"get_memory_info": "mem_get_info", "current_device_index": "current_device", "set_stream": "set_device"}
+    also |= {"set_device_index": "set_device", "device_index": "device"}
+    generic = answers | {name: answers[other] for name, other in also.items()}
+    generic |= {"current_accelerator": lambda *_, **__: torch.device("cuda")}
 
     def flex(query: Tensor, key: Tensor, value: Tensor, *_: Any, **named: Any) -> Any:
         trace.notes["flex_attention was counted as flash attention without a mask"] = None
@@ -636,11 +759,37 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
     def save(*_: Any, **__: Any) -> None:
         trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
 
+    def of_configuration(build: Callable[..., Any], read: Callable[..., Any]) -> Any:
+        def make(kind: Any, *values: Any, **named: Any) -> Any:
+            logging.disable(logging.WARNING)  # that weights are missing
+            try:
+                found = build(read, kind, *values, **named)
+            finally:
+                logging.disable(logging.NOTSET)
+            what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+            trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
+            return found
+
+        return classmethod(make)
+
+    unseen, load_module = dict(BUILT), builtins.__import__
+
+    def load_and_look(*values: Any, **named: Any) -> Any:
+        """An import, after which a library may be there that reads weights."""
+        module = load_module(*values, **named)
+        for name in [name for name, (kind, _) in unseen.items() if hasattr(sys.modules.get(name), kind)]:
+            kind, build = unseen.pop(name)
+            reader = getattr(sys.modules[name], kind)
+            new = of_configuration(build, reader.from_pretrained.__func__)
+            stack.enter_context(patch.object(reader, "from_pretrained", new))
+        return module
+
     foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
     with ExitStack() as stack:
-        for name, answer in answers.items():
-            stack.enter_context(patch.object(torch.cuda, name, answer))
         for place, name, new in (
+            *((torch.cuda, name, answer) for name, answer in answers.items()),
+            *((torch.accelerator, name, generic[name]) for name in generic.keys() & vars(torch.accelerator).keys()),
+            (builtins, "__import__", load_and_look),
             (torch.amp.autocast_mode.autocast, "__init__", start),
             (DataLoader, "__init__", load),
             (torch, "compile", compiled),
@@ -655,12 +804,15 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
             (F, "scaled_dot_product_attention", attend),
             (F, "dropout", dropout),
             (torch, "Generator", Generator),
+            (fake_tensor, "CONSTANT_NUMEL_LIMIT", MOST_CONSTANT_NUMBERS),
+            (fake_tensor.log, "disabled", True),  # the refusal says it in one sentence
             (optimizers, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: foreach),
             (optimizers, "_foreach_supported_types", [*optimizers._foreach_supported_types, FakeTensor]),
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
         ):
             stack.enter_context(patch.object(place, name, new))
+        load_and_look("sys")  # for those that are there already
         yield
 
 
@@ -696,16 +848,21 @@ class Counted(NamedTuple):
 
 def summed(trace: StepTrace) -> Counted:
     """What a trace has seen of its last step."""
-    last = max((event.step for event in trace.events), default=0)
-    flops = {key[1:]: count for key, count in trace.flops.items() if key[0] == last}
-    if not flops and last:  # what came after the last step is none
-        last -= 1
-        flops = {key[1:]: count for key, count in trace.flops.items() if key[0] == last}
+    step, amounts, unread, notes = trace.step(), trace.amounts.copy(), Counter[str](), list(trace.notes)
+    for made in {id(made): made for each in trace.made.values() for made in each}.values():
+        if trace.optimizers:
+            unread[made.line] += sum(
+                n for (turn, _, kind, _), n in made.amounts.items() if turn in step and kind != TOKENS
+            )
+        else:
+            amounts.update(made.amounts)
+    notes += [UNREAD.format(line, count) for line, count in unread.items() if count]
+    notes += [ALONE] if not trace.workers else [FIRST] if trace.optimizers and not step.start else []
     total, moments = 0, dict.fromkeys(MOMENTS, 0)
     peak, at = -1, 0
     for turn, event in enumerate(trace.events):
         total += event.change
-        if event.step == last:
+        if event.turn in step:
             moments[event.moment] = max(moments[event.moment], total)
             if total > peak:
                 peak, at = total, turn
@@ -723,10 +880,15 @@ def summed(trace: StepTrace) -> Counted:
                 lines[event.line] += size
     by_kind: Counter[str] = Counter()
     by_type: Counter[str] = Counter()
-    for (_, kind, dtype), count in flops.items():
-        by_kind[kind] += count
-        by_type[dtype] += count
-    again = sum(count for (moment, _, _), count in flops.items() if moment == "made again")
+    by_table: Counter[str] = Counter()
+    again = 0
+    for (turn, moment, kind, dtype), count in amounts.items():
+        if turn in step and kind == TOKENS:
+            by_table[dtype] += count
+        elif turn in step:
+            by_kind[kind] += count
+            by_type[dtype] += count
+            again += count if moment == "made again" else 0
     return Counted(
         peak_bytes=max(peak, 0),
         moment=trace.events[at].moment if trace.events else "",
@@ -738,9 +900,9 @@ def summed(trace: StepTrace) -> Counted:
         flops=dict(by_kind.most_common()),
         again_flops=again,
         flops_dtype=by_type.most_common(1)[0][0] if by_type else "",
-        tokens=max((count for (step, _), count in trace.words.items() if step == last), default=0),
+        tokens=max(by_table.values(), default=0),
         updates=bool(trace.optimizers),
-        notes=list(trace.notes),
+        notes=notes,
     )
 
 
@@ -749,13 +911,9 @@ def summed(trace: StepTrace) -> Counted:
 
 # --8<-- [start:count]
 def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
-    """Calls a function until an optimizer has worked twice, or twice if none does."""
+    """Calls a function until the second step is whole; a call without an optimizer is a step."""
     call, calls = step, 0
-    while calls < CALLS and trace.step + bool(trace.updated) < 2:
-        if calls and not trace.optimizers:
-            if calls == 2:
-                return
-            trace.step = 1
+    while calls < CALLS:
         try:
             found = call()
         finally:
@@ -765,6 +923,8 @@ def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
             call = found
         else:
             calls += 1
+            if not trace.optimizers:
+                trace.end_turn(0)
 
 
 def count(
@@ -815,8 +975,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, DataDependentOutputException):
         return (
             f"{where}: the number in a tensor is asked for (.item(), float(), print(), if), and nothing is computed "
-            "here; leave that line out of the step, or give --item 1, which answers each float by 1 and each question "
-            "by no, but not what is asked of whole numbers"
+            "here; leave that line out, or give --item and a number that it could be, such as 1 for a loss: it then "
+            "answers each float, and no each question, but whole numbers are not answered"
         )
     if isinstance(error, DynamicOutputShapeException):
         return (
@@ -836,6 +996,8 @@ def reason(error: Exception) -> str:
             f"{where}: a group of processes is asked for ({said}); count one rank, without it, as a script does that "
             "is started without torchrun"
         )
+    if any(frame.f_code.co_name == "from_pretrained" for frame, _ in walk_tb(error.__traceback__)):
+        return f"{where}: from_pretrained() fails ({said}); build the model of its configuration, as from_config() does"
     if "HigherOrderOperator" in said:
         name = said.partition("HigherOrderOperator ")[2].partition(" ")[0]
         return f"{where}: {name} has no rule for shapes alone; take F.scaled_dot_product_attention for the count"
@@ -873,6 +1035,12 @@ def asked_of(**named: Any) -> dict[str, Any]:
     return read_options({name: value for name, value in named.items() if value})
 
 
+def peak_of(gpu: Gpu, dtype: str) -> float | None:
+    """Where a card has no tf32, its float32 works."""
+    peaks = gpu.peak_flop_per_second
+    return peaks.get("float32" if dtype == "tf32" and dtype not in peaks else dtype)
+
+
 def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card: str | None) -> Fit:
     """As the planner has it: what lies beside tensors may take a gigabyte, or up to a tenth of the card.
 
@@ -882,7 +1050,7 @@ def fit(found: Counted, gpu: str | None, tokens: str | int | None = None, **card
     row = read_gpu(asked)
     left = int(row.memory_bytes) - found.peak_bytes - BESIDE_TENSORS_BYTES
     beside = max(BESIDE_TENSORS_BYTES, int(BESIDE_TENSORS_SHARE * row.memory_bytes))
-    peak = row.peak_flop_per_second.get(found.flops_dtype)
+    peak = peak_of(row, found.flops_dtype)
     seconds = {mfu: found.useful_flops / (mfu * peak) for mfu in (STEP_MFU, RUN_MFU)} if peak else {}
     steps = asked["tokens"] / found.tokens if asked["tokens"] and found.tokens else 0
     days = {mfu: steps * each / 86400 for mfu, each in seconds.items()} if steps else {}

@@ -9,10 +9,10 @@
     print(seen)
     seen.write("reading.toml")
 
-Steps end where the optimizer has worked (all of them, where a step has several). The first warms up and the second is
-counted, operation by operation, which slows it. The third is let pass, and from the fourth on nothing is in the way:
-their memory and their time are what the step has without being watched. Of fewer steps the last is counted, and its
-time is that of a step that was slowed, which is said.
+A step ends where an optimizer works that has already worked in it, so that several in turn make one step. The first
+warms up and the second is counted, operation by operation, which slows it. The third is let pass, and from the fourth
+on nothing is in the way: their memory and their time are what the step has without being watched. Of fewer steps the
+last is counted, and its time is that of a step that was slowed, which is said.
 
 What the card's allocator had at most, and what it had reserved, are known on CUDA alone. On a CPU, PyTorch's profiler
 says what its allocator had at most.
@@ -36,7 +36,7 @@ from torch import Tensor
 from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from flops_bytes.counting.count import Counted, StepTrace, sized, summed, table, told
+from flops_bytes.counting.count import Counted, StepTrace, peak_of, sized, summed, table, told
 from flops_bytes.lessons.measure import divide, get_gpu
 from flops_bytes.time.gpus import GPUS, Gpu
 from flops_bytes.tools.toml import inline
@@ -65,11 +65,9 @@ class WatchTrace(StepTrace):
         super().__init__(None)
         self.kind = kind
         self.process = os.getpid()  # a loader's workers inherit the mode, but neither the card nor the step
-        self.highs: dict[str, High] = {}
-        self.updates = 0  # how often optimizers work in a step; 0 until it is known
+        self.turns: dict[int, dict[str, High]] = {}  # by line
         self.over = False
-        self.began: list[int] = []  # ns, of steps
-        self.allocated_bytes = 0  # at most
+        self.began: list[int] = []  # ns, of turns
 
     def hold(self, storage: torch.UntypedStorage) -> None:
         if storage.device.type == self.kind:
@@ -84,13 +82,20 @@ class WatchTrace(StepTrace):
             self.hold(each.untyped_storage())
         self.name(found, "there before")  # until an optimizer says more
 
-    def next_step(self) -> None:
-        self.updates, self.updated = self.updates or self.updated, 0
-        self.step += 1
+    def end_turn(self, worker: int) -> None:
         self.began.append(time.time_ns())
-        self.highs.clear()
-        self.allocated_bytes = 0
-        self.over = self.step > 1
+        super().end_turn(worker)
+
+    def end_step(self) -> None:
+        self.over = True
+
+    def highs(self) -> dict[str, High]:
+        """Of the step that counts, by line."""
+        found: dict[str, High] = {}
+        for turn in self.step():
+            for line, high in self.turns.get(turn, {}).items():
+                found[line] = High(*map(max, high, found.get(line, high)))
+        return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.over or os.getpid() != self.process:
@@ -99,12 +104,10 @@ class WatchTrace(StepTrace):
             torch.cuda.reset_peak_memory_stats()
         counted = self.live_bytes
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        if self.over:
-            return result
-        before, now = self.highs.get(self.line, High(0, 0)), had(PEAK) if self.kind == "cuda" else 0
-        self.allocated_bytes = max(self.allocated_bytes, now)
+        lines, now = self.turns.setdefault(len(self.workers), {}), had(PEAK) if self.kind == "cuda" else 0
+        before = lines.get(self.line, High(0, 0))
         counted = max(counted, self.live_bytes)
-        self.highs[self.line] = High(max(before.counted_bytes, counted), max(before.allocated_bytes, now))
+        lines[self.line] = High(max(before.counted_bytes, counted), max(before.allocated_bytes, now))
         return result
 
 
@@ -214,13 +217,14 @@ class watch:  # in small letters, like torch.no_grad
         trace = self.trace
         if self.is_traced:
             trace.after_update(optimizer)
-            if trace.step and trace.updated == trace.updates and _get_current_dispatch_mode() is trace:
+            if trace.over and _get_current_dispatch_mode() is trace:
                 self.clock.end()
                 self.untrace()
             return
         self.calls += 1
-        if self.calls % max(1, trace.updates) == 0:
-            if self.calls == max(1, trace.updates) and self.kind == "cuda":
+        updates = len(trace.step())
+        if self.calls % updates == 0:
+            if self.calls == updates and self.kind == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             self.free.end()
 
@@ -230,12 +234,12 @@ class watch:  # in small letters, like torch.no_grad
         self.is_traced = False
         torch.compiler.set_stance("default")
         if self.kind == "cuda":
-            self.highest = self.trace.allocated_bytes
+            self.highest = max((high.allocated_bytes for high in self.trace.highs().values()), default=0)
             torch.cuda.reset_peak_memory_stats()
         if self.profile:
             with quiet():
                 self.profile.__exit__(None, None, None)
-            self.highest = self.live_bytes + most_allocated(self.profile, self.trace.began[-1])
+            self.highest = self.live_bytes + most_allocated(self.profile, self.trace.began[self.trace.step().start])
             self.profile = None
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -244,16 +248,12 @@ class watch:  # in small letters, like torch.no_grad
         if self.is_traced:
             self.clock.end()
             self.untrace()
-            if not self.trace.updated:
+            if not self.trace.workers:
                 self.trace.look()
         if error:
             self.notes.append(f"the block ended by {error.__name__}; what is told here is of the steps before")
         elif not self.trace.operations:
             raise ValueError("watch: no operation ran in the block, so there is nothing to count")
-        if not self.trace.optimizers:
-            self.notes.append("no optimizer worked in the block: all that ran counts as one step")
-        elif not self.trace.step:
-            self.notes.append("of one step alone the first was counted, which has no optimizer state before its end")
         self.counted = summed(self.trace)
         watched = len(self.free.ends) < 2
         cuda = self.kind == "cuda"
@@ -297,7 +297,7 @@ class watch:  # in small letters, like torch.no_grad
         rows.append(
             ("the most that lived meanwhile", "by line, counted" + (" / allocated" if said.reserved_bytes else ""))
         )
-        highs = sorted(self.trace.highs.items(), key=lambda each: -each[1].counted_bytes)
+        highs = sorted(self.trace.highs().items(), key=lambda each: -each[1].counted_bytes)
         for line, high in highs[:most]:
             sizes = [high.counted_bytes] + ([high.allocated_bytes] if high.allocated_bytes else [])
             rows.append((f"  {' / '.join(map(sized, sizes))}", line))
@@ -322,7 +322,7 @@ class watch:  # in small letters, like torch.no_grad
 
     def lines(self) -> dict[str, list[int]]:
         """The most that lived while a line's operations ran: counted, allocated."""
-        return {line: list(high) for line, high in self.trace.highs.items()}
+        return {line: list(high) for line, high in self.trace.highs().items()}
 
 
 @contextmanager
@@ -345,9 +345,7 @@ def beside(counted: int, measured: int) -> str:
 
 def mfu(found: Counted, seconds: float, gpu: Gpu | None) -> float | None:
     """By the FLOPs that a step needs, without those made again, and the dense peak of most of them."""
-    peaks = gpu.peak_flop_per_second if gpu else {}
-    tf32 = found.flops_dtype == "float32" and torch.backends.cuda.matmul.allow_tf32
-    return divide(divide(found.useful_flops, seconds), peaks.get("tf32" if tf32 else found.flops_dtype))
+    return divide(divide(found.useful_flops, seconds), peak_of(gpu, found.flops_dtype) if gpu else None)
 
 
 def most_allocated(profile: Any, since: int) -> int:

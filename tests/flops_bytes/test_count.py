@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,8 @@ def test_a_script_runs_until_its_optimizer_has_worked_twice(write: Write, capsys
     text = LINEAR + "for turn in range(5):\n    print('turn', turn)\n    step()\nprint('done')\n"
     found = counted(write(text), "")
     assert found == counted(write(LINEAR))
-    assert "turn 2" in (printed := capsys.readouterr().out)
-    assert "turn 3" not in printed and "done" not in printed
+    assert "turn 1" in (printed := capsys.readouterr().out)
+    assert "turn 2" not in printed and "done" not in printed
 
 
 def test_a_function_may_build_the_step(write: Write) -> None:
@@ -121,6 +121,118 @@ kept = []
     both = counted(write(text)).moments["forward"]
     assert both - counted(write(text.replace("0.5", "0.0"))).moments["forward"] == 5 * 1000 * 1000 - 2 * 4, (
         "result and mask, before the sum"
+    )
+
+
+IN_TURN = """G, D = nn.Linear(8, 1000).cuda(), nn.Linear(1000, 4).cuda()
+a, b = torch.optim.Adam(D.parameters()), torch.optim.Adam(G.parameters())
+for turn in range(3):
+    for _ in range({critics}):
+        D(G(torch.ones(2, 8, device="cuda")).detach()).sum().backward()
+        a.step()
+    D(G(torch.ones(2, 8, device="cuda"))).sum().backward()
+    b.step()
+"""
+
+
+def test_optimizers_in_turn_make_one_step(write: Write) -> None:
+    found = counted(write(IN_TURN.format(critics=1)), "")
+    generator, discriminator = 2 * 2 * 8 * 1000, 2 * 2 * 1000 * 4
+    assert found.flops == {"matmul": (1 + 2) * generator + (2 + 3) * discriminator}
+    assert found.kinds["optimizer state"] // 1000 == 2 * 4 * (9 + 4) and not found.notes
+
+
+def test_an_optimizer_that_does_not_work_in_the_step_is_said(write: Write) -> None:
+    (note,) = counted(write(IN_TURN.format(critics=2)), "").notes
+    assert note.startswith("Adam did not work in this step")
+
+
+def test_one_step_alone_is_said(write: Write) -> None:
+    (note,) = counted(write(LINEAR + "step()\n"), "").notes
+    assert note.startswith("only the first step was whole")
+    (note,) = counted(write("torch.ones(2, 2) @ torch.ones(2, 2)\n"), "").notes
+    assert note.startswith("no optimizer worked")
+
+
+WITHOUT_GRAPH = """    with torch.no_grad():
+        y = model(torch.ones(700, 1000, device="cuda"))
+"""
+
+
+def test_an_evaluation_between_two_steps_is_no_part_of_one(write: Write) -> None:
+    found, alone = counted(write(LINEAR + WITHOUT_GRAPH)), counted(write(LINEAR))
+    assert found.flops == alone.flops and found.moments["backward"] == alone.moments["backward"]
+    assert found.notes == [
+        "train.py:13: 1.4e+09 FLOPs of forward passes without a graph, of which the step uses nothing, are left out; "
+        "bytes are not"
+    ]
+
+
+def test_a_teacher_is_part_of_the_step(write: Write) -> None:
+    text = LINEAR.replace("def step():\n", f"def step():\n{WITHOUT_GRAPH}").replace(".sum()", ".sum() * y.mean()")
+    found = counted(write(text))
+    assert found.flops == {"matmul": 2 * (2 * 100 + 700) * 1000 * 1000} and not found.notes
+
+
+@pytest.mark.parametrize("kind", ["Conv2d", "ConvTranspose2d"])
+@pytest.mark.parametrize("groups", [1, 4, 32])
+def test_a_group_sees_its_own_channels_alone(write: Write, kind: str, groups: int) -> None:
+    text = f"""model = nn.{kind}(32, 64, 3, padding=1, groups={groups}).cuda()
+def step():
+    x = torch.ones(2, 32, 14, 14, device="cuda", requires_grad=True)
+    model(x).sum().backward()
+"""
+    assert counted(write(text)).flops == {"convolution": 3 * 2 * 2 * 64 * 14 * 14 * (32 // groups) * 3**2}
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize("line", ["backends.cuda.matmul.allow_tf32 = True", "set_float32_matmul_precision('high')"])
+def test_float32_on_tensor_cores_takes_their_time(write: Write, line: str) -> None:
+    slow, fast = counted(write(LINEAR)), counted(write(f"torch.{line}\n{LINEAR}"))
+    assert (slow.flops_dtype, fast.flops_dtype) == ("float32", "tf32")
+    for card, faster in (("A100 80GB SXM", 156 / 19.5), ("T4", 1)):
+        times = [fit(found, card).step_seconds[0.4] for found in (slow, fast)]
+        assert times[0] == pytest.approx(faster * times[1])
+
+
+def test_an_accelerator_answers_as_cuda_does(write: Write) -> None:
+    text = """device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+w = nn.Parameter(torch.randn(64, 64, device=device))
+def step():
+    with torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
+        (w @ w).sum().backward()
+    assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() > 0
+"""
+    assert counted(write(text)).flops_dtype == "float16"
+
+
+def test_a_pretrained_model_is_that_of_its_configuration(write: Write) -> None:
+    """Its weights need not be there: a file of them would have memory."""
+    text = """from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+def make(model):
+    def step():
+        words = torch.zeros(2, 16, dtype=torch.int64, device="cuda")
+        model(input_ids=words, labels=words).loss.backward()
+    return step
+def read():
+    return make(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).cuda())
+def built():
+    return make(GPT2LMHeadModel(config).bfloat16().eval().cuda())
+config = GPT2Config(n_layer=1, n_embd=64, n_head=2, vocab_size=100)
+"""
+    path = write(text)
+    path.write_text(path.read_text() + f"folder = {str(path.parent)!r}\nconfig.save_pretrained(folder)\n")
+    read, built = counted(path, "read"), counted(path, "built")
+    assert (read.weights, read.flops, read.peak_bytes) == (built.weights, built.flops, built.peak_bytes)
+    assert built.notes == [] and len(read.notes) == 1
+    assert read.notes[0].startswith("train.py:11 → ") and read.notes[0].endswith(
+        "GPT2LMHeadModel was built of its configuration, in torch.bfloat16; no weights were read"
     )
 
 
@@ -196,6 +308,10 @@ def test_a_refusal_names_the_line(write: Write, line: str) -> None:
         ("def step(:\n", "train.py:4: invalid syntax"),
         ("def step(batch):\n    pass\n", "the function cannot be called so (step() missing 1 required"),
         ("raise SystemExit('no data')\n", "the script ended itself at train.py:4"),
+        (
+            "def from_pretrained():\n    raise OSError('no weights')\nfrom_pretrained()\n",
+            "train.py:5: from_pretrained() fails (no weights); build the model of its configuration, as from_config()",
+        ),
     ],
 )
 def test_a_script_that_cannot_take_a_step_is_refused(write: Write, text: str, said: str) -> None:
@@ -253,7 +369,28 @@ def step():
 def test_numbers_can_be_answered(write: Write) -> None:
     text = LINEAR + "    assert loss.item() == 2.5 and not loss > 1 and f'{loss:.1f}' == '2.5'\n"
     found = counted(write(text), item=2.5)
-    assert [note.partition(": ")[0] for note in found.notes] == ["train.py:12"] * 2
+    assert [note.partition(" and ")[0] for note in found.notes] == [
+        "train.py:12: a number of a tensor was answered by 2.5,",
+        "train.py:12: a question about numbers was answered by no, so that what a yes would run is not counted",
+    ]
+
+
+def test_constants_are_known_until_they_are_written_to(write: Write) -> None:
+    text = """rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
+both = [each.tolist() for each in (2 * torch.arange(4.0)).split(2)]
+assert rates == [0, 0.25, 0.5] and both == [[0, 2], [4, 6]]
+written = torch.linspace(0, 1, 2).mul_(torch.rand(2))
+def step():
+    written[0].item()
+"""
+    with pytest.raises(Uncountable, match=r"^train\.py:9: the number in a tensor is asked for"):
+        counted(write(text))
+
+
+@pytest.mark.parametrize("x", ["torch.tensor(0)", "torch.tensor(0.5)", "torch.ones(2, 3)"])
+def test_a_tensor_can_be_copied_deeply(write: Write, x: str) -> None:
+    more = f"    import copy; x = {x}; y, z = copy.deepcopy([x, x]); assert y is z is not x and y.shape == x.shape\n"
+    assert counted(write(LINEAR + more)).flops == counted(write(LINEAR)).flops
 
 
 def test_pytorchs_own_questions_are_answered(write: Write) -> None:
