@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flops_bytes.plan.evidence import WITH_ROOM
-from flops_bytes.plan.fleet import in_time
 from flops_bytes.plan.model import Model, Reader, read_shape, refuse_long
 from flops_bytes.plan.options import read, read_gpu, read_options
 from flops_bytes.plan.serving import serve
@@ -93,11 +92,6 @@ def other_methods(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What else could be trained, where that is a question: nobody said it, or what was said has no room."""
     is_so = found["verdict"] != WITH_ROOM or ("trained" in found["assumed"] and found["trained"] != "all")
     return [row for row in found.get("methods", []) if is_so and row["trained"] != found["trained"]]
-
-
-def planned(asked: Mapping[str, Any], reader: Reader = read_shape) -> dict[str, Any]:
-    """What was found, for the GPUs that a deadline takes if there is one."""
-    return in_time(asked, lambda each: answered(each, each, reader))
 
 
 def answered(asked: Mapping[str, Any], given: Mapping[str, Any], reader: Reader) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from flops_bytes.plan import rl
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.plan.stacks import plan_exactly as plan
+from flops_bytes.plan import plan_exactly as plan
 
 REPOSITORIES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text("utf-8"))[
     "repositories"
