@@ -34,7 +34,7 @@ def with_gpus(asked: Mapping[str, Any], gpus: Any) -> dict[str, Any]:
 def plan_for_deadline(
     asked: Mapping[str, Any], plan_once: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What `planned` says; if there is a deadline, with the GPUs that it takes, and of so many if none are told.
+    """What `plan_once` says; if there is a deadline, with the GPUs that it takes, and of so many if none are told.
 
     They are those that are done in time if all steps are good ones, or at the speed that was told; `run_gpus` are those
     that are as a whole run (RUN_MFU). Raises ValueError with the mend.

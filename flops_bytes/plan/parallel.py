@@ -2,8 +2,8 @@
 
 Bytes and waits are those of flops_bytes.parallel.layouts. Two assumptions make seconds of them: collectives reach
 LINK_EFFICIENCY of their link, and a rank computes at published rates of kernels, as flops_bytes.time.layouts has it.
-Where no rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not given, the
-middle of what published steps without such parallelism reached.
+Where no rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not
+given, the middle of what published steps without such parallelism reached.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -135,8 +135,8 @@ class LayoutQuestion(NamedTuple):
     memory_bytes: int
     flop_per_second: float  # that matmuls reach
     peak_flop_per_second: float
-    node_bytes_per_second: float  # bytes a second of a GPU to its node
-    network_bytes_per_second: float  # and to other nodes
+    node_bytes_per_second: float  # of a GPU, to those of its node
+    network_bytes_per_second: float  # and to those of other nodes
     rates_card: str  # whose published rates are asked, or nothing
 
 
@@ -217,10 +217,8 @@ def model_to_split(model: ReadModel, a: Mapping[str, Any]) -> Model:
     if shape is not None and not 0 < window < a["context"]:
         return shape
     if a["checkpointing"] not in ("none", "full"):
-        whole_layers = (
-            f"of layouts of a {model.name}, all layers are computed again or none; give full, or leave it out"
-        )
-        raise ValueError(f"--checkpointing: {whole_layers}")
+        why = f"of layouts of a {model.name}, all layers are computed again or none"
+        raise ValueError(f"--checkpointing: {why}; give full, or leave it out")
     if why := why_not_derived(a, model):
         raise ValueError(f"--model: no layouts are planned, because {why}; choose another")
     from flops_bytes.parallel.stacks import Split
@@ -279,9 +277,8 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     if not node_link:
         raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
     network_cards_a_gpu = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
-    return LINK_EFFICIENCY * LINKS[node_link].bytes_per_second, LINK_EFFICIENCY * network_cards_a_gpu * LINKS[
-        network_link
-    ].bytes_per_second
+    node, network = (LINK_EFFICIENCY * LINKS[link].bytes_per_second for link in (node_link, network_link))
+    return node, network * network_cards_a_gpu
 
 
 def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
@@ -345,7 +342,7 @@ def evaluate_layout(question: LayoutQuestion, layout: Layout, checkpointing: str
 def seconds_by_line(
     question: LayoutQuestion, layout: Layout, checkpointing: str, slowness: int = 1
 ) -> dict[str, float]:
-    """Seconds of a step by line; of published rates, `at` 0 to 2 says how much longer steps take: longer() has it."""
+    """Seconds of a step by line; of published rates, `slowness` 0 to 2 says which of slowdowns() they have."""
     a, shape, rates_card = question.a, question.shape, question.rates_card
     size, attention_share = (a["context"], a["micro_batch"]), a["attention_share"]
 
@@ -404,8 +401,8 @@ def candidate_layouts(question: LayoutQuestion) -> Iterator[tuple[Layout, str]]:
     a, shape, given, asked_layout = question.a, question.shape, question.a["given"], question.layout
     sequences, rest = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
     if rest or not sequences:
-        size = a["context"] * a["micro_batch"]
-        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; give a multiple of {size}")
+        mend = f"give a multiple of {a['context'] * a['micro_batch']}"
+        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; {mend}")
     checkpointings = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
     schedules = (asked_layout.schedule,) if "schedule" in given else ("1f1b", "interleaved")
     fixed = {name: getattr(asked_layout, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
@@ -440,11 +437,9 @@ def stages_to_try(question: LayoutQuestion, schedule: str, layout: Layout) -> li
     if schedule in ("gpipe", "1f1b"):
         return [1]
     most_stages = (question.shape.layers + 2 * question.layout.ends_are_layers) // layout.pipeline
-    return (
-        [asked_stages]
-        if asked_stages
-        else [each for each in powers_of_two(most_stages) if each > 1 or schedule == "zero-bubble"]
-    )
+    if asked_stages:
+        return [asked_stages]
+    return [stages for stages in powers_of_two(most_stages) if stages > 1 or schedule == "zero-bubble"]
 
 
 def fastest_layouts(question: LayoutQuestion) -> list[tuple[Layout, str, LayoutCosts]]:
@@ -492,7 +487,9 @@ def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **a
     bytes_by_rank, fullest_rank = costs.bytes_by_rank, fullest(costs.bytes_by_rank)
     total, active = totals(question.shape)
     speeds = throughput(question, layout, costs)
-    least_seconds, most_seconds = (sum(seconds_by_line(question, layout, checkpointing, at).values()) for at in (0, 2))
+    least_seconds, most_seconds = (
+        sum(seconds_by_line(question, layout, checkpointing, slowness).values()) for slowness in (0, 2)
+    )
     needs_bytes = costs.needs_bytes
     return {
         "parameters": {"total": total, "active": active},
@@ -540,9 +537,8 @@ def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **a
 
 def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
     """What a rank sends in a step, by what sends it: the collective, the level that its group spans, bytes, seconds."""
-    a = question.a
-    size = a["context"], a["micro_batch"]
-    sent_bytes = sent(question.shape, once_a_step(layout), rank, *size, checkpointing, a["regathers"])
+    a, each = question.a, once_a_step(layout)
+    sent_bytes = sent(question.shape, each, rank, a["context"], a["micro_batch"], checkpointing, a["regathers"])
     bandwidths: Sent = rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"])
     ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
     ranks_inside["replicas"] = layout.tensor * layout.shards
@@ -550,13 +546,13 @@ def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, 
     ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}
     ranks |= {"data": layout.shards, "replicas": layout.replicas}
     for name, collective in SENT_BY.items():
-        if size := getattr(sent_bytes, name):
+        if size_bytes := getattr(sent_bytes, name):
             yield {
                 "by": name,
                 "ranks": ranks[name],
                 "collective": "all-reduce" if name == "data" and layout.zero == 0 else collective,
                 "level": "node" if ranks_inside[name] * ranks[name] <= a["node_gpus"] else "network",
-                "bytes": size,
+                "bytes": size_bytes,
                 "bytes_per_second": getattr(bandwidths, name),
-                "seconds": size / getattr(bandwidths, name),
+                "seconds": size_bytes / getattr(bandwidths, name),
             }

@@ -42,19 +42,9 @@ RL = {
     ),
 }
 READ_AS = {"length": "context", "count": "accumulation", "share": "mfu", "bytes": "allowance"}  # options of a kind
-ACCEPTED: tuple[str, ...] = (
-    "model",
-    "config",
-    "shape",
-    "gpu",
-    "gpu_memory",
-    "gpu_peak",
-    "gpus",
-    "context",
-    "allowance",
-)
+ACCEPTED: tuple[str, ...] = ("model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
 ACCEPTED += ("micro_batch", "accumulation", "recipe", "layers", "attention", "checkpointing", "checkpoint_every")
-ACCEPTED += ("lora", "lora_on", "base", "optimizer", "update", "offload")
+ACCEPTED += ("allowance", "lora", "lora_on", "base", "optimizer", "update", "offload")
 STATE = ("weights", "adapters", "master", "optimizer", "reduced", "allowance")  # lines that no phase is without
 PHASES = ("sampling", "scoring", "training")
 
@@ -68,7 +58,7 @@ class GrpoQuestion(NamedTuple):
     """What was asked, read."""
 
     a: dict[str, Any]  # the planner's own options
-    ours: dict[str, Any]
+    rl_options: dict[str, Any]
     model: Model
     gpu: Gpu
     flop_per_second: float  # of matmuls, at their peak
@@ -80,12 +70,12 @@ class GrpoQuestion(NamedTuple):
 
     @property
     def engine_bytes(self) -> int:
-        return round((self.ours["engine_share"] or 0) * self.gpu.memory_bytes)
+        return round((self.rl_options["engine_share"] or 0) * self.gpu.memory_bytes)
 
     @property
     def idle_engine_bytes(self) -> int:
         """Of an engine, while it does not sample."""
-        asleep = self.ours["engine_asleep"]
+        asleep = self.rl_options["engine_asleep"]
         return self.engine_bytes if asleep is None else int(asleep)
 
 
@@ -135,13 +125,13 @@ def sampled_at_once(question: GrpoQuestion) -> tuple[int, dict[str, int]]:
     Autocast turns keys in float32, and leaves values in 16 bits. An engine has weights in 16 bits, and room for a
     forward pass of a prompt; what remains is for keys and values.
     """
-    ours, stack, context = question.ours, question.model.stack, question.a["context"]
-    wanted_answers = int(ours["samples"] or question.answers)
-    if ours["engine_share"] is None:
-        bytes_a_pair = 4 if question.a["recipe"] == "fp32" else 3
+    rl_options, stack, context = question.rl_options, question.model.stack, question.a["context"]
+    wanted_answers = int(rl_options["samples"] or question.answers)
+    if rl_options["engine_share"] is None:
+        mean_itemsize = 4 if question.a["recipe"] == "fp32" else 3
         logits_bytes = 4 * wanted_answers * stack.vocab
         return wanted_answers, {
-            "cache": wanted_answers * cache_bytes(stack, context, bytes_a_pair),
+            "cache": wanted_answers * cache_bytes(stack, context, mean_itemsize),
             "logits": logits_bytes,
         }
     weight_bytes = 2 * sum(parameters(stack).values())
@@ -155,14 +145,14 @@ def sampled_at_once(question: GrpoQuestion) -> tuple[int, dict[str, int]]:
 def bytes_by_phase(question: GrpoQuestion) -> tuple[str, dict[str, dict[str, int]]]:
     """The moment of training that holds most, and what each phase holds, by line."""
     a, stack = question.a, question.model.stack
-    answer_tokens, sequences = question.ours["answer"], a["micro_batch"]
+    answer_tokens, sequences = question.rl_options["answer"], a["micro_batch"]
     moments = bytes_by_moment(a, question.model, answer_tokens)
     # where one answer is trained on, the gradient of its logsumexp has three tensors as large as the logits
     if sequences == 1:
         moments["loss"]["logits"] = moments["loss"]["logits"] * 4 // 3
     moment = max(moments, key=lambda moment: sum(moments[moment].values()))
     frozen_bytes = RECIPES[recipe_name(a)].weights * sum(parameters(stack).values())
-    reference = {"reference": frozen_bytes if question.ours["reference"] == "yes" else 0}
+    reference = {"reference": frozen_bytes if question.rl_options["reference"] == "yes" else 0}
     state = {line: moments["forward"][line] for line in STATE if line in moments["forward"]} | reference
     idle_engine = {"engine": question.idle_engine_bytes}
     _, sampling = sampled_at_once(question)
@@ -179,12 +169,17 @@ def least_seconds(question: GrpoQuestion) -> dict[str, float] | None:
 
     Decoding steps grow by a token, so the mean of the first and the last is that of all but where the bound changes.
     """
-    a, ours, stack, flop_per_second = question.a, question.ours, question.model.stack, question.flop_per_second
+    a, rl_options, stack, flop_per_second = (
+        question.a,
+        question.rl_options,
+        question.model.stack,
+        question.flop_per_second,
+    )
     bandwidth = question.gpu.bandwidth_bytes_per_second
     if not bandwidth:
         return None
-    context, answer_tokens, answers = a["context"], ours["answer"], question.answers
-    bits = 16 if ours["engine_share"] is not None or a["recipe"] != "fp32" else 32
+    context, answer_tokens, answers = a["context"], rl_options["answer"], question.answers
+    bits = 16 if rl_options["engine_share"] is not None or a["recipe"] != "fp32" else 32
     server = Server(bandwidth, flop_per_second, bits, bits // 8)
     most_at_once, _ = sampled_at_once(question)
     prompt_tokens, sampling_seconds, answers_left = context - answer_tokens, 0.0, answers
@@ -198,7 +193,7 @@ def least_seconds(question: GrpoQuestion) -> dict[str, float] | None:
         answers_left -= rounds * at_once
     forward_part_flops = forward_flops(stack, context, causal=True)
     spared_flops = forward_part_flops["head"] * (context - answer_tokens) // context
-    scoring_flops = (sum(forward_part_flops.values()) - spared_flops) * (ours["reference"] == "yes")
+    scoring_flops = (sum(forward_part_flops.values()) - spared_flops) * (rl_options["reference"] == "yes")
     token_flops = flops_a_token(a, question.model, True)
     training_flops = token_flops["device"] * context - (2 if a["lora"] else 3) * spared_flops
     return {
@@ -214,8 +209,8 @@ def plan_grpo(reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
     Raises ValueError with a sentence that names the option and the mend.
     """
     question = read_question(asked, reader)
-    moment, held = bytes_by_phase(question)
-    sizes = {phase: sum(lines.values()) for phase, lines in held.items()}
+    moment, lines_by_phase = bytes_by_phase(question)
+    sizes = {phase: sum(lines.values()) for phase, lines in lines_by_phase.items()}
     fullest = max(PHASES, key=lambda phase: sizes[phase])
     at_once, _ = sampled_at_once(question)
     memory = question.gpu.memory_bytes
@@ -223,8 +218,8 @@ def plan_grpo(reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
         "parameters": parameter_totals(question.model.stack) | {"trained": count_trained(question.a, question.model)},
         "peaks_in": fullest,
         "training_peaks_at": moment,
-        "memory_bytes": held[fullest] | {"total": sizes[fullest]},
-        "phases": {phase: lines | {"total": sizes[phase]} for phase, lines in held.items()},
+        "memory_bytes": lines_by_phase[fullest] | {"total": sizes[fullest]},
+        "phases": {phase: lines | {"total": sizes[phase]} for phase, lines in lines_by_phase.items()},
         "gpu_bytes": memory,
         "gpu_bytes_are": capacity_source(question.a),
         "fits": sizes[fullest] <= memory,

@@ -1,4 +1,5 @@
 """What a library that shards or quantizes holds beside the formulas, each line traced in its code; numbers in and out.
+And which of its options contradict each other.
 
 What stands without an option is PyTorch's fully_shard, and bitsandbytes since 0.43.2. Paths and lines are those of
 PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d8.
@@ -13,7 +14,7 @@ from flops_bytes.model.shapes import Decoder, parameters
 from flops_bytes.model.stack import Stack, four_bit_parameters
 
 Options = Mapping[str, Any]  # options that are read
-Moments = dict[str, dict[str, int]]
+Moments = dict[str, dict[str, int]]  # bytes by moment of a step and by line
 SHARDERS = ("fsdp2", "fsdp1", "fsdp1-flat", "deepspeed", "deepspeed-overlap")
 QUANTIZERS = ("bitsandbytes", "bitsandbytes-0.43.1", "torchao")
 REDUCE_BUCKET = 500_000_000  # numbers: deepspeed/runtime/zero/config.py, reduce_bucket_size

@@ -147,28 +147,9 @@ def unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
 
 # --8<-- [start:refuse]
 # Options that say what a training step holds:
-TRAINING_OPTIONS: tuple[str, ...] = (
-    "trained",
-    "lora",
-    "lora_on",
-    "base",
-    "chunks",
-    "optimizer",
-    "loss",
-    "layers",
-    "offload",
-)
-TRAINING_OPTIONS += ("dropout", "checkpointing", "checkpoint_every")
-TRAINING_OPTIONS += (
-    "update",
-    "reentrant",
-    "sharding_by",
-    "reduce_bucket",
-    "quantized_by",
-    "lora_inputs",
-    "lora_dropout",
-)
-TRAINING_OPTIONS += ("qkv_made", "matmuls")
+TRAINING_OPTIONS: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers")
+TRAINING_OPTIONS += ("offload", "dropout", "checkpointing", "checkpoint_every", "update", "reentrant", "sharding_by")
+TRAINING_OPTIONS += ("reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
 
 def refuse_underived(told: Mapping[str, Any], kind: str) -> None:

@@ -301,12 +301,12 @@ def optimizer_state_bytes(a: Options, model: Model, trained: int) -> int:
     if a["optimizer"] == "adamw-bf16":
         return 4 * trained
     if a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8":
-        bits, block_numbers = TORCHAO[a["optimizer"]]
+        bits, block_size = TORCHAO[a["optimizer"]]
         shape, itemsize = model.decoder, RECIPES[recipe_name(a)].master or RECIPES[recipe_name(a)].weights
         if shape is None or shape.experts > 1 or a["lora"]:  # as of one tensor
-            return low_bit_state_bytes([trained // block_numbers * block_numbers], bits, block_numbers, itemsize)
+            return low_bit_state_bytes([trained // block_size * block_size], bits, block_size, itemsize)
         return sum_over_tensors(
-            shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block_numbers, itemsize)
+            shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block_size, itemsize)
         )
     if not is_eight_bit(a):
         return (RECIPES["fp32"] if is_paged(a) else recipe).optimizer * trained
@@ -343,11 +343,11 @@ class Timing(NamedTuple):
     zero: int
     accumulation: int
     backward_share: float  # the share of its matmuls in the backward pass
-    peak_tokens_per_second: float  # tokens a second at an MFU of 1
+    peak_tokens_per_second: float  # at an MFU of 1
     recompute_factor: float  # how many times the FLOPs of a step that computes nothing again
-    muon_seconds: float  # seconds of Muon's matmuls at an MFU of 1, which no token shares
+    muon_seconds: float  # of Muon's matmuls at an MFU of 1, which no token shares
     network: dict[str, Any] | None
-    sent_bytes: dict[str, float]  # bytes
+    sent_bytes: dict[str, float]
     step_tokens: int
 
 
@@ -398,13 +398,7 @@ def wire(
         "seconds": seconds,
         "hidden": not waits_seconds and seconds <= step_seconds,
         "waits_seconds": waits_seconds,
-        "tokens": tokens
-        * max(
-            [
-                seconds_sent / seconds_beside if seconds_beside else 0
-                for seconds_sent, seconds_beside in overlapped.pairs
-            ]
-        ),
+        "tokens": tokens * max([sending / beside if beside else 0 for sending, beside in overlapped.pairs]),
     }
 
 
@@ -487,10 +481,10 @@ def ladder(
     now_bytes = needed_bytes(a, model)
     while rungs:
         tries = [(rung, needed_bytes({**a, **rung[1]}, model)) for rung in rungs]
-        step = next(((rung, needs) for rung, needs in tries if needs < now_bytes), None)
-        if not step:
+        helps = next(((rung, needs) for rung, needs in tries if needs < now_bytes), None)
+        if not helps:
             break
-        (name, changed, seconds), needs_bytes = step
+        (name, changed, seconds), needs_bytes = helps
         rungs = [rung for rung in rungs if rung[0] != name]
         tried = {**a, **changed}
         more_sent_bytes = max(0, sum(sent_bytes(tried, model).values()) - sum(sent_bytes(a, model).values()))

@@ -19,7 +19,7 @@ class Server(NamedTuple):
 
     bandwidth: float  # bytes/s of the memory
     peak: float  # FLOP/s
-    weight_bits: float = 16  # of a weight
+    weight_bits: float = 16
     cache_itemsize: int = 2  # bytes of a number in the cache
     end_bits: float = 0  # of a weight of embedding and head; 0: as of the others
 
@@ -184,7 +184,7 @@ def tokens_that_fit(
 def largest(excess_at: Callable[[int], float], limit: int) -> int:
     """The largest number up to the limit by which nothing is exceeded; or 0.
 
-    `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
+    `excess_at` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
     through the last two meets 0; from the fourth on, every other time one between what is known to hold and what not.
     """
     low, high, tries, number, last_number, last_excess = 0, limit + 1, 0, 1, 0, 0.0

@@ -82,8 +82,7 @@ def layer_seconds(
 
     # what is as wide as the model is split by sequence parallelism, what is inside the MLP by its matrices
     layer_bytes, mlp_bytes = (
-        layer_moved_bytes(matrix, Widths(ITEMSIZE, ITEMSIZE), True, True)
-        for matrix in (shard, replace(shard, d_model=0))
+        layer_moved_bytes(part, Widths(ITEMSIZE, ITEMSIZE), True, True) for part in (shard, replace(shard, d_model=0))
     )
     ranks = tensor if sequence else 1
     forward_bytes, backward_bytes = (

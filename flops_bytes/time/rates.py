@@ -38,7 +38,7 @@ CARD_FAMILIES = {  # whose tables are asked: of sizes, of attention
     "H100": ("H100", "H200", "H800", "H20"),
     "B200": ("B200", "GB200", "B300"),
 }
-CARD_WITH_RATES = {  # another card's matmul units, with the same peak
+CARD_WITH_RATES = {  # whose matmul units a card has, with the same peak
     "A100 40GB SXM": "A100 80GB SXM",
     "A800 80GB SXM": "A100 80GB SXM",
     "A100 40GB PCIe": "A100 80GB PCIe",
@@ -240,9 +240,8 @@ def layer_moved_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: 
     backward = 2 * (norm_bytes[1] + 3 * p + cast_bytes) * d + norm_readers * cast_bytes * d + summed_bytes
     mlp_factors = (5, 9) if shape.gated else (2, 3)  # SiLU and the product of the two; GELU
     rotary_bytes = 2 * (w + 4) + 8  # to float32, turned, back
-    return forward + mlp_factors[0] * w * f + rotary_bytes * rotary_features, backward + mlp_factors[
-        1
-    ] * w * f + rotary_bytes * rotary_features + bias_bytes
+    forward += mlp_factors[0] * w * f + rotary_bytes * rotary_features
+    return forward, backward + mlp_factors[1] * w * f + rotary_bytes * rotary_features + bias_bytes
 
 
 def loss_moved_bytes(vocab: int, w: int, compiled: bool) -> int:
