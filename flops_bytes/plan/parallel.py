@@ -277,8 +277,8 @@ def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     if not node_link:
         raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
     network_cards_a_gpu = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
-    node, network = (LINK_EFFICIENCY * LINKS[link].bytes_per_second for link in (node_link, network_link))
-    return node, network * network_cards_a_gpu
+    node_rate, network_rate = (LINKS[link].bytes_per_second for link in (node_link, network_link))
+    return LINK_EFFICIENCY * node_rate, LINK_EFFICIENCY * network_cards_a_gpu * network_rate
 
 
 def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:

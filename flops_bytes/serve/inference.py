@@ -184,8 +184,9 @@ def tokens_that_fit(
 def largest(excess_at: Callable[[int], float], limit: int) -> int:
     """The largest number up to the limit by which nothing is exceeded; or 0.
 
-    `excess_at` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
-    through the last two meets 0; from the fourth on, every other time one between what is known to hold and what not.
+    `excess_at` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a
+    line through the last two meets 0; from the fourth on, every other time one between what is known to hold and what
+    not.
     """
     low, high, tries, number, last_number, last_excess = 0, limit + 1, 0, 1, 0, 0.0
     while high - low > 1:

@@ -272,7 +272,7 @@ def test_published_steps_reach_no_less_where_products_are_computed_again_than_is
 
 
 def test_of_one_model_steps_that_compute_again_reach_less_and_the_others_are_of_smaller_ones() -> None:
-    """As matmul_seconds() says; the best step of each kind of a model, at a context, on so many A100s or H100s."""
+    """As compute_seconds() says; the best step of each kind of a model, at a context, on so many A100s or H100s."""
     of: dict[Any, dict[bool, list[float]]] = {}
     sizes: dict[tuple[str, bool], list[int]] = {}
     for each in read_all(ROOT / "measurements" / "published"):
