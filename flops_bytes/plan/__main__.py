@@ -50,18 +50,18 @@ def preset_names() -> str:
 UNREAD, GUESS = "; not understood: ", "; a guess, "
 
 
-def unread(told: str) -> dict[str, list[str]]:
+def unread(message: str) -> dict[str, list[str]]:
     """The keys of a configuration that were not understood, by what they are about."""
-    groups = told.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
+    groups = message.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
     return {about: keys.split(", ") for about, _, keys in (group.partition(": ") for group in groups)}
 
 
-def in_lines(told: str) -> str:
+def in_lines(message: str) -> str:
     """A message; of a configuration that is not understood, a line for each thing that its keys are about."""
-    if UNREAD not in told:
-        return told
-    why, guess = told.partition(UNREAD)[0], told.partition(GUESS)[2]
-    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(told).items()]
+    if UNREAD not in message:
+        return message
+    why, guess = message.partition(UNREAD)[0], message.partition(GUESS)[2]
+    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(message).items()]
     shape = [f"A guess, which may be many times off, {guess}"] if guess else []
     return "\n".join([f"{why}. No answer, for it is not understood:", *lines, *shape])
 

@@ -48,16 +48,14 @@ def plan_for_deadline(
     gpus = read_option("gpus", asked_gpus or USUAL_NODE_GPUS)
     answer = plan_once(with_gpus(asked, gpus))
     # What the FLOPs alone ask for, if all are the model's: computing again and waiting ask for more.
-    peak_tokens_per_second = answer["tokens_per_second"] / answer["mfu"] / gpus  # tokens a second of one
+    peak_tokens_per_second = answer["tokens_per_second"] / answer["mfu"] / gpus  # of one GPU
     gpus_at_peak = answer["tokens"] / (86_400 * days * peak_tokens_per_second)  # GPUs at an MFU of 1
-    needed_gpus, answer_of_needed = gpus_in_time(
-        asked, plan_once, rounded_up(gpus_at_peak / (answer["assumed_mfu"] or answer["mfu"])), days, 0
-    )
+    first_gpus = rounded_up(gpus_at_peak / (answer["assumed_mfu"] or answer["mfu"]))
+    needed_gpus, answer_of_needed = gpus_in_time(asked, plan_once, first_gpus, days, 0)
     is_assumed = bool(answer["by_mfu"])
     run_gpus = gpus_in_time(asked, plan_once, needed_gpus, days, -1)[0] if is_assumed else None
-    return (answer if asked_gpus else answer_of_needed) | {
-        "fleet": {"days": days, "gpus": needed_gpus, "run_gpus": run_gpus}
-    }
+    fleet = {"days": days, "gpus": needed_gpus, "run_gpus": run_gpus}
+    return (answer if asked_gpus else answer_of_needed) | {"fleet": fleet}
 
 
 def gpus_in_time(

@@ -184,11 +184,8 @@ def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: 
     a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
     a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
     a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
-    a |= {
-        "layouts": layout_options["layouts"],
-        "regathers": layout_options["regather"] == "yes",
-        "frees": layout_options["boundaries"] == "freed",
-    }
+    a |= {"regathers": layout_options["regather"] == "yes", "frees": layout_options["boundaries"] == "freed"}
+    a["layouts"] = layout_options["layouts"]
     a["gradient_width"] = 4 if layout_options["summed_in"] == "fp32" else None
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
     layout = read_layout(a, layout_options)

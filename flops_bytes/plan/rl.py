@@ -129,11 +129,8 @@ def sampled_at_once(question: GrpoQuestion) -> tuple[int, dict[str, int]]:
     wanted_answers = int(rl_options["samples"] or question.answers)
     if rl_options["engine_share"] is None:
         mean_itemsize = 4 if question.a["recipe"] == "fp32" else 3
-        logits_bytes = 4 * wanted_answers * stack.vocab
-        return wanted_answers, {
-            "cache": wanted_answers * cache_bytes(stack, context, mean_itemsize),
-            "logits": logits_bytes,
-        }
+        cache = wanted_answers * cache_bytes(stack, context, mean_itemsize)
+        return wanted_answers, {"cache": cache, "logits": 4 * wanted_answers * stack.vocab}
     weight_bytes = 2 * sum(parameters(stack).values())
     room_bytes = question.engine_bytes - weight_bytes - forward_bytes(stack, context)
     fitting_answers = room_bytes // cache_bytes(stack, context)
@@ -169,13 +166,8 @@ def least_seconds(question: GrpoQuestion) -> dict[str, float] | None:
 
     Decoding steps grow by a token, so the mean of the first and the last is that of all but where the bound changes.
     """
-    a, rl_options, stack, flop_per_second = (
-        question.a,
-        question.rl_options,
-        question.model.stack,
-        question.flop_per_second,
-    )
-    bandwidth = question.gpu.bandwidth_bytes_per_second
+    a, rl_options, stack = question.a, question.rl_options, question.model.stack
+    flop_per_second, bandwidth = question.flop_per_second, question.gpu.bandwidth_bytes_per_second
     if not bandwidth:
         return None
     context, answer_tokens, answers = a["context"], rl_options["answer"], question.answers
@@ -187,9 +179,8 @@ def least_seconds(question: GrpoQuestion) -> dict[str, float] | None:
         at_once = min(most_at_once, answers_left)
         rounds = answers_left // at_once  # alike
         end_seconds = [decode_seconds(stack, at_once, tokens, server) for tokens in (prompt_tokens + 1, context - 1)]
-        sampling_seconds += rounds * (
-            at_once * prefill_flops(stack, prompt_tokens) / flop_per_second + (answer_tokens - 1) * sum(end_seconds) / 2
-        )
+        prefill = at_once * prefill_flops(stack, prompt_tokens) / flop_per_second
+        sampling_seconds += rounds * (prefill + (answer_tokens - 1) * sum(end_seconds) / 2)
         answers_left -= rounds * at_once
     forward_part_flops = forward_flops(stack, context, causal=True)
     spared_flops = forward_part_flops["head"] * (context - answer_tokens) // context

@@ -136,7 +136,7 @@ def moved_bytes(a: Mapping[str, Any], shape: Decoder, recipe: str, compiled: boo
     weight_bytes = 12 * matrix_parameters * micro_batches if autocast else 0  # cast to 16 bits, their gradients back
     # zeros, into which the embedding's gradients are added
     weight_bytes += 2 * shape.vocab * shape.d_model * micro_batches
-    # added up over micro-batches
+    # gradients, added up over micro-batches
     weight_bytes += 3 * recipe_bytes.gradients * parameter_count // (gpus if zero > 1 else 1) * (micro_batches - 1)
     update_bytes = update_moved_bytes(recipe, a["update"] == "foreach") * parameter_count / (gpus if zero else 1)
     activation_bytes = [activations(each) for each in fused]
@@ -164,7 +164,7 @@ def network_wait(a: Mapping[str, Any], shape: Decoder, recipe: str, zero: int, g
 # --8<-- [end:step]
 
 
-# --8<-- [start:told]
+# --8<-- [start:lines]
 def step_time_lines(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str, str]]:
     """A step's time from rates as lines of a terminal, from options that are read."""
     try:
@@ -183,4 +183,4 @@ def step_time_lines(a: Mapping[str, Any], shape: Decoder) -> Iterator[tuple[str,
         yield "    published steps", f"{agreement}, eight of ten of {readings} on {family}"
 
 
-# --8<-- [end:told]
+# --8<-- [end:lines]

@@ -164,12 +164,8 @@ def limits_without_activations(a: Options, stack: Stack) -> dict[str, Any]:
     lines_by_stage = {stage: state_bytes_of_stage(a, stack, stage) for stage in range(4)}
     unknown = dict.fromkeys(("peaks_at", "largest_micro_batch", "longest_context", "fewest_gpus"))
     stage_totals = {stage: sum(lines_by_stage[stage].values()) for stage in zero_stages(a)}
-    return unknown | {
-        "memory_bytes": lines_by_stage[int(a["zero"])],
-        "zero_bytes": stage_totals,
-        "paged_bytes": 0,
-        "host_bytes": {},
-    }
+    lines = lines_by_stage[int(a["zero"])]
+    return unknown | {"memory_bytes": lines, "zero_bytes": stage_totals, "paged_bytes": 0, "host_bytes": {}}
 
 
 def state_bytes_of_stage(a: Options, stack: Stack, zero: int) -> dict[str, int]:
@@ -763,12 +759,12 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
     tokens = costs["tokens"]
     if a["matmuls"] != "as-recipe":
         low_precision: dict[str, Any] = {"format": "fp4" if a["matmuls"] == "nvfp4" else "fp8"}
-        low_precision |= {
-            "share": share,
-            "flop_per_second": flop_per_second,
-            "mfu_of_16_bits": mfu * flop_per_second / peaks[dtype],
-        }
+        mfu_of_16_bits = mfu * flop_per_second / peaks[dtype]
+        low_precision |= {"share": share, "flop_per_second": flop_per_second, "mfu_of_16_bits": mfu_of_16_bits}
         costs |= {"fp8": low_precision}
+
+    def tokens_per_second_at(mfu: float) -> float:
+        return step_tokens / assumed_seconds(timing, mfu)
 
     verdicts, recipe = judge_fit(a, needs_bytes, gpu.memory_bytes), trained_recipe(a)
     if len(stack.layers) > 1:  # of which none were published
@@ -798,9 +794,7 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
             "matmul_format": matmul_format,
             "recipe_hfu": recipe_hfu,
             "published_mfu": published_mfu(a, any([isinstance(layer.mlp, Experts) for layer, _ in stack.layers])),
-            "by_mfu": []
-            if speed_option
-            else costs_by_mfu(a, asked_tokens, lambda mfu: step_tokens / assumed_seconds(timing, mfu)),
+            "by_mfu": [] if speed_option else costs_by_mfu(a, asked_tokens, tokens_per_second_at),
             "wire": wire(timing, step_seconds, matmul_seconds, a["micro_batch"] * a["context"], bool(speed_option)),
             "text": text,
             "training_flops": flops["model"] * tokens if tokens else None,

@@ -66,7 +66,7 @@ def layer_seconds(
     shard = tensor_shard(shape, tensor)
     matrices, float8_speedup = matmuls(shard), FLOAT8 if float8 else 1.0
     recomputed = {"full": matrices, "per-op": recomputed_matmuls(shard)}.get(checkpointing, [])
-    # backward, its result is not needed
+    # no backward pass needs the last one's result
     spared = not recomputes_whole_layers and (checkpointing == "full" or not saves_last(shard))
     matmul_time = assumed_matmul_seconds(
         card, (size for matrix in matrices for size in linear_products(tokens, matrix))

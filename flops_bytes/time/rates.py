@@ -136,15 +136,15 @@ def attention_rates(card: str, peak: float, tokens: int, heads: int, flash: int 
     H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end. `flash` = 1
     is the first FlashAttention, of before July 2023.
     """
-    of = card_family(card)
+    family = card_family(card)
     if flash == 1:
         both = 2 * [Range(FLASH_1[0], sum(FLASH_1) / 2, FLASH_1[1]).times(peak)]
-    elif of == "A100":
+    elif family == "A100":
         row = nearest_attention("A100 80GB PCIe", tokens, heads)
         low, high = FLASH_2["A100"]
         measured = [1e9 * rate / card_peak("A100 80GB PCIe") for rate in row]
         both = [Range(min(low, share), share, max(high, share)).times(peak) for share in measured]
-    elif of == "H100":
+    elif family == "H100":
         row = nearest_attention("H200 SXM", tokens, heads)
         low, usual = FLASH_2["H100"]
         both = [Range(low, usual, max(usual, 1e9 * rate / card_peak("H200 SXM"))).times(peak) for rate in row]
@@ -224,14 +224,8 @@ def layer_moved_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: 
     if compiled:
         # a norm with the sum before it; backward its input's gradient, the sum, and its weights', which read again
         forward = 2 * (2 * p + 2 * w) * d + (3 if shape.gated else 2) * w * f + 2 * w * rotary_features
-        backward = (
-            2 * (3 * w + 4 * p) * d
-            + (5 if shape.gated else 3) * w * f
-            + 2 * w * rotary_features
-            + summed_bytes
-            + bias_bytes
-        )
-        return forward, backward
+        backward = 2 * (3 * w + 4 * p) * d + (5 if shape.gated else 3) * w * f + 2 * w * rotary_features
+        return forward, backward + summed_bytes + bias_bytes
     norm_bytes = 2 * p, 5 * p
     if composed:  # to float32, squared, averaged, scaled, back, times the weights: Llama's of PyTorch's operations
         norm_bytes = 6 * w + 24, 13 * w + 60
