@@ -1,8 +1,8 @@
 """What a library that shards or quantizes holds beside the formulas, each line traced in its code; numbers in and out.
-And which of its options contradict each other.
 
-What stands without an option is PyTorch's fully_shard, and bitsandbytes since 0.43.2. Paths and lines are those of
-PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b), bitsandbytes 0.43.1 and torchao 36027d8.
+It also refuses options of such libraries that contradict each other. What stands without an option is PyTorch's
+fully_shard, and bitsandbytes since 0.43.2. Paths and lines are those of PyTorch 2.13, DeepSpeed 0.11.2 (4fc181b),
+bitsandbytes 0.43.1 and torchao 36027d8.
 """
 
 from collections.abc import Mapping

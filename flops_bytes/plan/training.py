@@ -715,7 +715,7 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
 
     flops_by_pairs = {name: flops_a_token(a, model, name == "causal") for name in ("all", "causal")}
     flops = flops_by_pairs[a["pairs"]]
-    step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
+    step_tokens: int = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
     part_flops = forward_flops(stack, a["context"], causal=causal)
     flop_per_second, muon_seconds = peaks[dtype], 0.0
     if a["matmuls"] != "as-recipe":
