@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flops_bytes.plan.assumptions import CHOSEN, Completed, answered, other_methods
-from flops_bytes.plan.assumptions import completed as completed_question
+from flops_bytes.plan.assumptions import CHOSEN, CompleteQuestion, complete_question, other_methods, plan_with_choices
 from flops_bytes.plan.evidence import MISSES
-from flops_bytes.plan.fleet import has_deadline, in_time, settled
+from flops_bytes.plan.fleet import has_deadline, plan_for_deadline, settled
 from flops_bytes.plan.model import read_named
-from flops_bytes.plan.options import OPTIONS, belongs, read
+from flops_bytes.plan.options import OPTIONS, belongs, read_option
 from flops_bytes.plan.serving import ENGINES_REACH
-from flops_bytes.plan.training import needed_bytes, work
+from flops_bytes.plan.training import flops_a_token, needed_bytes
 
 NAME = re.compile(r"[\w\./:-]+", re.ASCII)  # of a model or its repository, which may be pasted for a config.json
 FORMATS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float8": "fp8", "float4": "fp4"}
@@ -47,7 +46,7 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
         options |= {"gpu_memory": None, "gpu_peak": None, "gpu_bandwidth": None}
     if serving:
         return options
-    gpus = read("gpus", told.get("gpus", "1"))
+    gpus = read_option("gpus", told.get("gpus", "1"))
     if gpus == 1 and ("gpus" in told or not has_deadline(told)):
         options["zero"] = None  # nobody to share with
     options["base"] = None  # which what is trained tells
@@ -62,7 +61,7 @@ def asked(fields: dict[str, str]) -> dict[str, Any]:
     if speed:
         kind = told.get("speed_in", "mfu")
         if kind == "each" and "gpus" in told:
-            options["tokens_per_second"] = read("tokens_per_second", speed) * gpus
+            options["tokens_per_second"] = read_option("tokens_per_second", speed) * gpus
         else:
             options["tokens_per_second" if kind == "each" else kind] = speed
     return options
@@ -86,7 +85,7 @@ def ignored(fields: dict[str, str], options: dict[str, Any]) -> list[str]:
     alone = options.get("zero") is None
     unused = {
         "zero": alone and fields.get("zero", "").strip() not in ("", "0"),
-        "link": alone and read("gpus", options.get("gpus", "1")) == 1 and "link" in filled,
+        "link": alone and read_option("gpus", options.get("gpus", "1")) == 1 and "link" in filled,
         "lora": "lora" in filled and not options.get("lora"),
         "price": "price" in filled and not any(options.get(name) for name in ("tokens", "text", "days")),
     }
@@ -97,7 +96,7 @@ def answer(fields: dict[str, str]) -> dict[str, Any]:
     """What was found, beside it each number as it is written, and the command that gives the same: of the few models
     that are known here. Raises ValueError about --model or --config for all others."""
     options = asked(fields)
-    return written(fields, options, in_time(options, lambda each: answered(each, each, read_named)))
+    return written(fields, options, plan_for_deadline(options, lambda each: plan_with_choices(each, each, read_named)))
 
 
 def written(fields: dict[str, str], options: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +116,7 @@ def asked_for(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         chosen |= {"weights": found["weights"][:-3]}
     fleet = found.get("fleet")
     return {
-        "gpus": f"{read('gpus', settled(options, found).get('gpus', '1')):,}",
+        "gpus": f"{read_option('gpus', settled(options, found).get('gpus', '1')):,}",
         "gpu": options.get("gpu"),
         "needed": f"{fleet['gpus']:,}" if fleet else None,
         "run_needed": f"{fleet['run_gpus']:,}" if fleet and fleet["run_gpus"] else None,
@@ -134,14 +133,14 @@ def recomputing(fields: dict[str, str]) -> dict[str, str]:
     """What checkpointing of every layer frees, against none, and by how many per cent a step takes longer."""
     options = asked(fields)
     if has_deadline(options):
-        options = settled(options, in_time(options, lambda each: answered(each, each, read_named)))
-    return freed(completed_question(options, options, read_named))
+        options = settled(options, plan_for_deadline(options, lambda each: plan_with_choices(each, each, read_named)))
+    return freed(complete_question(options, options, read_named))
 
 
-def freed(question: Completed) -> dict[str, str]:
+def freed(question: CompleteQuestion) -> dict[str, str]:
     a, model = question.a | {"checkpoint_every": 1}, question.model
     without, full = (needed_bytes(a | {"checkpointing": kind}, model) for kind in ("none", "full"))
-    flops = work(a | {"checkpointing": "full"}, model, a["pairs"] == "causal")
+    flops = flops_a_token(a | {"checkpointing": "full"}, model, a["pairs"] == "causal")
     return {
         "frees": gib(without - full),
         "costs": f"{100 * flops['again'] / (flops['device'] - flops['again']):.0f}",

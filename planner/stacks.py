@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from flops_bytes.plan.assumptions import completed
+from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import has_deadline, settled
-from flops_bytes.plan.stacks import as_stored, configured, plan, read_model
-from flops_bytes.plan.training import why_of
+from flops_bytes.plan.stacks import as_stored, config_of_question, plan_model, read_model
+from flops_bytes.plan.training import why_not_derived
 from planner.answer import asked, freed, written
 
 
 def answer_any(fields: dict[str, str]) -> dict[str, Any]:
     """As planner.answer.answer(), for all models."""
     options = asked(fields)
-    return written(fields, options, plan(**options))
+    return written(fields, options, plan_model(**options))
 
 
 def recomputing_any(fields: dict[str, str]) -> dict[str, str] | None:
     """As planner.answer.recomputing(); None where a step's bytes are not derived."""
     options = asked(fields)
     if has_deadline(options):
-        options = settled(options, plan(**options))
-    question = completed(as_stored(options, configured(options) or {})[0], options, read_model)
-    return None if why_of(question.a, question.model) else freed(question)
+        options = settled(options, plan_model(**options))
+    question = complete_question(as_stored(options, config_of_question(options) or {})[0], options, read_model)
+    return None if why_not_derived(question.a, question.model) else freed(question)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flops_bytes.parallel.sharding import ring_bytes, ring_rate
-from flops_bytes.time.gpus import GPUS, LINKS, REACHED, Gpu
+from flops_bytes.time.gpus import GPUS, LINK_EFFICIENCY, LINKS, Gpu
 from flops_bytes.tools.kernels import MIB, Trace, Work, as_trace, by_shape, entries, joined
 from flops_bytes.tools.toml import inline
 from published.readings import bytes_at, read_file
@@ -65,7 +65,7 @@ def tiled_seconds(work: Work, peak: float, bandwidth: float, sms: int) -> float:
 
 def ring_seconds(collective: str, payload_bytes: float, gpus: int, within: float, between: float) -> float:
     """A collective on a ring: the bytes that a GPU sends, at the share of its links' rate that the book assumes."""
-    return ring_bytes(payload_bytes, gpus, collective) / (REACHED * ring_rate(gpus, within, between))
+    return ring_bytes(payload_bytes, gpus, collective) / (LINK_EFFICIENCY * ring_rate(gpus, within, between))
 
 
 # --8<-- [end:predict]

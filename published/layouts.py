@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flops_bytes.model.flops import backward_flops, forward_flops, recompute_flops
 from flops_bytes.parallel.layouts import Layout, Model, layer_forward_bytes
 from flops_bytes.plan.options import named_shape
-from flops_bytes.plan.parallel import DEGREES, plan
+from flops_bytes.plan.parallel import DEGREES, plan_layouts
 
 GIB = 2**30
 NEAR_BYTES, NEAR_SECONDS = 0.10, 0.15  # off by no more counts as near
@@ -84,7 +84,7 @@ def literals(folder: Path, name: str, table: str, row: int) -> dict[str, str]:
 
 def planned(row: Row) -> dict[str, Any]:
     """The command's answer. Tensors alone are held against what PyTorch reserved: no allowance beside them."""
-    return plan(**row.settings, linear="float8" if row.float8 else "16-bit", allowance=1)
+    return plan_layouts(**row.settings, linear="float8" if row.float8 else "16-bit", allowance=1)
 
 
 def published_seconds(row: Row, answer: Mapping[str, Any]) -> float:
@@ -159,6 +159,6 @@ def place(row: Row) -> Place:
 
 def stands(own: Mapping[str, int], split: Model | None = None, /, **asked: Any) -> tuple[int | None, list[Any]]:
     """Where degrees stand in the list of all that fit, from 1, and that list."""
-    rows = plan(split, **asked, layouts=10**6)["layouts"]
+    rows = plan_layouts(split, **asked, layouts=10**6)["layouts"]
     here = (number for number, row in enumerate(rows, 1) if all(row[name] == own[name] for name in own))
     return next(here, None), rows

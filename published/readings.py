@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from flops_bytes.plan import evidence as written_evidence
 from flops_bytes.plan import plan_exactly
-from flops_bytes.plan.evidence import kind_of
+from flops_bytes.plan.evidence import run_kind
 from flops_bytes.plan.options import SPEEDS, named_shape, read_gpu, read_options
 from flops_bytes.tools.toml import inline
 
@@ -480,7 +480,7 @@ def by_kind(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
     found: dict[str, list[Compared]] = {}
     for each in compared:
         if each.reading.kind == "memory" and each.said:
-            kind = kind_of(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
+            kind = run_kind(read_options(next(asked(each.reading.settings))))  # of a list, the first that it can be
             found.setdefault(kind, []).append(each)
     return {kind: each for kind, each in sorted(found.items()) if kind}
 

@@ -14,7 +14,7 @@ from flops_bytes.model import stack as decoders
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.model.stack import Stack
-from flops_bytes.plan.stacks import plan_exactly as plan
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.time.gpus import GPUS, capacity_bytes
 
 # --8<-- [end:setup]

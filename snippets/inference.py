@@ -253,7 +253,7 @@ LENGTHS = (1, 131_072)
 quantized_bytes, one_user = {}, {}  # tokens a second on an H100, by context
 for name, bits in BITS.items():
     quantized_bytes[name] = round(decode_bytes(LLAMA_3_8B, 1, 0, bits))
-    server = H100._replace(bits=bits)
+    server = H100._replace(weight_bits=bits)
     one_user[name] = {T: 1 / decode_seconds(LLAMA_3_8B, 1, T, server) for T in LENGTHS}
 quantized_ratio = {T: one_user["int4"][T] / one_user["bf16"][T] for T in LENGTHS}
 
@@ -428,8 +428,8 @@ assert large_bytes > large_room_bytes and large_fit[16] == 0
 
 
 # --8<-- [start:exercise_2]
-narrow_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(width=1))
-int8_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(bits=8))
+narrow_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(cache_itemsize=1))
+int8_users = users_within(LLAMA_3_8B, 0.020, 8_192, H100._replace(weight_bits=8))
 print(f"8-bit cache: {narrow_users} users in time; 8-bit weights: {int8_users}")
 assert narrow_users > int8_users
 # --8<-- [end:exercise_2]

@@ -25,10 +25,10 @@ from flops_bytes.parallel.sharding import (
     group_numbers,
     ring_bytes,
     ring_rate,
-    stage_bytes,
     tokens_to_hide,
+    zero_stage_bytes,
 )
-from flops_bytes.time.gpus import GPUS, REACHED
+from flops_bytes.time.gpus import GPUS, LINK_EFFICIENCY
 
 # --8<-- [end:setup]
 # isort: split
@@ -76,8 +76,8 @@ for ranks, handed in fsdp_bytes.items():
     print(f"FSDP2, {ranks}  ", handed)
 # --8<-- [end:numbers]
 rank_bytes = {  # what rank 0 of 2 should hold after a step
-    "zero_1": sum(stage_bytes(gpt2_parameters, 2, 1).values()),
-    "fsdp": sum(stage_bytes(gpt2_parameters, 2, 3).values()),
+    "zero_1": sum(zero_stage_bytes(gpt2_parameters, 2, 1).values()),
+    "fsdp": sum(zero_stage_bytes(gpt2_parameters, 2, 3).values()),
 }
 
 
@@ -162,7 +162,7 @@ def near(rows: Iterable[Timed]) -> dict[str, float]:
 def reached(row: Timed) -> float:
     """What the link could do in less time: the ring's time at the full rate, over the time it took."""
     assert row.seconds
-    return REACHED * row.predicted["ring"] / row.seconds
+    return LINK_EFFICIENCY * row.predicted["ring"] / row.seconds
 
 
 reached_share = {name: {row.shape[0]: reached(row) for row in table(name)} for name in TABLES}
@@ -207,8 +207,8 @@ LINKS = {
 }
 hiding_tokens = {}
 for link, rate in LINKS.items():
-    hiding_tokens[link] = tokens_to_hide(MFU * PEAK, REACHED * rate, RANKS[link])
-    print(f"{link:9}{REACHED * rate / 1e9:5.0f} GB/s{hiding_tokens[link]:8,.0f} tokens a GPU")
+    hiding_tokens[link] = tokens_to_hide(MFU * PEAK, LINK_EFFICIENCY * rate, RANKS[link])
+    print(f"{link:9}{LINK_EFFICIENCY * rate / 1e9:5.0f} GB/s{hiding_tokens[link]:8,.0f} tokens a GPU")
 # --8<-- [end:hide]
 
 
@@ -220,7 +220,7 @@ def seconds_of_a_step(link: str, tokens: int) -> dict[str, float]:
     handed = fsdp_payload(blocks, root, gather_bytes=2, reduce_bytes=4)
     sent = sum(ring_bytes(size, n, name) for name, size in handed.items())
     matmuls = 6 * N * tokens / (MFU * PEAK)
-    return {"sent_bytes": sent, "wire": sent / (REACHED * LINKS[link]), "matmuls": matmuls}
+    return {"sent_bytes": sent, "wire": sent / (LINK_EFFICIENCY * LINKS[link]), "matmuls": matmuls}
 
 
 TOKENS = {"node": 8192, "each": 8192, "short": 1024, "shared": 8192}  # on a GPU
@@ -264,7 +264,7 @@ assert 0.75 < between_share < 0.8
 backward_tokens = {}
 for link, rate in LINKS.items():
     moved = {"bytes_a_parameter": 2 + 4, "flops_a_parameter": 4}
-    backward_tokens[link] = tokens_to_hide(MFU * PEAK, REACHED * rate, RANKS[link], **moved)
+    backward_tokens[link] = tokens_to_hide(MFU * PEAK, LINK_EFFICIENCY * rate, RANKS[link], **moved)
     print(f"{link:9}{backward_tokens[link]:8,.0f} tokens a GPU")
     assert abs(backward_tokens[link] / hiding_tokens[link] - 1.5) < 1e-9
 # --8<-- [end:exercise_3]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flops_bytes.plan import plan
-from flops_bytes.plan.assumptions import LARGE_BYTES
+from flops_bytes.plan.assumptions import LARGE_CARD_BYTES
 from flops_bytes.time.gpus import GPUS
 
 
@@ -35,7 +35,7 @@ whole = ask(**LLAMA, gpu="H200 SXM", checkpointing="full")
 h200_needs_bytes = whole.memory_bytes["total"]
 H200_REPORTED_BYTES = int(whole.gpu_bytes)
 h200_spare_bytes = whole.headroom_bytes
-large_card_bytes = LARGE_BYTES  # from which on a sequence is taken to be longer
+large_card_bytes = LARGE_CARD_BYTES  # from which on a sequence is taken to be longer
 h200_room_ratio, h200_with_room_bytes = whole.room_ratio, whole.with_room_bytes
 print(
     f"{whole.verdict}: {h200_spare_bytes / 2**30:.1f} GiB are left; nine of ten took {h200_room_ratio} times the plan"

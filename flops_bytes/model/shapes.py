@@ -367,7 +367,7 @@ def too_deep(layers: int) -> str:
     return f"--config: it says {layers} layers, and {MOST_LAYERS} are the most that are read; mend it"
 
 
-def from_config(config: Mapping[str, Any], context: int) -> Decoder:
+def decoder_from_config(config: Mapping[str, Any], context: int) -> Decoder:
     """The shape that a Hugging Face configuration describes (config.json of a decoder), to be run at so many tokens.
 
     Raises ValueError, by name, for what is missing and what Decoder cannot say.

@@ -21,7 +21,7 @@ STATE_BYTES = 8  # AdamW's two moments
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 
 
-def stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, float]:
+def zero_stage_bytes(parameters: float, ranks: int, stage: int) -> dict[str, float]:
     """Bytes that one of n ranks holds, by what they are; a higher stage shards more.
 
     Stage 0 shards nothing, 1 the optimizer's state, 2 also gradients, 3 also weights.
@@ -198,7 +198,7 @@ def tokens_to_hide(
 
 
 # --8<-- [start:sharding]
-def sharded_bytes(
+def sharded_moments(
     stack: Stack,
     at: dict[str, dict[str, int]],
     recipe: str,

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from flops_bytes.plan.assumptions import usual_context
-from flops_bytes.plan.evidence import WITH_ROOM, judged
+from flops_bytes.plan.evidence import WITH_ROOM, judge_fit
 from flops_bytes.plan.options import OPTIONS, read_gpu, read_options
 
 __all__ = ["plan", "plan_exactly"]
@@ -23,23 +23,23 @@ def plan(**asked: Any) -> dict[str, Any]:
 
     told = {name: value for name, value in asked.items() if value is not None}
     if isinstance(told.get("config"), str):
-        told = stacks.by_name(told)
+        told = stacks.with_config_or_name(told)
     is_rl = rl.is_asked(told)
     for name in parallel.PARALLEL if is_rl else rl.RL:
         if name in told:
             why = "is not derived for" if is_rl else "belongs to"
             raise ValueError(f"--{name.replace('_', '-')}: it {why} --task rl; leave it out")
     if is_rl:
-        return with_verdict(rl.plan(stacks.read_model, **stored(told)), told)
+        return with_verdict(rl.plan_grpo(stacks.read_model, **stored(told)), told)
     if not parallel.is_asked(told):
-        return stacks.plan(**told)
-    chosen = {} if "context" in told else {"context": context_of_layout(told)}
+        return stacks.plan_model(**told)
+    assumed = {} if "context" in told else {"context": context_of_layout(told)}
 
-    def laid(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return with_verdict(parallel.plan(None, stacks.read_model, **asked), asked)
+    def plan_one(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return with_verdict(parallel.plan_layouts(None, stacks.read_model, **asked), asked)
 
-    found = laid(chosen | told)
-    return found | {"assumed": chosen, "remedies": remedies(chosen | told, found, laid)}
+    answer = plan_one(assumed | told)
+    return answer | {"assumed": assumed, "remedies": remedies(assumed | told, answer, plan_one)}
 
 
 def plan_exactly(**asked: Any) -> dict[str, Any]:
@@ -49,14 +49,14 @@ def plan_exactly(**asked: Any) -> dict[str, Any]:
     """
     from flops_bytes.plan import stacks
 
-    return stacks.plan_exactly(**asked)
+    return stacks.plan_model_exactly(**asked)
 
 
 def stored(told: Mapping[str, Any]) -> dict[str, Any]:
     """A question with the bits in which a checkpoint stores its weights."""
     from flops_bytes.plan import stacks
 
-    return stacks.as_stored(told, stacks.configured(told) or {})[0]
+    return stacks.as_stored(told, stacks.config_of_question(told) or {})[0]
 
 
 def context_of_layout(told: Mapping[str, Any]) -> int:
@@ -69,11 +69,11 @@ def context_of_layout(told: Mapping[str, Any]) -> int:
     return min(usual, stacks.read_model(known, a).stack.positions or usual)
 
 
-def with_verdict(found: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def with_verdict(answer: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
     """An answer about a layout or GRPO, of which none is known to be published, judged as what it trains."""
     known = {name: value for name, value in told.items() if name in OPTIONS and name not in ("task", "global_batch")}
-    family = judged(read_options(known), found["memory_bytes"]["total"], found["gpu_bytes"])
-    return found | family | {"kind": "", "assumed": {}}
+    verdicts = judge_fit(read_options(known), answer["memory_bytes"]["total"], answer["gpu_bytes"])
+    return answer | verdicts | {"kind": "", "assumed": {}}
 
 
 # What makes a rank of a layout hold less, in order of its cost: the first two change no result and send nothing.
@@ -88,25 +88,25 @@ REMEDIES += (("checkpointing", "full"),)
 
 
 def remedies(
-    told: Mapping[str, Any], found: Mapping[str, Any], laid: Callable[[Mapping[str, Any]], dict[str, Any]]
+    told: Mapping[str, Any], answer: Mapping[str, Any], plan_one: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Options that make a layout hold less, each beside those before, until it has room; not of a list of layouts."""
     rows: list[dict[str, Any]] = []
     if told.get("layouts") is not None:
         return rows
-    asked, last = dict(told), found
+    asked, answer_before = dict(told), answer
     for name, value in REMEDIES:
-        if last["verdict"] == WITH_ROOM or asked.get(name) == value:
+        if answer_before["verdict"] == WITH_ROOM or asked.get(name) == value:
             continue
         try:
-            now = laid(asked | {name: value})
+            answer_now = plan_one(asked | {name: value})
         except ValueError:  # not of this layout
             continue
-        needs = now["memory_bytes"]["total"]
-        if needs < last["memory_bytes"]["total"]:
-            row = {"try": f"--{name} {value}", "needs_bytes": needs, "step_seconds": now["step_seconds"]}
-            rows.append(row | {"verdict": now["verdict"]})
-            asked, last = asked | {name: value}, now
+        needs_bytes = answer_now["memory_bytes"]["total"]
+        if needs_bytes < answer_before["memory_bytes"]["total"]:
+            row = {"try": f"--{name} {value}", "needs_bytes": needs_bytes, "step_seconds": answer_now["step_seconds"]}
+            rows.append(row | {"verdict": answer_now["verdict"]})
+            asked, answer_before = asked | {name: value}, answer_now
     return rows
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flops_bytes.model.shapes import abbreviated
 from flops_bytes.plan import parallel, plan, rl, step_time, stored
-from flops_bytes.plan.assumptions import completed
+from flops_bytes.plan.assumptions import complete_question
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import EXAMPLE, OPTIONS, parse_config, unreadable
 from flops_bytes.plan.table import brief, parallel_table, rl_table, serving_table, training_table
@@ -31,16 +31,16 @@ least that it holds is known here, and that fits; 2 if the question has a mistak
 FITS, MISTAKE, DOES_NOT_FIT, NOT_KNOWN = 0, 2, 3, 4
 
 
-def rates_of(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def rates_lines(asked: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What published rates of kernels say of a step of layers that are all alike; of others nothing is known."""
     from flops_bytes.plan import stacks
 
-    question = completed(stored(asked), asked, stacks.read_model)
+    question = complete_question(stored(asked), asked, stacks.read_model)
     shape = question.model.decoder
-    return [] if shape is None else step_time.told(question.a, shape)
+    return [] if shape is None else step_time.step_time_lines(question.a, shape)
 
 
-def names() -> str:
+def preset_names() -> str:
     """The models that have a name beside those of shapes.py, in lines."""
     from flops_bytes.model.presets import PRESETS
 
@@ -50,18 +50,18 @@ def names() -> str:
 UNREAD, GUESS = "; not understood: ", "; a guess, "
 
 
-def unread(told: str) -> dict[str, list[str]]:
+def unread(message: str) -> dict[str, list[str]]:
     """The keys of a configuration that were not understood, by what they are about."""
-    groups = told.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
+    groups = message.partition(UNREAD)[2].partition(GUESS)[0].split(" | ")
     return {about: keys.split(", ") for about, _, keys in (group.partition(": ") for group in groups)}
 
 
-def in_lines(told: str) -> str:
+def in_lines(message: str) -> str:
     """A message; of a configuration that is not understood, a line for each thing that its keys are about."""
-    if UNREAD not in told:
-        return told
-    why, guess = told.partition(UNREAD)[0], told.partition(GUESS)[2]
-    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(told).items()]
+    if UNREAD not in message:
+        return message
+    why, guess = message.partition(UNREAD)[0], message.partition(GUESS)[2]
+    lines = [f"  {about}: {', '.join(keys)}" for about, keys in unread(message).items()]
     shape = [f"A guess, which may be many times off, {guess}"] if guess else []
     return "\n".join([f"{why}. No answer, for it is not understood:", *lines, *shape])
 
@@ -69,12 +69,12 @@ def in_lines(told: str) -> str:
 MOST_BYTES = 2**24  # of a config.json
 
 
-def configuration(config: str) -> Mapping[str, Any]:
+def load_or_parse_config(config: str) -> Mapping[str, Any]:
     """What a config.json holds, from its path, or from what it holds, if that was written in its place."""
-    return parse_config(config if config.lstrip("\ufeff \n\t").startswith("{") else text_of(config), config)
+    return parse_config(config if config.lstrip("\ufeff \n\t").startswith("{") else read_file(config), config)
 
 
-def text_of(path: str) -> str:
+def read_file(path: str) -> str:
     """What a file or a pipe holds, nothing if nobody writes to it; raises ValueError for a device, and for too much."""
     try:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # which waits for no writer
@@ -91,13 +91,13 @@ def text_of(path: str) -> str:
         raise ValueError(unreadable(path, error)) from None
 
 
-def held(asked: Mapping[str, Any]) -> dict[str, Any]:
+def with_config(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A question with what its config.json holds, since a pipe can be read once; a model's name may stand there too."""
     if not asked.get("config"):
         return dict(asked)
-    from flops_bytes.plan.stacks import by_name
+    from flops_bytes.plan.stacks import with_config_or_name
 
-    return by_name(asked, configuration)
+    return with_config_or_name(asked, load_or_parse_config)
 
 
 def main(arguments: list[str]) -> int:
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="flops-bytes plan",
         description=description,
-        epilog=EXAMPLES.format(presets=names()) if {"-h", "--help"} & {*arguments} else "",
+        epilog=EXAMPLES.format(presets=preset_names()) if {"-h", "--help"} & {*arguments} else "",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -126,12 +126,12 @@ def main(arguments: list[str]) -> int:
         return FITS
     asked = {name: value for name, value in told.items() if value is not None} or EXAMPLE
     try:
-        once = held(asked)
+        once = with_config(asked)
         found = plan(**once)
         if as_json:
             print(json.dumps({"asked": asked, "found": found}, indent=2, ensure_ascii=False, allow_nan=False))
         else:
-            for line in answer(found, settled(once, found), explain):
+            for line in answer_lines(found, settled(once, found), explain):
                 print(line)
     except ValueError as error:
         print(f"flops-bytes plan: {in_lines(str(error))}", file=sys.stderr)
@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
     return FITS if found["fits"] and found.get("in_time", True) else DOES_NOT_FIT
 
 
-def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> Iterator[str]:
+def answer_lines(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> Iterator[str]:
     """The lines of an answer: a dozen, or all of them."""
     own = parallel_table if "layout" in found else rl_table if "phases" in found else None
     if own is None:
@@ -157,7 +157,7 @@ def answer(found: dict[str, Any], asked: Mapping[str, Any], explain: bool) -> It
         yield " ".join(f"--{name.replace('_', '-')} {abbreviated(str(value))}" for name, value in asked.items())
     for what, how_much in own(found):
         yield f"{what:32}{how_much}"
-        for line, seconds in rates_of(asked) if what == "a step" and "ladder" in found else ():
+        for line, seconds in rates_lines(asked) if what == "a step" and "ladder" in found else ():
             yield f"{line:32}{seconds}"
 
 

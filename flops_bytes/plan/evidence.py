@@ -5,17 +5,17 @@ from typing import Any
 
 
 # --8<-- [start:kind]
-def family_of(a: Mapping[str, Any]) -> str:
+def run_family(a: Mapping[str, Any]) -> str:
     """What is trained, and whether it is sharded: the readings that say how much room a run of this kind needs."""
     trained = "full" if not a["lora"] else "lora" if a["base"] == "as-recipe" else "qlora"
     return trained + ("-sharded" if a["gpus"] > 1 and a["zero"] != "0" else "")
 
 
-def kind_of(a: Mapping[str, Any]) -> str:
+def run_kind(a: Mapping[str, Any]) -> str:
     """The kind of a run, by its options; none for what few publish."""
     usual = a["attention"] == "fused" and a["optimizer"] == "adamw" and a["offload"] == "no"
     usual = usual and a["matmuls"] == "as-recipe"
-    return family_of(a) if usual and a["task"] == "train" else ""
+    return run_family(a) if usual and a["task"] == "train" else ""
 
 
 # --8<-- [end:kind]
@@ -33,15 +33,15 @@ def verdict(needs_bytes: float, with_room_bytes: float, card_bytes: float) -> st
     return WITH_ROOM if with_room_bytes <= card_bytes else ON_PAPER
 
 
-def judged(a: Mapping[str, Any], needs_bytes: int, card_bytes: float) -> dict[str, Any]:
+def judge_fit(a: Mapping[str, Any], needs_bytes: int, card_bytes: float) -> dict[str, Any]:
     """What an answer about a training says of it: the verdict, the kind of run, and what nine of ten published runs of
     its family needed at most for such a plan."""
-    room = float(EVIDENCE[family_of(a)][5])
+    room = float(EVIDENCE[run_family(a)][5])
     with_room_bytes = int(needs_bytes * room)
     return {
         "verdict": verdict(needs_bytes, with_room_bytes, card_bytes),
         "fits": needs_bytes <= card_bytes,
-        "kind": kind_of(a),
+        "kind": run_kind(a),
         "room_ratio": room,
         "with_room_bytes": with_room_bytes,
     }

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from flops_bytes.memory.adapters import ADAPTED
 from flops_bytes.memory.formulas import RECIPES
-from flops_bytes.model.shapes import MOST_LAYERS, SHAPES, Decoder, abbreviated, from_config, quoted
+from flops_bytes.model.shapes import MOST_LAYERS, SHAPES, Decoder, abbreviated, decoder_from_config, quoted
 from flops_bytes.model.tokens import BYTES_A_TOKEN, text_tokens
 from flops_bytes.parallel.sharding import ring_rate
-from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refused
+from flops_bytes.plan.software import QUANTIZERS, REDUCE_BUCKET, SHARDERS, refuse_contradictions
 from flops_bytes.time.gpus import (
     BESIDE_TENSORS_BYTES,
     GPUS,
+    LINK_EFFICIENCY,
     LINKS,
     NODE_GPUS,
-    REACHED,
     REPORTED,
     THIRD_PARTY,
     TPUS,
@@ -209,14 +209,14 @@ CURRENCIES = {"$": "$", "US$": "$", "USD": "$", "美元": "$", "¥": "¥", "CNY"
 CURRENCIES |= {"DOLLARS": "$", "YUAN": "¥", "人民币": "¥"}
 CURRENCIES |= {"€": "€", "EUR": "€", "欧元": "€", "£": "£", "GBP": "£"}
 # What a number is of, in words that people write behind it, by the option or its kind: the longer ones first.
-TOKENS = ("tokens", "token", "个词元", "词元", "个")
-CARDS = ("gpus", "gpu", "cards", "张卡", "张", "卡", "块", "x", "×")
+TOKEN_WORDS = ("tokens", "token", "个词元", "词元", "个")
+GPU_WORDS = ("gpus", "gpu", "cards", "张卡", "张", "卡", "块", "x", "×")
 NOUNS: dict[str, tuple[str, ...]] = {
-    "gpus": CARDS,
-    "node_gpus": CARDS,
-    "network_cards": CARDS,
-    "tokens": TOKENS,
-    "length": TOKENS,
+    "gpus": GPU_WORDS,
+    "node_gpus": GPU_WORDS,
+    "network_cards": GPU_WORDS,
+    "tokens": TOKEN_WORDS,
+    "length": TOKEN_WORDS,
     "micro_batch": ("sequences", "条"),
     "users": ("users", "人", "个"),
     "days": ("days", "day", "d", "天"),
@@ -247,10 +247,10 @@ def belongs(name: str, task: str) -> bool:
     return name in SHARED or (name in SERVED) == (task == "serve")
 
 
-def read_config(config: Any) -> Mapping[str, Any]:
+def load_config(config: Any) -> Mapping[str, Any]:
     """What a config.json holds, from its path if it is one."""
     if isinstance(config, Mapping):
-        return filled(config)
+        return checked_config(config)
     try:
         text = Path(config).read_text(encoding="utf-8")
     except (OSError, TypeError, ValueError) as error:
@@ -266,13 +266,13 @@ def parse_config(text: str, config: Any) -> Mapping[str, Any]:
     """What a text holds, as transformers reads it: with Infinity and NaN, the last of two keys of one name."""
     text = text[1:] if text.startswith("\ufeff") else text  # with which Windows' editors begin a file
     try:
-        held = json.loads(text) if text.strip() else {}
+        content = json.loads(text) if text.strip() else {}
     except (RecursionError, TypeError, ValueError) as error:
         raise ValueError(unreadable(config, error)) from None
-    return filled(held)
+    return checked_config(content)
 
 
-def filled(config: Any) -> Mapping[str, Any]:
+def checked_config(config: Any) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         raise ValueError("--config: not an object in braces; give a decoder's config.json")
     if not config:
@@ -280,7 +280,7 @@ def filled(config: Any) -> Mapping[str, Any]:
     return config
 
 
-def read(name: str, value: Any) -> Any:
+def read_option(name: str, value: Any) -> Any:
     """An option as it is planned with, from a number or from what people write. Raises ValueError with the mend."""
     kind, flag = OPTIONS[name].kind, f"--{name.replace('_', '-')}"
     text = str(value).translate(FULL_WIDTH).strip()
@@ -289,7 +289,7 @@ def read(name: str, value: Any) -> Any:
     if kind == "text":
         if not text:
             raise ValueError(f"{flag}: it is empty; give it a value or leave it out")
-        return read_config(value) if name == "config" else text
+        return load_config(value) if name == "config" else text
     if isinstance(kind, tuple):
         if text.replace("_", "-") not in kind:
             raise ValueError(f"{flag}: {quoted(text)} is not known; choose {', '.join(kind)}")
@@ -358,7 +358,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         )
     told = {name: value for name, value in asked.items() if value is not None}
     given = {name: option.default for name, option in OPTIONS.items()} | told
-    a: dict[str, Any] = {name: None if value is None else read(name, value) for name, value in given.items()}
+    a: dict[str, Any] = {name: None if value is None else read_option(name, value) for name, value in given.items()}
     a["currency"] = currency(given["price"])
     for name in told:
         if not belongs(name, a["task"]):
@@ -375,7 +375,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
         or a["lora_inputs"] == "float32"
         or a["lora_dropout"] == "yes"
     ):
-        refused(a)
+        refuse_contradictions(a)
     if a["base"] != "as-recipe" and not a["lora"]:
         raise ValueError("--base: what is trained cannot be frozen in 4 bits; give --lora a rank, or leave --base out")
     if a["lora_on"] != "all" and not a["lora"]:
@@ -400,7 +400,7 @@ def read_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     if a["global_batch"]:
         if "accumulation" in told:
             raise ValueError("--global-batch: --accumulation tells the batch; give one")
-        a["accumulation"] = accumulation(a)
+        a["accumulation"] = accumulation_of_batch(a)
     return a
 
 
@@ -425,14 +425,14 @@ def read_trained(a: dict[str, Any]) -> None:
     a["trained"] = TRAINED[a["base"]] if a["lora"] else "all"
 
 
-def accumulation(a: Mapping[str, Any]) -> int:
+def accumulation_of_batch(a: Mapping[str, Any]) -> int:
     """Micro-batches to a step, so that those of all GPUs are the global batch, to the nearest whole number of them."""
-    batch: int = a["global_batch"]
-    once: int = a["gpus"] * a["micro_batch"] * a["context"]
-    if batch < once:
+    batch_tokens: int = a["global_batch"]
+    tokens_at_once: int = a["gpus"] * a["micro_batch"] * a["context"]
+    if batch_tokens < tokens_at_once:
         fewer = "give it so many, or fewer GPUs, a smaller micro-batch or context"
-        raise ValueError(f"--global-batch: a micro-batch on each GPU has {once} tokens already; {fewer}")
-    return (2 * batch + once) // (2 * once)
+        raise ValueError(f"--global-batch: a micro-batch on each GPU has {tokens_at_once} tokens already; {fewer}")
+    return (2 * batch_tokens + tokens_at_once) // (2 * tokens_at_once)
 
 
 # --8<-- [end:options]
@@ -444,7 +444,7 @@ def named_shape(asked: Mapping[str, Any]) -> Decoder:
     given = [name for name in ("model", "config", "shape") if asked[name]]
     if len(given) != 1:
         raise ValueError(f"--model: give one of --model, --config, --shape, not {' and '.join(given) or 'none'}")
-    return from_config(asked["config"], asked["context"]) if asked["config"] else shape_asked(asked)
+    return decoder_from_config(asked["config"], asked["context"]) if asked["config"] else shape_asked(asked)
 
 
 def shape_asked(asked: Mapping[str, Any]) -> Decoder:
@@ -496,9 +496,9 @@ def batched_tokens(asked: Mapping[str, Any], memory_bytes: float) -> int:
 
     https://github.com/vllm-project/vllm, vllm/engine/arg_utils.py, get_batch_defaults.
     """
-    told: int | None = asked["max_num_batched_tokens"]
+    asked_tokens: int | None = asked["max_num_batched_tokens"]
     is_large = memory_bytes >= 70 * 2**30 and not (asked["gpu"] or "").lower().startswith("a100")
-    return told or (8_192 if is_large else 2_048)
+    return asked_tokens or (8_192 if is_large else 2_048)
 
 
 def read_gpu(asked: Mapping[str, Any]) -> Gpu:
@@ -543,20 +543,26 @@ def read_network(asked: Mapping[str, Any]) -> dict[str, Any] | None:
     gpus, node_gpus = asked["gpus"], asked["node_gpus"]
     nodes = -(-gpus // node_gpus)
     card = row_name(asked["gpu"]) if asked["gpu"] else ""
-    within = next((link for link, row in LINKS.items() if card in row.cards), None)
-    between, told = "400 Gb/s", asked["link"]
-    if told and told.endswith("Gb/s") and nodes > 1:
-        between = told
+    node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
+    network_link, asked_link = "400 Gb/s", asked["link"]
+    if asked_link and asked_link.endswith("Gb/s") and nodes > 1:
+        network_link = asked_link
     else:
-        within = told or within
-    if gpus == 1 or (nodes == 1 and not within):
+        node_link = asked_link or node_link
+    if gpus == 1 or (nodes == 1 and not node_link):
         return None
-    own = LINKS[within].bytes_per_second if within else 1e18
-    rate = ring_rate(gpus, own, LINKS[between].bytes_per_second, node_gpus, asked["network_cards"] or node_gpus)
+    node_bytes_per_second = LINKS[node_link].bytes_per_second if node_link else 1e18
+    bytes_per_second = ring_rate(
+        gpus,
+        node_bytes_per_second,
+        LINKS[network_link].bytes_per_second,
+        node_gpus,
+        asked["network_cards"] or node_gpus,
+    )
     return {
-        "link": within if within and rate == own else between,
+        "link": node_link if node_link and bytes_per_second == node_bytes_per_second else network_link,
         "nodes": nodes,
-        "bytes_per_second": REACHED * rate,
+        "bytes_per_second": LINK_EFFICIENCY * bytes_per_second,
     }
 
 
@@ -569,14 +575,14 @@ def read_text(asked: Mapping[str, Any], vocab: int) -> dict[str, Any] | None:
     if not asked["text"]:
         return None
     measured = max(size for size in BYTES_A_TOKEN if size <= max(vocab, 256))
-    rate = asked["bytes_a_token"] or BYTES_A_TOKEN[measured][asked["language"]]
-    tokens = int(text_tokens(asked["text"], rate))
+    bytes_a_token = asked["bytes_a_token"] or BYTES_A_TOKEN[measured][asked["language"]]
+    tokens = int(text_tokens(asked["text"], bytes_a_token))
     if not tokens:
-        raise ValueError(f"--text: at {rate:.3g} bytes a token it holds less than a token; give more of it")
+        raise ValueError(f"--text: at {bytes_a_token:.3g} bytes a token it holds less than a token; give more of it")
     return {
         "bytes": asked["text"],
         "language": asked["language"],
-        "bytes_a_token": rate,
+        "bytes_a_token": bytes_a_token,
         "vocab": None if asked["bytes_a_token"] else measured,
         "tokens": tokens,
     }

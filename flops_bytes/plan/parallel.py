@@ -1,9 +1,9 @@
 """The planner for layouts: tensor, context, pipeline and expert parallelism beside ZeRO. The command alone answers it.
 
 Bytes and waits are those of flops_bytes.parallel.layouts. Two assumptions make seconds of them: collectives reach
-REACHED of their link, and a rank computes at published rates of kernels, as flops_bytes.time.layouts has it. Where no
-rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not given, the
-middle of what published steps without such parallelism reached.
+LINK_EFFICIENCY of their link, and a rank computes at published rates of kernels, as flops_bytes.time.layouts has it.
+Where no rates are known, or with `--matmul-share`, its matmuls reach a share of the peak while nothing waits: if not
+given, the middle of what published steps without such parallelism reached.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,20 +36,20 @@ from flops_bytes.parallel.layouts import (
     totals,
 )
 from flops_bytes.plan.model import Model as ReadModel
-from flops_bytes.plan.model import Reader, read_shape, refuse_long
+from flops_bytes.plan.model import Reader, read_shape, refuse_long_context
 from flops_bytes.plan.options import (
     OPTIONS,
     Option,
     capacity_source,
-    read,
     read_gpu,
+    read_option,
     read_options,
     row_name,
 )
 from flops_bytes.plan.published_runs import steps_like
-from flops_bytes.plan.training import card_format, cost, why_of
-from flops_bytes.time.gpus import LINKS, REACHED
-from flops_bytes.time.layouts import FLOAT8, covered, longer, rank_seconds, taken
+from flops_bytes.plan.training import card_format, cost, why_not_derived
+from flops_bytes.time.gpus import LINK_EFFICIENCY, LINKS
+from flops_bytes.time.layouts import FLOAT8, has_rates, rank_seconds, slowdowns, slowed
 
 PARALLEL = {
     "tp": Option("count", 1, "tensor parallelism: GPUs that share each matrix; between matrices they share the tokens"),
@@ -93,23 +93,23 @@ PARALLEL = {
 }
 MOST_TRIED = 100_000  # a few seconds' worth
 DEGREES = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert"}
-WORDS = {  # which flag says what a sentence of parallel.refuse() is about
+FLAG_OF_WORD = {  # which flag says what a sentence of parallel.refuse() is about
     "data": "gpus", "tensor": "tp", "context": "cp", "pipeline": "pp", "expert": "ep", "virtual": "virtual-stages",
     "micro_batches": "micro-batches", "replicas": "replicas", "schedule": "schedule", "tokens": "context",
     "zero": "zero",
 }  # fmt: skip
-TAKEN: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
-TAKEN += ("allowance", "price")
-TAKEN += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
-TAKEN += ("checkpointing", "tokens", "days", "pairs")
-LIKE = (
+ACCEPTED: tuple[str, ...] = ("task", "model", "config", "shape", "gpu", "gpu_memory", "gpu_peak", "gpus", "context")
+ACCEPTED += ("allowance", "price")
+ACCEPTED += ("link", "node_gpus", "network_cards", "zero", "micro_batch", "accumulation", "global_batch", "recipe")
+ACCEPTED += ("checkpointing", "tokens", "days", "pairs")
+SHARED_FIELDS = (
     "ends_are_layers",
     "fused_gate",
     "recomputes_whole_layers",
     "ring",
     "replicas",
 )  # of a layout that was asked for, of which a list tries no others
-OWN = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
+COMPUTED = ("matmuls", "attention", "element-wise", "update")  # lines of what a rank computes
 SENT_BY = {  # what sends, and with which collectives
     "tensor": "all-gather, reduce-scatter",
     "context": "send to the next",
@@ -125,7 +125,7 @@ def is_asked(asked: Mapping[str, Any]) -> bool:
     return any(asked.get(name) is not None for name in PARALLEL)
 
 
-class Question(NamedTuple):
+class LayoutQuestion(NamedTuple):
     """What was asked, read."""
 
     a: dict[str, Any]  # the planner's own options
@@ -134,10 +134,10 @@ class Question(NamedTuple):
     recipe: str
     memory_bytes: int
     flop_per_second: float  # that matmuls reach
-    peak: float
-    within: float  # bytes a second of a GPU to its node
-    between: float  # and to other nodes
-    card: str  # whose published rates are asked, or nothing
+    peak_flop_per_second: float
+    node_bytes_per_second: float  # of a GPU, to those of its node
+    network_bytes_per_second: float  # and to those of other nodes
+    rates_card: str  # whose published rates are asked, or nothing
 
 
 READ_AS = {"count": "accumulation", "share": "mfu"}  # options of the planner's of the same kind
@@ -151,60 +151,72 @@ def read_own(name: str, value: Any) -> Any:
             raise ValueError(f"{flag}: {quoted(value)} is not known; choose {', '.join(kind)}")
         return value
     try:
-        return read(READ_AS[kind], value)
+        return read_option(READ_AS[kind], value)
     except ValueError as error:
         raise ValueError(str(error).replace(f"--{READ_AS[kind]}", flag, 1)) from None
 
 
-def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: Reader = read_shape) -> Question:
+def read_question(asked: Mapping[str, Any], split: Model | None = None, reader: Reader = read_shape) -> LayoutQuestion:
     """Raises ValueError with a sentence that names the option and the mend. `split`: a model that has no name there."""
     told = {name: value for name, value in asked.items() if value is not None}
-    ours = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
-    ours = {name: option.default for name, option in PARALLEL.items()} | ours
+    layout_options = {name: read_own(name, told.pop(name)) for name in PARALLEL if name in told}
+    layout_options = {name: option.default for name, option in PARALLEL.items()} | layout_options
     for name in told:
         trains = told.get("task", "train") == "train"
-        other = name in OPTIONS and name not in TAKEN and told[name] != OPTIONS[name].default
-        if other or not trains:
+        is_other = name in OPTIONS and name not in ACCEPTED and told[name] != OPTIONS[name].default
+        if is_other or not trains:
             flag = name.replace("_", "-") if trains else "task"
             why = "is not derived for tensor, context, pipeline or expert parallelism; leave it out"
             raise ValueError(f"--{flag}: it {why}")
     batch = told.pop("global_batch", None)
-    if batch is not None and (ours["micro_batches"] or "accumulation" in told):
+    if batch is not None and (layout_options["micro_batches"] or "accumulation" in told):
         raise ValueError("--global-batch: --micro-batches or --accumulation tells the batch; give one")
     a = read_options(told)
-    a["global_batch"] = None if batch is None else read("global_batch", batch)
-    shape, gpu = split or shape_of(reader(told, a), a), read_gpu(a)
+    a["global_batch"] = None if batch is None else read_option("global_batch", batch)
+    shape, gpu = split or model_to_split(reader(told, a), a), read_gpu(a)
     recipe, peaks = a["recipe"].replace("-", "_"), gpu.peak_flop_per_second
     dtype = card_format(peaks, recipe, False)
     if dtype not in peaks:
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose another --recipe or --gpu")
-    told_share = ours["matmul_share"] or ours["attention_share"]
-    card = row_name(a["gpu"]) if a["gpu"] and not told_share and not told.get("gpu_peak") else ""
-    card = card if card and covered(shape, card, recipe) else ""
-    a["matmul_share"] = None if card else ours["matmul_share"] or assumed_share(a)
-    a["attention_share"] = None if card else ours["attention_share"] or a["matmul_share"]
-    a |= {"float8": ours["linear"] == "float8", "hides": ours["overlap_tp"] == "yes"}
-    a |= {"layouts": ours["layouts"], "regathers": ours["regather"] == "yes", "frees": ours["boundaries"] == "freed"}
-    a["gradient_width"] = 4 if ours["summed_in"] == "fp32" else None
+    asked_share = layout_options["matmul_share"] or layout_options["attention_share"]
+    rates_card = row_name(a["gpu"]) if a["gpu"] and not asked_share and not told.get("gpu_peak") else ""
+    rates_card = rates_card if rates_card and has_rates(shape, rates_card, recipe) else ""
+    a["matmul_share"] = None if rates_card else layout_options["matmul_share"] or assumed_share(a)
+    a["attention_share"] = None if rates_card else layout_options["attention_share"] or a["matmul_share"]
+    a |= {"float8": layout_options["linear"] == "float8", "hides": layout_options["overlap_tp"] == "yes"}
+    a |= {"regathers": layout_options["regather"] == "yes", "frees": layout_options["boundaries"] == "freed"}
+    a["layouts"] = layout_options["layouts"]
+    a["gradient_width"] = 4 if layout_options["summed_in"] == "fp32" else None
     a["given"] = told.keys() | {name for name in PARALLEL if asked.get(name) is not None}
-    layout = read_layout(a, ours)
-    within, between = levels(a)
-    at = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8 if a["float8"] else 1)
-    return Question(a, shape, layout, recipe, int(gpu.memory_bytes), at, peaks[dtype], within, between, card)
+    layout = read_layout(a, layout_options)
+    node_bytes_per_second, network_bytes_per_second = link_bandwidths(a)
+    flop_per_second = (a["matmul_share"] or assumed_share(a)) * peaks[dtype] * (FLOAT8 if a["float8"] else 1)
+    return LayoutQuestion(
+        a,
+        shape,
+        layout,
+        recipe,
+        int(gpu.memory_bytes),
+        flop_per_second,
+        peaks[dtype],
+        node_bytes_per_second,
+        network_bytes_per_second,
+        rates_card,
+    )
 
 
-def shape_of(model: ReadModel, a: Mapping[str, Any]) -> Model:
+def model_to_split(model: ReadModel, a: Mapping[str, Any]) -> Model:
     """What is split: a decoder whose layers are all alike, also in which tokens they see; or a stack, of a kind whose
     steps are derived. Raises ValueError."""
-    refuse_long(a, model.stack)
+    refuse_long_context(a, model.stack)
     (layer, _), *_ = model.stack.layers
-    shape, reach = model.decoder, layer.mixer.window if isinstance(layer.mixer, Attention) else 0
-    if shape is not None and not 0 < reach < a["context"]:
+    shape, window = model.decoder, layer.mixer.window if isinstance(layer.mixer, Attention) else 0
+    if shape is not None and not 0 < window < a["context"]:
         return shape
     if a["checkpointing"] not in ("none", "full"):
-        told = f"of layouts of a {model.name}, all layers are computed again or none; give full, or leave it out"
-        raise ValueError(f"--checkpointing: {told}")
-    if why := why_of(a, model):
+        why = f"of layouts of a {model.name}, all layers are computed again or none"
+        raise ValueError(f"--checkpointing: {why}; give full, or leave it out")
+    if why := why_not_derived(a, model):
         raise ValueError(f"--model: no layouts are planned, because {why}; choose another")
     from flops_bytes.parallel.stacks import Split
 
@@ -213,75 +225,77 @@ def shape_of(model: ReadModel, a: Mapping[str, Any]) -> Model:
 
 def assumed_share(a: Mapping[str, Any]) -> float:
     """The middle of what published steps on such cards reached that computed nothing again."""
-    _, steps = steps_like(row_name(a["gpu"]) if a["gpu"] else "", again=False)
+    _, steps = steps_like(row_name(a["gpu"]) if a["gpu"] else "", recomputes=False)
     return (steps.low + steps.high) / 2
 
 
-def read_layout(a: Mapping[str, Any], ours: Mapping[str, Any]) -> Layout:
+def read_layout(a: Mapping[str, Any], layout_options: Mapping[str, Any]) -> Layout:
     """The layout that was asked for; all GPUs that share neither matrices, sequences nor layers split the batch."""
-    ranks = ours["tp"] * ours["cp"] * ours["pp"]
-    data, left = divmod(a["gpus"], ranks)
-    if left or not data:
+    ranks = layout_options["tp"] * layout_options["cp"] * layout_options["pp"]
+    data, rest = divmod(a["gpus"], ranks)
+    if rest or not data:
         shared = f"what --tp, --cp and --pp make together; give a multiple of {ranks}"
         raise ValueError(f"--gpus: {a['gpus']} are no multiple of {shared}")
-    virtual: int = ours["virtual_stages"] or (2 if ours["schedule"] == "interleaved" else 1)
-    micro_batches = ours["micro_batches"] or (a["accumulation"] if "accumulation" in a["given"] else ours["pp"])
+    virtual_stages: int = layout_options["virtual_stages"] or (2 if layout_options["schedule"] == "interleaved" else 1)
+    micro_batches = layout_options["micro_batches"] or (
+        a["accumulation"] if "accumulation" in a["given"] else layout_options["pp"]
+    )
     if a["global_batch"] and not a["layouts"]:
-        once = data * a["micro_batch"] * a["context"]
-        micro_batches, left = divmod(a["global_batch"], once)
-        if left or not micro_batches:
-            raise ValueError(
-                f"--global-batch: {a['global_batch']} tokens are no micro-batches of all; give a multiple of {once}"
-            )
-    degrees = {name: ours[flag] for flag, name in DEGREES.items()}
+        tokens_at_once = data * a["micro_batch"] * a["context"]
+        micro_batches, rest = divmod(a["global_batch"], tokens_at_once)
+        if rest or not micro_batches:
+            mend = f"give a multiple of {tokens_at_once}"
+            raise ValueError(f"--global-batch: {a['global_batch']} tokens are no micro-batches of all; {mend}")
+    degrees = {name: layout_options[flag] for flag, name in DEGREES.items()}
     return Layout(
         data,
         **degrees,
         zero=int(a["zero"]),
-        schedule=ours["schedule"],
+        schedule=layout_options["schedule"],
         micro_batches=micro_batches,
-        virtual=virtual,
-        ends_are_layers=ours["stages"] != "even",
-        fused_gate=ours["gate"] == "fused",
-        recomputes_whole_layers=ours["again"] == "all",
-        ring=ours["cp_by"] == "ring",
-        replicas=ours["replicas"],
+        virtual=virtual_stages,
+        ends_are_layers=layout_options["stages"] != "even",
+        fused_gate=layout_options["gate"] == "fused",
+        recomputes_whole_layers=layout_options["again"] == "all",
+        ring=layout_options["cp_by"] == "ring",
+        replicas=layout_options["replicas"],
     )
 
 
-def levels(a: Mapping[str, Any]) -> tuple[float, float]:
+def link_bandwidths(a: Mapping[str, Any]) -> tuple[float, float]:
     """Bytes a second that a GPU sends in a collective: inside its node, and by its network card."""
-    card, told = row_name(a["gpu"]) if a["gpu"] else "", a["link"]
-    own = next((link for link, row in LINKS.items() if card in row.cards), None)
-    between = "400 Gb/s"
-    if told and told.endswith("Gb/s"):
-        between = told
+    card, asked_link = row_name(a["gpu"]) if a["gpu"] else "", a["link"]
+    node_link = next((link for link, row in LINKS.items() if card in row.cards), None)
+    network_link = "400 Gb/s"
+    if asked_link and asked_link.endswith("Gb/s"):
+        network_link = asked_link
     else:
-        own = told or own
-    if not own:
+        node_link = asked_link or node_link
+    if not node_link:
         raise ValueError(f"--link: what joins such GPUs in a node is not known; choose {', '.join(LINKS)}")
-    cards = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
-    return REACHED * LINKS[own].bytes_per_second, REACHED * cards * LINKS[between].bytes_per_second
+    network_cards_a_gpu = (a["network_cards"] or a["node_gpus"]) / a["node_gpus"]
+    node_rate, network_rate = (LINKS[link].bytes_per_second for link in (node_link, network_link))
+    return LINK_EFFICIENCY * node_rate, LINK_EFFICIENCY * network_cards_a_gpu * network_rate
 
 
-def check(question: Question, layout: Layout) -> None:
+def refuse_impossible(question: LayoutQuestion, layout: Layout) -> None:
     """Raises ValueError in the command's words for what cannot be."""
     try:
         refuse(question.shape, layout, question.a["context"])
     except ValueError as error:
         word, _, why = str(error).partition(": ")
-        raise ValueError(f"--{WORDS[word]}: {why}") from None
+        raise ValueError(f"--{FLAG_OF_WORD[word]}: {why}") from None
 
 
-class Answer(NamedTuple):
+class LayoutCosts(NamedTuple):
     """What one layout holds and takes."""
 
-    held: list[dict[str, int]]  # of each pipeline rank; of a list's layouts, of each that differs
+    bytes_by_rank: list[dict[str, int]]  # of each pipeline rank; of a list's layouts, of each that differs
     seconds: dict[str, float]  # of a step, by line
 
     @property
     def needs_bytes(self) -> int:
-        return max(sum(lines.values()) for lines in self.held)
+        return max(sum(lines.values()) for lines in self.bytes_by_rank)
 
     @property
     def step_seconds(self) -> float:
@@ -290,12 +304,14 @@ class Answer(NamedTuple):
     @property
     def binds(self) -> str:
         """What of a step takes longest but what the rank itself computes."""
-        waits = {line: seconds for line, seconds in self.seconds.items() if line not in OWN}
-        line = max(waits, key=lambda each: waits[each])
-        return line if waits[line] else "matmuls"
+        seconds_beside = {line: seconds for line, seconds in self.seconds.items() if line not in COMPUTED}
+        line = max(seconds_beside, key=lambda each: seconds_beside[each])
+        return line if seconds_beside[line] else "matmuls"
 
 
-def holds(question: Question, layout: Layout, checkpointing: str, ranks: Iterable[int]) -> Iterator[dict[str, int]]:
+def bytes_of_ranks(
+    question: LayoutQuestion, layout: Layout, checkpointing: str, ranks: Iterable[int]
+) -> Iterator[dict[str, int]]:
     """Bytes of pipeline ranks of a layout that can be, by line."""
     a = question.a
     for rank in ranks:
@@ -314,52 +330,54 @@ def holds(question: Question, layout: Layout, checkpointing: str, ranks: Iterabl
         yield lines | {"allowance": a["allowance"]}
 
 
-def answer(question: Question, layout: Layout, checkpointing: str) -> Answer:
+def evaluate_layout(question: LayoutQuestion, layout: Layout, checkpointing: str) -> LayoutCosts:
     """Of a layout that can be."""
-    held = [*holds(question, layout, checkpointing, range(layout.pipeline))]
-    return Answer(held, step(question, layout, checkpointing))
+    bytes_by_rank = [*bytes_of_ranks(question, layout, checkpointing, range(layout.pipeline))]
+    return LayoutCosts(bytes_by_rank, seconds_by_line(question, layout, checkpointing))
 
 
-def step(question: Question, layout: Layout, checkpointing: str, at: int = 1) -> dict[str, float]:
-    """Seconds of a step by line; of published rates, `at` 0 to 2 says how much longer steps take: longer() has it."""
-    a, shape, card = question.a, question.shape, question.card
-    size, share = (a["context"], a["micro_batch"]), a["attention_share"]
+def seconds_by_line(
+    question: LayoutQuestion, layout: Layout, checkpointing: str, slowness: int = 1
+) -> dict[str, float]:
+    """Seconds of a step by line; of published rates, `slowness` 0 to 2 says which of slowdowns() they have."""
+    a, shape, rates_card = question.a, question.shape, question.rates_card
+    size, attention_share = (a["context"], a["micro_batch"]), a["attention_share"]
 
-    times = longer(card)[at] if card else 1.0
+    slowdown = slowdowns(rates_card)[slowness] if rates_card else 1.0
 
     def computed(rank: int) -> dict[str, float]:
-        by_rates = rank_seconds(shape, layout, rank, *size, card, question.recipe, checkpointing, a["float8"])
-        return taken(by_rates, times)
+        by_rates = rank_seconds(shape, layout, rank, *size, rates_card, question.recipe, checkpointing, a["float8"])
+        return slowed(by_rates, slowdown)
 
     return step_seconds(
         shape,
         once_a_step(layout),
         a["context"],
         question.flop_per_second,
-        rates(layout, question.within, question.between, a["node_gpus"]),
+        rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"]),
         a["micro_batch"],
         checkpointing,
         regathers=a["regathers"],
-        attention_flop_per_second=share and share * question.peak,
-        computed=computed if card else None,
+        attention_flop_per_second=attention_share and attention_share * question.peak_flop_per_second,
+        computed=computed if rates_card else None,
         hides_tensor=a["hides"],
     )
 
 
-def speed(question: Question, layout: Layout, found: Answer) -> dict[str, Any]:
+def throughput(question: LayoutQuestion, layout: Layout, costs: LayoutCosts) -> dict[str, Any]:
     """Seconds, tokens a second and the MFU of a step, attention's pairs counted as was asked."""
     a = question.a
     tokens = layout.data * layout.micro_batches * a["micro_batch"] * a["context"]
-    model = model_flops(question.shape, a["context"], a["pairs"] == "causal") / a["context"] * tokens
+    flops = model_flops(question.shape, a["context"], a["pairs"] == "causal") / a["context"] * tokens
     return {
         "step_tokens": tokens,
-        "step_seconds": found.step_seconds,
-        "tokens_per_second": tokens / found.step_seconds,
-        "mfu": model / (layout.gpus * question.peak * found.step_seconds),
+        "step_seconds": costs.step_seconds,
+        "tokens_per_second": tokens / costs.step_seconds,
+        "mfu": flops / (layout.gpus * question.peak_flop_per_second * costs.step_seconds),
     }
 
 
-def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
+def layout_flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
     """A layout by the names of its options."""
     return {
         "data": layout.data,
@@ -372,37 +390,37 @@ def flags(layout: Layout, checkpointing: str) -> dict[str, Any]:
     }
 
 
-def candidates(question: Question) -> Iterator[tuple[Layout, str]]:
+def candidate_layouts(question: LayoutQuestion) -> Iterator[tuple[Layout, str]]:
     """All layouts of the batch in powers of 2, of what is not told: ZeRO 1 and 3, all layers computed again or none.
 
     Interleaved stages are as many a rank as layers allow, in powers of 2 too, or as told.
     """
-    a, shape, given, asked = question.a, question.shape, question.a["given"], question.layout
-    sequences, left = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
-    if left or not sequences:
-        size = a["context"] * a["micro_batch"]
-        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; give a multiple of {size}")
-    kinds = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
-    schedules = (asked.schedule,) if "schedule" in given else ("1f1b", "interleaved")
-    said = {name: getattr(asked, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
-    experts = [said["expert"]] if "expert" in said else powers_of_two(shape.experts)
-    like, tried = {name: getattr(asked, name) for name in LIKE}, 0
-    for plain in possible_layouts(shape, a["gpus"], a["context"], sequences, a["node_gpus"], said):
-        for schedule, virtual in ((name, each) for name in schedules for each in virtuals(question, name, plain)):
+    a, shape, given, asked_layout = question.a, question.shape, question.a["given"], question.layout
+    sequences, rest = divmod(a["global_batch"] or 0, a["context"] * a["micro_batch"])
+    if rest or not sequences:
+        mend = f"give a multiple of {a['context'] * a['micro_batch']}"
+        raise ValueError(f"--global-batch: --layouts shares out the tokens of a step; {mend}")
+    checkpointings = (a["checkpointing"],) if "checkpointing" in given else ("none", "full")
+    schedules = (asked_layout.schedule,) if "schedule" in given else ("1f1b", "interleaved")
+    fixed = {name: getattr(asked_layout, name) for flag, name in (DEGREES | {"zero": "zero"}).items() if flag in given}
+    expert_degrees = [fixed["expert"]] if "expert" in fixed else powers_of_two(shape.experts)
+    shared, tried = {name: getattr(asked_layout, name) for name in SHARED_FIELDS}, 0
+    for plain in possible_layouts(shape, a["gpus"], a["context"], sequences, a["node_gpus"], fixed):
+        for schedule, virtual in ((name, each) for name in schedules for each in stages_to_try(question, name, plain)):
             if plain.pipeline == 1 and "schedule" not in given and schedule != "1f1b":
                 continue
-            for expert in experts:
+            for expert in expert_degrees:
                 tried += 1
-                bound(tried)
-                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **like)
+                refuse_too_many(tried)
+                layout = plain._replace(expert=expert, schedule=schedule, virtual=virtual, **shared)
                 try:
                     refuse(shape, layout, a["context"])
                 except ValueError:
                     continue
-                yield from ((layout, kind) for kind in kinds)
+                yield from ((layout, kind) for kind in checkpointings)
 
 
-def bound(tried: int) -> None:
+def refuse_too_many(tried: int) -> None:
     """Raises ValueError for a list that would take more than a few seconds."""
     if tried > MOST_TRIED:
         raise ValueError(
@@ -410,67 +428,71 @@ def bound(tried: int) -> None:
         )
 
 
-def virtuals(question: Question, schedule: str, layout: Layout) -> list[int]:
+def stages_to_try(question: LayoutQuestion, schedule: str, layout: Layout) -> list[int]:
     """Stages a rank, of a schedule."""
-    told = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
+    asked_stages = question.layout.virtual if "virtual_stages" in question.a["given"] else 0
     if schedule in ("gpipe", "1f1b"):
         return [1]
-    most = (question.shape.layers + 2 * question.layout.ends_are_layers) // layout.pipeline
-    return [told] if told else [each for each in powers_of_two(most) if each > 1 or schedule == "zero-bubble"]
+    most_stages = (question.shape.layers + 2 * question.layout.ends_are_layers) // layout.pipeline
+    if asked_stages:
+        return [asked_stages]
+    return [stages for stages in powers_of_two(most_stages) if stages > 1 or schedule == "zero-bubble"]
 
 
-def listed(question: Question) -> list[tuple[Layout, str, Answer]]:
+def fastest_layouts(question: LayoutQuestion) -> list[tuple[Layout, str, LayoutCosts]]:
     """Of each combination of degrees the fastest candidate that fits, the fastest first; of two as fast, the one that
     holds less.
     """
-    found: dict[tuple[int, ...], tuple[Layout, str, Answer]] = {}
+    fastest: dict[tuple[int, ...], tuple[Layout, str, LayoutCosts]] = {}
     tried = 0
-    for layout, kind in candidates(question):
+    for layout, checkpointing in candidate_layouts(question):
         ranks = distinct_ranks(question.shape, layout.pipeline, layout.virtual, layout.ends_are_layers)
-        each_holds = holds(question, layout, kind, ranks)
-        held = [*takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, each_holds)]
-        tried += len(held) + 1
-        bound(tried)
-        if len(held) < len(ranks):
+        rank_lines = bytes_of_ranks(question, layout, checkpointing, ranks)
+        bytes_by_rank = [*takewhile(lambda lines: sum(lines.values()) <= question.memory_bytes, rank_lines)]
+        tried += len(bytes_by_rank) + 1
+        refuse_too_many(tried)
+        if len(bytes_by_rank) < len(ranks):
             continue
         tried += len(ranks)
-        each = layout, kind, Answer(held, step(question, layout, kind))
+        candidate = layout, checkpointing, LayoutCosts(bytes_by_rank, seconds_by_line(question, layout, checkpointing))
         degrees = tuple(getattr(layout, name) for name in DEGREES.values())
-        found[degrees] = min(found.get(degrees, each), each, key=by_speed)
-    return sorted(found.values(), key=by_speed)
+        fastest[degrees] = min(fastest.get(degrees, candidate), candidate, key=by_speed)
+    return sorted(fastest.values(), key=by_speed)
 
 
-def by_speed(each: tuple[Layout, str, Answer]) -> tuple[float, int]:
-    return each[2].step_seconds, each[2].needs_bytes
+def by_speed(candidate: tuple[Layout, str, LayoutCosts]) -> tuple[float, int]:
+    return candidate[2].step_seconds, candidate[2].needs_bytes
 
 
-def plan(split: Model | None = None, reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
+def plan_layouts(split: Model | None = None, reader: Reader = read_shape, /, **asked: Any) -> dict[str, Any]:
     """What a layout holds, sends and takes, or which layouts fit; `schema.json` says what is in the answer.
 
     The model is read by the `reader`, or given, as flops_bytes.parallel.stacks has it. Raises ValueError with a
     sentence that names the option and the mend.
     """
     question = read_question(asked, split, reader)
-    a, layout, kind = question.a, question.layout, question.a["checkpointing"]
-    rows: list[tuple[Layout, str, Answer]] = []
+    a, layout, checkpointing = question.a, question.layout, question.a["checkpointing"]
+    rows: list[tuple[Layout, str, LayoutCosts]] = []
     if a["layouts"]:
-        rows = listed(question)
+        rows = fastest_layouts(question)
         if not rows:
             raise ValueError("--layouts: none fits; give more --gpus, or a smaller --micro-batch or --context")
-        layout, kind, _ = rows[0]
+        layout, checkpointing, _ = rows[0]
     else:
-        check(question, layout)
-    found = answer(question, layout, kind)
-    held, rank = found.held, fullest(found.held)
+        refuse_impossible(question, layout)
+    costs = evaluate_layout(question, layout, checkpointing)
+    bytes_by_rank, fullest_rank = costs.bytes_by_rank, fullest(costs.bytes_by_rank)
     total, active = totals(question.shape)
-    told = speed(question, layout, found)
-    least, most = (sum(step(question, layout, kind, at).values()) for at in (0, 2))
-    needs = found.needs_bytes
+    speeds = throughput(question, layout, costs)
+    least_seconds, most_seconds = (
+        sum(seconds_by_line(question, layout, checkpointing, slowness).values()) for slowness in (0, 2)
+    )
+    needs_bytes = costs.needs_bytes
     return {
         "parameters": {"total": total, "active": active},
-        "layout": flags(layout, kind),
-        "fullest_rank": rank,
-        "memory_bytes": held[rank] | {"total": needs},
+        "layout": layout_flags(layout, checkpointing),
+        "fullest_rank": fullest_rank,
+        "memory_bytes": bytes_by_rank[fullest_rank] | {"total": needs_bytes},
         "ranks": [
             {
                 "layers": sum(rank_layers(question.shape.layers, layout, each)),
@@ -478,57 +500,56 @@ def plan(split: Model | None = None, reader: Reader = read_shape, /, **asked: An
                 "in_flight": in_flight(layout, each),
                 "needs_bytes": sum(lines.values()),
             }
-            for each, lines in enumerate(held)
+            for each, lines in enumerate(bytes_by_rank)
         ],
         "gpu_bytes": question.memory_bytes,
         "gpu_bytes_are": capacity_source(a),
-        "fits": needs <= question.memory_bytes,
-        "headroom_bytes": question.memory_bytes - needs,
-        "sent": list(sends(question, layout, kind, rank)),
+        "fits": needs_bytes <= question.memory_bytes,
+        "headroom_bytes": question.memory_bytes - needs_bytes,
+        "sent": list(sends_of_rank(question, layout, checkpointing, fullest_rank)),
         "bubble_share": bubble(layout),
-        "seconds": found.seconds,
-        "binds": found.binds,
+        "seconds": costs.seconds,
+        "binds": costs.binds,
         "matmul_share": a["matmul_share"],
         "attention_share": a["attention_share"],
-        **told,
-        "least_step_seconds": least,
-        "most_step_seconds": most,
+        **speeds,
+        "least_step_seconds": least_seconds,
+        "most_step_seconds": most_seconds,
         "layouts": [
-            flags(each, how)
+            layout_flags(each, kind)
             | {
-                "needs_bytes": one.needs_bytes,
-                "step_seconds": one.step_seconds,
-                "mfu": speed(question, each, one)["mfu"],
-                "binds": one.binds,
-                "binds_share": one.seconds[one.binds] / one.step_seconds,
+                "needs_bytes": row_costs.needs_bytes,
+                "step_seconds": row_costs.step_seconds,
+                "mfu": throughput(question, each, row_costs)["mfu"],
+                "binds": row_costs.binds,
+                "binds_share": row_costs.seconds[row_costs.binds] / row_costs.step_seconds,
             }
-            for each, how, one in rows[: a["layouts"]]
+            for each, kind, row_costs in rows[: a["layouts"]]
         ],
         "layouts_that_fit": len(rows) if a["layouts"] else None,
         "left_out": left_out(question.shape),
         "currency": a["currency"],
-    } | cost(a, a["tokens"], told["tokens_per_second"])
+    } | cost(a, a["tokens"], speeds["tokens_per_second"])
 
 
-def sends(question: Question, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
+def sends_of_rank(question: LayoutQuestion, layout: Layout, checkpointing: str, rank: int) -> Iterator[dict[str, Any]]:
     """What a rank sends in a step, by what sends it: the collective, the level that its group spans, bytes, seconds."""
-    a = question.a
-    size = a["context"], a["micro_batch"]
-    each = sent(question.shape, once_a_step(layout), rank, *size, checkpointing, a["regathers"])
-    at: Sent = rates(layout, question.within, question.between, a["node_gpus"])
-    inner = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
-    inner["replicas"] = layout.tensor * layout.shards
-    inner["pipeline"] = layout.tensor * layout.context * layout.data
+    a, each = question.a, once_a_step(layout)
+    sent_bytes = sent(question.shape, each, rank, a["context"], a["micro_batch"], checkpointing, a["regathers"])
+    bandwidths: Sent = rates(layout, question.node_bytes_per_second, question.network_bytes_per_second, a["node_gpus"])
+    ranks_inside = {"tensor": 1, "context": layout.tensor, "expert": layout.tensor, "data": layout.tensor}
+    ranks_inside["replicas"] = layout.tensor * layout.shards
+    ranks_inside["pipeline"] = layout.tensor * layout.context * layout.data
     ranks = {name: getattr(layout, name) for name in ("tensor", "context", "expert", "pipeline")}
     ranks |= {"data": layout.shards, "replicas": layout.replicas}
     for name, collective in SENT_BY.items():
-        if size := getattr(each, name):
+        if size_bytes := getattr(sent_bytes, name):
             yield {
                 "by": name,
                 "ranks": ranks[name],
                 "collective": "all-reduce" if name == "data" and layout.zero == 0 else collective,
-                "level": "node" if inner[name] * ranks[name] <= a["node_gpus"] else "network",
-                "bytes": size,
-                "bytes_per_second": getattr(at, name),
-                "seconds": size / getattr(at, name),
+                "level": "node" if ranks_inside[name] * ranks[name] <= a["node_gpus"] else "network",
+                "bytes": size_bytes,
+                "bytes_per_second": getattr(bandwidths, name),
+                "seconds": size_bytes / getattr(bandwidths, name),
             }

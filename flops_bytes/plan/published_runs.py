@@ -54,14 +54,14 @@ STEPS = {
     "H100": {"kept": Steps(41, 0.35, 0.44), "again": Steps(29, 0.29, 0.43)},
     "A100, H100": {"kept": Steps(132, 0.39, 0.58), "again": Steps(85, 0.36, 0.55)},  # what stands for any other card
 }
-ALIKE = {"A800": "A100", "H800": "H100", "H200": "H100"}  # cards with the same units for matmuls
+CARD_WITH_STEPS = {"A800": "A100", "H800": "H100", "H200": "H100"}  # cards with the same units for matmuls
 
 
-def steps_like(gpu: str, again: bool) -> tuple[str, Steps]:
+def steps_like(gpu: str, recomputes: bool) -> tuple[str, Steps]:
     """On which cards published steps of a kind ran, and what they reached; if none on this card, all of them."""
-    card = ALIKE.get(gpu[:4], gpu[:4])
+    card = CARD_WITH_STEPS.get(gpu[:4], gpu[:4])
     card = card if card in STEPS else "A100, H100"
-    return card, STEPS[card]["again" if again else "kept"]
+    return card, STEPS[card]["again" if recomputes else "kept"]
 
 
 # --8<-- [end:steps]

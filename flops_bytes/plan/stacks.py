@@ -21,64 +21,68 @@ from flops_bytes.model.config import (
     read_stack,
 )
 from flops_bytes.model.presets import PRESETS, known, preset_of
-from flops_bytes.model.shapes import SHAPES, from_config, quoted
-from flops_bytes.plan.assumptions import answered, plan_of
-from flops_bytes.plan.fleet import in_time
-from flops_bytes.plan.model import Model, is_composed, of_shape, read_shape
-from flops_bytes.plan.options import OPTIONS, read_config
+from flops_bytes.model.shapes import SHAPES, decoder_from_config, quoted
+from flops_bytes.plan.assumptions import plan_with_choices, plan_with_defaults
+from flops_bytes.plan.fleet import plan_for_deadline
+from flops_bytes.plan.model import Model, is_composed, model_of_shape, read_shape
+from flops_bytes.plan.options import OPTIONS, load_config
 
 # --8<-- [end:setup]
 
 
 # --8<-- [start:way]
-def plan(**asked: Any) -> dict[str, Any]:
+def plan_model(**asked: Any) -> dict[str, Any]:
     """What training or serving takes, of all models that are known by name and all kinds of config.json that are read.
 
     Raises ValueError with a sentence that names the option or the configuration's key, and the mend.
     """
-    return in_time(asked, lambda each: with_said(each, lambda question: answered(question, each, read_model)))
+    return plan_for_deadline(
+        asked, lambda each: with_notes(each, lambda question: plan_with_choices(question, each, read_model))
+    )
 
 
-def plan_exactly(**asked: Any) -> dict[str, Any]:
+def plan_model_exactly(**asked: Any) -> dict[str, Any]:
     """The same as plan(), but nothing is chosen: what is not given has the default of its option."""
-    return with_said(asked, lambda question: plan_of(question, read_model))
+    return with_notes(asked, lambda question: plan_with_defaults(question, read_model))
 
 
-def with_said(asked: Mapping[str, Any], planned: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def with_notes(asked: Mapping[str, Any], plan_once: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """What is found, and what was taken from a configuration, or left out of it, beside what is estimated."""
-    config = configured(asked) or {}
-    question, said = as_stored(asked, config)
-    found = planned(question)
-    beside = [f"{key}: left out" for key in left_out(config)] + said
-    return found | {"estimated": found["estimated"] + beside}
+    config = config_of_question(asked) or {}
+    question, notes = as_stored(asked, config)
+    answer = plan_once(question)
+    left_out_notes = [f"{key}: left out" for key in left_out(config)] + notes
+    return answer | {"estimated": answer["estimated"] + left_out_notes}
 
 
 def read_model(told: Mapping[str, Any], a: Mapping[str, Any]) -> Model:
     """The one model that was asked for: a configuration is of transformers' modules, a name of this book's where it has
     some. Raises ValueError, also for options that say what a step holds, where that is not derived."""
-    config = configured(a)
+    config = config_of_question(a)
     if config is None:
         return read_shape(told, {**a, "model": a["model"] and preset_of(str(a["model"]))})
     own = unquantized(decoder_of(config))
     kind = str(own.get("model_type"))
     if not is_read(config):
-        return of_shape(from_config(own, a["context"]), a)
+        return model_of_shape(decoder_from_config(own, a["context"]), a)
     stack = read_stack(config)
-    drops = (bool(own.get("attention_dropout")), bool(own.get("residual_dropout") or own.get("resid_pdrop")))
+    dropout = (bool(own.get("attention_dropout")), bool(own.get("residual_dropout") or own.get("resid_pdrop")))
     has_own = Model(stack, FAMILIES.get(kind, LLAMA), kind).decoder is not None
     if has_own and not is_composed(a):
-        return Model(stack, family_of(stack, False), kind, drops)
+        return Model(stack, family_of(stack, False), kind, dropout)
     if told.get("layers") and not is_composed(a):
         raise ValueError(f"--layers: this book has no modules of a {kind}; leave it out")
     # a SmolLM 3 whose layers all see everything is derived as a Llama, without asking which know positions
     name = "llama" if kind == "smollm3" and has_own else kind
-    model = Model(stack, FAMILIES.get(name, LLAMA), name, drops)
+    model = Model(stack, FAMILIES.get(name, LLAMA), name, dropout)
     if name not in SUPPORTED and name not in SAME_AS_LLAMA:
-        refuse_held(told, kind)
+        refuse_underived(told, kind)
     return model
 
 
-def by_name(asked: Mapping[str, Any], reader: Callable[[str], Mapping[str, Any]] = read_config) -> dict[str, Any]:
+def with_config_or_name(
+    asked: Mapping[str, Any], reader: Callable[[str], Mapping[str, Any]] = load_config
+) -> dict[str, Any]:
     """A question with what its config.json holds; a model's name may stand there too, but a file may have that name."""
     try:
         return {**asked, "config": reader(asked["config"])}
@@ -89,8 +93,8 @@ def by_name(asked: Mapping[str, Any], reader: Callable[[str], Mapping[str, Any]]
         return {option: value for option, value in asked.items() if option != "config"} | {"model": name}
 
 
-QUANTIZED = "quantization_config"
-PARTLY = f"{QUANTIZED}: what it leaves in 16 bits is taken to have as few as the rest"
+QUANTIZATION_KEY = "quantization_config"
+PARTLY_NOTE = f"{QUANTIZATION_KEY}: what it leaves in 16 bits is taken to have as few as the rest"
 
 
 def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -99,31 +103,31 @@ def as_stored(asked: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[dict
     Served are weights as they are stored. Trained they have the recipe's format, but the frozen ones of LoRA, if these
     bits can be planned.
     """
-    told, said = dict(asked), quantization(config)
-    if not said:
+    told, quantized = dict(asked), quantization(config)
+    if not quantized:
         return told, []
-    bits, serves = bits_of(said), told.get("task") == "serve"
+    bits, serves = bits_of(quantized), told.get("task") == "serve"
     if serves and not told.get("weights"):
         if bits is None:
             raise ValueError(
-                f"--weights: quantization_config = {quoted(dict(said))} is not understood; say 16bit, 8bit or 4bit"
+                f"--weights: quantization_config = {quoted(dict(quantized))} is not understood; say 16bit, 8bit or 4bit"
             )
-        more = [PARTLY] if is_partly(said) else []
-        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZED}: weights in {bits} bits", *more]
+        notes = [PARTLY_NOTE] if is_partly(quantized) else []
+        return told | {"weights": f"{bits}bit"}, [f"{QUANTIZATION_KEY}: weights in {bits} bits", *notes]
     if serves:
         return told, []
-    is_base = f"{bits}bit" in OPTIONS["base"].kind and not is_unpacked(said)
+    is_base = f"{bits}bit" in OPTIONS["base"].kind and not is_unpacked(quantized)
     if told.get("lora") and not told.get("base") and is_base:
-        return told | {"base": f"{bits}bit"}, [f"{QUANTIZED}: a frozen base in {bits} bits"]
-    return told, [f"{QUANTIZED}: left out; weights are held as the recipe says"]
+        return told | {"base": f"{bits}bit"}, [f"{QUANTIZATION_KEY}: a frozen base in {bits} bits"]
+    return told, [f"{QUANTIZATION_KEY}: left out; weights are held as the recipe says"]
 
 
-def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def config_of_question(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The configuration of the model that is asked for; None if its shape is said, or known by name."""
     if len([name for name in ("model", "config", "shape") if asked.get(name)]) != 1:
         return None  # which the planner refuses
     if asked.get("config"):
-        return read_config(asked["config"])
+        return load_config(asked["config"])
     name = known(str(asked.get("model") or ""))
     if name in PRESETS:
         return PRESETS[name].config
@@ -135,7 +139,7 @@ def configured(asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as of weights in 16 bits or more: how a checkpoint stores them changes no shape."""
-    return {key: value for key, value in config.items() if key != QUANTIZED}
+    return {key: value for key, value in config.items() if key != QUANTIZATION_KEY}
 
 
 # --8<-- [end:way]
@@ -143,15 +147,14 @@ def unquantized(config: Mapping[str, Any]) -> dict[str, Any]:
 
 # --8<-- [start:refuse]
 # Options that say what a training step holds:
-HELD: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers", "offload")
-HELD += ("dropout", "checkpointing", "checkpoint_every")
-HELD += ("update", "reentrant", "sharding_by", "reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout")
-HELD += ("qkv_made", "matmuls")
+TRAINING_OPTIONS: tuple[str, ...] = ("trained", "lora", "lora_on", "base", "chunks", "optimizer", "loss", "layers")
+TRAINING_OPTIONS += ("offload", "dropout", "checkpointing", "checkpoint_every", "update", "reentrant", "sharding_by")
+TRAINING_OPTIONS += ("reduce_bucket", "quantized_by", "lora_inputs", "lora_dropout", "qkv_made", "matmuls")
 
 
-def refuse_held(told: Mapping[str, Any], kind: str) -> None:
+def refuse_underived(told: Mapping[str, Any], kind: str) -> None:
     """Raises ValueError for options that say what a training step holds, where that is not derived."""
-    for name in HELD:
+    for name in TRAINING_OPTIONS:
         value = told.get(name)
         is_plain = value is None or value == OPTIONS[name].default or (name == "trained" and value == "all")
         if not (is_plain or (name == "checkpointing" and value == "full")):

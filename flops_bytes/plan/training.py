@@ -30,12 +30,19 @@ from flops_bytes.memory.step import (
 from flops_bytes.model.flops import training_seconds
 from flops_bytes.model.shapes import Decoder, tensors
 from flops_bytes.model.stack import Attention, Experts, Stack, forward_flops, four_bit_parameters, parameters
-from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_bytes, waiting_seconds
-from flops_bytes.plan.evidence import WITH_ROOM, judged, verdict
-from flops_bytes.plan.model import Model, totals
+from flops_bytes.parallel.sharding import Overlap, overlap, sent_parts, sharded_moments, waiting_seconds
+from flops_bytes.plan.evidence import WITH_ROOM, judge_fit, verdict
+from flops_bytes.plan.model import Model, parameter_totals
 from flops_bytes.plan.options import BASES, RANK, SPEEDS, capacity_source, read_gpu, read_network, read_text, row_name
 from flops_bytes.plan.published_runs import BATCHES, steps_like
-from flops_bytes.plan.software import Asked, Moments, is_deepspeed, is_gathered, width_of, with_software
+from flops_bytes.plan.software import (
+    Moments,
+    Options,
+    activation_itemsize,
+    gathers_weights,
+    is_deepspeed,
+    with_libraries,
+)
 from flops_bytes.serve.inference import largest
 
 # --8<-- [end:setup]
@@ -48,7 +55,7 @@ RUN_MFU = 0.3  # a whole run, with its evaluations, checkpoints and failures: wh
 
 # --8<-- [start:memory]
 # What is asked is a dict of options that are read (flops_bytes.plan.options), by convention `a`.
-def step_of(a: Asked, model: Model) -> StepConfig:
+def step_config(a: Options, model: Model) -> StepConfig:
     """How the step is run that is asked for."""
     adapters = None
     if a["lora"]:
@@ -62,7 +69,7 @@ def step_of(a: Asked, model: Model) -> StepConfig:
     return StepConfig(
         seq_len=a["context"],
         batch=a["micro_batch"],
-        recipe=recipe_of(a),
+        recipe=recipe_name(a),
         fused=a["attention"] == "fused",
         checkpointing=a["checkpointing"],
         every=a["checkpoint_every"],
@@ -71,98 +78,102 @@ def step_of(a: Asked, model: Model) -> StepConfig:
         adapters=adapters,
         loss="plain" if a["loss"] == "chunked" else a["loss"],
         chunks=a["chunks"],
-        dropout=model.drops if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),
+        dropout=model.dropout if a["dropout"] is None else (a["dropout"] > 0, a["dropout"] > 0),
         matmul_format=FORMATS[a["matmuls"]] if a["matmuls"] != "as-recipe" else None,
         update=a["update"] if a["optimizer"] == "adamw" or a["update"] == "in-backward" else "fused",
     )
 
 
-def kind_of(a: Asked, model: Model) -> ModelFamily:
+def model_family(a: Options, model: Model) -> ModelFamily:
     """How its layers are written."""
-    return replace(model.kind, fused_qkv=True) if a["qkv_made"] == "one" else model.kind
+    return replace(model.family, fused_qkv=True) if a["qkv_made"] == "one" else model.family
 
 
-def recipe_of(a: Asked) -> str:
+def recipe_name(a: Options) -> str:
     recipe: str = a["recipe"].replace("-", "_")
     return recipe
 
 
-def trained_recipe(a: Asked) -> Recipe:
+def trained_recipe(a: Options) -> Recipe:
     """Bytes of what is trained: adapters in float32."""
-    return RECIPES["fp32" if a["lora"] else recipe_of(a)]
+    return RECIPES["fp32" if a["lora"] else recipe_name(a)]
 
 
-def is_sharded(a: Asked) -> bool:
+def is_sharded(a: Options) -> bool:
     """Whether GPUs share more than the batch."""
     return bool(a["zero"] != "0" and a["gpus"] > 1)
 
 
-def why_of(a: Asked, model: Model) -> str:
+def why_not_derived(a: Options, model: Model) -> str:
     """Why the bytes of what is asked are not derived; nothing if they are."""
     if model.is_own or not model.name:
         return ""
-    return unsupported_reason(model.stack, model.name, recipe_of(a), is_gathered(a))
+    return unsupported_reason(model.stack, model.name, recipe_name(a), gathers_weights(a))
 
 
-def trained_of(a: Asked, model: Model) -> int:
+def count_trained(a: Options, model: Model) -> int:
     """Parameters that are trained: all, or those of adapters alone."""
-    return trained_parameters(model.stack, kind_of(a, model), step_of(a, model))
+    return trained_parameters(model.stack, model_family(a, model), step_config(a, model))
 
 
-def peak(a: Asked, model: Model) -> tuple[str, dict[str, int]]:
+def peak_memory(a: Options, model: Model) -> tuple[str, dict[str, int]]:
     """The moment of a step at which a GPU holds most, and the bytes that it holds then, by line."""
-    at = held_at(a, model)
-    moment = max(at, key=lambda moment: sum(at[moment].values()))
-    return moment_of(moment), at[moment]
+    moments = bytes_by_moment(a, model)
+    moment = max(moments, key=lambda moment: sum(moments[moment].values()))
+    return moment_of(moment), moments[moment]
 
 
-def needed_bytes(a: Asked, model: Model) -> int:
-    return sum(peak(a, model)[1].values())
+def needed_bytes(a: Options, model: Model) -> int:
+    return sum(peak_memory(a, model)[1].values())
 
 
-def held_at(a: Asked, model: Model, answer: int = 0) -> Moments:
+def bytes_by_moment(a: Options, model: Model, logits_to_keep: int = 0) -> Moments:
     """The bytes that a GPU holds at each moment of a step, by line: with the logits of so many last tokens, or all."""
     stack, zero, gpus = model.stack, int(a["zero"]), a["gpus"]
-    config = step_of(a, model)._replace(logits_to_keep=answer)
-    kind = kind_of(a, model)
-    trained = trained_parameters(stack, kind, config)
-    at = step_bytes(stack, kind, config, a["base"])
-    if is_gathered(a) and config.autocast:
+    config = step_config(a, model)._replace(logits_to_keep=logits_to_keep)
+    family = model_family(a, model)
+    trained = trained_parameters(stack, family, config)
+    moments = step_bytes(stack, family, config, a["base"])
+    if gathers_weights(a) and config.autocast:
         # what is gathered is cast before, the embedding too: so the residual path, and all else, is in 16 bits
-        cast = step_bytes(stack, kind, config._replace(recipe="bf16_master"), a["base"])
-        kept = ("activations", "layer", "logits", "temporaries")
-        at = {moment: lines | {line: cast[moment][line] for line in kept} for moment, lines in at.items()}
+        cast_moments = step_bytes(stack, family, config._replace(recipe="bf16_master"), a["base"])
+        cast_lines = ("activations", "layer", "logits", "temporaries")
+        moments = {
+            moment: lines | {line: cast_moments[moment][line] for line in cast_lines}
+            for moment, lines in moments.items()
+        }
     if a["optimizer"] == "muon" or a["optimizer"] == "adafactor":
-        at = with_update(a, model, trained, at)
+        moments = with_other_optimizer(a, model, trained, moments)
     elif a["optimizer"] != "adamw":  # paged moments wait in the host's memory
-        state = 0 if is_paged(a) else moments_bytes(a, model, trained)
-        at = {moment: lines | {"optimizer": state} for moment, lines in at.items()}
-    at = sharded_bytes(stack, at, recipe_of(a), gpus, zero, a["base"], trained if a["lora"] else 0)
+        state_size = 0 if is_paged(a) else optimizer_state_bytes(a, model, trained)
+        moments = {moment: lines | {"optimizer": state_size} for moment, lines in moments.items()}
+    moments = sharded_moments(stack, moments, recipe_name(a), gpus, zero, a["base"], trained if a["lora"] else 0)
     if a["sharding_by"] != "fsdp2" or a["quantized_by"] != "bitsandbytes":
-        at = with_software(a, stack, model.decoder, trained, at)
+        moments = with_libraries(a, stack, model.decoder, trained, moments)
     if a["optimizer"] == "muon" and is_sharded(a):  # a matrix is whole on the GPU that updates it
-        whole = muon_temporary_bytes(shape_of(model), trained_recipe(a).optimizer // 2)
-        at["update"]["temporaries"] = max(whole, at["update"]["temporaries"])
+        matrix_bytes = muon_temporary_bytes(dense_decoder(model), trained_recipe(a).optimizer // 2)
+        moments["update"]["temporaries"] = max(matrix_bytes, moments["update"]["temporaries"])
     if a["offload"] != "no":
-        at = with_host(a, stack, trained, at)
-    return {moment: lines | {"allowance": a["allowance"]} for moment, lines in at.items()}
+        moments = with_offload(a, stack, trained, moments)
+    return {moment: lines | {"allowance": a["allowance"]} for moment, lines in moments.items()}
 
 
-def least(a: Asked, stack: Stack) -> dict[str, Any]:
+def limits_without_activations(a: Options, stack: Stack) -> dict[str, Any]:
     """What a GPU holds at least, without activations, where these are not derived: what limits() says, as far as that
     goes."""
-    by_stage = {stage: least_held(a, stack, stage) for stage in range(4)}
+    lines_by_stage = {stage: state_bytes_of_stage(a, stack, stage) for stage in range(4)}
     unknown = dict.fromkeys(("peaks_at", "largest_micro_batch", "longest_context", "fewest_gpus"))
-    sums = {stage: sum(by_stage[stage].values()) for stage in stages(a)}
-    return unknown | {"memory_bytes": by_stage[int(a["zero"])], "zero_bytes": sums, "paged_bytes": 0, "host_bytes": {}}
+    stage_totals = {stage: sum(lines_by_stage[stage].values()) for stage in zero_stages(a)}
+    lines = lines_by_stage[int(a["zero"])]
+    return unknown | {"memory_bytes": lines, "zero_bytes": stage_totals, "paged_bytes": 0, "host_bytes": {}}
 
 
-def least_held(a: Asked, stack: Stack, zero: int) -> dict[str, int]:
+def state_bytes_of_stage(a: Options, stack: Stack, zero: int) -> dict[str, int]:
     """The bytes of a GPU without activations, by ZeRO's stage: the optimizer's state and master weights are cut from 1
     on, gradients from 2 on, weights from 3 on (Rajbhandari et al. 2020)."""
-    held = state_bytes(sum(parameters(stack).values()), RECIPES[recipe_of(a)])
-    first = {"optimizer": 1, "master": 1, "gradients": 2, "weights": 3}
-    shares = {part: -(-size // a["gpus"]) if zero >= first[part] else size for part, size in held.items()}
+    whole_bytes = state_bytes(sum(parameters(stack).values()), RECIPES[recipe_name(a)])
+    first_stage = {"optimizer": 1, "master": 1, "gradients": 2, "weights": 3}
+    shares = {part: -(-size // a["gpus"]) if zero >= first_stage[part] else size for part, size in whole_bytes.items()}
     return shares | {"allowance": a["allowance"]}
 
 
@@ -170,7 +181,7 @@ def least_held(a: Asked, stack: Stack, zero: int) -> dict[str, int]:
 
 
 # --8<-- [start:host]
-def with_host(a: Asked, stack: Stack, trained: int, at: Moments) -> Moments:
+def with_offload(a: Options, stack: Stack, trained: int, moments: Moments) -> Moments:
     """The moments of a step without what lies in the host's memory, where the update runs too: master weights and
     moments, and with "all" weights and gradients, which are gathered and reduced on the card.
 
@@ -178,25 +189,27 @@ def with_host(a: Asked, stack: Stack, trained: int, at: Moments) -> Moments:
     3 keep none there once they are reduced (stage_1_and_2.py, async_inplace_copy_grad_to_fp32_buffer_from_gpu;
     stage3.py, partition_grads). Constants of 4-bit weights, which bitsandbytes does not shard, are taken to stay there.
     """
-    left = {"master": 0, "optimizer": 0}
+    left_on_card = {"master": 0, "optimizer": 0}
     if has_float32_gradients(a):
-        left |= {"gradients": 0}
+        left_on_card |= {"gradients": 0}
     if a["offload"] == "all":
         is_whole = a["base"] in CONSTANTS and a["quantized_by"] != "torchao"
         constants = quantized_bytes(four_bit_parameters(stack), 0, 64, CONSTANTS[a["base"]]) if is_whole else 0
-        left |= {"gradients": 0, "weights": constants} | ({"adapters": 0} if a["lora"] else {})
-    waiting = 0 if a["update"] == "in-backward" else trained_recipe(a).gradients * trained
-    cut = a["gpus"] if int(a["zero"]) > 1 else 1
-    there = {"gradients": -(-waiting // cut), "temporaries": 0} if waiting else {}
-    return {moment: lines | (there if moment == "update" else {}) | left for moment, lines in at.items()}
+        left_on_card |= {"gradients": 0, "weights": constants} | ({"adapters": 0} if a["lora"] else {})
+    gradient_bytes = 0 if a["update"] == "in-backward" else trained_recipe(a).gradients * trained
+    shards = a["gpus"] if int(a["zero"]) > 1 else 1
+    at_update = {"gradients": -(-gradient_bytes // shards), "temporaries": 0} if gradient_bytes else {}
+    return {
+        moment: lines | (at_update if moment == "update" else {}) | left_on_card for moment, lines in moments.items()
+    }
 
 
-def has_float32_gradients(a: Asked) -> bool:
+def has_float32_gradients(a: Options) -> bool:
     """Whether the host has them so, and the card none, once they are reduced: DeepSpeed's stages 2 and 3."""
     return is_deepspeed(a) and int(a["zero"]) > 1
 
 
-def host_bytes(a: Asked, model: Model) -> dict[str, int]:
+def host_bytes(a: Options, model: Model) -> dict[str, int]:
     """What the memory of a host has to hold of its GPUs, by line: nothing without offload.
 
     The update runs there, so it has moments, what they are added to (master weights, or else a copy of what is
@@ -205,16 +218,16 @@ def host_bytes(a: Asked, model: Model) -> dict[str, int]:
     """
     if a["offload"] == "no":
         return {}
-    each, trained, weights = trained_recipe(a), trained_of(a, model), 0
+    recipe, trained, weights = trained_recipe(a), count_trained(a, model), 0
     shards, gpus = a["gpus"] if a["zero"] != "0" else 1, min(a["gpus"], a["node_gpus"])
     if a["offload"] == "all":
-        lines = held_at({**a, "offload": "no"}, model)["update"]
+        lines = bytes_by_moment({**a, "offload": "no"}, model)["update"]
         weights = shards * (lines["weights"] + lines["adapters"] if a["lora"] else lines["weights"])
     parts = {
-        "weights": weights or (0 if each.master else each.weights * trained),
-        "master": each.master * trained,
-        "optimizer": moments_bytes(a, model, trained),
-        "gradients": (4 if has_float32_gradients(a) else each.gradients) * trained,
+        "weights": weights or (0 if recipe.master else recipe.weights * trained),
+        "master": recipe.master * trained,
+        "optimizer": optimizer_state_bytes(a, model, trained),
+        "gradients": (4 if has_float32_gradients(a) else recipe.gradients) * trained,
     }
     lines = {line: gpus * -(-size // shards) for line, size in parts.items() if size}
     return lines | {"total": sum(lines.values())}
@@ -224,94 +237,96 @@ def host_bytes(a: Asked, model: Model) -> dict[str, int]:
 
 
 # --8<-- [start:optimizer]
-def is_paged(a: Asked) -> bool:
+def is_paged(a: Options) -> bool:
     """Whether moments wait in the host's memory where the card has no room (bitsandbytes)."""
     return bool(a["optimizer"][:5] == "paged")
 
 
-def is_eight_bit(a: Asked) -> bool:
+def is_eight_bit(a: Options) -> bool:
     return bool(a["optimizer"][-4:] == "8bit")
 
 
-def shape_of(model: Model) -> Decoder:
+def dense_decoder(model: Model) -> Decoder:
     """Of layers that are all alike, which refuse() has seen to."""
     shape = model.decoder
     assert shape is not None
     return shape
 
 
-def with_update(a: Asked, model: Model, trained: int, at: Moments) -> Moments:
+def with_other_optimizer(a: Options, model: Model, trained: int, moments: Moments) -> Moments:
     """The moments of a step with the state of Muon or Adafactor, and its update, if that holds more than the casts of
     gradients before.
 
     Both go through the matrices one by one; but Adafactor's foreach has estimates of all tensors at once, and AdamW's
     the roots of all that Muon leaves to it.
     """
-    each, update, shape = trained_recipe(a), at["update"], shape_of(model)
-    width = each.optimizer // 2
-    held = (each.master or each.gradients) * trained
+    recipe, update, shape = trained_recipe(a), moments["update"], dense_decoder(model)
+    itemsize = recipe.optimizer // 2
+    gradient_bytes = (recipe.master or recipe.gradients) * trained
     if a["optimizer"] == "muon":
-        roots = width * (trained - muon_parameters(shape)) if a["update"] == "foreach" else 0
-        extra = max(muon_temporary_bytes(shape, width), roots)
+        root_bytes = itemsize * (trained - muon_parameters(shape)) if a["update"] == "foreach" else 0
+        temporary_bytes = max(muon_temporary_bytes(shape, itemsize), root_bytes)
     elif a["update"] == "foreach":
-        extra = width * trained
+        temporary_bytes = itemsize * trained
     else:
-        two = replace(shape, layers=min(shape.layers, 2))  # each layer has one like it before it, or none
-        extra = adafactor_temporary_bytes(tensors(two, not model.is_own), width)
-    if held + extra > update["gradients"] + update["temporaries"]:
-        update = update | {"gradients": held, "temporaries": extra}
-    state = moments_bytes(a, model, trained)
-    return {moment: lines | {"optimizer": state} for moment, lines in (at | {"update": update}).items()}
+        two_layers = replace(shape, layers=min(shape.layers, 2))  # each layer has one like it before it, or none
+        temporary_bytes = adafactor_temporary_bytes(tensors(two_layers, not model.is_own), itemsize)
+    if gradient_bytes + temporary_bytes > update["gradients"] + update["temporaries"]:
+        update = update | {"gradients": gradient_bytes, "temporaries": temporary_bytes}
+    state_size = optimizer_state_bytes(a, model, trained)
+    return {moment: lines | {"optimizer": state_size} for moment, lines in (moments | {"update": update}).items()}
 
 
-def of_tensors(shape: Decoder, counted: Callable[[list[tuple[int, ...]]], int]) -> int:
+def sum_over_tensors(shape: Decoder, count: Callable[[list[tuple[int, ...]]], int]) -> int:
     """The sum of what is counted of each tensor; of a layer once, since all are alike."""
-    one = counted(tensors(replace(shape, layers=1)))
-    return one + (shape.layers - 1) * (counted(tensors(replace(shape, layers=2))) - one)
+    of_one_layer = count(tensors(replace(shape, layers=1)))
+    return of_one_layer + (shape.layers - 1) * (count(tensors(replace(shape, layers=2))) - of_one_layer)
 
 
-def moments_bytes(a: Asked, model: Model, trained: int) -> int:
+def optimizer_state_bytes(a: Options, model: Model, trained: int) -> int:
     """Bytes of AdamW's two moments, of Muon's one, or of Adafactor's means; in 8 bits AdamW's, in blocks as
     bitsandbytes has them since 0.44.
 
     Its paged moments are in float32 if not in 8 bits. Transformers leaves those of embeddings in float32.
     """
-    stack, each = model.stack, trained_recipe(a)
+    stack, recipe = model.stack, trained_recipe(a)
     if a["optimizer"] == "muon":
-        return muon_state_bytes(shape_of(model), trained, each.optimizer // 2)
+        return muon_state_bytes(dense_decoder(model), trained, recipe.optimizer // 2)
     if a["optimizer"] == "adafactor":
-        return of_tensors(shape_of(model), lambda sizes: adafactor_state_bytes(sizes, each.optimizer // 2))
+        return sum_over_tensors(dense_decoder(model), lambda sizes: adafactor_state_bytes(sizes, recipe.optimizer // 2))
     if a["optimizer"] == "adamw-bf16":
         return 4 * trained
     if a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8":
-        bits, block = TORCHAO[a["optimizer"]]
-        shape, width = model.decoder, RECIPES[recipe_of(a)].master or RECIPES[recipe_of(a)].weights
+        bits, block_size = TORCHAO[a["optimizer"]]
+        shape, itemsize = model.decoder, RECIPES[recipe_name(a)].master or RECIPES[recipe_name(a)].weights
         if shape is None or shape.experts > 1 or a["lora"]:  # as of one tensor
-            return low_bit_state_bytes([trained // block * block], bits, block, width)
-        return of_tensors(shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block, width))
+            return low_bit_state_bytes([trained // block_size * block_size], bits, block_size, itemsize)
+        return sum_over_tensors(
+            shape, lambda sizes: low_bit_state_bytes([prod(one) for one in sizes], bits, block_size, itemsize)
+        )
     if not is_eight_bit(a):
-        return (RECIPES["fp32"] if is_paged(a) else each).optimizer * trained
+        return (RECIPES["fp32"] if is_paged(a) else recipe).optimizer * trained
     counts = parameters(stack)
-    wide = 0 if a["lora"] or model.is_own else counts["embedding"] + counts.get("positions", 0)
-    return 8 * wide + quantized_bytes(2 * (trained - wide), 8, 256)
+    embedding_numbers = 0 if a["lora"] or model.is_own else counts["embedding"] + counts.get("positions", 0)
+    return 8 * embedding_numbers + quantized_bytes(2 * (trained - embedding_numbers), 8, 256)
 
 
 # --8<-- [end:optimizer]
 
 
 # --8<-- [start:work]
-def work(a: Asked, model: Model, causal: bool) -> dict[str, float]:
+def flops_a_token(a: Options, model: Model, causal: bool) -> dict[str, float]:
     """FLOPs a token: the model's, the device's, those again."""
-    is_known = not why_of(a, model)
-    return token_flops(model.stack, kind_of(a, model) if is_known else None, step_of(a, model), causal)
+    is_known = not why_not_derived(a, model)
+    return token_flops(model.stack, model_family(a, model) if is_known else None, step_config(a, model), causal)
 
 
-def sent(a: Asked, model: Model) -> dict[str, float]:
+def sent_bytes(a: Options, model: Model) -> dict[str, float]:
     """Bytes that a GPU sends in a step: of gradients that are reduced, of weights that are gathered."""
     if a["gpus"] == 1:
         return {"reduced": 0, "gathered": 0}
-    trained = trained_of(a, model) if a["lora"] else 0
-    return sent_parts(model.stack, recipe_of(a), a["gpus"], int(a["zero"]), a["accumulation"], trained, a["base"])
+    trained = count_trained(a, model) if a["lora"] else 0
+    return sent_parts(model.stack, recipe_name(a), a["gpus"], int(a["zero"]), a["accumulation"], trained, a["base"])
 
 
 # --8<-- [end:work]
@@ -323,31 +338,33 @@ class Timing(NamedTuple):
 
     zero: int
     accumulation: int
-    backward: float  # the share of its matmuls in the backward pass
-    at_the_peak: float  # tokens a second at an MFU of 1
-    again: float  # how many times the FLOPs of a step that computes nothing again
-    updating: float  # seconds of Muon's matmuls at an MFU of 1, which no token shares
+    backward_share: float  # the share of its matmuls in the backward pass
+    peak_tokens_per_second: float  # at an MFU of 1
+    recompute_factor: float  # how many times the FLOPs of a step that computes nothing again
+    muon_seconds: float  # of Muon's matmuls at an MFU of 1, which no token shares
     network: dict[str, Any] | None
-    sent: dict[str, float]  # bytes
+    sent_bytes: dict[str, float]
     step_tokens: int
 
 
-def communication(timing: Timing, matmuls: float) -> Overlap:
+def communication_overlap(timing: Timing, matmul_seconds: float) -> Overlap:
     """What of a step's communication its matmuls can hide: all bytes at the network's rate, without latency."""
     if not timing.network:
         return Overlap([], 0.0)
-    rate = timing.network["bytes_per_second"]
-    seconds = {part: size / rate for part, size in timing.sent.items()}
-    return overlap(seconds["reduced"], seconds["gathered"], matmuls, timing.zero, timing.accumulation, timing.backward)
+    bytes_per_second = timing.network["bytes_per_second"]
+    seconds = {part: size / bytes_per_second for part, size in timing.sent_bytes.items()}
+    return overlap(
+        seconds["reduced"], seconds["gathered"], matmul_seconds, timing.zero, timing.accumulation, timing.backward_share
+    )
 
 
-def matmul_seconds(timing: Timing, mfu: float) -> float:
+def compute_seconds(timing: Timing, mfu: float) -> float:
     """Of a step's matmuls, those that are computed again among them: `mfu` is what a step without these would reach.
 
     Of one model on as many A100s, with 40 or 80 GB, published steps that compute again reach 0.74 to 0.89 of the MFU of
     those that do not, in six pairs: about what the FLOPs say.
     """
-    return timing.again * timing.step_tokens / (mfu * timing.at_the_peak)
+    return timing.recompute_factor * timing.step_tokens / (mfu * timing.peak_tokens_per_second)
 
 
 def assumed_seconds(timing: Timing, mfu: float) -> float:
@@ -356,26 +373,28 @@ def assumed_seconds(timing: Timing, mfu: float) -> float:
     What an optimizer in the host's memory takes, the way there and back and the update, is not in it: nothing here says
     how fast a host is.
     """
-    matmuls = matmul_seconds(timing, mfu)
-    return matmuls + waiting_seconds(communication(timing, matmuls)) + timing.updating / mfu
+    matmul_seconds = compute_seconds(timing, mfu)
+    return matmul_seconds + waiting_seconds(communication_overlap(timing, matmul_seconds)) + timing.muon_seconds / mfu
 
 
-def wire(timing: Timing, step_seconds: float, matmuls: float, tokens: int, is_told: bool) -> dict[str, Any] | None:
+def wire(
+    timing: Timing, step_seconds: float, matmul_seconds: float, tokens: int, is_told: bool
+) -> dict[str, Any] | None:
     """What a GPU sends in a step, how long that takes, and from how many of a micro-batch's `tokens` matmuls hide it.
 
     A step whose speed was told has its waits in it, and how long these are is not known.
     """
     if not timing.network:
         return None
-    size = sum(timing.sent.values())
-    seconds, apart = size / timing.network["bytes_per_second"], communication(timing, matmuls)
-    waits = 0.0 if is_told else waiting_seconds(apart)
+    size_bytes = sum(timing.sent_bytes.values())
+    seconds, overlapped = size_bytes / timing.network["bytes_per_second"], communication_overlap(timing, matmul_seconds)
+    waits_seconds = 0.0 if is_told else waiting_seconds(overlapped)
     return timing.network | {
-        "bytes": size,
+        "bytes": size_bytes,
         "seconds": seconds,
-        "hidden": not waits and seconds <= step_seconds,
-        "waits_seconds": waits,
-        "tokens": tokens * max([sent / beside if beside else 0 for sent, beside in apart.pairs]),
+        "hidden": not waits_seconds and seconds <= step_seconds,
+        "waits_seconds": waits_seconds,
+        "tokens": tokens * max([sending / beside if beside else 0 for sending, beside in overlapped.pairs]),
     }
 
 
@@ -402,9 +421,11 @@ def published_mfu(a: dict[str, Any], has_experts: bool) -> dict[str, Any] | None
     return {"cards": cards, "readings": steps.readings, "low": steps.low, "high": steps.high}
 
 
-def booked(a: dict[str, Any], tokens: int | None, speed_at: Callable[[float], float]) -> list[dict[str, Any]]:
+def costs_by_mfu(
+    a: dict[str, Any], tokens: int | None, tokens_per_second_at: Callable[[float], float]
+) -> list[dict[str, Any]]:
     """What a training takes at the MFU of a good step, and at that of a whole run, by the tokens a second there."""
-    speeds = [(mfu, speed_at(mfu)) for mfu in (STEP_MFU, RUN_MFU)]
+    speeds = [(mfu, tokens_per_second_at(mfu)) for mfu in (STEP_MFU, RUN_MFU)]
     return [{"mfu": mfu, "tokens_per_second": speed} | cost(a, tokens, speed) for mfu, speed in speeds]
 
 
@@ -421,14 +442,16 @@ def large_batch(step_tokens: int) -> dict[str, Any] | None:
 
 
 # --8<-- [start:ladder]
-def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: float) -> Iterator[dict[str, Any]]:
+def ladder(
+    a: Options, model: Model, memory_bytes: float, room_ratio: float, matmul_seconds: float
+) -> Iterator[dict[str, Any]]:
     """What to try in order of cost, each beside those before: the bytes it frees, and what it costs.
 
     What frees nothing is left out, until something else has moved the peak to where it does.
     """
     causal = a["pairs"] == "causal"
-    done = work(a, model, causal)
-    again, a_flop = done["again"], matmuls / done["device"]
+    flops = flops_a_token(a, model, causal)
+    again_flops, seconds_a_flop = flops["again"], matmul_seconds / flops["device"]
     micro_batches = a["accumulation"] * a["micro_batch"]
     rungs: list[tuple[str, dict[str, Any], float]] = [  # its name, the options that it changes, seconds a step
         ("fused attention", {"attention": "fused"}, 0),
@@ -438,11 +461,11 @@ def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: fl
     if a["update"] == "in-backward":  # which leaves no gradients to add to
         rungs = rungs[:1]
     is_full_alone = a["checkpointing"] == "per-op" or a["checkpointing"] == "full" or a["matmuls"] != "as-recipe"
-    for kind in ("full",) if is_full_alone else ("per-op", "full"):
-        change: dict[str, Any] = {"checkpointing": kind, "checkpoint_every": 1}
-        before, again = again, work({**a, **change}, model, causal)["again"]
-        rungs.append((f"{kind} checkpointing", change, max(0, a_flop * (again - before))))
-    for stage in stages(a):
+    for checkpointing in ("full",) if is_full_alone else ("per-op", "full"):
+        change: dict[str, Any] = {"checkpointing": checkpointing, "checkpoint_every": 1}
+        before_flops, again_flops = again_flops, flops_a_token({**a, **change}, model, causal)["again"]
+        rungs.append((f"{checkpointing} checkpointing", change, max(0, seconds_a_flop * (again_flops - before_flops))))
+    for stage in zero_stages(a):
         if stage > int(a["zero"]):
             rungs.append((f"ZeRO {stage}", {"zero": str(stage)}, 0))
     has_less = a["optimizer"] == "adamw-bf16" or a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8"
@@ -450,29 +473,29 @@ def ladder(a: Asked, model: Model, memory_bytes: float, room: float, matmuls: fl
         rungs.append(("8-bit AdamW", {"optimizer": "adamw-8bit"}, 0))
     if not (a["optimizer"] == "muon" or a["optimizer"] == "adafactor" or a["update"] == "in-backward"):
         rungs.append(("state in the host's memory", {"offload": "yes"}, 0))
-    swapped = 2 * width_of(a) * trained_of(a, model) / a["gpus"]
-    now = needed_bytes(a, model)
+    swapped_bytes = 2 * activation_itemsize(a) * count_trained(a, model) / a["gpus"]
+    now_bytes = needed_bytes(a, model)
     while rungs:
         tries = [(rung, needed_bytes({**a, **rung[1]}, model)) for rung in rungs]
-        found = next(((rung, needs) for rung, needs in tries if needs < now), None)
-        if not found:
+        helps = next(((rung, needs) for rung, needs in tries if needs < now_bytes), None)
+        if not helps:
             break
-        (name, changed, seconds), needs = found
+        (name, changed, seconds), needs_bytes = helps
         rungs = [rung for rung in rungs if rung[0] != name]
         tried = {**a, **changed}
-        moved = max(0, sum(sent(tried, model).values()) - sum(sent(a, model).values()))
+        more_sent_bytes = max(0, sum(sent_bytes(tried, model).values()) - sum(sent_bytes(a, model).values()))
         yield {
             "try": name,
-            "frees_bytes": now - needs,
-            "needs_bytes": needs,
-            "verdict": verdict(needs, room * needs, memory_bytes),
+            "frees_bytes": now_bytes - needs_bytes,
+            "needs_bytes": needs_bytes,
+            "verdict": verdict(needs_bytes, room_ratio * needs_bytes, memory_bytes),
             "adds_seconds_a_step": seconds,
-            "moves_bytes_a_step": moved + (swapped if tried["offload"] != "no" else 0),
+            "moves_bytes_a_step": more_sent_bytes + (swapped_bytes if tried["offload"] != "no" else 0),
         }
-        a, now = tried, needs
+        a, now_bytes = tried, needs_bytes
 
 
-def stages(a: Asked) -> list[int]:
+def zero_stages(a: Options) -> list[int]:
     """Of ZeRO, those that can be asked for."""
     return [] if a["gpus"] == 1 or a["optimizer"] == "adafactor" else list(range(4))
 
@@ -481,22 +504,22 @@ def stages(a: Asked) -> list[int]:
 
 
 # --8<-- [start:methods]
-def way(a: dict[str, Any], model: Model, memory_bytes: float) -> dict[str, Any]:
+def judge_method(a: dict[str, Any], model: Model, memory_bytes: float) -> dict[str, Any]:
     """What a method needs, and whether that fits; with every layer checkpointed, where it has no room otherwise."""
-    needs = needed_bytes(a, model)
-    found = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs}
-    found |= judged(a, needs, memory_bytes)
-    if found["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
-        return found
-    return way(a | {"checkpointing": "full"}, model, memory_bytes)
+    needs_bytes = needed_bytes(a, model)
+    method = {"trained": a["trained"], "checkpointing": a["checkpointing"], "needs_bytes": needs_bytes}
+    method |= judge_fit(a, needs_bytes, memory_bytes)
+    if method["verdict"] == WITH_ROOM or a["checkpointing"] == "full":
+        return method
+    return judge_method(a | {"checkpointing": "full"}, model, memory_bytes)
 
 
 def methods_of(a: dict[str, Any], model: Model, memory_bytes: float) -> list[dict[str, Any]]:
     """All weights, LoRA and QLoRA, each as far as it needs checkpointing."""
-    return [way(each, model, memory_bytes) for each in ways(a)]
+    return [judge_method(each, model, memory_bytes) for each in method_options(a)]
 
 
-def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
+def method_options(a: dict[str, Any]) -> list[dict[str, Any]]:
     """A question asked of all weights, of LoRA and of QLoRA.
 
     Where something is asked of one of them alone, such as Muon, or of the software that one of them is run with, the
@@ -522,7 +545,7 @@ def ways(a: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 # --8<-- [start:formats]
-FASTER = {"float32": ("tf32",), "bfloat16": ("float8", "float4"), "float16": ("float8", "float4")}
+FASTER_FORMATS = {"float32": ("tf32",), "bfloat16": ("float8", "float4"), "float16": ("float8", "float4")}
 
 
 def recipe_format(recipe: str) -> str:
@@ -533,15 +556,15 @@ def card_format(peaks: dict[str, float], recipe: str, frozen: bool) -> str:
     """The recipe's format; but 16 bits beside a float32 master, or frozen, are those that the card has units for:
     float16 on a V100 or T4, with the loss scaled."""
     dtype = recipe_format(recipe)
-    either = recipe == "bf16_master" or (frozen and recipe == "bf16")
-    cast = either and dtype not in peaks and "float16" in peaks
+    is_free = recipe == "bf16_master" or (frozen and recipe == "bf16")
+    cast = is_free and dtype not in peaks and "float16" in peaks
     return "float16" if cast else dtype
 
 
-def told_format(peaks: dict[str, float], dtype: str, flop_per_second: float) -> str:
+def measured_format(peaks: dict[str, float], dtype: str, flop_per_second: float) -> str:
     """The format by whose peak a rate that somebody measured is judged: the recipe's, or the first faster one whose
     peak is as high; the fastest if none is."""
-    formats = [dtype] + [faster for faster in FASTER[dtype] if faster in peaks]
+    formats = [dtype] + [faster for faster in FASTER_FORMATS[dtype] if faster in peaks]
     return next((each for each in formats if flop_per_second <= peaks[each]), formats[-1])
 
 
@@ -568,7 +591,7 @@ def refuse_in_backward(a: Mapping[str, Any], has_experts: bool) -> None:
         raise ValueError(f"--update: in-backward is counted for {counted}; choose fused")
 
 
-def refuse_fp8(a: Asked, is_counted: bool, peaks: Mapping[str, float]) -> None:
+def refuse_low_precision(a: Options, is_counted: bool, peaks: Mapping[str, float]) -> None:
     """Raises ValueError for what matmuls in few bits cannot do, or are not counted with."""
     low, form = a["matmuls"], FORMATS[a["matmuls"]]
     needs = "float8" if low[:3] == "fp8" else "float4"  # cards with units for blocks of 32 have them for 4 bits
@@ -579,7 +602,7 @@ def refuse_fp8(a: Asked, is_counted: bool, peaks: Mapping[str, float]) -> None:
         a["lora"]
         or not is_counted
         or a["update"] == "in-backward"
-        or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and is_gathered(a)))
+        or (a["recipe"][:4] != "bf16" and not (a["recipe"] == "autocast" and gathers_weights(a)))
     ):
         counted = "all weights of dense models with a gated MLP, in 16 bits or gathered so by --zero 3"
         raise ValueError(f"--matmuls: {low} is counted for {counted}, not with in-backward; choose as-recipe")
@@ -587,14 +610,14 @@ def refuse_fp8(a: Asked, is_counted: bool, peaks: Mapping[str, float]) -> None:
         raise ValueError(f"--checkpointing: per-op is counted for matmuls that keep 16 bits, not {low}; choose full")
 
 
-def refuse_optimizer(a: Asked, shape: Decoder | None) -> None:
+def refuse_optimizer(a: Options, shape: Decoder | None) -> None:
     """Raises ValueError for what Muon and Adafactor are not counted with."""
     is_other = a["lora"] or a["offload"] != "no" or (a["optimizer"] == "adafactor" and a["zero"] != "0")
     if is_other or shape is None or shape.experts > 1:
         raise ValueError(f"--optimizer: {a['optimizer']} is counted for whole dense models alone; choose adamw")
 
 
-def refuse_library(a: Asked, model: Model) -> None:
+def refuse_library(a: Options, model: Model) -> None:
     """Raises ValueError for what other libraries hold beside layers that differ, which is not derived."""
     is_alike, mixers = model.decoder is not None, [layer.mixer for layer, _ in model.stack.layers]
     plain = [isinstance(mixer, Attention) and not (mixer.gated or mixer.norms_over_heads) for mixer in mixers]
@@ -609,7 +632,7 @@ def refuse_library(a: Asked, model: Model) -> None:
             raise ValueError(f"--{name}: {why}; leave it out")
 
 
-def refuse(a: Asked, model: Model, peaks: Mapping[str, float]) -> None:
+def refuse(a: Options, model: Model, peaks: Mapping[str, float]) -> None:
     """Raises ValueError for what is not derived of a model's step, and for what cannot be."""
     mlps = [layer.mlp for layer, _ in model.stack.layers]
     has_experts = any([isinstance(mlp, Experts) for mlp in mlps])
@@ -624,7 +647,9 @@ def refuse(a: Asked, model: Model, peaks: Mapping[str, float]) -> None:
     if a["update"] == "in-backward":
         refuse_in_backward(a, has_experts)
     if a["matmuls"] != "as-recipe":
-        refuse_fp8(a, not has_experts and all([mlp.gated or (model.is_own and not mlp.biases) for mlp in mlps]), peaks)
+        refuse_low_precision(
+            a, not has_experts and all([mlp.gated or (model.is_own and not mlp.biases) for mlp in mlps]), peaks
+        )
     if a["lora"] and a["lora"] > max(model.stack.d_model, RANK):  # the usual one is nobody's mistake
         wide = f"a rank of {a['lora']:,} is more than the model is wide, {model.stack.d_model:,}"
         raise ValueError(f"--lora: {wide}; give at most that")
@@ -634,44 +659,46 @@ def refuse(a: Asked, model: Model, peaks: Mapping[str, float]) -> None:
 
 
 # --8<-- [start:plan]
-def fp8_rate(forward: Mapping[str, int], at_16_bits: float, at_8_bits: float) -> tuple[float, float]:
+def low_precision_rate(
+    forward: Mapping[str, int], flop_per_second_at_16_bits: float, flop_per_second_at_8_bits: float
+) -> tuple[float, float]:
     """The share of the model's FLOPs that the layers' matrices have, and FLOP/s where these are at the peak of fp8, or
     of fewer bits, and attention and the head at that of 16 bits."""
     matrices = sum([flops for part, flops in forward.items() if part not in ("scores", "values", "head", "router")])
     share = matrices / sum(forward.values())
-    return share, 1 / (share / at_8_bits + (1 - share) / at_16_bits)
+    return share, 1 / (share / flop_per_second_at_8_bits + (1 - share) / flop_per_second_at_16_bits)
 
 
 def read_format(a: dict[str, Any], peaks: dict[str, float]) -> str:
     """What matmuls are in. Raises ValueError where the card has no units for it."""
-    dtype = card_format(peaks, recipe_of(a), bool(a["lora"]))
+    dtype = card_format(peaks, recipe_name(a), bool(a["lora"]))
     if dtype not in peaks:
         other = {"float32": "bf16-master", "float16": "autocast", "bfloat16": "autocast-fp16"}[dtype]
         raise ValueError(f"--recipe: {a['gpu']} multiplies no {dtype}; choose --recipe {other}, or another --gpu")
     return dtype
 
 
-def limits(a: Asked, model: Model, memory_bytes: float) -> dict[str, Any]:
+def limits(a: Options, model: Model, memory_bytes: float) -> dict[str, Any]:
     """What a GPU holds, and what would fit."""
-    if why_of(a, model):
-        return least(a, model.stack)
+    if why_not_derived(a, model):
+        return limits_without_activations(a, model.stack)
 
-    def missing(**change: Any) -> float:
+    def missing_bytes(**change: Any) -> float:
         return needed_bytes({**a, **change}, model) - memory_bytes
 
-    moment, lines = peak(a, model)
-    too_few = largest(lambda gpus: 0.5 - missing(gpus=gpus), 2**20)  # half a byte: bytes are whole
-    fewest_gpus = 1 if missing(gpus=1, zero="0") <= 0 else 1 + too_few
-    paged = moments_bytes(a, model, trained_of(a, model)) if is_paged(a) else 0
+    moment, lines = peak_memory(a, model)
+    too_few = largest(lambda gpus: 0.5 - missing_bytes(gpus=gpus), 2**20)  # half a byte: bytes are whole
+    fewest_gpus = 1 if missing_bytes(gpus=1, zero="0") <= 0 else 1 + too_few
+    paged_bytes = optimizer_state_bytes(a, model, count_trained(a, model)) if is_paged(a) else 0
     return {
         "memory_bytes": lines,
-        "paged_bytes": paged // (a["gpus"] if a["zero"] != "0" else 1),
+        "paged_bytes": paged_bytes // (a["gpus"] if a["zero"] != "0" else 1),
         "host_bytes": host_bytes(a, model),
         "peaks_at": moment,
-        "largest_micro_batch": largest(lambda size: missing(micro_batch=size), 2**40),
-        "longest_context": largest(lambda length: missing(context=length), model.stack.positions or 2**40),
+        "largest_micro_batch": largest(lambda size: missing_bytes(micro_batch=size), 2**40),
+        "longest_context": largest(lambda length: missing_bytes(context=length), model.stack.positions or 2**40),
         "fewest_gpus": fewest_gpus if fewest_gpus <= 2**20 else None,
-        "zero_bytes": {stage: needed_bytes({**a, "zero": str(stage)}, model) for stage in stages(a)},
+        "zero_bytes": {stage: needed_bytes({**a, "zero": str(stage)}, model) for stage in zero_stages(a)},
     }
 
 
@@ -681,121 +708,125 @@ def train(a: dict[str, Any], model: Model) -> dict[str, Any]:
     peaks = gpu.peak_flop_per_second
     dtype, causal = read_format(a, peaks), a["pairs"] == "causal"
     refuse(a, model, peaks)
-    why, counts = why_of(a, model), parameters(stack)
-    trained = sum(counts.values()) if why else trained_of(a, model)
-    held = limits(a, model, gpu.memory_bytes)
-    needs_bytes = sum(held["memory_bytes"].values())
+    why, counts = why_not_derived(a, model), parameters(stack)
+    trained = sum(counts.values()) if why else count_trained(a, model)
+    memory = limits(a, model, gpu.memory_bytes)
+    needs_bytes = sum(memory["memory_bytes"].values())
 
-    pairs = {name: work(a, model, name == "causal") for name in ("all", "causal")}
-    flops = pairs[a["pairs"]]
-    step_tokens = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
-    each_part = forward_flops(stack, a["context"], causal=causal)
-    rate, updating = peaks[dtype], 0.0
+    flops_by_pairs = {name: flops_a_token(a, model, name == "causal") for name in ("all", "causal")}
+    flops = flops_by_pairs[a["pairs"]]
+    step_tokens: int = gpus * a["micro_batch"] * a["accumulation"] * a["context"]
+    part_flops = forward_flops(stack, a["context"], causal=causal)
+    flop_per_second, muon_seconds = peaks[dtype], 0.0
     if a["matmuls"] != "as-recipe":
-        share, rate = fp8_rate(each_part, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
+        share, flop_per_second = low_precision_rate(part_flops, peaks[dtype], peaks[FORMATS[a["matmuls"]].peak])
     if a["optimizer"] == "muon":  # each matrix on one of the GPUs, where state is shared
-        updating = muon_flops(shape_of(model)) / peaks[dtype] / (gpus if a["zero"] != "0" else 1)
+        muon_seconds = muon_flops(dense_decoder(model)) / peaks[dtype] / (gpus if a["zero"] != "0" else 1)
     timing = Timing(
         zero=int(a["zero"]),
         accumulation=a["accumulation"],
-        backward=1 - sum(each_part.values()) / a["context"] / flops["device"],
-        at_the_peak=1 / training_seconds(flops["model"], gpus, rate, mfu=1),
-        again=flops["device"] / (flops["device"] - flops["again"]),
-        updating=updating,
+        backward_share=1 - sum(part_flops.values()) / a["context"] / flops["device"],
+        peak_tokens_per_second=1 / training_seconds(flops["model"], gpus, flop_per_second, mfu=1),
+        recompute_factor=flops["device"] / (flops["device"] - flops["again"]),
+        muon_seconds=muon_seconds,
         network=read_network(a),
-        sent=sent(a, model),
+        sent_bytes=sent_bytes(a, model),
         step_tokens=step_tokens,
     )
-    told = next((name for name in SPEEDS if a[name]), None)
-    if told:  # what was measured has all waits in it
-        speed = a[told]
-        step_seconds: float = {"step_seconds": speed, "tokens_per_second": step_tokens / speed}.get(
-            told, step_tokens / (speed * timing.at_the_peak)
+    speed_option = next((name for name in SPEEDS if a[name]), None)
+    if speed_option:  # what was measured has all waits in it
+        asked_speed = a[speed_option]
+        step_seconds: float = {"step_seconds": asked_speed, "tokens_per_second": step_tokens / asked_speed}.get(
+            speed_option, step_tokens / (asked_speed * timing.peak_tokens_per_second)
         )
-        matmuls = step_seconds
+        matmul_seconds = step_seconds
     else:
-        step_seconds, matmuls = assumed_seconds(timing, STEP_MFU), matmul_seconds(timing, STEP_MFU)
+        step_seconds, matmul_seconds = assumed_seconds(timing, STEP_MFU), compute_seconds(timing, STEP_MFU)
     tokens_per_second = step_tokens / step_seconds
-    mfu = tokens_per_second / timing.at_the_peak
-    of_peak = mfu * flops["device"] / flops["model"]  # of that of the recipe's format
-    measured = told in ("tokens_per_second", "step_seconds") and a["matmuls"] == "as-recipe"
-    multiplied_in = told_format(peaks, dtype, of_peak * peaks[dtype]) if measured else dtype
-    slower = peaks[dtype] / peaks[multiplied_in]
-    mfu, hfu = slower * mfu, slower * of_peak
+    mfu = tokens_per_second / timing.peak_tokens_per_second
+    recipe_hfu = mfu * flops["device"] / flops["model"]  # of that of the recipe's format
+    is_measured = speed_option in ("tokens_per_second", "step_seconds") and a["matmuls"] == "as-recipe"
+    matmul_format = measured_format(peaks, dtype, recipe_hfu * peaks[dtype]) if is_measured else dtype
+    peak_ratio = peaks[dtype] / peaks[matmul_format]
+    mfu, hfu = peak_ratio * mfu, peak_ratio * recipe_hfu
     if hfu > 1:
-        option = (told or "mfu").replace("_", "-")
-        of_fastest = f", {hfu:.3g} times that of {multiplied_in}" if multiplied_in != dtype else ""
-        raise ValueError(f"--{option}: the GPUs would do {of_peak:.3g} times their peak{of_fastest}; check it")
+        option = (speed_option or "mfu").replace("_", "-")
+        of_fastest = f", {hfu:.3g} times that of {matmul_format}" if matmul_format != dtype else ""
+        raise ValueError(f"--{option}: the GPUs would do {recipe_hfu:.3g} times their peak{of_fastest}; check it")
     text = read_text(a, stack.vocab)
-    to_train_on = text["tokens"] if text else a["tokens"]
-    costs = cost(a, to_train_on, tokens_per_second)
+    asked_tokens = text["tokens"] if text else a["tokens"]
+    costs = cost(a, asked_tokens, tokens_per_second)
     tokens = costs["tokens"]
     if a["matmuls"] != "as-recipe":
-        of_format: dict[str, Any] = {"format": "fp4" if a["matmuls"] == "nvfp4" else "fp8"}
-        of_format |= {"share": share, "flop_per_second": rate, "mfu_of_16_bits": mfu * rate / peaks[dtype]}
-        costs |= {"fp8": of_format}
+        low_precision: dict[str, Any] = {"format": "fp4" if a["matmuls"] == "nvfp4" else "fp8"}
+        mfu_of_16_bits = mfu * flop_per_second / peaks[dtype]
+        low_precision |= {"share": share, "flop_per_second": flop_per_second, "mfu_of_16_bits": mfu_of_16_bits}
+        costs |= {"fp8": low_precision}
 
-    said, each = judged(a, needs_bytes, gpu.memory_bytes), trained_recipe(a)
+    def tokens_per_second_at(mfu: float) -> float:
+        return step_tokens / assumed_seconds(timing, mfu)
+
+    verdicts, recipe = judge_fit(a, needs_bytes, gpu.memory_bytes), trained_recipe(a)
     if len(stack.layers) > 1:  # of which none were published
-        said |= {"kind": ""}
+        verdicts |= {"kind": ""}
     if why and needs_bytes <= gpu.memory_bytes:
-        said |= {"fits": None, "verdict": None}
+        verdicts |= {"fits": None, "verdict": None}
     return (
-        held
+        memory
         | {
-            "parameters": counts | totals(stack) | {"trained": trained},
+            "parameters": counts | parameter_totals(stack) | {"trained": trained},
             "trained": a["trained"],
-            "memory_bytes": held["memory_bytes"] | {"total": needs_bytes},
+            "memory_bytes": memory["memory_bytes"] | {"total": needs_bytes},
             "gpu_bytes": gpu.memory_bytes,
             "gpu_bytes_are": capacity_source(a),
             "headroom_bytes": gpu.memory_bytes - needs_bytes,
-            "flops_a_token": pairs,
+            "flops_a_token": flops_by_pairs,
             "step_tokens": step_tokens,
             "accumulation": a["accumulation"],
             "large_batch": large_batch(step_tokens),
             "step_seconds": step_seconds,
             "tokens_per_second": tokens_per_second,
             "mfu": mfu,
-            "mfu_is_assumed": not told,
-            "assumed_mfu": None if told else STEP_MFU,
+            "mfu_is_assumed": not speed_option,
+            "assumed_mfu": None if speed_option else STEP_MFU,
             "hfu": hfu,
-            "recipe_format": recipe_format(recipe_of(a)),
-            "matmul_format": multiplied_in,
-            "recipe_hfu": of_peak,
+            "recipe_format": recipe_format(recipe_name(a)),
+            "matmul_format": matmul_format,
+            "recipe_hfu": recipe_hfu,
             "published_mfu": published_mfu(a, any([isinstance(layer.mlp, Experts) for layer, _ in stack.layers])),
-            "by_mfu": [] if told else booked(a, to_train_on, lambda mfu: step_tokens / assumed_seconds(timing, mfu)),
-            "wire": wire(timing, step_seconds, matmuls, a["micro_batch"] * a["context"], bool(told)),
+            "by_mfu": [] if speed_option else costs_by_mfu(a, asked_tokens, tokens_per_second_at),
+            "wire": wire(timing, step_seconds, matmul_seconds, a["micro_batch"] * a["context"], bool(speed_option)),
             "text": text,
             "training_flops": flops["model"] * tokens if tokens else None,
             "currency": a["currency"],
-            "checkpoint_bytes": (each.weights + each.master) * trained + moments_bytes(a, model, trained),
+            "checkpoint_bytes": (recipe.weights + recipe.master) * trained + optimizer_state_bytes(a, model, trained),
             "checkpoint_weights_bytes": 2 * sum(counts.values()),
-            "ladder": [] if why else list(ladder(a, model, gpu.memory_bytes, said["room_ratio"], matmuls)),
+            "ladder": [] if why else list(ladder(a, model, gpu.memory_bytes, verdicts["room_ratio"], matmul_seconds)),
             "methods": [] if why else methods_of(a, model, gpu.memory_bytes),
-            "estimated": noted(a, model, why),
+            "estimated": uncounted_parts(a, model, why),
         }
-        | said
+        | verdicts
         | costs
     )
 
 
-def noted(a: Asked, model: Model, why: str) -> list[str]:
+def uncounted_parts(a: Options, model: Model, why: str) -> list[str]:
     """What of an answer was not counted on steps of PyTorch's."""
     layers = [layer for layer, _ in model.stack.layers]
     has_experts = any([isinstance(layer.mlp, Experts) for layer in layers])
     mixers = [layer.mixer for layer in layers if isinstance(layer.mixer, Attention)]
-    more = any([mixer.head_norms or (mixer.biases and not mixer.out_bias) for mixer in mixers])
-    is_one = a["lora"] is not None or has_experts or len(layers) > 1  # whose tensors are taken as one
+    has_biases_or_norms = any([mixer.head_norms or (mixer.biases and not mixer.out_bias) for mixer in mixers])
+    taken_as_one = a["lora"] is not None or has_experts or len(layers) > 1  # whose tensors are taken as one
     estimated = {
         f"activations: not derived ({why})": bool(why),
         "sharding": a["gpus"] > 1,
         "8-bit state": is_eight_bit(a),
         "offload": a["offload"] != "no" or is_paged(a),
-        "experts": has_experts and model.kind.dequantizes_each_expert,
+        "experts": has_experts and model.family.dequantizes_each_expert,
         "experts: all of a layer on each GPU": has_experts and a["gpus"] > 1,
         "experts: without adapters": has_experts and bool(a["lora"]),
-        "queries' biases or norms": more and (model.is_own or model.name in UNCOUNTED),
-        "state in few bits": (a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8") and is_one,
+        "queries' biases or norms": has_biases_or_norms and (model.is_own or model.name in UNCOUNTED),
+        "state in few bits": (a["optimizer"] == "adamw-4bit" or a["optimizer"] == "adamw-fp8") and taken_as_one,
         "fp8 copies": a["matmuls"] != "as-recipe",
     }
     return [name for name, is_so in estimated.items() if is_so]

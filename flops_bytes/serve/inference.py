@@ -19,8 +19,8 @@ class Server(NamedTuple):
 
     bandwidth: float  # bytes/s of the memory
     peak: float  # FLOP/s
-    bits: float = 16  # of a weight
-    width: int = 2  # bytes of a number in the cache
+    weight_bits: float = 16
+    cache_itemsize: int = 2  # bytes of a number in the cache
     end_bits: float = 0  # of a weight of embedding and head; 0: as of the others
 
 
@@ -30,8 +30,8 @@ class Server(NamedTuple):
 # --8<-- [start:latent]
 def latent_cache_bytes(
     layers: int,
-    latent: int,
-    turned: int,
+    kv_lora_rank: int,
+    rope_dim: int,
     tokens: int,
     width: int = 2,
 ) -> int:
@@ -39,7 +39,7 @@ def latent_cache_bytes(
 
     DeepSeek-V2 (arXiv 2405.04434), section 2.1; 512 and 64 numbers in V2 and V3.
     """
-    return layers * (latent + turned) * tokens * width
+    return layers * (kv_lora_rank + rope_dim) * tokens * width
 
 
 # --8<-- [end:latent]
@@ -66,24 +66,24 @@ def read_parameters(shape: Decoder, users: int = 1) -> float:
     Of a layer's experts, those that at least one user is sent to, all being as likely.
     """
     count = parameters(shape)
-    unread = count["positions"] + (0 if shape.tied else count["embedding"])
+    unread_parameters = count["positions"] + (0 if shape.tied else count["embedding"])
     # the share of experts that nobody is sent to
-    idle = power(1 - shape.active_experts / shape.experts, users)
-    return sum(count.values()) - unread - idle * count["mlp"]
+    idle_share = power(1 - shape.active_experts / shape.experts, users)
+    return sum(count.values()) - unread_parameters - idle_share * count["mlp"]
 
 
 def weights_bytes(shape: Decoder, bits: float = 16, end_bits: float = 0) -> float:
     """Bytes of all weights; what is quantized are mostly the matrices of the layers."""
     count = parameters(shape)
-    ends = count["embedding"] + count["positions"] + count["head"]
-    more = ends * ((end_bits or bits) - bits)
-    return sum(count.values()) * bits / 8 + more / 8
+    end_parameters = count["embedding"] + count["positions"] + count["head"]
+    extra_bits = end_parameters * ((end_bits or bits) - bits)
+    return sum(count.values()) * bits / 8 + extra_bits / 8
 
 
 def read_bytes(shape: Decoder, users: int = 1, bits: float = 16, end_bits: float = 0) -> float:
     """Bytes of the weights that a step reads: of the ends, the head alone."""
-    more = shape.vocab * shape.d_model * ((end_bits or bits) - bits)
-    return read_parameters(shape, users) * bits / 8 + more / 8
+    extra_bits = shape.vocab * shape.d_model * ((end_bits or bits) - bits)
+    return read_parameters(shape, users) * bits / 8 + extra_bits / 8
 
 
 # --8<-- [end:weights]
@@ -99,8 +99,8 @@ def decode_bytes(
     end_bits: float = 0,
 ) -> float:
     """Bytes that a step reads: the weights once, each user's own keys and values."""
-    weights = read_bytes(shape, users, bits, end_bits)
-    return weights + users * cache_bytes(shape, context, width)
+    weight_bytes = read_bytes(shape, users, bits, end_bits)
+    return weight_bytes + users * cache_bytes(shape, context, width)
 
 
 def decode_flops(shape: Decoder, users: int, context: int) -> int:
@@ -115,10 +115,10 @@ def decode_flops(shape: Decoder, users: int, context: int) -> int:
 # --8<-- [start:bound]
 def decode_seconds(shape: Decoder, users: int, context: int, server: Server) -> float:
     """The bound of a step, by its bytes or FLOPs (Williams et al. 2009, Roofline)."""
-    bits, ends = server.bits, server.end_bits
-    moved = decode_bytes(shape, users, context, bits, server.width, ends)
+    bits, end_bits = server.weight_bits, server.end_bits
+    moved_bytes = decode_bytes(shape, users, context, bits, server.cache_itemsize, end_bits)
     flops = decode_flops(shape, users, context)
-    return max(moved / server.bandwidth, flops / server.peak)
+    return max(moved_bytes / server.bandwidth, flops / server.peak)
 
 
 # --8<-- [end:bound]
@@ -133,8 +133,8 @@ def prefill_flops(shape: Decoder, prompt: int, users: int = 1) -> int:
 
 def prefill_seconds(shape: Decoder, prompt: int, server: Server) -> float:
     """The bound of a prefill: its FLOPs, or the weights where the prompt is short."""
-    read = read_bytes(shape, prompt, server.bits, server.end_bits)
-    return max(read / server.bandwidth, prefill_flops(shape, prompt) / server.peak)
+    weight_bytes = read_bytes(shape, prompt, server.weight_bits, server.end_bits)
+    return max(weight_bytes / server.bandwidth, prefill_flops(shape, prompt) / server.peak)
 
 
 def token_seconds(shape: Decoder, users: int, context: int, server: Server, prompt: int = 0) -> float:
@@ -143,10 +143,10 @@ def token_seconds(shape: Decoder, users: int, context: int, server: Server, prom
     While each user gets an answer, of `context` less `prompt` tokens, each one's prompt
     is read once. Without an answer, or a prompt, it is the bound of a step.
     """
-    step = decode_seconds(shape, users, context, server)
+    step_seconds = decode_seconds(shape, users, context, server)
     if not 0 < prompt < context:
-        return step
-    return step + users * prefill_seconds(shape, prompt, server) / (context - prompt)
+        return step_seconds
+    return step_seconds + users * prefill_seconds(shape, prompt, server) / (context - prompt)
 
 
 # --8<-- [end:prefill]
@@ -158,7 +158,7 @@ def ridge_users(server: Server) -> float:
 
     A weight is bits / 8 bytes, and 2 FLOPs for each user.
     """
-    return server.peak / server.bandwidth * server.bits / 16
+    return server.peak / server.bandwidth * server.weight_bits / 16
 
 
 def equal_tokens(shape: Decoder, bits: float = 16, width: int = 2) -> float:
@@ -177,31 +177,32 @@ def tokens_that_fit(
 
     Tables and norms are counted as weights. Give the memory without your reserve.
     """
-    room = memory_bytes - weights_bytes(shape, bits, end_bits)
-    return max(0, int(room / cache_bytes(shape, 1, width)))
+    room_bytes = memory_bytes - weights_bytes(shape, bits, end_bits)
+    return max(0, int(room_bytes / cache_bytes(shape, 1, width)))
 
 
-def largest(over: Callable[[int], float], limit: int) -> int:
+def largest(excess_at: Callable[[int], float], limit: int) -> int:
     """The largest number up to the limit by which nothing is exceeded; or 0.
 
-    `over` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a line
-    through the last two meets 0; from the fourth on, every other time one between what is known to hold and what not.
+    `excess_at` says by how much something is, 0 or less if not, and falls nowhere. The next number tried is where a
+    line through the last two meets 0; from the fourth on, every other time one between what is known to hold and what
+    not.
     """
-    low, high, tried, number, last, before = 0, limit + 1, 0, 1, 0, 0.0
+    low, high, tries, number, last_number, last_excess = 0, limit + 1, 0, 1, 0, 0.0
     while high - low > 1:
-        excess, tried = over(number), tried + 1
+        excess, tries = excess_at(number), tries + 1
         if excess <= 0:
             low = number
         else:
             high = number
-        rise = (excess - before) / (number - last)
-        if high <= limit and (rise <= 0 or (tried > 3 and tried % 2)):
-            found = int(float(low * high) ** 0.5) if high > 4 * low else (low + high) // 2
-        elif tried == 1:
-            found = 2
+        slope = (excess - last_excess) / (number - last_number)
+        if high <= limit and (slope <= 0 or (tries > 3 and tries % 2)):
+            next_number = int(float(low * high) ** 0.5) if high > 4 * low else (low + high) // 2
+        elif tries == 1:
+            next_number = 2
         else:
-            found = int(number - excess / rise) if rise > 0 else 64 * low
-        last, before, number = number, excess, min(max(found, low + 1), high - 1)
+            next_number = int(number - excess / slope) if slope > 0 else 64 * low
+        last_number, last_excess, number = number, excess, min(max(next_number, low + 1), high - 1)
     return low
 
 
@@ -227,21 +228,21 @@ def plan_serving(
 
     Bounds. Where there are no users, times are those that one would have.
     """
-    bits, ends = server.bits, server.end_bits
-    room = tokens_that_fit(shape, memory_bytes, bits, server.width, ends)
-    fit = in_time = room // context
+    bits, end_bits = server.weight_bits, server.end_bits
+    room_tokens = tokens_that_fit(shape, memory_bytes, bits, server.cache_itemsize, end_bits)
+    fitting_users = users_in_time = room_tokens // context
     if seconds:
-        in_time = users_within(shape, seconds, context, server, prompt)
-    users = min(fit, in_time)
-    step = token_seconds(shape, max(users, 1), context, server, prompt)
+        users_in_time = users_within(shape, seconds, context, server, prompt)
+    users = min(fitting_users, users_in_time)
+    step_seconds = token_seconds(shape, max(users, 1), context, server, prompt)
     return {
-        "users_that_fit": fit,
-        "users_in_time": in_time,
+        "users_that_fit": fitting_users,
+        "users_in_time": users_in_time,
         "users": users,
-        "token_seconds": step,
-        "tokens_per_second": users / step,
+        "token_seconds": step_seconds,
+        "tokens_per_second": users / step_seconds,
         "prefill_seconds": prefill_seconds(shape, context, server),
-        "longest_context": room // max(users, 1),
+        "longest_context": room_tokens // max(users, 1),
     }
 
 

@@ -243,7 +243,7 @@ NODE_GPUS = {"GB200": 72}
 # The share of a link's rate that a collective of many bytes reaches: an assumption. NCCL's authors reckon with an
 # overhead of about 20 % on NVLink (https://github.com/NVIDIA/nccl-tests/issues/212). What is published below lies
 # between 0.65 and 0.95; where PCIe leads through the host's memory, down to 0.44.
-REACHED = 0.8
+LINK_EFFICIENCY = 0.8
 
 
 class Collective(NamedTuple):

@@ -21,33 +21,33 @@ from flops_bytes.time.rates import (
     AGREED,
     Widths,
     attention_rates,
-    bandwidth,
-    family,
-    layer_bytes,
-    loss_bytes,
+    card_family,
+    card_peak,
+    layer_moved_bytes,
+    linear_products,
+    loss_moved_bytes,
     matmul_rate,
-    peak_of,
+    pass_bandwidth,
     size_share,
-    three,
-    update_bytes,
+    update_moved_bytes,
 )
 
 # How many times as fast linear layers multiply in float8, by a pair of torchtitan's steps without such parallelism
 # (measurements/published/torchtitan.toml, "128 GPUs, FSDP", rows 1 and 2). A test derives it.
 FLOAT8 = 1.537
-WIDTH = 2  # bytes of a number in 16 bits
+ITEMSIZE = 2  # bytes of a number in 16 bits
 # --8<-- [end:setup]
 
 
 # --8<-- [start:layer]
-def covered(shape: object, card: str, recipe: str) -> bool:
+def has_rates(shape: object, card: str, recipe: str) -> bool:
     """Whether published rates say how long a rank computes: of layers all alike, in 16 bits, on cards of some steps."""
-    return isinstance(shape, Decoder) and shape.experts == 1 and recipe != "fp32" and family(card) in AGREED
+    return isinstance(shape, Decoder) and shape.experts == 1 and recipe != "fp32" and card_family(card) in AGREED
 
 
-def matmul_seconds(card: str, sizes: Iterable[tuple[int, int, int]]) -> float:
-    best = matmul_rate(card, peak_of(card)).assumed
-    return sum(2 * m * k * n / (best * size_share(card, m, k, n)) for m, k, n in sizes)
+def assumed_matmul_seconds(card: str, sizes: Iterable[tuple[int, int, int]]) -> float:
+    large_rate = matmul_rate(card, card_peak(card)).assumed
+    return sum(2 * m * k * n / (large_rate * size_share(card, m, k, n)) for m, k, n in sizes)
 
 
 @cache  # asked for each rank of each layout with these degrees
@@ -60,36 +60,45 @@ def layer_seconds(
     card: str,
     checkpointing: str = "none",
     float8: bool = False,
-    all_again: bool = False,
+    recomputes_whole_layers: bool = False,
 ) -> dict[str, float]:
     """Of one layer and a micro-batch of so many tokens of a context rank, by line: forward, backward and again."""
-    own = tensor_shard(shape, tensor)
-    each, faster = matmuls(own), FLOAT8 if float8 else 1.0
-    again = {"full": each, "per-op": recomputed_matmuls(own)}.get(checkpointing, [])
-    spared = not all_again and (checkpointing == "full" or not saves_last(own))  # backward, its result is not needed
-    products = matmul_seconds(card, (size for one in each for size in three(tokens, one)))
-    products += matmul_seconds(card, ((tokens, one.inputs, one.outputs) for one in again[: len(again) - spared]))
+    shard = tensor_shard(shape, tensor)
+    matrices, float8_speedup = matmuls(shard), FLOAT8 if float8 else 1.0
+    recomputed = {"full": matrices, "per-op": recomputed_matmuls(shard)}.get(checkpointing, [])
+    # no backward pass needs the last one's result
+    spared = not recomputes_whole_layers and (checkpointing == "full" or not saves_last(shard))
+    matmul_time = assumed_matmul_seconds(
+        card, (size for matrix in matrices for size in linear_products(tokens, matrix))
+    )
+    matmul_time += assumed_matmul_seconds(
+        card, ((tokens, matrix.inputs, matrix.outputs) for matrix in recomputed[: len(recomputed) - spared])
+    )
 
     pairs = tokens * (seq_len + 1) / 2  # of a query and a key that it may look at
-    forward, backward = attention_rates(card, peak_of(card), seq_len, own.heads)
-    flops = 4 * pairs * own.heads * own.head_dim
-    scores = flops / forward.assumed * (2 if checkpointing in ("full", "selective") else 1)
+    forward, backward = attention_rates(card, card_peak(card), seq_len, shard.heads)
+    flops = 4 * pairs * shard.heads * shard.head_dim
+    attention_time = flops / forward.assumed * (2 if checkpointing in ("full", "selective") else 1)
 
     # what is as wide as the model is split by sequence parallelism, what is inside the MLP by its matrices
-    whole, inside = (layer_bytes(one, Widths(WIDTH, WIDTH), True, True) for one in (own, replace(own, d_model=0)))
+    layer_bytes, mlp_bytes = (
+        layer_moved_bytes(part, Widths(ITEMSIZE, ITEMSIZE), True, True) for part in (shard, replace(shard, d_model=0))
+    )
     ranks = tensor if sequence else 1
-    ahead, back = ((every - inner) / ranks + inner for every, inner in zip(whole, inside, strict=True))
-    moved = tokens * (ahead * (2 if checkpointing in ("full", "per-op") else 1) + back)
+    forward_bytes, backward_bytes = (
+        (of_layer - of_mlp) / ranks + of_mlp for of_layer, of_mlp in zip(layer_bytes, mlp_bytes, strict=True)
+    )
+    moved_bytes = tokens * (forward_bytes * (2 if checkpointing in ("full", "per-op") else 1) + backward_bytes)
     return {
-        "matmuls": products / faster,
-        "attention": scores + 2.5 * flops / backward.assumed,
-        "element-wise": moved / bytes_per_second(card),
+        "matmuls": matmul_time / float8_speedup,
+        "attention": attention_time + 2.5 * flops / backward.assumed,
+        "element-wise": moved_bytes / pass_bytes_per_second(card),
     }
 
 
 @cache
-def bytes_per_second(card: str) -> float:
-    return bandwidth(card, (GPUS | THIRD_PARTY)[card].bandwidth_bytes_per_second).assumed
+def pass_bytes_per_second(card: str) -> float:
+    return pass_bandwidth(card, (GPUS | THIRD_PARTY)[card].bandwidth_bytes_per_second).assumed
 
 
 # --8<-- [end:layer]
@@ -111,24 +120,28 @@ def rank_seconds(
     tokens, vocab = batch * seq_len // layout.context, -(-shape.vocab // layout.tensor)
     layers = sum(rank_layers(shape.layers, layout, rank))
     split = layout.tensor, layout.sequence
-    one = layer_seconds(shape, *split, tokens, seq_len, card, checkpointing, float8, layout.recomputes_whole_layers)
-    found = {line: layers * seconds for line, seconds in one.items()}
+    layer_time = layer_seconds(
+        shape, *split, tokens, seq_len, card, checkpointing, float8, layout.recomputes_whole_layers
+    )
+    by_line = {line: layers * seconds for line, seconds in layer_time.items()}
     if rank == layout.pipeline - 1:
-        found["matmuls"] += matmul_seconds(card, three(tokens, Matmul("head", shape.d_model, vocab, False)))
-        found["element-wise"] += tokens * loss_bytes(vocab, WIDTH, False) / bytes_per_second(card)
-    held = sum(rank_parameters(shape, layout, rank).values()) / (layout.shards if layout.zero else 1)
-    update = update_bytes(recipe, True) * held / bytes_per_second(card)
-    return {line: layout.micro_batches * seconds for line, seconds in found.items()} | {"update": update}
+        by_line["matmuls"] += assumed_matmul_seconds(
+            card, linear_products(tokens, Matmul("head", shape.d_model, vocab, False))
+        )
+        by_line["element-wise"] += tokens * loss_moved_bytes(vocab, ITEMSIZE, False) / pass_bytes_per_second(card)
+    updated_parameters = sum(rank_parameters(shape, layout, rank).values()) / (layout.shards if layout.zero else 1)
+    update_seconds = update_moved_bytes(recipe, True) * updated_parameters / pass_bytes_per_second(card)
+    return {line: layout.micro_batches * seconds for line, seconds in by_line.items()} | {"update": update_seconds}
 
 
-def longer(card: str) -> tuple[float, float, float]:
+def slowdowns(card: str) -> tuple[float, float, float]:
     """How many times as long published steps took as the rates say: little, the middle, much, of eight of ten."""
-    _, low, high = AGREED[family(card)]
+    _, low, high = AGREED[card_family(card)]
     return 1 / high, 2 / (low + high), 1 / low
 
 
-def taken(found: Mapping[str, float], times: float) -> dict[str, float]:
-    return {line: times * seconds for line, seconds in found.items()}
+def slowed(seconds_by_line: Mapping[str, float], slowdown: float) -> dict[str, float]:
+    return {line: slowdown * seconds for line, seconds in seconds_by_line.items()}
 
 
 # --8<-- [end:rank]

@@ -33,12 +33,12 @@ FLASH_1 = (0.25, 0.40)  # the first FlashAttention's on A100s: arXiv 2307.08691,
 # What the rates said of published steps, over what these took, by family: how many, what a tenth lay below and a tenth
 # above. A test derives them (published/step_times.py).
 AGREED = {"A100": (184, 0.78, 0.97), "H100": (74, 0.60, 0.80)}
-FAMILIES = {  # whose tables are asked: of sizes, of attention
+CARD_FAMILIES = {  # whose tables are asked: of sizes, of attention
     "A100": ("A100", "A800"),
     "H100": ("H100", "H200", "H800", "H20"),
     "B200": ("B200", "GB200", "B300"),
 }
-ALIKE = {  # another card's matmul units, with the same peak
+CARD_WITH_RATES = {  # whose matmul units a card has, with the same peak
     "A100 40GB SXM": "A100 80GB SXM",
     "A800 80GB SXM": "A100 80GB SXM",
     "A100 40GB PCIe": "A100 80GB PCIe",
@@ -46,7 +46,7 @@ ALIKE = {  # another card's matmul units, with the same peak
     "H800 SXM": "H100 SXM",
     "V100 16GB SXM": "V100 32GB SXM",
 }
-TABLES = {"A100": "A100 80GB PCIe", "H100": "H100 SXM", "B200": "B200"}
+SIZE_TABLES = {"A100": "A100 80GB PCIe", "H100": "H100 SXM", "B200": "B200"}
 # --8<-- [end:setup]
 
 
@@ -66,25 +66,25 @@ class Range(NamedTuple):
         return Range(*(factor * each for each in self))
 
 
-def added(ranges: Iterable[Range]) -> Range:
+def sum_ranges(ranges: Iterable[Range]) -> Range:
     return Range(*map(sum, zip(*ranges, strict=True)))
 
 
 def spread(values: Iterable[float]) -> Range:
     """The least, the median and the largest."""
-    found = sorted(values)
-    return Range(found[0], median(found), found[-1])
+    ordered = sorted(values)
+    return Range(ordered[0], median(ordered), ordered[-1])
 
 
 # --8<-- [end:range]
 
 
 # --8<-- [start:rates]
-def family(card: str) -> str:
-    return next((name for name, cards in FAMILIES.items() if card.startswith(cards)), "")
+def card_family(card: str) -> str:
+    return next((name for name, cards in CARD_FAMILIES.items() if card.startswith(cards)), "")
 
 
-def peak_of(card: str) -> float:
+def card_peak(card: str) -> float:
     """In 16 bits."""
     peaks = (GPUS | THIRD_PARTY)[card].peak_flop_per_second
     return peaks.get("bfloat16", peaks.get("float16", 0))
@@ -92,33 +92,41 @@ def peak_of(card: str) -> float:
 
 def matmul_rate(card: str, peak: float) -> Range:
     """FLOP/s of a card's large matmuls."""
-    alike = {card, ALIKE.get(card, card)} | {one for one, other in ALIKE.items() if other == card}
-    held = [1e9 * rate for one, rate in SUSTAINED.items() if one in alike]
-    known = [1e9 * rate for one in alike for rate in BEST.get(one, {}).values()]
-    if held or known:
-        low, assumed, high = spread(held + known)
-        return Range(SLOWEST * low, held[0] if held else assumed, high)
-    shares = [1e9 * rate / peak_of(other) for other, rates in BEST.items() for rate in rates.values()]
-    shares += [1e9 * rate / peak_of(other) for other, rate in SUSTAINED.items()]
+    same_cards = {card, CARD_WITH_RATES.get(card, card)} | {
+        one for one, other in CARD_WITH_RATES.items() if other == card
+    }
+    sustained = [1e9 * rate for one, rate in SUSTAINED.items() if one in same_cards]
+    fastest = [1e9 * rate for one in same_cards for rate in BEST.get(one, {}).values()]
+    if sustained or fastest:
+        low, assumed, high = spread(sustained + fastest)
+        return Range(SLOWEST * low, sustained[0] if sustained else assumed, high)
+    shares = [1e9 * rate / card_peak(other) for other, rates in BEST.items() for rate in rates.values()]
+    shares += [1e9 * rate / card_peak(other) for other, rate in SUSTAINED.items()]
     return spread(shares).times(peak)
 
 
 @cache  # asked of the same sizes by each step of a model
 def size_share(card: str, m: int, k: int, n: int) -> float:
     """What a matmul of this size reaches of the fastest of its family's table; of the A100's, if it has none."""
-    rows = SIZED[TABLES.get(family(card), TABLES["A100"])]
+    rows = SIZED[SIZE_TABLES.get(card_family(card), SIZE_TABLES["A100"])]
     sides = log(m), log(k), log(n)
-    nearest = min(rows, key=lambda row: sum(abs(side - log(row[at])) for at, side in enumerate(sides)))
+    nearest = min(rows, key=lambda row: sum(abs(side - log(row[column])) for column, side in enumerate(sides)))
     return nearest[3] / max(row[3] for row in rows)
 
 
-def bandwidth(card: str, nominal: float) -> Range:
+def pass_bandwidth(card: str, nominal: float) -> Range:
     """Bytes a second of element-wise passes: the shares of their nominal bandwidth that a family's cards reach."""
     shares = {
-        name: [1e9 * rate / GPUS[name].bandwidth_bytes_per_second for rate in of] for name, of in BANDWIDTH.items()
+        name: [1e9 * rate / GPUS[name].bandwidth_bytes_per_second for rate in rates]
+        for name, rates in BANDWIDTH.items()
     }
-    near = [share for name, of in shares.items() if name == card or family(name) == family(card) != "" for share in of]
-    return spread(near or [share for of in shares.values() for share in of]).times(nominal)
+    near_shares = [
+        share
+        for name, rates in shares.items()
+        if name == card or card_family(name) == card_family(card) != ""
+        for share in rates
+    ]
+    return spread(near_shares or [share for rates in shares.values() for share in rates]).times(nominal)
 
 
 def attention_rates(card: str, peak: float, tokens: int, heads: int, flash: int = 2) -> tuple[Range, Range]:
@@ -128,18 +136,18 @@ def attention_rates(card: str, peak: float, tokens: int, heads: int, flash: int 
     H100 PyTorch's attention is FlashAttention 2 by itself, and cuDNN where that is asked for: the high end. `flash` = 1
     is the first FlashAttention, of before July 2023.
     """
-    of = family(card)
+    family = card_family(card)
     if flash == 1:
         both = 2 * [Range(FLASH_1[0], sum(FLASH_1) / 2, FLASH_1[1]).times(peak)]
-    elif of == "A100":
+    elif family == "A100":
         row = nearest_attention("A100 80GB PCIe", tokens, heads)
         low, high = FLASH_2["A100"]
-        measured = [1e9 * rate / peak_of("A100 80GB PCIe") for rate in row]
+        measured = [1e9 * rate / card_peak("A100 80GB PCIe") for rate in row]
         both = [Range(min(low, share), share, max(high, share)).times(peak) for share in measured]
-    elif of == "H100":
+    elif family == "H100":
         row = nearest_attention("H200 SXM", tokens, heads)
         low, usual = FLASH_2["H100"]
-        both = [Range(low, usual, max(usual, 1e9 * rate / peak_of("H200 SXM"))).times(peak) for rate in row]
+        both = [Range(low, usual, max(usual, 1e9 * rate / card_peak("H200 SXM"))).times(peak) for rate in row]
     else:
         both = 2 * [spread([share for shares in FLASH_2.values() for share in shares]).times(peak)]
     return both[0], both[1]
@@ -156,38 +164,40 @@ def nearest_attention(card: str, tokens: int, heads: int) -> tuple[int, int]:
 
 
 # --8<-- [start:matmuls]
-def three(tokens: int, each: Matmul) -> list[tuple[int, int, int]]:
+def linear_products(tokens: int, matrix: Matmul) -> list[tuple[int, int, int]]:
     """A linear layer's products (m × k)(k × n): forward, the input's gradient, the weights'."""
     return [
-        (tokens, each.inputs, each.outputs),
-        (tokens, each.outputs, each.inputs),
-        (each.inputs, tokens, each.outputs),
+        (tokens, matrix.inputs, matrix.outputs),
+        (tokens, matrix.outputs, matrix.inputs),
+        (matrix.inputs, tokens, matrix.outputs),
     ]
 
 
-def products(
+def matmul_products(
     shape: Decoder, tokens: int, checkpointing: str, every: int, early_stop: bool
 ) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
     """Each product of a micro-batch, how often it is there, and of which line."""
-    layer = matmuls(shape)
-    for each in layer:
-        for size in three(tokens, each):
+    matrices = matmuls(shape)
+    for each in matrices:
+        for size in linear_products(tokens, each):
             yield "matmuls", shape.layers, size
-    for size in three(tokens, Matmul("head", shape.d_model, shape.vocab, False)):
+    for size in linear_products(tokens, Matmul("head", shape.d_model, shape.vocab, False)):
         yield "matmuls", 1, size
-    again = {"full": layer, "per-op": recomputed_matmuls(shape)}.get(checkpointing, [])
+    recomputed = {"full": matrices, "per-op": recomputed_matmuls(shape)}.get(checkpointing, [])
     spared = early_stop and (checkpointing == "full" or not saves_last(shape))
-    for each in again[: len(again) - spared]:
+    for each in recomputed[: len(recomputed) - spared]:
         yield "recomputation", -(-shape.layers // every), (tokens, each.inputs, each.outputs)
 
 
-def matmul_seconds(card: str, peak: float, of: Iterable[tuple[str, int, tuple[int, int, int]]]) -> dict[str, Range]:
+def matmul_seconds(
+    card: str, peak: float, products: Iterable[tuple[str, int, tuple[int, int, int]]]
+) -> dict[str, Range]:
     """By line."""
-    best = matmul_rate(card, peak)
-    found: dict[str, list[Range]] = {"matmuls": [], "recomputation": []}
-    for line, times, (m, k, n) in of:
-        found[line].append(best.times(size_share(card, m, k, n)).seconds(times * 2 * m * k * n))
-    return {line: added(each) if each else Range(0, 0, 0) for line, each in found.items()}
+    large_rate = matmul_rate(card, peak)
+    by_line: dict[str, list[Range]] = {"matmuls": [], "recomputation": []}
+    for line, repeats, (m, k, n) in products:
+        by_line[line].append(large_rate.times(size_share(card, m, k, n)).seconds(repeats * 2 * m * k * n))
+    return {line: sum_ranges(each) if each else Range(0, 0, 0) for line, each in by_line.items()}
 
 
 # --8<-- [end:matmuls]
@@ -198,47 +208,48 @@ class Widths(NamedTuple):
     """Bytes of a number: of the matmuls' results, of the residual path."""
 
     result: int
-    path: int
+    residual: int
 
 
-def layer_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: bool) -> tuple[float, float]:
+def layer_moved_bytes(shape: Decoder, widths: Widths, compiled: bool, composed: bool) -> tuple[float, float]:
     """Bytes that a token moves in a layer beside matmuls and attention: forward, backward."""
     w, p = widths
     d, f = shape.d_model, shape.d_ff
-    biased = w * sum(each.outputs for each in matmuls(shape) if each.biased)  # read for the biases' gradients
+    bias_bytes = w * sum(each.outputs for each in matmuls(shape) if each.biased)  # read for the biases' gradients
     if shape.positions:  # queries, keys and values are one matmul's, and so must their gradients be
-        biased += 2 * w * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    turned = (shape.heads + shape.kv_heads) * shape.head_dim if not shape.positions else 0
-    readers = (1 if shape.positions else 3) + (2 if shape.gated else 1)  # matmuls that read a norm's result
-    more = (readers - 2) * (w if compiled else 3 * w) * d  # their gradients are added up
+        bias_bytes += 2 * w * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    rotary_features = (shape.heads + shape.kv_heads) * shape.head_dim if not shape.positions else 0
+    norm_readers = (1 if shape.positions else 3) + (2 if shape.gated else 1)  # matmuls that read a norm's result
+    summed_bytes = (norm_readers - 2) * (w if compiled else 3 * w) * d  # their gradients are added up
     if compiled:
         # a norm with the sum before it; backward its input's gradient, the sum, and its weights', which read again
-        forward = 2 * (2 * p + 2 * w) * d + (3 if shape.gated else 2) * w * f + 2 * w * turned
-        backward = 2 * (3 * w + 4 * p) * d + (5 if shape.gated else 3) * w * f + 2 * w * turned + more + biased
-        return forward, backward
-    norm = 2 * p, 5 * p
+        forward = 2 * (2 * p + 2 * w) * d + (3 if shape.gated else 2) * w * f + 2 * w * rotary_features
+        backward = 2 * (3 * w + 4 * p) * d + (5 if shape.gated else 3) * w * f + 2 * w * rotary_features
+        return forward, backward + summed_bytes + bias_bytes
+    norm_bytes = 2 * p, 5 * p
     if composed:  # to float32, squared, averaged, scaled, back, times the weights: Llama's of PyTorch's operations
-        norm = 6 * w + 24, 13 * w + 60
-    cast = 4 + 2 if p > w else 0
-    forward = 2 * (norm[0] + (2 * p + w)) * d + readers * cast * d
-    backward = 2 * (norm[1] + 3 * p + cast) * d + readers * cast * d + more
-    act = (5, 9) if shape.gated else (2, 3)  # SiLU and the product of the two; GELU
-    turn = 2 * (w + 4) + 8  # to float32, turned, back
-    return forward + act[0] * w * f + turn * turned, backward + act[1] * w * f + turn * turned + biased
+        norm_bytes = 6 * w + 24, 13 * w + 60
+    cast_bytes = 4 + 2 if p > w else 0
+    forward = 2 * (norm_bytes[0] + (2 * p + w)) * d + norm_readers * cast_bytes * d
+    backward = 2 * (norm_bytes[1] + 3 * p + cast_bytes) * d + norm_readers * cast_bytes * d + summed_bytes
+    mlp_factors = (5, 9) if shape.gated else (2, 3)  # SiLU and the product of the two; GELU
+    rotary_bytes = 2 * (w + 4) + 8  # to float32, turned, back
+    forward += mlp_factors[0] * w * f + rotary_bytes * rotary_features
+    return forward, backward + mlp_factors[1] * w * f + rotary_bytes * rotary_features + bias_bytes
 
 
-def loss_bytes(vocab: int, w: int, compiled: bool) -> int:
+def loss_moved_bytes(vocab: int, w: int, compiled: bool) -> int:
     """Of a token's cross entropy in float32: logits cast, log-softmax, both backward; compiled, in registers."""
     return 4 * w * vocab if compiled else (2 * w + 40) * vocab
 
 
-def update_bytes(recipe: str, foreach: bool) -> int:
+def update_moved_bytes(recipe: str, foreach: bool) -> int:
     """Of a parameter's AdamW: weight, gradient and moments are read, all but the gradient written; or foreach."""
-    each = RECIPES[recipe]
-    weight, moment = each.master or each.weights, each.optimizer // 2
+    bytes_of = RECIPES[recipe]
+    weight_bytes, moment_bytes = bytes_of.master or bytes_of.weights, bytes_of.optimizer // 2
     if foreach:  # decay 2, first moment 3, second 2 and 4, its root 2, divided 2, plus epsilon 2, the step 4
-        return 6 * weight + 15 * moment
-    return 2 * weight + each.gradients + 4 * moment + (each.weights if each.master else 0)
+        return 6 * weight_bytes + 15 * moment_bytes
+    return 2 * weight_bytes + bytes_of.gradients + 4 * moment_bytes + (bytes_of.weights if bytes_of.master else 0)
 
 
 # --8<-- [end:bytes]

@@ -18,7 +18,7 @@ from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.parallel.layouts import scatter_rate
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND
-from flops_bytes.time.gpus import GPUS, REACHED
+from flops_bytes.time.gpus import GPUS, LINK_EFFICIENCY
 
 ROUTED_LEN = 1_024  # T
 WITH_EXPERTS = {"qwen": "qwen3-30b-a3b", "glm": "glm-4.5-air", "deepseek": "deepseek-v3"}
@@ -124,7 +124,7 @@ print(f"experts keep {kept / 2**20:.0f} MiB, one MLP of the same FLOPs {dense / 
 
 # --8<-- [start:sent]
 FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # the MFU of a good step
-NVLINK, NETWORK = (REACHED * rate for rate in LINK_BYTES_PER_SECOND.values())  # 400 Gb/s for each GPU
+NVLINK, NETWORK = (LINK_EFFICIENCY * rate for rate in LINK_BYTES_PER_SECOND.values())  # 400 Gb/s for each GPU
 
 
 def sent_to_computed(d_ff: int, ranks: int) -> float:

@@ -19,7 +19,7 @@ from flops_bytes.parallel.layouts import (
     step_seconds,
 )
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_bytes, ring_rate
-from flops_bytes.time.gpus import GPUS, REACHED
+from flops_bytes.time.gpus import GPUS, LINK_EFFICIENCY
 
 # --8<-- [end:setup]
 
@@ -39,12 +39,12 @@ print(f"and {layers_bytes / 1e9:.0f} GB of activations a sequence")
 # --8<-- [end:state]
 
 
-MFU, LINK_SHARE = 0.4, REACHED  # of the peak while it computes; of a link's nominal rate
+MFU, LINK_SHARE = 0.4, LINK_EFFICIENCY  # of the peak while it computes; of a link's nominal rate
 
 
 # --8<-- [start:tensor]
 FLOP_PER_SECOND = 0.4 * GPUS["H100 SXM"].peak_flop_per_second["bfloat16"]  # while it computes, we assume
-WITHIN, BETWEEN = (REACHED * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink; 400 Gb/s a GPU
+WITHIN, BETWEEN = (LINK_EFFICIENCY * rate for rate in LINK_BYTES_PER_SECOND.values())  # NVLink; 400 Gb/s a GPU
 
 
 def tensor_share(shape: Decoder, ranks: int) -> float:

@@ -13,16 +13,16 @@ from typing import Any
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.parallel.stacks import Split
-from flops_bytes.plan.parallel import plan
+from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.time.gpus import GPUS
-from flops_bytes.time.layouts import FLOAT8, longer
+from flops_bytes.time.layouts import FLOAT8, slowdowns
 from published.layouts import NEAR_BYTES, NEAR_SECONDS, Said, compare, place, read_rows, stands
 
 FOLDERS = (above / "measurements" / "published" for above in Path(__file__).parents)
 FOLDER = next(folder for folder in FOLDERS if folder.is_dir())
 FIRST = json.loads((FOLDER / "layouts" / "first.json").read_text(encoding="utf-8"))  # written before any was compared
 FLOAT8_RATIO = FLOAT8
-LONGER = {card: dict(zip(("least", "middle", "most"), longer(card), strict=True)) for card in ("A100", "H100")}
+LONGER = {card: dict(zip(("least", "middle", "most"), slowdowns(card), strict=True)) for card in ("A100", "H100")}
 NEAR_BYTES_SHARE, NEAR_SECONDS_SHARE = NEAR_BYTES, NEAR_SECONDS
 # --8<-- [end:setup]
 
@@ -157,7 +157,7 @@ GPU_HOURS, TOKENS = 2.664e6, 14.8e12  # of pre-training (arXiv 2412.19437, table
 published_step = GPU_HOURS * 3_600 / 2_048 * BATCH_TOKENS / TOKENS
 DEEPSEEK = {}
 for kind in ("none", "full"):
-    layout = plan(V3, **ASKED, checkpointing=kind)
+    layout = plan_layouts(V3, **ASKED, checkpointing=kind)
     DEEPSEEK[kind] = {
         "planned_bytes": layout["memory_bytes"]["total"],
         "fits": layout["fits"],

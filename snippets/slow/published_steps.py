@@ -117,12 +117,12 @@ run_lines_bytes = {line: size for line, size in run_moments[run_peak_at].items()
 last_moment_bytes = {moment: sum(lines.values()) for moment, lines in fewer.items()}
 run_ms = in_ms(run_step)
 CARD = "A100 80GB SXM"
-PEAK = rates.peak_of(CARD)
+PEAK = rates.card_peak(CARD)
 SUSTAINED = rates.matmul_rate(CARD, PEAK).assumed
 SIDES = {"k_v": 1_024, "q_out": 3_072, "mlp": 8_192, "head": 128_256}  # beside the width
 # FLOPs by that side, and how many SUSTAINED would do in the same time
 run_work: dict[int, list[float]] = {side: [0, 0] for side in SIDES.values()}
-for _, times, (m, k, n) in rates.products(SHAPE, RUN_TOKENS, "none", 1, True):
+for _, times, (m, k, n) in rates.matmul_products(SHAPE, RUN_TOKENS, "none", 1, True):
     flops = 2 * times * m * k * n
     work = run_work[m * k * n // (RUN_TOKENS * SHAPE.d_model)]
     work[0] += flops
@@ -142,10 +142,10 @@ run_rates = {  # TFLOP/s
     "forward": round(forward.assumed / 1e12, 1),
     "backward": round(backward.assumed / 1e12, 1),
 }
-run_terabytes = round(rates.bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
+run_terabytes = round(rates.pass_bandwidth(CARD, GPUS[CARD].bandwidth_bytes_per_second).assumed / 1e12, 3)
 card_rates = {}  # TFLOP/s, attention's with 8,192 tokens and 32 heads
 for _card in (CARD, "H100 SXM", "H200 SXM"):
-    _peak, _bytes = rates.peak_of(_card), GPUS[_card].bandwidth_bytes_per_second
+    _peak, _bytes = rates.card_peak(_card), GPUS[_card].bandwidth_bytes_per_second
     _forward, _backward = rates.attention_rates(_card, _peak, 8_192, 32)
     _matmuls = rates.matmul_rate(_card, _peak).assumed
     card_rates[_card] = {
@@ -153,10 +153,10 @@ for _card in (CARD, "H100 SXM", "H200 SXM"):
         "matmuls_share": round(_matmuls / _peak, 4),
         "forward": round(_forward.assumed / 1e12, 1),
         "backward": round(_backward.assumed / 1e12, 1),
-        "terabytes": round(rates.bandwidth(_card, _bytes).assumed / 1e12, 3),
+        "terabytes": round(rates.pass_bandwidth(_card, _bytes).assumed / 1e12, 3),
     }
-assert sum(rates.layer_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
-loss_logit_bytes = rates.loss_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
+assert sum(rates.layer_moved_bytes(SHAPE, rates.Widths(2, 2), compiled=False, composed=True)) == 1_271_808  # a token
+loss_logit_bytes = rates.loss_moved_bytes(SHAPE.vocab, 2, compiled=False) // SHAPE.vocab
 
 
 TORCHTUNE = "torchtune", "Llama 3.2 3B"
@@ -335,7 +335,7 @@ stack_sum_ratio = {name: round(1e3 * of.seconds.assumed / ms, 4) for name, (of, 
 
 def card(each: Rated) -> str:
     of = each.reading.settings["gpu"]
-    return rates.family(str(of[0] if isinstance(of, list) else of))
+    return rates.card_family(str(of[0] if isinstance(of, list) else of))
 
 
 def summed_up(steps: list[Rated]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from flops_bytes.memory.adapters import quantized_bytes
 from flops_bytes.memory.step import decoder_moments
 from flops_bytes.model.shapes import parameters
 from flops_bytes.model.stack import stack_of
-from flops_bytes.parallel.sharding import sharded_bytes, wire_bytes
+from flops_bytes.parallel.sharding import sharded_moments, wire_bytes
 
 # --8<-- [end:setup]
 
@@ -176,7 +176,7 @@ def sharded_peak(name: str) -> int:
     """By formula: what one of the GPUs holds, each with sequences one after the other."""
     shape, seq_len, _ = CASES[name]
     at = decoder_moments(shape, seq_len, 1, "bf16", checkpointing="full", chunks=CHUNKS, accumulated=True)
-    sharded = sharded_bytes(stack_of(shape), at, "bf16", NUM_GPUS, zero=3)
+    sharded = sharded_moments(stack_of(shape), at, "bf16", NUM_GPUS, zero=3)
     return max(sum(lines.values()) for lines in sharded.values())
 
 

@@ -128,7 +128,7 @@ def test_a_bound_is_the_slower_of_bytes_and_flops() -> None:
 
 def test_at_the_ridge_products_take_as_long_as_reading() -> None:
     for bits in (16, 8):
-        users = ridge_users(H100._replace(bits=bits))
+        users = ridge_users(H100._replace(weight_bits=bits))
         read = read_parameters(LLAMA_3_8B)
         assert 2 * users * read / PEAK == pytest.approx(read * bits / 8 / BANDWIDTH)
 

@@ -9,10 +9,10 @@ import pytest
 from flops_bytes.model.shapes import GPT2_XL, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B
 from flops_bytes.parallel.layouts import Layout, exposed_seconds, layer_forward_bytes
 from flops_bytes.plan.options import read_options
-from flops_bytes.plan.parallel import plan
+from flops_bytes.plan.parallel import plan_layouts
 from flops_bytes.plan.step_time import step_time
-from flops_bytes.time.layouts import FLOAT8, bytes_per_second, covered, layer_seconds, longer, rank_seconds
-from flops_bytes.time.rates import AGREED, loss_bytes
+from flops_bytes.time.layouts import FLOAT8, has_rates, layer_seconds, pass_bytes_per_second, rank_seconds, slowdowns
+from flops_bytes.time.rates import AGREED, loss_moved_bytes
 
 CARD = "H100 SXM"
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": CARD, "gpus": 256, "context": 8192, "zero": 1}
@@ -32,7 +32,7 @@ def test_without_parallelism_the_rates_say_what_they_say_of_a_plain_step(model: 
     matmuls = theirs["matmuls"] + theirs["attention"] + theirs["recomputation"]
     assert ours["matmuls"] + ours["attention"] == pytest.approx(matmuls)
     moved = theirs["element-wise"] + theirs["recomputed element-wise"]
-    loss = 4 * 1024 * loss_bytes(shape.vocab, 2, False) / bytes_per_second("A100 80GB SXM")
+    loss = 4 * 1024 * loss_moved_bytes(shape.vocab, 2, False) / pass_bytes_per_second("A100 80GB SXM")
     assert ours["element-wise"] - loss == pytest.approx(moved, rel=0.02)  # there with the embedding
 
 
@@ -61,7 +61,7 @@ def test_what_tensor_ranks_send_shows_by_a_piece_or_by_what_matmuls_do_not_hide(
         and exposed_seconds(8.0, 5.0, 8) == 3.0
         and exposed_seconds(8.0, 0.0, 8) == 8.0
     )
-    before, after = (plan(**SPLIT, overlap_tp=answer)["seconds"] for answer in ("no", "yes"))
+    before, after = (plan_layouts(**SPLIT, overlap_tp=answer)["seconds"] for answer in ("no", "yes"))
     assert after["tensor"] == before["tensor"] / 8 and after["matmuls"] == before["matmuls"]
 
 
@@ -72,11 +72,11 @@ def test_a_forward_pass_takes_its_widest_moment() -> None:
 
 
 def test_steps_take_as_much_longer_as_published_ones_did() -> None:
-    found = plan(**SPLIT)
+    found = plan_layouts(**SPLIT)
     assert found["matmul_share"] is None and found["least_step_seconds"] < found["step_seconds"]
     assert found["step_seconds"] < found["most_step_seconds"]
     _, low, high = AGREED["H100"]
-    least, middle, most = longer(CARD)
+    least, middle, most = slowdowns(CARD)
     assert least * high == pytest.approx(1) == pytest.approx(most * low) and least < middle < most
     layout = Layout(data=8, tensor=8, pipeline=4, zero=1, micro_batches=64)
     own = [rank_seconds(LLAMA_3_70B, layout, rank, 8192, 1, CARD, "bf16_master")["attention"] for rank in range(4)]
@@ -84,9 +84,9 @@ def test_steps_take_as_much_longer_as_published_ones_did() -> None:
 
 
 def test_a_share_of_the_peak_is_taken_where_it_is_told_or_no_rates_are_known() -> None:
-    assert plan(**SPLIT, matmul_share=0.5)["matmul_share"] == 0.5
-    assert "attention" not in plan(**SPLIT, matmul_share=0.5)["seconds"]
-    assert plan(**SPLIT | {"gpu": "B200", "link": "NVLink 5"})["matmul_share"]
-    assert not covered(MIXTRAL_8X7B, CARD, "bf16_master") and not covered(LLAMA_3_8B, CARD, "fp32")
-    told = plan(**SPLIT, matmul_share=0.5)
+    assert plan_layouts(**SPLIT, matmul_share=0.5)["matmul_share"] == 0.5
+    assert "attention" not in plan_layouts(**SPLIT, matmul_share=0.5)["seconds"]
+    assert plan_layouts(**SPLIT | {"gpu": "B200", "link": "NVLink 5"})["matmul_share"]
+    assert not has_rates(MIXTRAL_8X7B, CARD, "bf16_master") and not has_rates(LLAMA_3_8B, CARD, "fp32")
+    told = plan_layouts(**SPLIT, matmul_share=0.5)
     assert told["least_step_seconds"] == told["step_seconds"] == told["most_step_seconds"]

@@ -29,7 +29,7 @@ from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.model import read_shape
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.stacks import read_model
-from flops_bytes.plan.training import held_at
+from flops_bytes.plan.training import bytes_by_moment
 from tests.conftest import ROOT
 
 READINGS = ROOT / "measurements" / "published" / "torchao.toml"
@@ -209,7 +209,7 @@ def test_gpus_that_share_state_share_muons_matrices(zero: int) -> None:
 
 def moments_of(asked: dict[str, Any]) -> dict[str, dict[str, int]]:
     a = read_options(asked)
-    return held_at(a, read_shape(asked, a))
+    return bytes_by_moment(a, read_shape(asked, a))
 
 
 def test_what_lies_on_the_host_is_not_on_the_card() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from flops_bytes.model.shapes import SHAPES, Decoder, from_config, parameters, window
+from flops_bytes.model.shapes import SHAPES, Decoder, decoder_from_config, parameters, window
 from ledger.site.check import configured_device
 from ledger.site.quote import Values, open_source
 from tests.tables import BOOK
@@ -82,7 +82,7 @@ def test_a_configuration_has_the_parameters_of_its_model(config: dict[str, Any])
     theirs = CONFIG_MAPPING[config["model_type"]](**{k: v for k, v in config.items() if k != "model_type"})
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(theirs)
-    shape = from_config(theirs.to_dict(), 16)
+    shape = decoder_from_config(theirs.to_dict(), 16)
     assert sum(parameters(shape).values()) == sum(parameter.numel() for parameter in model.parameters())
     named = dict(model.named_parameters())
     parts = parameters(shape)
@@ -102,9 +102,11 @@ def test_what_a_configuration_leaves_out_is_what_its_library_takes() -> None:
     ]
     for config in configs:
         theirs = CONFIG_MAPPING[config["model_type"]](**{k: v for k, v in config.items() if k != "model_type"})
-        assert from_config(config, 16) == from_config(theirs.to_dict(), 16)
+        assert decoder_from_config(config, 16) == decoder_from_config(theirs.to_dict(), 16)
     assert (
-        from_config({k: v for k, v in SMALL.items() if "key_value" not in k} | {"model_type": "llama"}, 16).kv_heads
+        decoder_from_config(
+            {k: v for k, v in SMALL.items() if "key_value" not in k} | {"model_type": "llama"}, 16
+        ).kv_heads
         == 4
     )
 
@@ -116,6 +118,6 @@ def test_a_window_is_used_where_its_library_uses_it() -> None:
             512 if uses else None
         )
     windowed = CONFIGS["mistral"] | {"sliding_window": 512}
-    assert isinstance(from_config(windowed, 512), Decoder)
+    assert isinstance(decoder_from_config(windowed, 512), Decoder)
     with pytest.raises(ValueError, match="--context 512 or less"):
-        from_config(windowed, 513)
+        decoder_from_config(windowed, 513)

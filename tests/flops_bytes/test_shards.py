@@ -35,11 +35,11 @@ from flops_bytes.parallel.sharding import (
     group_numbers,
     ring_bytes,
     shard_numbers,
-    sharded_bytes,
-    stage_bytes,
+    sharded_moments,
     tokens_to_hide,
     wire_bytes,
     zero_payload,
+    zero_stage_bytes,
 )
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.time.gpus import LINKS
@@ -85,7 +85,7 @@ def test_a_stage_splits_its_lines_and_makes_whole_what_it_uses(shape: Decoder, r
     sums = {"head": of["head"], "last_layer": of["head"] + of["layer"], "first_layer": of["head"] + of["layer"]}
     sums["embedding"] = of["root"] + of["layer"]
     for gpus, frozen in product((1, 3, 8), (False, True)):
-        at = sharded_bytes(stack_of(shape), before, recipe, gpus, stage, trained=100 if frozen else 0)
+        at = sharded_moments(stack_of(shape), before, recipe, gpus, stage, trained=100 if frozen else 0)
         buckets = (400 if frozen else RECIPES[recipe].gradients * of["total"]) if gpus > 1 and not stage else 0
         split = SPLIT[stage] if gpus > 1 else ()
         for moment, lines in before.items():
@@ -145,7 +145,7 @@ def test_fully_shard_holds_what_the_third_stage_says(group: Any) -> None:
     shapes = {name: tuple(weight.shape) for name, weight in build(shape).named_parameters()}
     assert trace.payload_bytes == fsdp_payload(*group_numbers(shapes, RANKS))
     before = decoder_moments(shape, *TOKENS, "fp32")
-    at = {m: sum(lines.values()) for m, lines in sharded_bytes(stack_of(shape), before, "fp32", RANKS, 3).items()}
+    at = {m: sum(lines.values()) for m, lines in sharded_moments(stack_of(shape), before, "fp32", RANKS, 3).items()}
     assert trace.most["update"] == at["update"]
     two_layers = 2 * 4 * modules(shape)["layer"]
     over = {moment: (at[moment] - trace.most[moment]) / two_layers for moment in trace.most if moment in at}
@@ -215,9 +215,9 @@ def test_each_stage_sends_its_collectives(shape: Decoder, recipe: str) -> None:
 def test_stages_hold_what_their_paper_says() -> None:
     """Of 7.5 billion parameters on 64 GPUs, with 4 + 4 + 8 bytes in place of its 2 + 2 + 12 (its figure 1)."""
     numbers, ranks = 7.5e9, 64
-    held = [sum(stage_bytes(numbers, ranks, stage).values()) for stage, _ in enumerate(STAGES)]
+    held = [sum(zero_stage_bytes(numbers, ranks, stage).values()) for stage, _ in enumerate(STAGES)]
     assert held == [16 * numbers, (8 + 8 / 64) * numbers, (4 + 12 / 64) * numbers, 16 / 64 * numbers]
-    assert stage_bytes(numbers, ranks, 2) == {
+    assert zero_stage_bytes(numbers, ranks, 2) == {
         "state": 8 * numbers / ranks,
         "gradients": 4 * numbers / ranks,
         "weights": 4 * numbers,

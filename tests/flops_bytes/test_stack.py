@@ -357,7 +357,7 @@ def test_a_step_reads_the_experts_that_somebody_is_sent_to() -> None:
 @pytest.mark.parametrize("case", ["llama", "qwen2", "qwen3", "mistral, no window", "mixtral"])
 def test_layers_all_alike_are_as_a_decoder(case: str) -> None:
     config, stack = own(case)
-    decoder = shapes.from_config(config.to_dict(), 16)
+    decoder = shapes.decoder_from_config(config.to_dict(), 16)
     assert sum(parameters(stack).values()) == sum(shapes.parameters(decoder).values())
     for causal in (False, True):
         ours, theirs = forward_flops(stack, 37, 3, causal), flops.forward_flops(decoder, 37, 3, causal)

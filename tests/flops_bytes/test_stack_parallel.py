@@ -34,7 +34,7 @@ from flops_bytes.parallel.layouts import (
     sent,
 )
 from flops_bytes.parallel.stacks import Split, in_order
-from flops_bytes.plan.stacks import plan_exactly as plan_stack
+from flops_bytes.plan.stacks import plan_model_exactly as plan_stack
 
 NAMES = [name for name, preset in PRESETS.items() if preset.config.get("model_type") in SUPPORTED]
 

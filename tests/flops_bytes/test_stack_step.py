@@ -37,7 +37,7 @@ from flops_bytes.memory.step import (
 from flops_bytes.memory.tape import Tape, apply_saving_input, linear
 from flops_bytes.model.config import read_stack
 from flops_bytes.model.stack import largest_layer_parameters, parameters
-from flops_bytes.parallel.sharding import sharded_bytes
+from flops_bytes.parallel.sharding import sharded_moments
 from tests.flops_bytes.stack_cases import CASES
 
 Config = dict[str, Any]
@@ -258,14 +258,14 @@ def test_a_gathered_layer_is_the_fullest() -> None:
     stack = read_stack(config)
     counts = parameters(stack)
     at = step_bytes(stack, WRITTEN["deepseek_v3"], StepConfig(128))
-    found = sharded_bytes(stack, at, "bf16_master", 4, 3)
+    found = sharded_moments(stack, at, "bf16_master", 4, 3)
     ends = counts["embedding"] + counts["head"]
     assert found["first_layer"]["gathered"] == 2 * (ends + 2 * largest_layer_parameters(stack))
     experts = counts["experts"] // 2  # of three layers the first is dense
     assert experts < largest_layer_parameters(stack) < 1.5 * experts
     assert found["update"]["gathered"] == 0
     assert found["update"]["optimizer"] == RECIPES["bf16_master"].optimizer * sum(counts.values()) // 4
-    whole = sharded_bytes(stack, at, "bf16_master", 4, 0)
+    whole = sharded_moments(stack, at, "bf16_master", 4, 0)
     assert whole["loss"]["weights"] == 2 * sum(counts.values()) and whole["loss"]["gathered"] == 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from flops_bytes.model.shapes import KNOWN, SHAPES, estimate, from_config
+from flops_bytes.model.shapes import KNOWN, SHAPES, decoder_from_config, estimate
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import unread
 from planner import DECIMALS, DIGITS, FIRST, FOLDED, SHOWN, form, words
@@ -198,7 +198,7 @@ def test_an_unknown_type_has_no_answer_and_a_guess_to_copy(
     config: dict[str, Any], parameters: float, off: float, lacking: list[str]
 ) -> None:
     with pytest.raises(ValueError, match=f"--config: model_type '{config['model_type']}' is not known; not un") as told:
-        from_config(config, 1_024)
+        decoder_from_config(config, 1_024)
     named = [key for keys in unread(str(told.value)).values() for key in keys]
     assert sorted(named) == sorted(["model_type", *lacking])
     shape = re.search(r"a guess, without these: --shape '(.*?)'$", str(told.value))

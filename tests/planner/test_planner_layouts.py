@@ -11,7 +11,7 @@ from py_mini_racer import MiniRacer
 
 import planner
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.plan.parallel import plan
+from flops_bytes.plan.parallel import plan_layouts
 from planner.answer import answer
 from planner.stacks import answer_any
 
@@ -58,7 +58,7 @@ def test_the_command_that_is_named_lists_layouts(script: MiniRacer, change: dict
     for name in ("gpus", "context", "micro_batch", "tokens", "price", "link", "node_gpus", "shape"):
         assert told.get(name) == fields.get(name), name
     try:
-        rows = plan(**told)["layouts"]
+        rows = plan_layouts(**told)["layouts"]
     except ValueError as error:
         assert str(error).startswith("--layouts: none fits")
         assert fields["gpus"] == "2"

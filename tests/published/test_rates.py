@@ -24,7 +24,16 @@ from flops_bytes.plan.__main__ import main as plan_main
 from flops_bytes.plan.options import read_options
 from flops_bytes.time import rates
 from flops_bytes.time.gpus import GPUS
-from flops_bytes.time.rates import Range, Widths, family, layer_bytes, loss_bytes, matmul_rate, size_share, update_bytes
+from flops_bytes.time.rates import (
+    Range,
+    Widths,
+    card_family,
+    layer_moved_bytes,
+    loss_moved_bytes,
+    matmul_rate,
+    size_share,
+    update_moved_bytes,
+)
 from published import rates as published_rates
 from published.rates import Rate, extract, read_folder, read_rates, tabled, written
 from published.readings import read_all, read_head
@@ -138,7 +147,7 @@ def test_the_products_are_those_of_the_flops() -> None:
     shape, tokens = replace(LLAMA_3_8B, layers=3), 4_096
     for kind in ("none", "full", "per-op"):
         found = {"matmuls": 0, "recomputation": 0}
-        for line, times, (m, k, n) in rates.products(shape, tokens, kind, 1, early_stop=True):
+        for line, times, (m, k, n) in rates.matmul_products(shape, tokens, kind, 1, early_stop=True):
             found[line] += 2 * times * m * k * n
         forward = forward_flops(shape, tokens)
         assert found["matmuls"] == 3 * sum(flops for part, flops in forward.items() if part not in ATTENTION)
@@ -153,7 +162,9 @@ def test_compiled_bytes_are_those_of_the_book() -> None:
     beside = 2 * 6 * steps.weights_in_products(shape) + 12 * shape.vocab * shape.d_model
     last_norm = (6 * 4 + 5 * 2) * shape.d_model
     apart = shape.layers * (2 * 9 + 2 * 2 * 3) * shape.d_model  # 9 d of biases; three gradients put together
-    said = shape.layers * sum(layer_bytes(shape, Widths(2, 4), True, False)) + loss_bytes(shape.vocab, 2, True)
+    said = shape.layers * sum(layer_moved_bytes(shape, Widths(2, 4), True, False)) + loss_moved_bytes(
+        shape.vocab, 2, True
+    )
     assert said == (whole - beside) / 1_024 - last_norm + apart
 
 
@@ -176,15 +187,15 @@ def test_eager_bytes_are_nearly_what_a_step_moves(shape: Decoder) -> None:
         for each in trace.operations
         if not any(name in each.name for name in VIEWS + ELSEWHERE)
     )
-    forward, backward = layer_bytes(shape, Widths(2, 2), False, False)
-    said = shape.layers * (forward + backward) + loss_bytes(shape.vocab, 2, False) + 8 * shape.d_model
+    forward, backward = layer_moved_bytes(shape, Widths(2, 2), False, False)
+    said = shape.layers * (forward + backward) + loss_moved_bytes(shape.vocab, 2, False) + 8 * shape.d_model
     assert said == pytest.approx(moved / tokens.numel(), rel=0.1)
 
 
 def test_an_update_reads_and_writes_each_number_once_or_in_passes() -> None:
-    assert update_bytes("fp32", foreach=False) == 4 * (2 + 1 + 4)
-    assert update_bytes("bf16_master", foreach=False) == 2 * 4 + 2 + 4 * 4 + 2
-    assert update_bytes("fp32", foreach=True) == 3 * update_bytes("fp32", foreach=False)
+    assert update_moved_bytes("fp32", foreach=False) == 4 * (2 + 1 + 4)
+    assert update_moved_bytes("bf16_master", foreach=False) == 2 * 4 + 2 + 4 * 4 + 2
+    assert update_moved_bytes("fp32", foreach=True) == 3 * update_moved_bytes("fp32", foreach=False)
 
 
 def test_an_interval_goes_from_hidden_compiled_and_fast_to_eager_and_slow() -> None:
@@ -263,7 +274,7 @@ def test_how_far_the_rates_agree_is_what_the_answer_says() -> None:
 
 def family_of(each: Rated) -> str:
     card = each.reading.settings["gpu"]
-    return family(str(card[0] if isinstance(card, list) else card))
+    return card_family(str(card[0] if isinstance(card, list) else card))
 
 
 def test_steps_on_a_node_of_a100s_are_within_15_percent() -> None:

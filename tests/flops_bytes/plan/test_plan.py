@@ -18,7 +18,7 @@ import pytest
 from flops_bytes.memory.adapters import FORMATS
 from flops_bytes.memory.step import decoder_moments
 from flops_bytes.model.flops import forward_flops
-from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, from_config, parameters
+from flops_bytes.model.shapes import LLAMA_3_8B, LLAMA_3_70B, SHAPES, decoder_from_config, parameters
 from flops_bytes.model.stack import stack_of
 from flops_bytes.model.tokens import BYTES_A_TOKEN
 from flops_bytes.parallel.sharding import LINK_BYTES_PER_SECOND, ring_bytes, tokens_to_hide
@@ -26,7 +26,7 @@ from flops_bytes.plan import plan as choose
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.evidence import verdict
-from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read
+from flops_bytes.plan.options import OPTIONS, SERVED, belongs, read_option
 from flops_bytes.plan.serving import forward_bytes
 from flops_bytes.plan.table import gib
 from flops_bytes.serve.inference import Server, decode_seconds, largest, plan_serving
@@ -204,7 +204,7 @@ def test_a_sentence_repeats_the_beginning_of_what_was_asked(name: str) -> None:
 )
 def test_a_sentence_repeats_the_beginning_of_a_configuration(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError) as caught:
-        from_config(CONFIG | change, context=1024)
+        decoder_from_config(CONFIG | change, context=1024)
     assert str(caught.value).startswith("--config: ") and len(str(caught.value)) < 400
 
 
@@ -229,7 +229,7 @@ def test_next_to_nothing_has_no_sign() -> None:
 def test_numbers_are_read_as_people_write_them() -> None:
     for name, pairs in WRITTEN.items():
         for written, number in pairs:
-            assert read(name, written) == number, written
+            assert read_option(name, written) == number, written
 
 
 WRITTEN |= {  # as datasheets have it
@@ -241,7 +241,7 @@ SIGNS = {"$2.5": "$", "¥18": "¥", "￥18": "¥", "18元": "¥", "€2": "€",
 
 @pytest.mark.parametrize("price", SIGNS)
 def test_the_currency_of_the_price_is_that_of_the_answer(price: Any) -> None:
-    number = read("price", price)
+    number = read_option("price", price)
     for task, money in (({"tokens": "1B"}, "money"), (SERVING, "money_a_million")):
         found, without = plan(**SMALL, **task, price=price), plan(**SMALL, **task, price=number)
         assert (found["currency"], without["currency"]) == (SIGNS[price], None)
@@ -292,9 +292,9 @@ CONFIG = {
     ],
 )
 def test_a_configuration_that_is_another_model_is_refused_by_name(change: dict[str, Any], sentence: str) -> None:
-    assert from_config(CONFIG, context=1024).kv_heads == 4
+    assert decoder_from_config(CONFIG, context=1024).kv_heads == 4
     with pytest.raises(ValueError) as caught:
-        from_config(CONFIG | change, context=1024)
+        decoder_from_config(CONFIG | change, context=1024)
     assert str(caught.value).startswith("--config: ")
     assert sentence in str(caught.value)
 
@@ -424,7 +424,7 @@ TWO: dict[str, Any] = SERVING | {"model": "llama-3-70b", "gpu": "H100 SXM", "gpu
 
 def test_serving_is_what_its_formulas_say() -> None:
     found = plan(**TWO, weights="8bit", price=2.5, allowance="2GB")
-    server = Server(2 * 3.35e12, 2 * 989.4e12, bits=8, end_bits=16)
+    server = Server(2 * 3.35e12, 2 * 989.4e12, weight_bits=8, end_bits=16)
     room = int(0.9 * found["gpu_bytes"]) - 2e9 - forward_bytes(stack_of(LLAMA_3_70B), 8192, 2)
     expected = plan_serving(LLAMA_3_70B, 2 * room, server, 8192)
     users = expected["users"]

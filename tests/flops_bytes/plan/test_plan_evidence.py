@@ -10,7 +10,7 @@ import pytest
 
 from flops_bytes.plan import evidence as written_evidence
 from flops_bytes.plan import plan_exactly as plan
-from flops_bytes.plan.evidence import EVIDENCE, kind_of
+from flops_bytes.plan.evidence import EVIDENCE, run_kind
 from flops_bytes.plan.options import read_options
 from flops_bytes.plan.table import serving_table, training_table
 from planner import evidence as evidence_of_page
@@ -43,7 +43,7 @@ def of_memory() -> list[Compared]:
 
 @pytest.mark.parametrize("kind,options", CASES)
 def test_a_kind_follows_from_the_options(kind: str, options: dict[str, Any]) -> None:
-    assert kind_of(read_options(QUESTION | options)) == kind
+    assert run_kind(read_options(QUESTION | options)) == kind
 
 
 def test_what_the_answer_says_is_what_is_published_and_planned_today() -> None:

@@ -27,7 +27,15 @@ from flops_bytes.parallel.layouts import (
 from flops_bytes.plan import parallel
 from flops_bytes.plan import plan as plan_any
 from flops_bytes.plan import plan_exactly as plan_alike
-from flops_bytes.plan.parallel import DEGREES, PARALLEL, answer, candidates, listed, plan, read_question
+from flops_bytes.plan.parallel import (
+    DEGREES,
+    PARALLEL,
+    candidate_layouts,
+    evaluate_layout,
+    fastest_layouts,
+    plan_layouts,
+    read_question,
+)
 from tests.conftest import ROOT
 
 ASKED: dict[str, Any] = {"model": "llama-3-70b", "gpu": "H100 SXM", "gpus": 256, "context": 8192, "zero": 1}
@@ -74,12 +82,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_is_refused_in_a_sentence_with_its_option(case: str) -> None:
     change, sentence = REFUSED[case]
     with pytest.raises(ValueError) as caught:
-        plan(**(ASKED | change))
+        plan_layouts(**(ASKED | change))
     assert str(caught.value).startswith(sentence) and "\n" not in str(caught.value)
 
 
 def test_an_answer_is_what_the_formulas_say() -> None:
-    found = plan(**SPLIT, matmul_share=0.5, allowance=1)
+    found = plan_layouts(**SPLIT, matmul_share=0.5, allowance=1)
     layout = Layout(data=8, tensor=8, pipeline=4, zero=1, micro_batches=64)
     held = [rank_bytes(LLAMA_3_70B, layout, rank, 8192) for rank in range(4)]
     assert found["fullest_rank"] == fullest(held) == 0
@@ -107,21 +115,21 @@ def test_zero_3_in_a_pipeline_keeps_what_it_gathers_and_sends_once_a_step() -> N
 
 
 def test_attention_may_have_a_rate_of_its_own() -> None:
-    both, slow = (plan(**SPLIT, matmul_share=0.5, attention_share=share)["seconds"] for share in (0.5, 0.25))
+    both, slow = (plan_layouts(**SPLIT, matmul_share=0.5, attention_share=share)["seconds"] for share in (0.5, 0.25))
     assert slow["matmuls"] > both["matmuls"] and {**slow, "matmuls": 0, "bubble": 0, "data": 0} == {
         **both, "matmuls": 0, "bubble": 0, "data": 0
     }  # fmt: skip
 
 
 def test_a_library_that_frees_fuses_or_sums_in_float32_holds_as_much_less_or_more() -> None:
-    held = plan(**SPLIT)["memory_bytes"]
-    freed = plan(**SPLIT, boundaries="freed")["memory_bytes"]
+    held = plan_layouts(**SPLIT)["memory_bytes"]
+    freed = plan_layouts(**SPLIT, boundaries="freed")["memory_bytes"]
     features = 2 * 8192 * 8192 // 8  # of a micro-batch, on a tensor rank
     assert freed == held | {"boundaries": features, "total": held["total"] - held["boundaries"] + features}
-    fused = plan(**SPLIT, gate="fused")["memory_bytes"]
+    fused = plan_layouts(**SPLIT, gate="fused")["memory_bytes"]
     inner = 2 * 8192 * 28672 // 8
     assert held["activations"] - fused["activations"] == 4 * 20 * inner  # in flight, of the layers of the first rank
-    wide = plan(**SPLIT, summed_in="fp32")["memory_bytes"]
+    wide = plan_layouts(**SPLIT, summed_in="fp32")["memory_bytes"]
     assert wide["gradients"] == 2 * held["gradients"] and wide["activations"] == held["activations"]
 
 
@@ -130,7 +138,9 @@ def test_gradients_of_zero_2_are_whole_until_they_are_reduced() -> None:
     asked |= {"checkpointing": "full"}
     for accumulation in (1, 4):
         counted = plan_alike(**asked, accumulation=accumulation)["memory_bytes"]["total"]
-        assert plan(**asked, accumulation=accumulation, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, 0.01)
+        assert plan_layouts(**asked, accumulation=accumulation, tp=1)["memory_bytes"]["total"] == pytest.approx(
+            counted, 0.01
+        )
 
 
 def test_tensor_ranks_gather_the_copies_of_tokens_that_come_to_their_experts() -> None:
@@ -143,34 +153,34 @@ def test_tensor_ranks_gather_the_copies_of_tokens_that_come_to_their_experts() -
 def test_interleaved_stages_are_listed_in_powers_of_two() -> None:
     for schedule, stages in (("interleaved", {2, 4, 8, 16}), ("zero-bubble", {1, 2, 4, 8, 16})):
         asked = ASKED | {"global_batch": "4M", "layouts": 1, "tp": 8, "pp": 4, "schedule": schedule}
-        assert {layout.virtual for layout, _ in candidates(read_question(asked))} == stages
+        assert {layout.virtual for layout, _ in candidate_layouts(read_question(asked))} == stages
 
 
 def test_even_stages_count_layers_alone() -> None:
     gpt = "layers=105 d_model=20480 heads=128 kv_heads=128 head_dim=160 d_ff=81920 vocab=51200 gated=no"
     asked = {"shape": gpt, "gpu": "A100 80GB SXM", "gpus": 280, "tp": 8, "pp": 35, "micro_batches": 70, "context": 2048}
-    assert {each["layers"] for each in plan(**asked, stages="even")["ranks"]} == {3}
-    assert [each["layers"] for each in plan(**asked)["ranks"]][:4] == [3, 4, 3, 3]
+    assert {each["layers"] for each in plan_layouts(**asked, stages="even")["ranks"]} == {3}
+    assert [each["layers"] for each in plan_layouts(**asked)["ranks"]][:4] == [3, 4, 3, 3]
 
 
 def test_listed_layouts_fit_and_are_sorted() -> None:
-    found = plan(**ASKED | {"zero": None}, global_batch="4M", layouts=1000)
+    found = plan_layouts(**ASKED | {"zero": None}, global_batch="4M", layouts=1000)
     rows = found["layouts"]
     assert len(rows) == found["layouts_that_fit"] > 10
     assert [row["step_seconds"] for row in rows] == sorted(row["step_seconds"] for row in rows)
     for row in rows[:5]:
         again = {name: row[name] for name in (*DEGREES, "zero", "schedule", "checkpointing")}
         more = {"virtual_stages": row["virtual_stages"]} if row["schedule"] == "interleaved" else {}
-        alone = plan(**ASKED | again | more, global_batch="4M")
+        alone = plan_layouts(**ASKED | again | more, global_batch="4M")
         assert (alone["step_seconds"], alone["memory_bytes"]["total"]) == (row["step_seconds"], row["needs_bytes"])
         assert alone["fits"] and alone["binds"] == row["binds"]
 
 
 def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> None:
     question = read_question(ASKED | {"zero": None, "global_batch": "4M", "layouts": 1, "tp": 8})
-    every = [(layout, kind, answer(question, layout, kind)) for layout, kind in candidates(question)]
+    every = [(layout, kind, evaluate_layout(question, layout, kind)) for layout, kind in candidate_layouts(question)]
     fitting = [each for each in every if each[2].needs_bytes <= question.memory_bytes]
-    rows = listed(question)
+    rows = fastest_layouts(question)
     assert len({(row.context, row.pipeline) for row, _, _ in rows}) == len(rows) < len(fitting) < len(every)
     for layout, _, found in rows:
         alike = [one.step_seconds for each, _, one in fitting if each[1:6] == layout[1:6]]
@@ -179,16 +189,16 @@ def test_of_each_combination_of_degrees_the_fastest_that_fits_is_listed() -> Non
 
 def test_a_list_that_would_take_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ASKED | {"gpus": 64, "global_batch": "4M", "layouts": 3}
-    assert plan(**asked)["layouts_that_fit"] > 0
+    assert plan_layouts(**asked)["layouts_that_fit"] > 0
     monkeypatch.setattr(parallel, "MOST_TRIED", 100)
     with pytest.raises(ValueError, match=r"^--layouts: more than 100 layouts and stages to try; give --tp, "):
-        plan(**asked)
-    assert plan(**asked, tp=8, pp=8, schedule="1f1b")["layouts_that_fit"] > 0
+        plan_layouts(**asked)
+    assert plan_layouts(**asked, tp=8, pp=8, schedule="1f1b")["layouts_that_fit"] > 0
 
 
 def test_a_degree_that_is_told_need_be_no_power_of_two() -> None:
     asked = {"model": "gpt2-xl", "gpu": "H100 SXM", "gpus": 30, "context": 1024, "global_batch": 1024 * 30, "zero": 0}
-    rows = plan(**asked, layouts=9, pp=3)["layouts"]
+    rows = plan_layouts(**asked, layouts=9, pp=3)["layouts"]
     assert rows and {(row["pp"], row["zero"]) for row in rows} == {(3, 0)}
 
 
@@ -200,10 +210,10 @@ def test_of_pipeline_ranks_that_are_alike_the_first_holds_most(layout: Layout) -
 
 
 def test_what_is_said_of_a_list_holds_for_each_of_its_layouts() -> None:
-    rows = plan(**ASKED, global_batch="4M", layouts=50, tp=4, checkpointing="full")["layouts"]
+    rows = plan_layouts(**ASKED, global_batch="4M", layouts=50, tp=4, checkpointing="full")["layouts"]
     assert rows and {(row["tp"], row["zero"], row["checkpointing"]) for row in rows} == {(4, 1, "full")}
     mixed = {"model": "mixtral-8x7b", "gpu": "H100 SXM", "gpus": 64, "context": 8192, "global_batch": "4M"}
-    assert {row["ep"] for row in plan(**mixed, layouts=1000)["layouts"]} == {1, 2, 4, 8}
+    assert {row["ep"] for row in plan_layouts(**mixed, layouts=1000)["layouts"]} == {1, 2, 4, 8}
 
 
 def test_the_command_answers_a_layout_as_json_by_its_schema_and_as_a_table() -> None:
@@ -244,19 +254,19 @@ def test_a_layout_that_has_no_room_says_which_options_make_some() -> None:
 
 def test_a_ring_hides_behind_attention_and_holds_fewer_keys_and_values() -> None:
     asked = ASKED | {"tp": 8, "cp": 4, "context": 131072, "checkpointing": "full", "zero": 3, "micro_batch": 1}
-    gathered, ring = (plan(**asked, cp_by=by) for by in ("all-gather", "ring"))
+    gathered, ring = (plan_layouts(**asked, cp_by=by) for by in ("all-gather", "ring"))
     assert gathered["seconds"]["context"] > 0 == ring["seconds"]["context"]  # of so long a sequence
     own = 2 * 32768 * 2 * 128  # bytes of a rank's keys and values, one head on each tensor rank
     of = [context_kv_bytes(LLAMA_3_70B, Layout(tensor=8, context=4, ring=by), 131072) for by in (False, True)]
     assert of == [2 * 3 * own, 4 * own]
     short = {"context": 8192, "matmul_share": 0.5}
-    waits = [plan(**asked | short, cp_by=by)["seconds"]["context"] for by in ("all-gather", "ring")]
+    waits = [plan_layouts(**asked | short, cp_by=by)["seconds"]["context"] for by in ("all-gather", "ring")]
     assert waits[0] > waits[1] > 0  # the same of so few tokens, and a share of the peak
 
 
 def test_hybrid_sharding_shards_within_and_reduces_between() -> None:
     asked = {"model": "llama-3-8b", "gpu": "H100 SXM", "gpus": 64, "context": 8192, "zero": 3, "checkpointing": "full"}
-    whole, hybrid = plan(**asked, tp=1), plan(**asked, replicas=8)
+    whole, hybrid = plan_layouts(**asked, tp=1), plan_layouts(**asked, replicas=8)
     assert hybrid["memory_bytes"]["state"] == pytest.approx(8 * whole["memory_bytes"]["state"])
     each = {one["by"]: one for one in hybrid["sent"]}
     assert (each["data"]["ranks"], each["data"]["level"]) == (8, "node")
@@ -265,10 +275,10 @@ def test_hybrid_sharding_shards_within_and_reduces_between() -> None:
     assert each["replicas"]["bytes"] == pytest.approx(2 * 7 / 8 * shard, rel=1e-3)
     assert {one["by"] for one in whole["sent"]} == {"data"}
     short = asked | {"context": 1024}  # too few tokens to hide what is sent
-    waits = [plan(**short, replicas=8, network_cards=cards)["seconds"]["data"] for cards in (8, 1)]
+    waits = [plan_layouts(**short, replicas=8, network_cards=cards)["seconds"]["data"] for cards in (8, 1)]
     assert 0 < waits[0] < waits[1]  # the shards' reduction alone uses the network
     with pytest.raises(ValueError, match="--replicas: 3 cannot share 64 ranks of the data"):
-        plan(**asked, replicas=3)
+        plan_layouts(**asked, replicas=3)
 
 
 def test_known_names_of_degrees_are_taken() -> None:
@@ -302,7 +312,7 @@ def test_without_other_parallelism_zero_3_holds_what_the_counted_planner_says(
     asked = {"model": model, "gpu": "H100 SXM", "gpus": 8, "zero": 3, "context": 1024, "micro_batch": 4}
     asked |= {"checkpointing": checkpointing, "recipe": recipe}
     counted = plan_alike(**asked)["memory_bytes"]["total"]
-    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=3e-3)
+    assert plan_layouts(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=3e-3)
 
 
 @pytest.mark.parametrize("zero", [0, 1])
@@ -311,4 +321,4 @@ def test_gradients_are_cast_for_master_weights_when_a_step_ends(model: str, zero
     asked = {"model": model, "gpu": "H100 SXM", "gpus": 8 if zero else 1, "zero": zero, "context": 1024}
     asked |= {"checkpointing": "full"}
     counted = plan_alike(**asked)["memory_bytes"]["total"]
-    assert plan(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=0.04)
+    assert plan_layouts(**asked, tp=1)["memory_bytes"]["total"] == pytest.approx(counted, rel=0.04)

@@ -10,7 +10,7 @@ import pytest
 from flops_bytes.model.presets import PRESETS, known
 from flops_bytes.plan import plan, stacks
 from flops_bytes.plan.__main__ import main
-from flops_bytes.plan.options import EXAMPLES, NOUNS, OPTIONS, currency, read
+from flops_bytes.plan.options import EXAMPLES, NOUNS, OPTIONS, currency, read_option
 
 WRITTEN: list[tuple[str, Any, float]] = [
     ("tokens", "15 trillion", 15e12),
@@ -46,7 +46,7 @@ WRITTEN: list[tuple[str, Any, float]] = [
 
 @pytest.mark.parametrize(("name", "written", "meant"), WRITTEN)
 def test_what_is_plainly_meant_is_read(name: str, written: Any, meant: float) -> None:
-    assert read(name, written) == meant
+    assert read_option(name, written) == meant
 
 
 def test_a_price_by_the_hour_has_its_currency() -> None:
@@ -58,7 +58,7 @@ def test_a_price_by_the_hour_has_its_currency() -> None:
 )
 def test_a_word_of_another_kind_is_refused(name: str, written: str) -> None:
     with pytest.raises(ValueError, match=r"the unit of .* is missing or not known"):
-        read(name, written)
+        read_option(name, written)
 
 
 def test_words_are_of_options_that_there_are_and_examples_are_read() -> None:
@@ -68,7 +68,7 @@ def test_words_are_of_options_that_there_are_and_examples_are_read() -> None:
         assert not [1 for n, noun in enumerate(nouns) for later in nouns[n + 1 :] if later.endswith(noun)], nouns
     for name, option in OPTIONS.items():
         examples = EXAMPLES.get(name, EXAMPLES.get(option.kind, "") if isinstance(option.kind, str) else "")
-        assert all(read(name, example) for example in examples.split(", ") if example)
+        assert all(read_option(name, example) for example in examples.split(", ") if example)
 
 
 NAMES = {
@@ -90,7 +90,12 @@ def test_a_model_is_known_by_its_names_elsewhere(written: str) -> None:
     assert known(written) == name
     asked = {"gpu": "H100 SXM", "context": 512}
     found = plan(model=name, **asked)
-    assert plan(model=written, **asked) == plan(config=written, **asked) == stacks.plan(model=written, **asked) == found
+    assert (
+        plan(model=written, **asked)
+        == plan(config=written, **asked)
+        == stacks.plan_model(model=written, **asked)
+        == found
+    )
 
 
 def test_a_preset_is_known_by_its_repository_and_others_are_not() -> None:

@@ -83,7 +83,7 @@ def test_a_step_of_training(layers: str, checkpointing: str, recipe: str, sequen
     told = read_options(asked)
     with patch.object(counting, "go", partial(train, answer)):
         counted = counting.count(told, named_shape(told)).peak_bytes
-    found = rl.plan(**asked, task="rl", answer=answer, gpu="H100 SXM", allowance=1)
+    found = rl.plan_grpo(**asked, task="rl", answer=answer, gpu="H100 SXM", allowance=1)
     # of several answers three copies of the logits are planned, which there are while something has a name for them;
     # here nothing has, and autograd adds two gradients of them in place
     over = found["phases"]["training"]["total"] / counted - 1
@@ -112,46 +112,50 @@ def test_a_larger_vocabulary_never_holds_less() -> None:
     """Which part of a step holds most is found with the logits of the answers, not of all tokens."""
     sizes = "layers=126 d_model=64 heads=128 head_dim=32 d_ff=100 kv_heads=128"
     asked: dict[str, Any] = {"task": "rl", "gpu": "A100 80GB SXM", "context": 4_096, "answer": 128}
-    few, many = (rl.plan(**asked, shape=f"{sizes} vocab={vocab}")["memory_bytes"]["total"] for vocab in (2_002, 16_016))
+    few, many = (
+        rl.plan_grpo(**asked, shape=f"{sizes} vocab={vocab}")["memory_bytes"]["total"] for vocab in (2_002, 16_016)
+    )
     assert few < many
 
 
 def test_phases_add_up() -> None:
     asked = {name: value for name, value in STEP.items() if name != "model"} | {"shape": WITHOUT_GROUPS}
-    found = rl.plan(**asked, reference="yes", allowance=1)
+    found = rl.plan_grpo(**asked, reference="yes", allowance=1)
     weights, logits = 4 * found["parameters"]["total"], 4 * 4 * 1_024 * SHAPES["llama-3.2-1b"].vocab
     assert found["phases"]["scoring"]["total"] == 4 * weights + 2 * logits + 1
     assert found["phases"]["training"]["reference"] == weights
     training = plan_training(**{name: value for name, value in asked.items() if name not in ("task", "answer")})
-    without = rl.plan(**asked)["phases"]["training"]
-    assert training["peaks_at"] == rl.plan(**asked)["training_peaks_at"] == "loss" and without["logits"] == 3 * logits
+    without = rl.plan_grpo(**asked)["phases"]["training"]
+    assert (
+        training["peaks_at"] == rl.plan_grpo(**asked)["training_peaks_at"] == "loss" and without["logits"] == 3 * logits
+    )
     assert training["memory_bytes"]["total"] - without["total"] == training["memory_bytes"]["logits"] - 3 * logits
     cache = found["phases"]["sampling"]["cache"]
-    assert cache == 2 * rl.plan(**asked, samples=2)["phases"]["sampling"]["cache"] > 0
+    assert cache == 2 * rl.plan_grpo(**asked, samples=2)["phases"]["sampling"]["cache"] > 0
 
 
 def test_an_engine_awake_and_asleep() -> None:
     asked = ASKED | {"accumulation": 64, "checkpointing": "full"}
-    alone, awake = rl.plan(**asked), rl.plan(**asked, engine_share=0.3)
-    asleep = rl.plan(**asked, engine_share=0.3, engine_asleep="1GiB")
+    alone, awake = rl.plan_grpo(**asked), rl.plan_grpo(**asked, engine_share=0.3)
+    asleep = rl.plan_grpo(**asked, engine_share=0.3, engine_asleep="1GiB")
     share = round(0.3 * awake["gpu_bytes"])
     totals = [found["phases"]["training"]["total"] for found in (alone, asleep, awake)]
     assert totals == [totals[0], totals[0] + 2**30, totals[0] + share]
     assert awake["phases"]["sampling"]["engine"] == asleep["phases"]["sampling"]["engine"] == share
     assert alone["answers_at_once"] == 64 and "cache" not in awake["phases"]["sampling"]
-    few = rl.plan(**asked, engine_share=0.05)
+    few = rl.plan_grpo(**asked, engine_share=0.05)
     assert 1 <= few["answers_at_once"] < 64
     assert few["least_seconds"]["sampling"] > awake["least_seconds"]["sampling"]
 
 
 def test_least_seconds() -> None:
-    found = rl.plan(**STEP | {"recipe": "autocast"}, samples=2)["least_seconds"]
+    found = rl.plan_grpo(**STEP | {"recipe": "autocast"}, samples=2)["least_seconds"]
     shape, peak = SHAPES["llama-3.2-1b"], 312e12
     server = Server(2.039e12, peak, 16, 2)
     steps = sum(decode_seconds(shape, 2, context, server) for context in range(2_049, 3_072))
     assert found["sampling"] == pytest.approx(2 * (steps + 2 * prefill_flops(shape, 2_048) / peak), rel=1e-3)
     assert found["scoring"] == 0
-    scored = rl.plan(**STEP | {"recipe": "autocast"}, reference="yes")["least_seconds"]
+    scored = rl.plan_grpo(**STEP | {"recipe": "autocast"}, reference="yes")["least_seconds"]
     # attention's scores are made again backward
     assert 3 < scored["training"] / scored["scoring"] < 3.2
 
@@ -175,7 +179,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_is_refused_in_a_sentence_with_its_option(case: str) -> None:
     change, sentence = REFUSED[case]
     with pytest.raises(ValueError) as caught:
-        rl.plan(**ASKED | change)
+        rl.plan_grpo(**ASKED | change)
     assert str(caught.value).startswith(sentence) and "\n" not in str(caught.value)
 
 

@@ -17,13 +17,13 @@ from flops_bytes.model.config import bits_of, read_stack
 from flops_bytes.model.presets import PRESETS
 from flops_bytes.model.shapes import SHAPES
 from flops_bytes.model.stack import backward_flops, cache_bytes, decode_flops, forward_flops, parameters, stack_of
-from flops_bytes.parallel.sharding import sent_parts, sharded_bytes
+from flops_bytes.parallel.sharding import sent_parts, sharded_moments
 from flops_bytes.plan import options as options_module
 from flops_bytes.plan.__main__ import main
 from flops_bytes.plan.model import Model
 from flops_bytes.plan.options import ROWS, read_options
-from flops_bytes.plan.serving import shares
-from flops_bytes.plan.stacks import HELD, PARTLY, plan, plan_exactly, read_model
+from flops_bytes.plan.serving import sharing_gpus
+from flops_bytes.plan.stacks import PARTLY_NOTE, TRAINING_OPTIONS, plan_model, plan_model_exactly, read_model
 from flops_bytes.plan.table import training_table
 from tests.flops_bytes.stack_cases import CASES, FOUND, SMALL
 from tests.tables import BOOK
@@ -47,12 +47,12 @@ def model_of(**asked: Any) -> Model:
 def test_a_name_whose_layers_are_alike_is_planned_like_its_shape() -> None:
     """As this book's modules, unless somebody says otherwise."""
     for name in ("qwen3-8b", "smollm3-3b", "mistral-small-24b", "phi-4"):
-        model, found = model_of(model=name), plan_exactly(model=name, **EIGHT)
+        model, found = model_of(model=name), plan_model_exactly(model=name, **EIGHT)
         assert model.decoder is not None and model.stack == stack_of(model.decoder) and model.is_own
         told = {field: size for field, size in vars(model.decoder).items() if size}
         written = " ".join(f"{field}={'yes' if size is True else size}" for field, size in told.items())
         written += "" if model.decoder.gated else " gated=no"
-        same = plan_exactly(shape=written, **EIGHT)
+        same = plan_model_exactly(shape=written, **EIGHT)
         assert found["memory_bytes"] == same["memory_bytes"] and found["step_seconds"] == same["step_seconds"]
         assert found["ladder"] == same["ladder"]
         assert not model_of(model=name, layers="composed").is_own
@@ -66,8 +66,8 @@ def test_a_shape_is_a_stack_and_a_stack_of_layers_alike_a_shape(name: str) -> No
 @pytest.mark.parametrize("name", ["qwen3-30b-a3b", "gemma-3-4b", "deepseek-v3"])
 def test_every_family_gets_every_line(name: str) -> None:
     """A ladder of remedies, what waits for the network, a checkpoint, a published MFU where there are steps of it."""
-    found = plan_exactly(model=name, **EIGHT, tokens="1T", optimizer="paged-adamw")
-    plain = plan_exactly(model="llama-3-8b", **EIGHT, tokens="1T", optimizer="paged-adamw")
+    found = plan_model_exactly(model=name, **EIGHT, tokens="1T", optimizer="paged-adamw")
+    plain = plan_model_exactly(model="llama-3-8b", **EIGHT, tokens="1T", optimizer="paged-adamw")
     assert found.keys() == plain.keys() and found["ladder"] and found["wire"]["bytes"] and found["paged_bytes"]
     assert found["checkpoint_bytes"] > found["checkpoint_weights_bytes"] > 0
     assert {*dict(training_table(found))} >= {"sent by a GPU a step", "checkpoint", "longest context"}
@@ -77,19 +77,19 @@ def test_every_family_gets_every_line(name: str) -> None:
 def test_one_model_alone_is_asked_for() -> None:
     two: dict[str, Any] = {"model": "gpt2", "shape": "layers=1", "gpu": "T4"}
     with pytest.raises(ValueError, match="give one of --model, --config, --shape, not model and shape"):
-        plan_exactly(**two)
+        plan_model_exactly(**two)
     with pytest.raises(ValueError, match=r"--model: 'gpt-9' is not known; choose gpt2, .*qwen3-0.6b, .*--shape"):
-        plan_exactly(model="gpt-9", gpu="T4")
+        plan_model_exactly(model="gpt-9", gpu="T4")
     with pytest.raises(ValueError, match="--config: model_type 'mamba2' is not known; not understood: the kind"):
-        plan_exactly(config={"model_type": "mamba2"}, gpu="T4")
+        plan_model_exactly(config={"model_type": "mamba2"}, gpu="T4")
 
 
 def test_a_decoder_in_a_larger_model_is_planned_alone() -> None:
     text = {"model_type": "mistral", "sliding_window": None, "head_dim": 16} | SMALL
     config = {"model_type": "mistral3", "text_config": text, "vision_config": {"hidden_size": 8}}
-    alone = plan_exactly(config=text, gpu="T4", recipe="fp32")
+    alone = plan_model_exactly(config=text, gpu="T4", recipe="fp32")
     beside = {"estimated": [*alone["estimated"], "vision_config: left out"]}
-    assert plan_exactly(config=config, gpu="T4", recipe="fp32") == alone | beside
+    assert plan_model_exactly(config=config, gpu="T4", recipe="fp32") == alone | beside
 
 
 # https://huggingface.co/Qwen/Qwen3-32B-FP8, config.json
@@ -109,23 +109,25 @@ def test_served_weights_have_the_bits_of_their_checkpoint_and_trained_ones_those
         (SERVED, {"weights": "8bit"}, ["quantization_config: weights in 8 bits"]),
         (SERVED | {"weights": "16bit"}, {}, []),  # who says other bits has them
     ):
-        found, without = plan_exactly(config=QWEN_FP8, **asked), plan_exactly(config=plain, **asked | same)
+        found, without = plan_model_exactly(config=QWEN_FP8, **asked), plan_model_exactly(config=plain, **asked | same)
         assert found == without | {"estimated": [*without["estimated"], *said]}
     assert found["parameters"]["total"] == 32_762_123_264  # of Qwen/Qwen3-32B
     mixtral = {"model_type": "mixtral", "quantization_config": FP8} | CASES["mixtral"][1]
-    assert AS_THE_RECIPE in plan_exactly(config=mixtral, gpu="H100 SXM")["estimated"]
+    assert AS_THE_RECIPE in plan_model_exactly(config=mixtral, gpu="H100 SXM")["estimated"]
     of_lora: dict[str, Any] = {"lora": 8, "gpu": "H100 SXM", "recipe": "bf16"}
-    found = plan_exactly(config=plain | {"quantization_config": {"load_in_4bit": True}}, **of_lora)
-    without = plan_exactly(config=plain, base="4bit", **of_lora)
+    found = plan_model_exactly(config=plain | {"quantization_config": {"load_in_4bit": True}}, **of_lora)
+    without = plan_model_exactly(config=plain, base="4bit", **of_lora)
     assert found == without | {"estimated": [*without["estimated"], "quantization_config: a frozen base in 4 bits"]}
 
 
 def test_a_deepseek_r1_is_served_by_eight_h200_as_it_is_published() -> None:
     config = {**PRESETS["deepseek-v3"].config, "quantization_config": FP8}
-    found = plan_exactly(task="serve", config=config, gpu="H200 SXM", gpus=8, context=8_192)
+    found = plan_model_exactly(task="serve", config=config, gpu="H200 SXM", gpus=8, context=8_192)
     assert found["fits"] and found["memory_bytes"]["weights"] < 79 * 2**30
-    assert not plan_exactly(task="serve", config=config, weights="16bit", gpu="H200 SXM", gpus=8, context=8_192)["fits"]
-    assert plan_exactly(task="serve", model="deepseek-r1", gpu="H200 SXM", gpus=8, context=8_192) == found
+    assert not plan_model_exactly(task="serve", config=config, weights="16bit", gpu="H200 SXM", gpus=8, context=8_192)[
+        "fits"
+    ]
+    assert plan_model_exactly(task="serve", model="deepseek-r1", gpu="H200 SXM", gpus=8, context=8_192) == found
 
 
 @pytest.mark.parametrize(
@@ -133,13 +135,13 @@ def test_a_deepseek_r1_is_served_by_eight_h200_as_it_is_published() -> None:
 )
 def test_a_model_by_its_name_is_served_as_it_is_published(model: str, bits: int) -> None:
     asked: dict[str, Any] = {"task": "serve", "model": model, "gpu": "H200 SXM", "gpus": 8, "context": 8_192}
-    found, same = plan_exactly(**asked), plan_exactly(**asked, weights=f"{bits}bit")
+    found, same = plan_model_exactly(**asked), plan_model_exactly(**asked, weights=f"{bits}bit")
     assert found["memory_bytes"] == same["memory_bytes"]
 
 
 def test_a_training_unpacks_what_it_cannot_keep_packed() -> None:
     of_lora: dict[str, Any] = {"model": "gpt-oss-20b", "gpu": "H100 SXM", "recipe": "bf16"}
-    assert plan(**of_lora, lora=16)["memory_bytes"] == plan(**of_lora, trained="lora")["memory_bytes"]
+    assert plan_model(**of_lora, lora=16)["memory_bytes"] == plan_model(**of_lora, trained="lora")["memory_bytes"]
 
 
 HOW: dict[str, tuple[dict[str, Any], int | None]] = {  # as checkpoints on Hugging Face say it
@@ -169,11 +171,13 @@ def test_the_bits_of_a_checkpoint_are_read_or_asked_for(name: str) -> None:
     assert bits_of(said) == bits
     config = QWEN_FP8 | {"quantization_config": said}
     if bits:
-        assert f"quantization_config: weights in {bits} bits" in plan_exactly(config=config, **SERVED)["estimated"]
+        assert (
+            f"quantization_config: weights in {bits} bits" in plan_model_exactly(config=config, **SERVED)["estimated"]
+        )
         return
     with pytest.raises(ValueError, match=r"--weights: quantization_config = .* is not understood; say 16bit, 8bit"):
-        plan_exactly(config=config, **SERVED)
-    assert plan_exactly(config=config, weights="4bit", **SERVED)["fits"] is not None
+        plan_model_exactly(config=config, **SERVED)
+    assert plan_model_exactly(config=config, weights="4bit", **SERVED)["fits"] is not None
 
 
 def test_what_a_checkpoint_leaves_in_16_bits_is_said_where_it_is_more_than_its_ends() -> None:
@@ -183,11 +187,11 @@ def test_what_a_checkpoint_leaves_in_16_bits_is_said_where_it_is_more_than_its_e
     ):
         said = {"quant_method": "fp8", "modules_to_not_convert": left}
         assert (
-            PARTLY in plan_exactly(config=QWEN_FP8 | {"quantization_config": said}, **SERVED)["estimated"]
+            PARTLY_NOTE in plan_model_exactly(config=QWEN_FP8 | {"quantization_config": said}, **SERVED)["estimated"]
         ) == is_said
     for words_of in ("en", "zh"):
         told = (BOOK.root / "planner" / f"{words_of}.yml").read_text(encoding="utf-8")
-        assert all(f'"{text}": ' in told for text in (PARTLY, AS_THE_RECIPE))
+        assert all(f'"{text}": ' in told for text in (PARTLY_NOTE, AS_THE_RECIPE))
 
 
 # https://huggingface.co/moonshotai/Kimi-K3, config.json
@@ -207,17 +211,17 @@ OF_K3 = {"attn_res_block_size": 12, "mla_use_output_gate": True, "routed_expert_
 
 def test_a_kimi_k3_is_refused_for_what_is_not_counted_alone() -> None:
     """Not for the slope of an activation; and the estimate has its experts, 2.8T parameters by its model card."""
-    assert "situ" not in str(plan_exactly(config=KIMI_K3, gpu="H100 SXM"))
+    assert "situ" not in str(plan_model_exactly(config=KIMI_K3, gpu="H100 SXM"))
     for key, value in OF_K3.items():
         with pytest.raises(ValueError, match=f"--config: {key} = {value} is not counted here; not understood: .*{key}"):
-            plan_exactly(config=KIMI_K3 | {key: value}, gpu="H100 SXM")
+            plan_model_exactly(config=KIMI_K3 | {key: value}, gpu="H100 SXM")
     full = KIMI_K3["linear_attn_config"] | {"use_full_rank_gate": True}
     text = KIMI_K3 | OF_K3 | {"linear_attn_config": full}
     with pytest.raises(ValueError, match="--config: use_full_rank_gate = True is not counted here; not under") as told:
-        plan_exactly(config={"model_type": "kimi_k3", "text_config": text}, gpu="H100 SXM")
+        plan_model_exactly(config={"model_type": "kimi_k3", "text_config": text}, gpu="H100 SXM")
     shape = re.search(r"--shape '(.*?)'", str(told.value))
     assert shape and "experts=896 active_experts=16" in shape[1]
-    found = plan_exactly(shape=shape[1], gpu="H100 SXM")["parameters"]["total"]
+    found = plan_model_exactly(shape=shape[1], gpu="H100 SXM")["parameters"]["total"]
     assert found == pytest.approx(2.78e12, rel=0.01)
 
 
@@ -225,25 +229,27 @@ def test_a_known_kind_whose_shape_only_a_stack_can_say() -> None:
     """A window that is shorter than the context; biases that a Decoder has not."""
     windowed = SMALL | {"model_type": "mistral", "sliding_window": 512}
     asked = {"gpu": "H100 SXM", "config": windowed}
-    assert plan_exactly(**asked, context=512)["fits"] is True
-    longer = plan_exactly(**asked, context=1_024)
+    assert plan_model_exactly(**asked, context=512)["fits"] is True
+    longer = plan_model_exactly(**asked, context=1_024)
     assert longer["fits"] is True and longer["longest_context"] > 1_024
     of_phi = SMALL | {"model_type": "phi3", "sliding_window": 512}
-    assert plan_exactly(gpu="H100 SXM", config=of_phi, context=512)["fits"] is True
-    assert plan_exactly(gpu="H100 SXM", config=of_phi, context=513)["peaks_at"]
+    assert plan_model_exactly(gpu="H100 SXM", config=of_phi, context=512)["fits"] is True
+    assert plan_model_exactly(gpu="H100 SXM", config=of_phi, context=513)["peaks_at"]
     of_smollm = SMALL | {"model_type": "smollm3", "sliding_window": 512, "use_sliding_window": True}
-    assert plan_exactly(gpu="H100 SXM", config=of_smollm, context=513)["fits"] is None
-    biased = plan_exactly(gpu="H100 SXM", config=SMALL | {"model_type": "llama", "attention_bias": True})
+    assert plan_model_exactly(gpu="H100 SXM", config=of_smollm, context=513)["fits"] is None
+    biased = plan_model_exactly(gpu="H100 SXM", config=SMALL | {"model_type": "llama", "attention_bias": True})
     assert biased["parameters"]["attention"] == 4 * ((64 + 1) * (64 + 2 * 32) + (64 + 1) * 64)
     with pytest.raises(ValueError, match="--config: hidden_size = 'x'; a mistral needs a whole number"):
-        plan_exactly(gpu="H100 SXM", config=windowed | {"hidden_size": "x"})
+        plan_model_exactly(gpu="H100 SXM", config=windowed | {"hidden_size": "x"})
 
 
 @pytest.mark.parametrize("kind", ["smollm3", "granite"])
 def test_a_configuration_that_keeps_what_a_llama_keeps(kind: str) -> None:
     asked = {"gpu": "H100 SXM", "context": 512, "layers": "composed"}
-    found = plan_exactly(config=SMALL | {"model_type": kind}, **asked)
-    llama = plan_exactly(config=SMALL | {"model_type": "llama", "tie_word_embeddings": kind == "smollm3"}, **asked)
+    found = plan_model_exactly(config=SMALL | {"model_type": kind}, **asked)
+    llama = plan_model_exactly(
+        config=SMALL | {"model_type": "llama", "tie_word_embeddings": kind == "smollm3"}, **asked
+    )
     assert found["memory_bytes"] == llama["memory_bytes"] and found["estimated"] == llama["estimated"]
 
 
@@ -253,7 +259,7 @@ def test_a_configuration_that_keeps_what_a_llama_keeps(kind: str) -> None:
 def test_training_says_what_it_takes_at_least() -> None:
     """DeepSeek-V3's own run: 14.8T tokens on 2,048 H800s."""
     asked = {"model": "deepseek-v3", "gpu": "H800 SXM", "gpus": 2_048, "zero": 3, "context": 4_096, "tokens": "14.8T"}
-    found, stack = plan_exactly(**asked), read_stack(PRESETS["deepseek-v3"].config)
+    found, stack = plan_model_exactly(**asked), read_stack(PRESETS["deepseek-v3"].config)
     total = sum(parameters(stack).values())
     assert found["parameters"]["total"] == found["parameters"]["trained"] == total
     assert found["parameters"]["predicting"] > 0
@@ -273,7 +279,10 @@ def test_training_says_what_it_takes_at_least() -> None:
 
 def test_where_activations_are_not_derived_the_least_is_said() -> None:
     asked = {"model": "kimi-linear-48b-a3b", "gpu": "H100 SXM", "gpus": 64, "zero": 3}
-    found, total = plan_exactly(**asked), sum(parameters(read_stack(PRESETS["kimi-linear-48b-a3b"].config)).values())
+    found, total = (
+        plan_model_exactly(**asked),
+        sum(parameters(read_stack(PRESETS["kimi-linear-48b-a3b"].config)).values()),
+    )
     each = {"weights": 2, "gradients": 2, "master": 4, "optimizer": 8}
     held = {part: -(-size * total // 64) for part, size in each.items()}
     assert found["memory_bytes"] == held | {"allowance": 10**9, "total": sum(held.values()) + 10**9}
@@ -282,40 +291,44 @@ def test_where_activations_are_not_derived_the_least_is_said() -> None:
         "activations: not derived (what linear attention keeps, as of a kimi_linear, depends on its kernels)"
         in found["estimated"]
     )
-    in_float32 = plan_exactly(model="gpt-oss-20b", gpu="H100 SXM", gpus=64, zero=2, recipe="autocast")
+    in_float32 = plan_model_exactly(model="gpt-oss-20b", gpu="H100 SXM", gpus=64, zero=2, recipe="autocast")
     assert in_float32["peaks_at"] is None and "grouped matmul takes 16 bits alone" in in_float32["estimated"][0]
 
 
 def test_a_step_that_is_derived_has_a_verdict() -> None:
-    found, stack = plan_exactly(model="qwen3-30b-a3b", **EIGHT), read_stack(PRESETS["qwen3-30b-a3b"].config)
-    at = sharded_bytes(stack, step_bytes(stack, FAMILIES["qwen3_moe"], StepConfig(4_096)), "bf16_master", 8, 3)
+    found, stack = plan_model_exactly(model="qwen3-30b-a3b", **EIGHT), read_stack(PRESETS["qwen3-30b-a3b"].config)
+    at = sharded_moments(stack, step_bytes(stack, FAMILIES["qwen3_moe"], StepConfig(4_096)), "bf16_master", 8, 3)
     most = max(at, key=lambda moment: sum(at[moment].values()))
     assert found["peaks_at"] == most and found["memory_bytes"] == at[most] | {
         "allowance": 10**9,
         "total": sum(at[most].values()) + 10**9,
     }
-    assert found["fits"] is False and plan_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpu": "B200"})["fits"] is True
+    assert (
+        found["fits"] is False and plan_model_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpu": "B200"})["fits"] is True
+    )
     assert found["wire"]["bytes"] == sum(sent_parts(stack, "bf16_master", 8, 3).values())
     fewest = found["fewest_gpus"]
     for gpus, fits in ((fewest, True), (fewest - 1, False)):
-        assert plan_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": gpus})["fits"] is fits
-    longest = plan_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest})["longest_context"]
+        assert plan_model_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": gpus})["fits"] is fits
+    longest = plan_model_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest})["longest_context"]
     for context, fits in ((longest, True), (longest + 1, False)):
-        assert plan_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest, "context": context})["fits"] is fits
+        assert plan_model_exactly(model="qwen3-30b-a3b", **EIGHT | {"gpus": fewest, "context": context})["fits"] is fits
 
 
 def test_what_is_gathered_is_cast_before() -> None:
     asked = {"model": "gemma-3-4b", "recipe": "autocast"} | EIGHT
-    found, in_16_bits = plan_exactly(**asked), plan_exactly(**asked | {"recipe": "bf16-master"})
+    found, in_16_bits = plan_model_exactly(**asked), plan_model_exactly(**asked | {"recipe": "bf16-master"})
     kept = ("activations", "layer", "logits")
     assert {line: found["memory_bytes"][line] for line in kept} == {
         line: in_16_bits["memory_bytes"][line] for line in kept
     }
-    assert plan_exactly(**asked | {"zero": 2})["memory_bytes"]["activations"] > found["memory_bytes"]["activations"]
+    assert (
+        plan_model_exactly(**asked | {"zero": 2})["memory_bytes"]["activations"] > found["memory_bytes"]["activations"]
+    )
 
 
 def test_zero_cuts_one_more_with_each_stage() -> None:
-    found = plan_exactly(model="qwen3-next-80b-a3b", **EIGHT)
+    found = plan_model_exactly(model="qwen3-next-80b-a3b", **EIGHT)
     total = found["parameters"]["total"]
     assert found["zero_bytes"] == {
         stage: (16 - cut) * total + -(-cut * total // 8) + 10**9 for stage, cut in enumerate((0, 12, 14, 16))
@@ -324,7 +337,7 @@ def test_zero_cuts_one_more_with_each_stage() -> None:
 
 def test_recomputation_goes_forward_once_more() -> None:
     once, again = (
-        plan_exactly(model="gemma-3-4b", checkpointing=kind, **EIGHT)["flops_a_token"]["all"]
+        plan_model_exactly(model="gemma-3-4b", checkpointing=kind, **EIGHT)["flops_a_token"]["all"]
         for kind in ("none", "full")
     )
     forward = forward_flops(read_stack(PRESETS["gemma-3-4b"].config), 4_096)
@@ -333,19 +346,19 @@ def test_recomputation_goes_forward_once_more() -> None:
 
 
 def test_what_is_not_even_held_does_not_fit() -> None:
-    found = plan_exactly(model="kimi-k2", gpu="H100 SXM", gpus=8, zero=3)
+    found = plan_model_exactly(model="kimi-k2", gpu="H100 SXM", gpus=8, zero=3)
     assert found["fits"] is False and found["headroom_bytes"] < 0
 
 
 def test_a_speed_that_was_told_is_taken() -> None:
     asked = {"model": "gpt-oss-20b"} | EIGHT
-    found = plan_exactly(**asked, tokens_per_second=50_000, days=2)
+    found = plan_model_exactly(**asked, tokens_per_second=50_000, days=2)
     assert (found["tokens_per_second"], found["mfu_is_assumed"]) == (pytest.approx(50_000), False)
     assert found["tokens"] == pytest.approx(2 * 86_400 * 50_000)
-    assert plan_exactly(**asked, step_seconds=2)["tokens_per_second"] == 8 * 4_096 / 2
-    assert plan_exactly(**asked, mfu=0.3)["mfu"] == pytest.approx(0.3)
+    assert plan_model_exactly(**asked, step_seconds=2)["tokens_per_second"] == 8 * 4_096 / 2
+    assert plan_model_exactly(**asked, mfu=0.3)["mfu"] == pytest.approx(0.3)
     with pytest.raises(ValueError, match=r"--tokens-per-second: the GPUs would do .* times their peak"):
-        plan_exactly(**asked, tokens_per_second=10**7)
+        plan_model_exactly(**asked, tokens_per_second=10**7)
 
 
 ASKED: dict[str, Any] = {"quantized_by": "torchao", "optimizer": "muon", "reduce_bucket": 9, "layers": "fused"}
@@ -359,7 +372,7 @@ ASKED |= {"checkpointing": "selective"}
 def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
     beside = {"lora": 8, "base": "4bit"} if name == "quantized_by" else {}
     with pytest.raises(ValueError) as refusal:
-        plan_exactly(model="deepseek-v3", **EIGHT, **{name: ASKED[name]} | beside)
+        plan_model_exactly(model="deepseek-v3", **EIGHT, **{name: ASKED[name]} | beside)
     why = "what a training step of a deepseek_v3 holds with it is not derived"
     assert str(refusal.value) == f"--{name.replace('_', '-')}: {why}; leave it out"
 
@@ -369,16 +382,16 @@ def test_what_only_a_derivation_could_answer_is_refused(name: str) -> None:
 )
 def test_what_is_of_layers_alike_is_refused_for_others(name: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"--{name}: {why}"):
-        plan_exactly(model="gpt-oss-20b", **EIGHT, **{name: ASKED[name]})
+        plan_model_exactly(model="gpt-oss-20b", **EIGHT, **{name: ASKED[name]})
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", TRAINING_OPTIONS)
 def test_of_a_kind_that_is_not_derived_no_option_is_answered_that_changes_what_a_step_holds(name: str) -> None:
     why = "this book has no modules" if name == "layers" else "what a training step of a kimi_linear holds with it is"
     # or what it needs, which is not there
     beside = "nothing has|whole layers|adapters|DeepSpeed's|nothing in 4 bits|cannot be frozen|is sharded by"
     with pytest.raises(ValueError, match=f"{why}|{beside}"):
-        plan_exactly(model="kimi-linear-48b-a3b", **EIGHT, **{name: ASKED[name]})
+        plan_model_exactly(model="kimi-linear-48b-a3b", **EIGHT, **{name: ASKED[name]})
 
 
 # Options of layers that differ, beside a plain step
@@ -404,7 +417,7 @@ OTHER: dict[str, tuple[dict[str, Any], bool]] = {  # and whether it holds less
 def test_an_option_changes_what_a_step_holds(name: str) -> None:
     asked, is_less = OTHER[name]
     of_attention = {"attention": asked.get("attention", "fused")}
-    plain, found = (plan_exactly(model="gemma-3-4b", **EIGHT, **each) for each in (of_attention, asked))
+    plain, found = (plan_model_exactly(model="gemma-3-4b", **EIGHT, **each) for each in (of_attention, asked))
     more = found["memory_bytes"]["total"] - plain["memory_bytes"]["total"]
     assert more < 0 if is_less else more > 0
     again = found["flops_a_token"]["all"]["again"]
@@ -423,25 +436,25 @@ def test_what_is_not_derived_together_is_refused() -> None:
         ({"offload": "all", "zero": 2}, "--offload: all is of weights that are gathered"),
     ):
         with pytest.raises(ValueError, match=why):
-            plan_exactly(model="gemma-3-4b", **EIGHT | asked)
+            plan_model_exactly(model="gemma-3-4b", **EIGHT | asked)
 
 
 def test_experts_are_trained_under_autocast_where_weights_are_gathered_and_so_cast_before() -> None:
     asked = {"model": "qwen3-30b-a3b", "recipe": "autocast", "checkpointing": "full"} | EIGHT | {"context": "32k"}
-    found, in_16_bits = plan_exactly(**asked), plan_exactly(**asked | {"recipe": "bf16-master"})
+    found, in_16_bits = plan_model_exactly(**asked), plan_model_exactly(**asked | {"recipe": "bf16-master"})
     assert found["peaks_at"] == in_16_bits["peaks_at"] == "loss"
     assert found["memory_bytes"]["activations"] == in_16_bits["memory_bytes"]["activations"] > 0
-    assert plan_exactly(**asked | {"zero": 2})["peaks_at"] is None
+    assert plan_model_exactly(**asked | {"zero": 2})["peaks_at"] is None
 
 
 def test_dropout_is_what_a_configuration_says_or_what_is_asked() -> None:
     config = SMALL | {"model_type": "seed_oss", "head_dim": 16, "residual_dropout": 0.0}
     asked = {"gpu": "H100 SXM", "context": 512, "attention": "eager"}
     held = {
-        share: plan_exactly(config=config | {"attention_dropout": share}, **asked)["memory_bytes"]["total"]
+        share: plan_model_exactly(config=config | {"attention_dropout": share}, **asked)["memory_bytes"]["total"]
         for share in (0.0, 0.1)
     }
-    told = plan_exactly(config=config | {"attention_dropout": 0.1}, **asked, dropout=0)["memory_bytes"]["total"]
+    told = plan_model_exactly(config=config | {"attention_dropout": 0.1}, **asked, dropout=0)["memory_bytes"]["total"]
     assert held[0.1] > held[0.0] == told
 
 
@@ -450,10 +463,10 @@ def test_dropout_is_what_a_configuration_says_or_what_is_asked() -> None:
 
 def test_latents_are_on_each_gpu_and_states_do_not_grow() -> None:
     stack = read_stack(PRESETS["deepseek-v3"].config)
-    found = plan_exactly(model="deepseek-v3", **SERVED | {"gpus": 16}, weights="8bit")
+    found = plan_model_exactly(model="deepseek-v3", **SERVED | {"gpus": 16}, weights="8bit")
     assert found["user_bytes"] == 16 * cache_bytes(stack, 8_192)
     assert found["token_bytes"] == 16 * 61 * 576 * 2
-    following = plan_exactly(model="kimi-linear-48b-a3b", **SERVED)
+    following = plan_model_exactly(model="kimi-linear-48b-a3b", **SERVED)
     assert following["token_bytes"] == 8 * 7 * 576 * 2
     assert following["users_that_fit"] > found["users_that_fit"] > 0
 
@@ -467,7 +480,7 @@ def test_a_bound_by_hand() -> None:
         "users": 1,
         "weights": "16bit",
     }
-    found = plan_exactly(task="serve", gpu_memory_utilization=0.95, **asked)
+    found = plan_model_exactly(task="serve", gpu_memory_utilization=0.95, **asked)
     stack = read_stack(PRESETS["gpt-oss-20b"].config)
     active = sum(parameters(stack, active=True).values()) - 201_088 * 2_880
     # of experts on average a token's share of the matrices, and of their biases
@@ -478,13 +491,13 @@ def test_a_bound_by_hand() -> None:
 
 
 def test_gpus_have_to_share_all_heads() -> None:
-    assert shares(read_stack(PRESETS["qwen3-next-80b-a3b"].config)) == [1, 2, 4, 8, 16]
+    assert sharing_gpus(read_stack(PRESETS["qwen3-next-80b-a3b"].config)) == [1, 2, 4, 8, 16]
     with pytest.raises(ValueError, match="--gpus: 3 do not share the heads evenly; choose 1, 2, 4, 8, 16"):
-        plan_exactly(model="qwen3-next-80b-a3b", **SERVED | {"gpus": 3})
+        plan_model_exactly(model="qwen3-next-80b-a3b", **SERVED | {"gpus": 3})
     with pytest.raises(ValueError, match="--gpu-bandwidth: serving waits for memory"):
-        plan_exactly(task="serve", model="gpt-oss-20b", gpu_memory="80GB", gpu_peak="989T")
+        plan_model_exactly(task="serve", model="gpt-oss-20b", gpu_memory="80GB", gpu_peak="989T")
     with pytest.raises(ValueError, match="--prompt: it is longer than the context of 8192"):
-        plan_exactly(model="gpt-oss-20b", **SERVED, prompt=9_000)
+        plan_model_exactly(model="gpt-oss-20b", **SERVED, prompt=9_000)
 
 
 # The command
@@ -494,7 +507,7 @@ def test_gpus_have_to_share_all_heads() -> None:
 def test_each_name_is_planned_and_served(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     check = jsonschema.Draft202012Validator(SCHEMA)
     stack = read_stack(PRESETS[name].config)
-    for asked in (EIGHT | {"model": name}, SERVED | {"model": name, "gpus": max(shares(stack)[:4])}):
+    for asked in (EIGHT | {"model": name}, SERVED | {"model": name, "gpus": max(sharing_gpus(stack)[:4])}):
         status = main([*words(asked), "--json"])
         answer = json.loads(capsys.readouterr().out)
         check.validate(answer)
@@ -593,9 +606,9 @@ def test_help_names_the_models(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_model_with_experts_gets_the_method_that_fits() -> None:
-    found = plan(model="qwen3-30b-a3b", gpu="RTX 4090")
+    found = plan_model(model="qwen3-30b-a3b", gpu="RTX 4090")
     assert found["trained"] == found["assumed"]["trained"] == "qlora-double" and found["fits"]
     assert [row["verdict"] == "does not fit" for row in found["methods"]] == [True, True, False]
     assert "experts: without adapters" in found["estimated"]
-    found = plan(model="gemma-3-27b", gpu="H100 SXM", gpus=2)
+    found = plan_model(model="gemma-3-27b", gpu="H100 SXM", gpus=2)
     assert found["trained"] == "lora" and found["verdict"] == "fits with room"

@@ -17,7 +17,7 @@ from flops_bytes.plan.options import named_shape, read_options
 from flops_bytes.plan.published_runs import BATCHES, RUNS, STEPS, runs_nearest
 from flops_bytes.plan.table import training_table
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
-from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINKS, REACHED
+from flops_bytes.time.gpus import COLLECTIVES, GPUS, LINK_EFFICIENCY, LINKS
 from planner import words
 from published.readings import read_all
 from tests.conftest import ROOT
@@ -164,16 +164,16 @@ def test_published_collectives_reach_about_the_share_that_is_assumed() -> None:
         shares[row] = row.bytes_per_second / ring_rate(row.gpus, within)
         assert row.gpu in GPUS and row.source.startswith("https://")
         planned = plan(model="gpt2", gpu=row.gpu, gpus=row.gpus)["wire"]["bytes_per_second"]
-        assert planned == pytest.approx(REACHED / shares[row] * row.bytes_per_second)
+        assert planned == pytest.approx(LINK_EFFICIENCY / shares[row] * row.bytes_per_second)
     of_servers = [share for row, share in shares.items() if not row.gpu.startswith("RTX")]
-    assert 0.65 <= min(of_servers) < REACHED < max(of_servers) < 0.96
-    assert 0.43 < min(shares.values()) < 0.45  # as the comment of REACHED says
+    assert 0.65 <= min(of_servers) < LINK_EFFICIENCY < max(of_servers) < 0.96
+    assert 0.43 < min(shares.values()) < 0.45  # as the comment of LINK_EFFICIENCY says
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_says_the_share_of_the_nominal_rate(language: str) -> None:
     template = words(language)["details"]["time"]["sent"][1]
-    assert re.findall(r"(\d+)\s?%", template) == [f"{100 * REACHED:.0f}"]
+    assert re.findall(r"(\d+)\s?%", template) == [f"{100 * LINK_EFFICIENCY:.0f}"]
 
 
 NETWORKS: dict[str, tuple[dict[str, Any], tuple[str, int, float]]] = {
@@ -272,7 +272,7 @@ def test_published_steps_reach_no_less_where_products_are_computed_again_than_is
 
 
 def test_of_one_model_steps_that_compute_again_reach_less_and_the_others_are_of_smaller_ones() -> None:
-    """As matmul_seconds() says; the best step of each kind of a model, at a context, on so many A100s or H100s."""
+    """As compute_seconds() says; the best step of each kind of a model, at a context, on so many A100s or H100s."""
     of: dict[Any, dict[bool, list[float]]] = {}
     sizes: dict[tuple[str, bool], list[int]] = {}
     for each in read_all(ROOT / "measurements" / "published"):

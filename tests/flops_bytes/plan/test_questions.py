@@ -38,10 +38,10 @@ from flops_bytes.plan.__main__ import DOES_NOT_FIT, FITS, NOT_KNOWN, main
 from flops_bytes.plan.evidence import MISSES, ON_PAPER, WITH_ROOM
 from flops_bytes.plan.fleet import settled
 from flops_bytes.plan.options import OPTIONS, ROWS, TRAINED, belongs
+from flops_bytes.plan.parallel import ACCEPTED as OF_LAYOUTS
 from flops_bytes.plan.parallel import DEGREES, PARALLEL
-from flops_bytes.plan.parallel import TAKEN as OF_LAYOUTS
+from flops_bytes.plan.rl import ACCEPTED as OF_RL
 from flops_bytes.plan.rl import RL
-from flops_bytes.plan.rl import TAKEN as OF_RL
 from planner.answer import answer as answer_of_form
 from planner.stacks import answer_any
 
@@ -321,9 +321,9 @@ def fixed(asked: Question, found: Mapping[str, Any]) -> Question:
 
 def read_back(asked: Question, name: str) -> int:
     """A whole number as the command reads it."""
-    from flops_bytes.plan.options import read
+    from flops_bytes.plan.options import read_option
 
-    return int(read(name, asked.get(name, OPTIONS[name].default)))
+    return int(read_option(name, asked.get(name, OPTIONS[name].default)))
 
 
 def is_parted(asked: Question) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.plan import rl
 from flops_bytes.plan.options import OPTIONS
-from flops_bytes.plan.stacks import plan_exactly as plan
 
 REPOSITORIES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text("utf-8"))[
     "repositories"
@@ -31,7 +31,7 @@ def question(recipe: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ASKED)
 def test_a_recipe_is_planned(name: str) -> None:
     asked = question(ASKED[name])
-    found = rl.plan(**asked) if asked.get("task") == "rl" else plan(**asked)
+    found = rl.plan_grpo(**asked) if asked.get("task") == "rl" else plan(**asked)
     assert found["memory_bytes"]["total"] > found["memory_bytes"]["allowance"] > 0
     assert (found["fits"] is None) == ASKED[name].get("beside", "").startswith("what it takes at least")
 
