@@ -15,7 +15,7 @@ import copy
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ledger.book import Book, LedgerError, Problem
@@ -107,7 +107,7 @@ def carry(
                 continue
             try:
                 alike = [
-                    each.values
+                    each
                     for each in found.values()
                     if each and (each.hash, each.device["kind"]) == (record.hash, fresh.device["kind"])
                 ]
@@ -169,10 +169,10 @@ def _carried(
     others: list[Change],
     *,
     was: str | None = None,
-    alike: Iterable[dict[str, Plain]] = (),
+    alike: Sequence[Record] = (),
 ) -> Record:
-    """The record as one of the present code. `alike` are the values that the code before gave on devices of this
-    machine's kind: where they had other shapes than on the record's, so may the fresh run's.
+    """The record as one of the present code. `alike` are records of the code before on devices of this machine's kind:
+    where their values had other shapes than the record's, or a section of theirs other words, so may the fresh run's.
 
     Raises ValueError, one line for each reason, if that cannot be said.
     """
@@ -187,15 +187,18 @@ def _carried(
     for change in roundings:
         for holder, key in _places(values, change.place):
             holder[key] = _rounded(holder[key], change.becomes)
-    by_kind = {reason for each in alike for reason in _other_shapes([], record.values, each)}
+    by_kind = {reason for each in alike for reason in _other_shapes([], record.values, each.values)}
     reasons = [*moved(values, fresh.values)]
     reasons += [reason for reason in _other_shapes([], values, fresh.values) if reason not in by_kind]
     if printed.keys() != fresh.outputs.keys():
         theirs, ours = (", ".join(sorted(each)) or "none" for each in (printed, fresh.outputs))
         reasons.append(f"sections that print: {theirs} there, {ours} here")
     for section in sorted(printed.keys() & fresh.outputs.keys()):
-        words = [set(WORD.findall(outputs[section])) for outputs in (printed, fresh.outputs)]
-        if other := words[0] ^ words[1]:
+        theirs_there, ours_here, *known = (
+            set(WORD.findall(outputs.get(section, "")))
+            for outputs in (printed, fresh.outputs, *(each.outputs for each in alike))
+        )
+        if (other := theirs_there ^ ours_here) and ours_here not in known:
             reasons.append(f"section {section!r} prints other words: {', '.join(sorted(other))}")
     reasons += misprinted(snippet, printed, values, fresh.outputs, fresh.values)
     if reasons:

@@ -171,6 +171,7 @@ def test_where_kinds_of_devices_differed_before_they_may_differ_still(
     near = json.loads(path.read_text())
     near["device"] = {"id": "near-cpu", "kind": Record.read(path).device["kind"], "name": "Near"}
     near["values"]["by_case"] = {"first": {"measured_ratio": 2.0}, "last": {"measured_ratio": 1.0}}
+    near["outputs"] |= {"count": "slope 3.0000002"}
     beside = small_book.measurements / "near-cpu" / "good.json"
     beside.parent.mkdir()
     beside.write_text(json.dumps(near))
@@ -179,9 +180,10 @@ def test_where_kinds_of_devices_differed_before_they_may_differ_still(
     assert code and "by_case.last: only here" in told, "that was another GPU, and tells nothing of this machine's kind"
     near["device"]["kind"] = "cpu"
     beside.write_text(json.dumps(near))
-    code, told = carry("measured_seconds = 0.5", "measured_seconds = 0.25 + 0.25", *STEEPEST)
+    code, told = carry('print("steepest"', 'print("slope"', *STEEPEST)
     assert code == 0, told
     assert Record.read(path).values["by_case"] == {"first": {"measured_ratio": 4.0}}
+    assert Record.read(path).outputs["count"] == "steepest 3.0000002"
 
 
 @pytest.mark.parametrize("mistake", REFUSED)
