@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group, which its functions would have as a default, and so hold
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -46,10 +47,13 @@ def join(backend: str, timeout: timedelta | None = None) -> None:
 def leave() -> None:
     """Leaves the group, once nothing holds it any more.
 
-    DDP and ZeRO stand in reference cycles that keep the group alive after it is destroyed. A gloo
-    thread of such a group still runs while Python ends, and then aborts the process.
+    DDP and ZeRO stand in reference cycles that keep the group alive after it is destroyed; and a mesh
+    holds it, which what PyTorch knows of sharded operations keeps. A gloo thread of such a group
+    still runs while Python ends, and then aborts the process.
     """
     gc.collect()
+    for mesh in (each for each in gc.get_objects() if isinstance(each, dist.device_mesh.DeviceMesh)):
+        getattr(mesh, "_pg_registry", {}).clear()
     dist.destroy_process_group()
 
 

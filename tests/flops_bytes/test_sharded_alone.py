@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 from flops_bytes.lessons.models import build, loss
 from flops_bytes.lessons.ranks import ddp, ddp_views, join, leave
@@ -80,3 +82,23 @@ def test_what_holds_a_group_is_gone_once_a_rank_has_left_it() -> None:
         assert not group_is_held() and not dist.is_initialized()
     finally:
         gc.enable()
+
+
+TASKS = Path("/proc/self/task")
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="threads are listed by Linux alone")
+def test_no_thread_of_a_group_is_left_once_a_rank_has_left_it() -> None:
+    """Though what PyTorch remembers of sharded operations holds their mesh, which holds the group."""
+
+    def gloo_threads() -> int:
+        return sum("gloo" in (task / "comm").read_text() for task in TASKS.iterdir())
+
+    before = gloo_threads()
+    join("gloo")
+    sharded: Any = fully_shard(nn.Linear(2, 2))
+    sharded(torch.ones(1, 2)).sum().backward()
+    del sharded
+    assert gloo_threads() > before
+    leave()
+    assert gloo_threads() == before
