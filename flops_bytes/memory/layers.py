@@ -345,7 +345,7 @@ def fused_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> T
 
 def math_attention(context: LayerContext, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """PyTorch's attention without a kernel: _scaled_dot_product_attention_math() in ATen's attention.cpp. Queries and
-    keys are scaled before they are multiplied, and scores that lie above the diagonal are added to in place."""
+    keys are scaled before they are multiplied, and the mask is added to the scores in place."""
     tape, (batch, heads, tokens, _) = context.tape, q.shape
     of_scores = batch, heads, tokens, tokens
     tape.enter()
