@@ -36,7 +36,9 @@ from torch import Tensor
 from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from flops_bytes.counting.count import Counted, StepTrace, peak_of, sized, summed, table, told
+from flops_bytes.counting.count import peak_of
+from flops_bytes.counting.counted import Counted, sized, summed, table, told
+from flops_bytes.counting.step_trace import StepTrace
 from flops_bytes.lessons.measure import divide, get_gpu
 from flops_bytes.time.gpus import GPUS, Gpu
 from flops_bytes.tools.toml import inline

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from flops_bytes.counting.count import Uncountable, count, fit, main, script
+from flops_bytes.counting.count import count, fit, main, script
+from flops_bytes.counting.step_trace import Uncountable
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"  # three lines
 LINEAR = """model = nn.Linear(1000, 1000, bias=False).cuda()

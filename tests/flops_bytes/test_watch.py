@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from flops_bytes.counting.count import StepTrace, count
+from flops_bytes.counting.count import count
+from flops_bytes.counting.step_trace import StepTrace
 from flops_bytes.plan import plan_exactly as plan
 from flops_bytes.time.gpus import GPUS
 from flops_bytes.tools.watch import Measured, mfu, reading, watch

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import flop_registry
 from transformers import CONFIG_MAPPING, AttentionInterface, AutoModelForCausalLM
 
-from flops_bytes.counting.count import cross_entropy
+from flops_bytes.counting.card import cross_entropy
 from flops_bytes.counting.counter import on_cuda
 from flops_bytes.lessons.models import GPT2, Llama, NormOnMeta, RMSNorm, again, chunked_backward, eager, flash, loss
 from flops_bytes.lessons.trace import Trace, made_inside

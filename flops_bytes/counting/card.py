@@ -1,0 +1,412 @@
+"""A machine that seems to have a card: what a script asks of one is answered, and its kernels are those of one."""
+
+# --8<-- [start:setup]
+import builtins
+import logging
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from os import PathLike
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
+from torch.nn.attention import flex_attention
+from torch.optim import optimizer as optimizers
+from torch.overrides import TorchFunctionMode
+from torch.utils import _foreach_utils
+from torch.utils.data import DataLoader
+
+from flops_bytes.counting.step_trace import MOST_CONSTANT_NUMBERS, TORCH, StepTrace, lines_of
+from flops_bytes.lessons.trace import tensors_in
+
+NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
+NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+# --8<-- [end:setup]
+
+
+# --8<-- [start:kernels]
+class OneNorm(torch.autograd.Function):
+    """RMSNorm as a GPU's one kernel: it keeps its input, and a float32 a row."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor | None) -> Tensor:
+        scale = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+        context.save_for_backward(x, weight, scale)
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None]:
+        x, weight, _ = context.saved_tensors
+        return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
+
+
+# What CUDA's autocast makes in float32 (docs.pytorch.org/docs/stable/amp.html): the first from a copy
+IN_FLOAT32 = """
+acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow __pow__ __rpow__ softplus norm
+layer_norm group_norm nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss binary_cross_entropy_with_logits
+cosine_similarity dist cdist logsumexp renorm
+"""
+FLOAT32_OPERATIONS = set(IN_FLOAT32.split())
+WIDE_RESULT = {"softmax", "log_softmax", "sum", "prod", "cumsum", "cumprod"}
+
+
+def cast_type() -> torch.dtype | None:
+    """Of autocast, if it is on; it stands on the CPU's here."""
+    return torch.get_autocast_dtype("cpu") if IS_ENABLED("cpu") else None
+
+
+def is_narrow(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype in (torch.bfloat16, torch.float16)
+
+
+def in_float32(tree: Any) -> Any:
+    """16 bits as float32."""
+    if is_narrow(tree):
+        return tree.float()
+    return [in_float32(each) for each in tree] if type(tree) is list else tree
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """scaled_dot_product_attention, by the kernel that a card would choose."""
+    aten = torch.ops.aten
+    if kind := cast_type():
+        query, key, value = (each.to(kind) for each in (query, key, value))
+        attn_mask = attn_mask.to(kind) if attn_mask is not None and attn_mask.is_floating_point() else attn_mask
+    small = query.dim() == 4 and query.shape[-1] <= 256 and value.shape[-1] == query.shape[-1]
+    narrow = is_narrow(query)
+    if enable_gqa and key.shape[1] != query.shape[1] and not (small and narrow and attn_mask is None):
+        key, value = (each.repeat_interleave(query.shape[1] // key.shape[1], 1) for each in (key, value))
+    cuda = torch.backends.cuda
+    found: Tensor
+    if small and narrow and attn_mask is None and cuda.flash_sdp_enabled():
+        found = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        return found
+    masked = attn_mask is not None and attn_mask.requires_grad
+    if small and query.dtype != torch.float64 and not masked and cuda.mem_efficient_sdp_enabled():
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(query.dtype)
+            attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+        keeps = any(each.requires_grad for each in (query, key, value)) and torch.is_grad_enabled()
+        found = aten._scaled_dot_product_efficient_attention(
+            query, key, value, attn_mask, keeps, dropout_p, is_causal, scale=scale
+        )[0]
+        return found
+    found = aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
+    return found
+
+
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, **named: Any) -> Tensor:
+    """As CUDA's autocast has it, whatever its list says: log_softmax in the format of the logits, then in float32."""
+    if target.is_floating_point() or named.get("label_smoothing"):
+        return F.cross_entropy(input.float(), target, weight, **named)
+    probabilities = F.log_softmax(input, min(1, input.dim() - 1), dtype=input.dtype).float()
+    asked = {name: named[name] for name in ("ignore_index", "reduction") if name in named}
+    return F.nll_loss(probabilities, target, weight, **asked)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True) -> Tensor:
+    """Dropout as on CUDA: its mask is a byte a number."""
+    return torch.native_dropout(input, p, True)[0] if p and training and train else input
+
+
+def is_one_kernel(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: Any = None) -> bool:
+    """PyTorch fuses RMSNorm where its weight has the type of its input, or is none."""
+    return weight is None or weight.dtype == input.dtype
+
+
+def fused_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    found: Tensor = OneNorm.apply(input, weight)  # type: ignore[no-untyped-call]
+    return found
+
+
+# --8<-- [end:kernels]
+
+
+# --8<-- [start:card]
+IS_ENABLED = torch.is_autocast_enabled
+
+
+def on_cpu(where: Any) -> Any:
+    """A card's name as the CPU's, on whose fake tensors all is counted."""
+    if isinstance(where, torch.device) and where.type == "cuda":
+        return torch.device("cpu")
+    if isinstance(where, str) and where.startswith("cuda"):
+        return "cpu"
+    return where
+
+
+QUESTIONS = ("equal", "allclose", "is_nonzero")
+
+
+class OnCard(TorchFunctionMode):
+    """Answers for a card: tensors that are sent there stay, and operations take a card's kernels."""
+
+    def __init__(self, trace: StepTrace, item: float | None) -> None:
+        super().__init__()
+        self.trace, self.item = trace, item
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            return attend(*args, **kwargs)
+        if name in ("cuda", "pin_memory"):
+            return args[0]
+        if name == "__deepcopy__":
+            return deep_copy(*args)
+        if name in ("dropout", "dropout_"):
+            return dropout(*args, **kwargs)
+        if name == "rms_norm" and is_one_kernel(*args, **kwargs):
+            return fused_norm(*args, **kwargs)
+        if name in ("item", "__float__", "__int__", "__bool__", *QUESTIONS):
+            return self.number(func, *args, **kwargs)
+        if name == "__format__" and args[0].dim() == 0 and args[1]:
+            return format(self.number(torch.Tensor.item, args[0], written=True), args[1])
+        if name == "tensor" and args and (held := tensors_in(args[0])) and not isinstance(args[0], Tensor):
+            args, kwargs = (without_tensors(args[0]), *args[1:]), {"dtype": held[0].dtype} | kwargs
+        if "device" in kwargs:
+            kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
+        if name == "to":
+            args = (args[0], *map(on_cpu, args[1:]))
+        if cast_type():
+            if name == "cross_entropy" and is_narrow(args[0]):
+                return cross_entropy(*args, **kwargs)
+            if name in WIDE_RESULT and kwargs.get("dtype") is None and is_narrow(args[0]):
+                kwargs = kwargs | {"dtype": torch.float32}
+            elif name in FLOAT32_OPERATIONS:
+                args, kwargs = tuple(map(in_float32, args)), {key: in_float32(value) for key, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+    def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
+        """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
+        try:
+            return func(*args, **kwargs)
+        except DataDependentOutputException:
+            name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
+            asks = name in QUESTIONS or x.dtype == torch.bool
+            if caller.startswith(TORCH) and not written:
+                answer: Any = 0.0 if caller.endswith("grad_scaler.py") else 1.0
+            elif self.item is None or not (asks or x.is_floating_point()):
+                raise
+            else:
+                answer = False if asks else self.item
+                where = lines_of(sys._getframe(2))
+                self.trace.notes[(NO if asks else NUMBER).format(where, answer)] = None
+            return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)
+
+
+def apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """What .to() does of a module; PyTorch's own cannot swap fake parameters."""
+    for child in module.children() if recurse else ():
+        child._apply(change)
+    for name, weight in module._parameters.items():
+        if weight is not None:
+            with torch.no_grad():
+                changed = change(weight)
+            if changed.device != weight.device:
+                module._parameters[name] = nn.Parameter(changed, weight.requires_grad)
+            elif changed is not weight:
+                weight.data = changed
+                weight.grad = change(weight.grad) if weight.grad is not None else None
+    for name, buffer in module._buffers.items():
+        module._buffers[name] = None if buffer is None else change(buffer)
+    return module
+
+
+def deep_copy(x: Tensor, memo: dict[int, Any]) -> Any:
+    """What copy.deepcopy() does of a tensor; PyTorch's own copies its memory."""
+    if id(x) not in memo:
+        memo[id(x)] = x.detach().clone().requires_grad_(x.requires_grad)
+    return memo[id(x)]
+
+
+# How libraries build a model of its configuration alone: the class that reads weights, and what stands for its reading
+def of_transformers(read: Any, kind: Any, name: Any, *values: Any, config: Any = None, **named: Any) -> Any:
+    asked = {key: named.pop(key) for key in ("dtype", "torch_dtype") if key in named}
+    if isinstance(config, str | PathLike | None):
+        config, named = kind.config_class.from_pretrained(config or name, return_unused_kwargs=True, **named)
+    if config.dtype is None and set(asked.values()) <= {None, "auto"}:
+        asked = {"dtype": torch.float32}
+    return read(kind, None, *values, **named | asked | {"config": config, "state_dict": {}})
+
+
+def of_diffusers(read: Any, kind: Any, name: Any, *, torch_dtype: Any = None, **named: Any) -> Any:
+    return kind.from_config(kind.load_config(name, **named)).to(torch_dtype).eval()
+
+
+BUILT = {
+    "transformers.modeling_utils": ("PreTrainedModel", of_transformers),
+    "diffusers.models.modeling_utils": ("ModelMixin", of_diffusers),
+}
+
+
+class Generator(torch.Generator):
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(cls, on_cpu(device))  # type: ignore[call-arg]
+
+
+def without_tensors(tree: Any) -> Any:
+    """A list of numbers with a 0 for each that is a tensor's: torch.tensor() asks for their memory."""
+    return [without_tensors(each) for each in tree] if isinstance(tree, list | tuple) else 0 if is_fake(tree) else tree
+
+
+def is_fake(x: Any) -> bool:
+    return isinstance(x, FakeTensor)
+
+
+def do_nothing(*values: Any, **named: Any) -> None:
+    """Does nothing."""
+
+
+class NullDevice(nullcontext[None]):
+    """A stream, an event or a device, of which nothing is to be had but its name."""
+
+    cuda_stream = 0
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: 1.0 if name == "elapsed_time" else name == "query" or None
+
+
+@contextmanager
+def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iterator[None]:
+    """A machine that seems to have a card of so much memory."""
+    started, loaded = torch.amp.autocast_mode.autocast.__init__, DataLoader.__init__
+
+    def start(self: Any, device_type: str = "cuda", dtype: Any = None, enabled: bool = True, **named: Any) -> None:
+        dtype = dtype or (torch.float16 if device_type == "cuda" else None)
+        started(self, on_cpu(device_type), dtype=dtype, enabled=enabled, **named)
+
+    def load(self: Any, *values: Any, **named: Any) -> None:
+        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "pin_memory": False}
+        loaded(self, *values, **(named | alone))
+
+    def compiled(model: Any = None, **named: Any) -> Any:
+        trace.notes["torch.compile was left out: what is counted is the step without it"] = None
+        return model if model is not None else lambda function: function
+
+    def is_enabled(device_type: str = "cuda") -> bool:
+        return bool(IS_ENABLED(on_cpu(device_type)))
+
+    of_type = torch.get_autocast_dtype
+    properties = SimpleNamespace(
+        name="a card to count for", total_memory=int(memory_bytes), major=9, minor=0, multi_processor_count=132
+    )
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "is_current_stream_capturing": lambda: False,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_capability": lambda *_: (9, 0),
+        "get_device_properties": lambda *_: properties,
+        "is_bf16_supported": lambda *_, **__: True,
+        "memory_allocated": lambda *_: trace.live_bytes,
+        "memory_reserved": lambda *_: trace.live_bytes,
+        "max_memory_allocated": lambda *_: trace.peak_bytes,
+        "max_memory_reserved": lambda *_: trace.peak_bytes,
+        "mem_get_info": lambda *_: (int(memory_bytes) - trace.live_bytes, int(memory_bytes)),
+    }
+    silent = "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats init"
+    answers |= dict.fromkeys(silent.split(), do_nothing)
+    stands = "Event Stream stream current_stream default_stream device"
+    answers |= dict.fromkeys(stands.split(), NullDevice)
+
+    def stats(*_: Any) -> dict[str, int]:
+        now = {"current": trace.live_bytes, "peak": trace.peak_bytes}
+        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
+        return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
+
+    answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
+    also = {"get_memory_info": "mem_get_info", "current_device_index": "current_device", "set_stream": "set_device"}
+    also |= {"set_device_index": "set_device", "device_index": "device"}
+    generic = answers | {name: answers[other] for name, other in also.items()}
+    generic |= {"current_accelerator": lambda *_, **__: torch.device("cuda")}
+
+    def flex(query: Tensor, key: Tensor, value: Tensor, *_: Any, **named: Any) -> Any:
+        trace.notes["flex_attention was counted as flash attention without a mask"] = None
+        found = attend(query, key, value, scale=named.get("scale"), enable_gqa=named.get("enable_gqa", False))
+        more = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        return (found, more) if named.get("return_lse") or named.get("return_aux") else found
+
+    def save(*_: Any, **__: Any) -> None:
+        trace.notes[f"{lines_of(sys._getframe(1))}: torch.save was left out"] = None
+
+    def of_configuration(build: Callable[..., Any], read: Callable[..., Any]) -> Any:
+        def make(kind: Any, *values: Any, **named: Any) -> Any:
+            logging.disable(logging.WARNING)  # that weights are missing
+            try:
+                found = build(read, kind, *values, **named)
+            finally:
+                logging.disable(logging.NOTSET)
+            what = f"{kind.__name__} was built of its configuration, in {getattr(found, 'dtype', 'its own types')}"
+            trace.notes[f"{lines_of(sys._getframe(1))}: {what}; no weights were read"] = None
+            return found
+
+        return classmethod(make)
+
+    unseen, load_module = dict(BUILT), builtins.__import__
+
+    def load_and_look(*values: Any, **named: Any) -> Any:
+        """An import, after which a library may be there that reads weights."""
+        module = load_module(*values, **named)
+        for name in [name for name, (kind, _) in unseen.items() if hasattr(sys.modules.get(name), kind)]:
+            kind, build = unseen.pop(name)
+            reader = getattr(sys.modules[name], kind)
+            new = of_configuration(build, reader.from_pretrained.__func__)
+            stack.enter_context(patch.object(reader, "from_pretrained", new))
+        return module
+
+    foreach = ["cpu", *_foreach_utils._get_foreach_kernels_supported_devices()]
+    with ExitStack() as stack:
+        for place, name, new in (
+            *((torch.cuda, name, answer) for name, answer in answers.items()),
+            *((torch.accelerator, name, generic[name]) for name in generic.keys() & vars(torch.accelerator).keys()),
+            (builtins, "__import__", load_and_look),
+            (torch.amp.autocast_mode.autocast, "__init__", start),
+            (DataLoader, "__init__", load),
+            (torch, "compile", compiled),
+            (nn.Module, "_apply", apply),
+            (nn.Module, "compile", lambda self, *_, **__: compiled(self)),
+            (torch, "is_autocast_enabled", is_enabled),
+            (torch, "get_autocast_dtype", lambda device_type: of_type(on_cpu(device_type))),
+            (torch, "get_autocast_gpu_dtype", lambda: of_type("cpu")),
+            (torch, "save", save),
+            (flex_attention, "flex_attention", flex),
+            *((torch.cuda.nvtx, name, do_nothing) for name in ("range_push", "range_pop", "mark")),
+            (F, "scaled_dot_product_attention", attend),
+            (F, "dropout", dropout),
+            (torch, "Generator", Generator),
+            (fake_tensor, "CONSTANT_NUMEL_LIMIT", MOST_CONSTANT_NUMBERS),
+            (fake_tensor.log, "disabled", True),  # the refusal says it in one sentence
+            (optimizers, "_get_foreach_kernels_supported_devices", lambda: foreach),
+            (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: foreach),
+            (optimizers, "_foreach_supported_types", [*optimizers._foreach_supported_types, FakeTensor]),
+            (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
+        ):
+            stack.enter_context(patch.object(place, name, new))
+        load_and_look("sys")  # for those that are there already
+        yield
+
+
+# --8<-- [end:card]

@@ -1,0 +1,146 @@
+"""What a step takes, of what a trace has seen, and as text."""
+
+# --8<-- [start:setup]
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
+from flops_bytes.plan.table import gib
+
+UNREAD = (
+    "{}: {:.4g} FLOPs of forward passes without a graph, of which the step uses nothing, are left out; bytes are not"
+)
+FIRST = "only the first step was whole, and an optimizer makes its state at the end of it"
+ALONE = "no optimizer worked: all that ran counts as one step"
+# --8<-- [end:setup]
+
+
+# --8<-- [start:counted]
+class Counted(NamedTuple):
+    """What a step takes."""
+
+    peak_bytes: int
+    moment: str  # of the peak
+    line: str  # of the reader's code that takes the last of it
+    moments: dict[str, int]  # bytes at the peak of each
+    kinds: dict[str, int]  # bytes at the peak
+    lines: dict[str, int]  # bytes at the peak, the most first
+    weights: dict[str, int]  # parameters: all, trained
+    flops: dict[str, int]  # by kind
+    again_flops: int  # of these made again
+    flops_dtype: str  # of most of them
+    tokens: int  # that the step looks up in a table; 0 where it looks up none
+    updates: bool  # whether an optimizer works in it
+    notes: list[str]
+
+    @property
+    def useful_flops(self) -> int:
+        """Without those made again."""
+        return sum(self.flops.values()) - self.again_flops
+
+    def __str__(self) -> str:
+        return told(table(self))
+
+
+def summed(trace: StepTrace) -> Counted:
+    """What a trace has seen of its last step."""
+    step, amounts, unread, notes = trace.step(), trace.amounts.copy(), Counter[str](), list(trace.notes)
+    for made in {id(made): made for each in trace.made.values() for made in each}.values():
+        if trace.optimizers:
+            unread[made.line] += sum(
+                n for (turn, _, kind, _), n in made.amounts.items() if turn in step and kind != TOKENS
+            )
+        else:
+            amounts.update(made.amounts)
+    notes += [UNREAD.format(line, count) for line, count in unread.items() if count]
+    notes += [ALONE] if not trace.workers else [FIRST] if trace.optimizers and not step.start else []
+    total, moments = 0, dict.fromkeys(MOMENTS, 0)
+    peak, at = -1, 0
+    for turn, event in enumerate(trace.events):
+        total += event.change
+        if event.turn in step:
+            moments[event.moment] = max(moments[event.moment], total)
+            if total > peak:
+                peak, at = total, turn
+    living: dict[int, list[Any]] = {}
+    for event in trace.events[: at + 1]:
+        found = living.setdefault(event.storage, [0, event])
+        found[0] += event.change
+    kinds: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    for number, (size, event) in living.items():
+        if size:
+            kind = trace.kinds.get(number, f"temporaries of the {event.moment} pass")
+            kinds[kind.replace("update pass", "update")] += size
+            if kind not in ("weights", "gradients", "optimizer state", "buffers"):
+                lines[event.line] += size
+    by_kind: Counter[str] = Counter()
+    by_type: Counter[str] = Counter()
+    by_table: Counter[str] = Counter()
+    again = 0
+    for (turn, moment, kind, dtype), count in amounts.items():
+        if turn in step and kind == TOKENS:
+            by_table[dtype] += count
+        elif turn in step:
+            by_kind[kind] += count
+            by_type[dtype] += count
+            again += count if moment == "made again" else 0
+    return Counted(
+        peak_bytes=max(peak, 0),
+        moment=trace.events[at].moment if trace.events else "",
+        line=trace.events[at].line if trace.events else "",
+        moments=moments,
+        kinds=dict(kinds.most_common()),
+        lines=dict(lines.most_common()),
+        weights=trace.weights,
+        flops=dict(by_kind.most_common()),
+        again_flops=again,
+        flops_dtype=by_type.most_common(1)[0][0] if by_type else "",
+        tokens=max(by_table.values(), default=0),
+        updates=bool(trace.optimizers),
+        notes=notes,
+    )
+
+
+# --8<-- [end:counted]
+
+
+# --8<-- [start:tell]
+LEAST_SHOWN = 2**20 / 20  # bytes: what is told as 0.1 MiB
+
+
+def sized(size: float) -> str:
+    """GiB as the planner has them; MiB where it is less."""
+    return gib(size) if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
+
+
+def told(rows: Iterable[tuple[str, str]]) -> str:
+    """Rows as text."""
+    return "\n".join(f"{what:34} {how_much}" for what, how_much in rows)
+
+
+def table(found: Counted, most: int = 8) -> Iterator[tuple[str, str]]:
+    """What a step takes, in lines."""
+    yield "parameters", f"{found.weights.get('all', 0):,}; trained are {found.weights.get('trained', 0):,}"
+    yield (
+        "peak",
+        f"{sized(found.peak_bytes)}, in the {found.moment} pass at {found.line}".replace("update pass", "update"),
+    )
+    yield from ((f"  {kind}", sized(size)) for kind, size in found.kinds.items() if size >= LEAST_SHOWN)
+    yield from ((f"peak of {moment}", sized(size)) for moment, size in found.moments.items() if size)
+    lines = [(line, size) for line, size in found.lines.items() if size >= LEAST_SHOWN]
+    if most and lines:
+        yield "what lives at the peak", "beside weights, gradients and optimizer state, by the line that made it"
+        yield from ((f"  {sized(size)}", line) for line, size in lines[:most])
+        if len(lines) > most:
+            yield f"  {sized(sum(size for _, size in lines[most:]))}", f"{len(lines) - most} more lines"
+    kinds = ", ".join(f"{kind} {flops:.4g}" for kind, flops in found.flops.items())
+    again = f"; of these made again {found.again_flops:.4g}" if found.again_flops else ""
+    yield "FLOPs", f"{sum(found.flops.values()):.4g}: {kinds}{again}; most in {found.flops_dtype}"
+    if found.tokens:
+        yield "tokens", f"{found.tokens:,}"
+    yield from (("note", note) for note in found.notes)
+
+
+# --8<-- [end:tell]

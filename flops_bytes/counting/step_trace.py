@@ -1,0 +1,381 @@
+"""A training step seen as it runs: its storages by moment and line, its FLOPs, and where it begins and ends."""
+
+# --8<-- [start:setup]
+import gc
+import sys
+import sysconfig
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils.flop_counter import conv_flop_count, flop_registry
+
+from flops_bytes.lessons.trace import Trace, tensors_in
+
+MOMENTS = ("forward", "backward", "update")
+TORCH, STANDARD, OWN = (
+    str(Path(folder))
+    for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
+)
+ATTENTION = "_scaled_dot_product_flash_attention"
+
+
+def convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *options: Any, **_: Any) -> int:
+    """As many FLOPs as the forward pass for each gradient, of x and of the weight; PyTorch's own formula leaves out
+    that a group sees its own channels alone.
+    """
+    transposed, _, _, wanted = options[-4:]
+    return int(sum(wanted[:2]) * conv_flop_count(list(x.shape), list(weight.shape), list(gradient.shape), transposed))
+
+
+FLOPS = flop_registry | {  # the CPU's kernels too, which a step that runs there has
+    getattr(torch.ops.aten, f"{ATTENTION}_for_cpu{end}"): flop_registry[getattr(torch.ops.aten, f"{ATTENTION}{end}")]
+    for end in ("", "_backward")
+}
+FLOPS[torch.ops.aten.convolution_backward] = convolution_backward
+TOKENS = "tokens"
+IDLE = "{} did not work in this step, so that what it trains is left out: count a step in which each optimizer works"
+BUILD_INSIDE = "build the model in the function that is counted, by from_config() if a file has its weights"
+
+
+class Uncountable(Exception):
+    """Why a step cannot be counted, in which line, and what to do."""
+
+
+def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+class StepCounted(BaseException):
+    """The step has been counted; the rest of the script is not needed. No `except Exception` of it catches this."""
+
+
+# --8<-- [end:setup]
+
+
+# --8<-- [start:lines]
+def owner_of(name: str) -> str:
+    """Whose code a file is: "reader", "library", or "" for PyTorch, Python and this package, where nobody looks for a
+    cause."""
+    if name.startswith((TORCH, OWN, "<frozen", "<string")):
+        return ""
+    if "site-packages" in name or "dist-packages" in name:
+        return "library"
+    return "" if name.startswith(STANDARD) else "reader"
+
+
+def lines_of(frame: FrameType | None) -> str:
+    """Where a reader's code is: the line of the script, and that of a library which it calls there."""
+    library = ""
+    while frame:
+        owner = owner_of(frame.f_code.co_filename)
+        if owner:
+            line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            if owner == "reader":
+                return f"{line} → {library}" if library else line
+            library = library or line
+        frame = frame.f_back
+    return library or "elsewhere"
+
+
+def line_of(error: BaseException) -> str:
+    """The last line of a reader's code that an error went through, and that of a library after it."""
+    traced, reader, library = error.__traceback__, "", ""
+    while traced:
+        name = traced.tb_frame.f_code.co_filename
+        if owner := owner_of(name):
+            line = f"{Path(name).name}:{traced.tb_lineno}"
+            reader, library = (line, "") if owner == "reader" else (reader, line)
+        traced = traced.tb_next
+    return " → ".join(each for each in (reader, library) if each) or "elsewhere"
+
+
+# --8<-- [end:lines]
+
+
+# --8<-- [start:known]
+INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool)
+MOST_KNOWN_NUMBERS = 2**20  # numbers
+MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
+MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
+
+
+def is_on_meta(x: Tensor) -> bool:
+    return x.device.type == "meta"
+
+
+def multiplied_in(kind: str, x: Tensor) -> str:
+    """The data type in which a card's units multiply: float32 on tensor cores is tf32, where the script allows it."""
+    backends: Any = torch.backends
+    unit = backends.cudnn.conv if kind == "convolution" else backends.cuda.matmul
+    is_tf32 = x.dtype == torch.float32 and unit.fp32_precision == "tf32"
+    return "tf32" if is_tf32 else str(x.dtype).removeprefix("torch.")
+
+
+def is_integer(x: Tensor) -> bool:
+    return x.dtype in INTEGER_DTYPES
+
+
+def is_known(func: Any, inputs: list[Tensor], kwargs: dict[str, Any]) -> bool:
+    """Whether an operation has only whole numbers that are known, few enough to compute: indices, lengths, words."""
+    if inputs:
+        known = all(not isinstance(x, FakeTensor) and is_integer(x) and x.numel() <= MOST_KNOWN_NUMBERS for x in inputs)
+        return known and func._overloadpacket.__name__ not in ("expand", "repeat", "repeat_interleave")
+    name = func._overloadpacket.__name__
+    return name in MAKERS and (kwargs.get("dtype") in INTEGER_DTYPES or name in ("randint", "randperm", "arange"))
+
+
+def is_constant(func: Any, inputs: list[Tensor], result: Any) -> bool:
+    """Whether an operation makes a few numbers that a fake tensor can remember: such as rates of stochastic depth."""
+    named = func._overloadpacket.__name__ in ("linspace", "logspace", "arange")
+    return named and not inputs and isinstance(result, FakeTensor) and result.numel() <= MOST_CONSTANT_NUMBERS
+
+
+def is_sized_by_numbers(func: Any, inputs: list[Tensor]) -> bool:
+    """Whether the size of its result depends on more than the sizes of its inputs, as of an index that is a mask."""
+    is_index = func._overloadpacket is torch.ops.aten.index
+    masked = any(x.dtype == torch.bool for x in inputs[1:])
+    return torch.Tag.dynamic_output_shape in func.tags and (masked or not is_index)
+
+
+# --8<-- [end:known]
+
+
+# --8<-- [start:trace]
+class Change(NamedTuple):
+    """A storage's birth or death."""
+
+    storage: int  # its number, which no other gets
+    change: int
+    moment: str
+    line: str
+    turn: int  # how often an optimizer had worked
+
+
+# FLOPs by turn, moment, kind and data type; tokens by turn, moment, TOKENS and their table
+Amounts = Counter[tuple[int, str, str, str]]
+
+
+class Made(NamedTuple):
+    """An operation of the forward pass without a graph."""
+
+    sources: list[int]  # storages that it read
+    amounts: Amounts
+    line: str
+
+
+class StepTrace(Trace):
+    """A trace that knows moments, lines, steps and FLOPs, and stops after the second step.
+
+    A step is as many turns as it takes until an optimizer works that has worked in it; a turn is what comes from the
+    end of one optimizer's work to the end of the next one's. What the forward pass makes without a graph is part of a
+    step with an optimizer once the graph, the backward pass or the optimizer reads it, or what was made from it: a
+    teacher is, an evaluation is not.
+    """
+
+    def __init__(self, fake: FakeTensorMode | None) -> None:
+        self.fake = fake
+        self.moment, self.line = "forward", ""
+        self.events: list[Change] = []
+        self.amounts: Amounts = Counter()
+        self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
+        self.kinds: dict[int, str] = {}  # of storages, by number
+        self.notes: dict[str, None] = {}
+        self.updating, self.updated = 0, False
+        self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
+        self.optimizers: dict[int, torch.optim.Optimizer] = {}
+        self.weights: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._born: dict[int, str] = {}  # the moment, of what lives
+        self._made_at: dict[int, str] = {}  # a node's number in autograd's order: the line that made it
+        super().__init__()
+
+    def _change(self, key: int, change: int) -> None:
+        if not change:
+            return
+        if change > 0 and not self._sizes.get(key):
+            self._numbers[key] = len(self.events)
+        number = self._numbers[key]
+        self.events.append(Change(number, change, self.moment, self.line, len(self.workers)))
+        self.live_bytes += change
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        if change > 0:
+            self._born.setdefault(number, self.moment)
+        elif key not in self._sizes:
+            self._born.pop(number, None)
+
+    def name(self, tensors: Iterator[Tensor] | list[Tensor], kind: str) -> None:
+        """What the storages of these are."""
+        for tensor in tensors:
+            key = tensor.untyped_storage()._cdata
+            if self._sizes.get(key):
+                self.kinds[self._numbers[key]] = kind
+
+    def see(self, made_again: bool) -> None:
+        """The moment and the line of the operation that comes."""
+        node: Any = torch._C._current_autograd_node()
+        before = self.moment
+        between = before in ("backward", "update") and not self.updated and not torch.is_grad_enabled()  # clipping
+        if node is not None:
+            self.moment = "backward"
+        else:
+            self.moment = "update" if self.updating or between else "forward"
+        self.updated = self.updated and self.moment == "update"
+        if (before, self.moment) == ("forward", "backward"):
+            for number in [number for number, born in self._born.items() if born == "forward"]:
+                self.kinds.setdefault(number, "activations")
+        if before != self.moment:  # what lives, lives in this moment too
+            self.events.append(Change(-1, 0, self.moment, self.line, len(self.workers)))
+        if node is None or made_again:
+            self.line = lines_of(sys._getframe(2))
+            if torch.is_grad_enabled():
+                number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
+                self._made_at[number] = self.line
+        else:
+            self.line = self._made_at.get(node._sequence_nr()) or lines_of(sys._getframe(2))
+
+    def step(self) -> range:
+        """The turns of the step that counts: the second, if all has worked in it that worked in the first."""
+        workers, starts = self.workers, [0]
+        for turn, worker in enumerate(workers):
+            if worker in workers[starts[-1] : turn]:
+                starts.append(turn)
+        _, start, end, *_ = [*starts, len(workers), 0]
+        whole = len(starts) > 2 or set(workers[start:]) >= set(workers[:start])
+        return range(start, end) if len(starts) > 1 and whole else range(max(1, start))
+
+    def end_turn(self, worker: int) -> None:
+        """An optimizer has worked, or a call without one has ended."""
+        self.workers.append(worker)
+        self.updated = True
+        if self.step().start:
+            self.end_step()
+
+    def end_step(self) -> None:
+        """The step that counts is whole."""
+        self.note_idle()
+        raise StepCounted
+
+    def note_idle(self) -> None:
+        """Says of an optimizer that it has not worked in the step that counts."""
+        worked = [self.optimizers[worker] for turn in self.step() if (worker := self.workers[turn])]
+        changed = {id(weight) for each in worked for weight in weights_of(each)}
+        for each in [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]:
+            weights = weights_of(each)
+            if weights and all(map(self.is_own, weights)) and changed.isdisjoint(map(id, weights)):
+                self.notes[IDLE.format(type(each).__name__)] = None
+
+    def numbers(self, tensors: list[Tensor]) -> list[int]:
+        """Of their storages."""
+        keys = [x.untyped_storage()._cdata for x in tensors]
+        return [self._numbers[key] for key in keys if self._sizes.get(key)]
+
+    def use(self, inputs: list[Tensor]) -> None:
+        """A step reads these, and so all that they were made from."""
+        waiting = self.numbers(inputs)
+        while waiting:
+            for made in self.made.pop(waiting.pop(), ()):
+                waiting += made.sources
+                self.amounts.update(made.amounts)
+                made.amounts.clear()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        node = torch._C._current_autograd_node()
+        made_again = node is not None and torch.is_grad_enabled()
+        kwargs = kwargs or {}
+        inputs = tensors_in((args, kwargs))
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
+        device = kwargs.get("device")
+        if str(device) == "meta" or (device is None and inputs and all(is_on_meta(each) for each in inputs)):
+            return func(*args, **kwargs)  # to be filled later, on the card
+        self.see(made_again)
+        if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
+            self.look_outside(inputs)
+        if self.fake and is_known(func, inputs, kwargs):
+            with unset_fake_temporarily():
+                result = super().__torch_dispatch__(func, types, args, kwargs)
+            if all(is_integer(each) for each in tensors_in(result)):
+                if is_sized_by_numbers(func, inputs) and (where := lines_of(sys._getframe())):
+                    self.notes[f"{where}: this size follows from numbers that were made here, at random perhaps"] = None
+                return result
+        has_graph = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+        is_made = self.moment == "forward" and not has_graph
+        if not is_made:
+            self.use(inputs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.fake and is_constant(func, inputs, result):
+            with unset_fake_temporarily():
+                result.constant = func(*args, **kwargs)
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+        packet, turn = func._overloadpacket, len(self.workers)
+        amounts: Amounts = Counter()
+        if formula := FLOPS.get(packet):
+            moment = "made again" if made_again else self.moment
+            name = packet.__name__
+            kind = "attention" if "attention" in name else "convolution" if "conv" in name else "matmul"
+            flops = formula(*args, **kwargs, out_val=result)
+            amounts[turn, moment, kind, multiplied_in(kind, inputs[0])] += flops
+        if packet is torch.ops.aten.embedding and self.moment == "forward":
+            amounts[turn, self.moment, TOKENS, str(args[0].untyped_storage()._cdata)] += args[1].numel()
+        if is_made:
+            made = Made(self.numbers(inputs), amounts, self.line)
+            for number in self.numbers(tensors_in(result) or inputs):
+                self.made[number].append(made)
+        else:
+            self.amounts.update(amounts)
+        return result
+
+    def look_outside(self, inputs: list[Tensor]) -> None:
+        """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
+        for x in inputs:
+            if isinstance(x, FakeTensor) or is_integer(x):
+                continue
+            if isinstance(x, nn.Parameter):
+                raise Uncountable(f"{self.line}: a weight has memory here; {BUILD_INSIDE}")
+            if x.numel() > 1:
+                self.notes[f"{self.line}: uses a tensor made before the count, whose bytes are left out"] = None
+
+    # --8<-- [start:hooks]
+    def before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.updating += 1
+        self.optimizers[id(optimizer)] = optimizer
+        weights = weights_of(optimizer)
+        if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
+            raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
+        self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
+        self.name(weights, "weights")
+
+    def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.updating -= 1
+        self.name(tensors_in(list(optimizer.state.values())), "optimizer state")
+        self.look()
+        self.end_turn(id(optimizer))
+
+    def is_own(self, x: Any) -> bool:
+        """Whether it was made in this run."""
+        return isinstance(x, FakeTensor) and x.fake_mode is self.fake if self.fake else isinstance(x, Tensor)
+
+    def look(self) -> None:
+        """For the parameters and buffers of all modules that live."""
+        modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+        parameters, buffers = (
+            {id(x): x for module in modules for x in vars(module)[kind].values() if self.is_own(x)}
+            for kind in ("_parameters", "_buffers")
+        )
+        self.name(list(buffers.values()), "buffers")
+        self.name([x.grad for x in parameters.values() if x.grad is not None], "gradients")
+        self.name(list(parameters.values()), "weights")
+        if parameters:
+            trained = sum(x.numel() for x in parameters.values() if x.requires_grad)
+            self.weights = {"all": sum(x.numel() for x in parameters.values()), "trained": trained}
+
+    # --8<-- [end:hooks]
+
+
+# --8<-- [end:trace]
