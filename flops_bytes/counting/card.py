@@ -201,7 +201,7 @@ class OnCard(TorchFunctionMode):
             name, x, caller = func.__name__, args[0], sys._getframe(2).f_code.co_filename
             asks = name in QUESTIONS or x.dtype == torch.bool
             if caller.startswith(TORCH) and not written:
-                answer: Any = 0.0 if caller.endswith("grad_scaler.py") else 1.0
+                answer: Any = 0.0 if asks or caller.endswith("grad_scaler.py") else 1.0
             elif self.item is None or not (asks or x.is_floating_point()):
                 raise
             else:

@@ -28,7 +28,7 @@ import json
 import runpy
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, NamedTuple
@@ -74,13 +74,17 @@ def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
 
 
 def count(
-    step: Callable[[], Any], *, memory_bytes: float = 80e9, item: float | None = None, tracker: Any = None
+    step: Callable[[], Any],
+    *,
+    memory_bytes: float = 80e9,
+    item: float | None = None,
+    place: Callable[[StepTrace], AbstractContextManager[Any]] = nullcontext,
 ) -> Counted:
     """A step's bytes and FLOPs, by its moments and lines.
 
     `step` takes a training step, or returns a function that does; it builds all that it needs itself. `memory_bytes`
-    is what torch.cuda tells it of the card, `item` what .item() answers. Raises Uncountable, with the line, where the
-    step needs numbers that nobody has computed.
+    is what torch.cuda tells it of the card, `item` what .item() answers, and `place` where it runs, such as on a rank.
+    Raises Uncountable, with the line, where the step needs numbers that nobody has computed.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     trace = StepTrace(fake)
@@ -90,7 +94,7 @@ def count(
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
-        with fake_card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, tracker or ExitStack():
+        with fake_card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, place(trace):
             try:
                 repeat(step, trace)
             except StepCounted:

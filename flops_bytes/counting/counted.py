@@ -1,7 +1,7 @@
 """What a step takes, of what a trace has seen, and as text."""
 
 # --8<-- [start:setup]
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +17,17 @@ ALONE = "no optimizer worked: all that ran counts as one step"
 
 
 # --8<-- [start:counted]
+class Sent(NamedTuple):
+    """What a line of code sends in a step."""
+
+    collective: str
+    group: str
+    line: str
+    calls: int
+    handed_bytes: int  # of the whole tensors
+    sent_bytes: int  # by a rank, on a ring
+
+
 class Counted(NamedTuple):
     """What a step takes."""
 
@@ -33,6 +44,9 @@ class Counted(NamedTuple):
     tokens: int  # that the step looks up in a table; 0 where it looks up none
     updates: bool  # whether an optimizer works in it
     notes: list[str]
+    sent: list[Sent]  # the most first
+    sharded: dict[str, dict[str, int]]  # bytes that a rank holds of each kind, by the dimensions that divide it
+    peers: list[int]  # ranks with which this one alone exchanges
 
     @property
     def useful_flops(self) -> int:
@@ -100,6 +114,22 @@ def summed(trace: StepTrace) -> Counted:
         tokens=max(by_table.values(), default=0),
         updates=bool(trace.optimizers),
         notes=notes,
+        sent=sent_in(trace, step),
+        sharded=trace.sharded,
+        peers=sorted(trace.peers),
+    )
+
+
+def sent_in(trace: StepTrace, step: range) -> list[Sent]:
+    """By collective, group and line."""
+    by_line: defaultdict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for what, calls in trace.calls.items():
+        turn, collective, group, line = what
+        if turn in step:
+            found = by_line[collective, trace.groups[group], line]
+            found[:] = [found[0] + calls, found[1] + trace.handed[what], found[2] + trace.sent[what]]
+    return sorted(
+        (Sent(*what, *amounts) for what, amounts in by_line.items()), key=lambda each: (-each.sent_bytes, each)
     )
 
 

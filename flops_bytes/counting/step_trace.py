@@ -5,7 +5,8 @@ import gc
 import sys
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -13,8 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
+from flops_bytes.counting.collectives import Collective, collective_of, name_of
 from flops_bytes.lessons.trace import Trace, tensors_in
 
 MOMENTS = ("forward", "backward", "update")
@@ -45,6 +48,15 @@ BUILD_INSIDE = "build the model in the function that is counted, by from_config(
 
 class Uncountable(Exception):
     """Why a step cannot be counted, in which line, and what to do."""
+
+
+def unwrapped(x: Any) -> Iterator[Any]:
+    """What a rank holds of a tensor: a DTensor's part of it, and otherwise itself."""
+    if is_traceable_wrapper_subclass(x):
+        for name in x.__tensor_flatten__()[0]:
+            yield from unwrapped(getattr(x, name))
+    elif isinstance(x, Tensor):
+        yield x
 
 
 def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -190,6 +202,14 @@ class StepTrace(Trace):
         self.workers: list[int] = []  # a turn's: an optimizer, or 0 where a call without one ended
         self.optimizers: dict[int, torch.optim.Optimizer] = {}
         self.weights: dict[str, int] = {}
+        # Bytes by turn, collective, group and line: what a rank sends on a ring, and what it hands over
+        self.sent: Counter[tuple[int, str, str, str]] = Counter()
+        self.handed: Counter[tuple[int, str, str, str]] = Counter()
+        self.calls: Counter[tuple[int, str, str, str]] = Counter()
+        self.groups: dict[str, str] = {}  # what is printed of them
+        self.sharded: dict[str, dict[str, int]] = {}  # bytes here by kind and dividing dimensions
+        self.peers: set[int] = set()  # ranks to which this one sends, or from which it receives, alone
+        self.hand_over: Callable[..., None] | None = None  # what is known, between ranks
         self._numbers: dict[int, int] = {}
         self._born: dict[int, str] = {}  # the moment, of what lives
         self._made_at: dict[int, str] = {}  # a node's number in autograd's order: the line that made it
@@ -211,7 +231,7 @@ class StepTrace(Trace):
 
     def name(self, tensors: Iterator[Tensor] | list[Tensor], kind: str) -> None:
         """What the storages of these are."""
-        for tensor in tensors:
+        for tensor in (part for each in tensors for part in unwrapped(each)):
             key = tensor.untyped_storage()._cdata
             if self._sizes.get(key):
                 self.kinds[self._numbers[key]] = kind
@@ -285,6 +305,8 @@ class StepTrace(Trace):
                 made.amounts.clear()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            return NotImplemented  # a DTensor: the operations on what it wraps will come here
         node = torch._C._current_autograd_node()
         made_again = node is not None and torch.is_grad_enabled()
         kwargs = kwargs or {}
@@ -297,6 +319,8 @@ class StepTrace(Trace):
         self.see(made_again)
         if self.fake and func is not torch.ops.aten.lift_fresh.default:  # what torch.tensor() made is new
             self.look_outside(inputs)
+        if found := collective_of(func, args):
+            return self.collect(found, func, types, args, kwargs)
         if self.fake and is_known(func, inputs, kwargs):
             with unset_fake_temporarily():
                 result = super().__torch_dispatch__(func, types, args, kwargs)
@@ -331,6 +355,24 @@ class StepTrace(Trace):
             self.amounts.update(amounts)
         return result
 
+    def collect(self, found: Collective, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """A collective, or what is sent to one rank."""
+        inputs = tensors_in((args, kwargs))
+        self.use(inputs)
+        known = not any(isinstance(x, FakeTensor) for x in inputs)
+        with unset_fake_temporarily() if known else nullcontext():
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+            if self.hand_over:
+                self.hand_over(found, func, args, result, known)
+        what = len(self.workers), found.kind, found.group.group_name, self.line
+        self.sent[what] += found.sent_bytes
+        self.handed[what] += found.handed_bytes
+        self.calls[what] += 1
+        self.groups[found.group.group_name] = name_of(found.group)
+        if found.peer is not None:
+            self.peers.add(found.peer)
+        return result
+
     def look_outside(self, inputs: list[Tensor]) -> None:
         """Refuses a weight that was made before the count, and says of other such numbers that they are left out."""
         for x in inputs:
@@ -346,20 +388,41 @@ class StepTrace(Trace):
         self.updating += 1
         self.optimizers[id(optimizer)] = optimizer
         weights = weights_of(optimizer)
-        if self.fake and not all(isinstance(weight, FakeTensor) for weight in weights):
+        if self.fake and not all(map(self.is_own, weights)):
             raise Uncountable(f"{lines_of(sys._getframe())}: the optimizer's weights have memory; {BUILD_INSIDE}")
-        self.name([weight.grad for weight in weights if weight.grad is not None], "gradients")
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        self.name(gradients, "gradients")
         self.name(weights, "weights")
+        self.divide("weights", weights)
+        self.divide("gradients", gradients)
 
     def after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.updating -= 1
-        self.name(tensors_in(list(optimizer.state.values())), "optimizer state")
+        state = tensors_in(list(optimizer.state.values()))
+        self.name(state, "optimizer state")
+        self.divide("optimizer state", state)
         self.look()
         self.end_turn(id(optimizer))
 
+    def divide(self, kind: str, tensors: list[Any]) -> None:
+        """How many bytes of a kind are divided by which dimensions of the mesh."""
+        by_dimensions: Counter[str] = Counter()
+        for x in tensors:
+            if hasattr(x, "placements"):
+                names = x.device_mesh.mesh_dim_names or [str(number) for number in range(x.device_mesh.ndim)]
+                pairs = zip(names, x.placements, strict=True)
+                divided = ", ".join(
+                    name for name, placed in pairs if not placed.is_replicate() and not placed.is_partial()
+                )
+                by_dimensions[divided or "none"] += sum(part.nbytes for part in unwrapped(x))
+        if by_dimensions:
+            self.sharded[kind] = dict(by_dimensions)
+
     def is_own(self, x: Any) -> bool:
         """Whether it was made in this run."""
-        return isinstance(x, FakeTensor) and x.fake_mode is self.fake if self.fake else isinstance(x, Tensor)
+        if not self.fake or not isinstance(x, Tensor):
+            return isinstance(x, Tensor)
+        return all(isinstance(part, FakeTensor) and part.fake_mode is self.fake for part in unwrapped(x))
 
     def look(self) -> None:
         """For the parameters and buffers of all modules that live."""

@@ -58,7 +58,7 @@ class WithWorkspaces(Trace):
 def foreseen(run: Run) -> Allocator:
     """An allocator through which the first two steps of the trainer went, counted without a card."""
     trace = WithWorkspaces()
-    count(lambda: trainer(run), tracker=trace)
+    count(lambda: trainer(run), place=lambda _: trace)
     return reserved(trace.changes, place=downwards())
 
 

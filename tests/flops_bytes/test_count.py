@@ -499,7 +499,7 @@ def step():
     optimizer.zero_grad()
 """
     tracker = Tracker()
-    found = counted(write(text), tracker=tracker)
+    found = counted(write(text), place=lambda _: tracker)
     tracked = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
     assert found.peak_bytes == pytest.approx(tracked, rel=0.01)
     assert found.lines and all(line.startswith("train.py:") for line in found.lines)

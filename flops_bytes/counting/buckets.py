@@ -1,0 +1,233 @@
+"""DistributedDataParallel's buckets of gradients, whose own code is in C++ and looks into tensors' memory."""
+
+# --8<-- [start:setup]
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import distributed
+from torch.nn.parallel.distributed import DistributedDataParallel
+
+COMPUTE_BUCKETS: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
+# --8<-- [end:setup]
+
+
+# --8<-- [start:bucket]
+class Bucket:
+    """One storage for the gradients of some parameters, which are views of it; what a communication hook is given."""
+
+    def __init__(self, position: int, parameters: list[Tensor]) -> None:
+        first = parameters[0]
+        self.position, self.is_last_one = position, False
+        self.owners = parameters
+        self.flat = torch.zeros(sum(each.numel() for each in parameters), dtype=first.dtype, device=first.device)
+        parts = self.flat.split([each.numel() for each in parameters])
+        self.views = [part.view(each.shape) for part, each in zip(parts, parameters, strict=True)]
+        self.waits_for = len(parameters)
+
+    def index(self) -> int:
+        return self.position
+
+    def buffer(self) -> Tensor:
+        return self.flat
+
+    def set_buffer(self, flat: Tensor) -> None:
+        self.flat.copy_(flat)
+
+    def gradients(self) -> list[Tensor]:
+        return self.views
+
+    def parameters(self) -> list[Tensor]:
+        return self.owners
+
+    def is_last(self) -> bool:
+        return self.is_last_one
+
+
+# --8<-- [end:bucket]
+
+
+# --8<-- [start:reducer]
+class Reducer:
+    """As torch/csrc/distributed/c10d/reducer.cpp has it: a bucket is all-reduced as soon as it is full. The first
+    backward pass says in which order gradients come, and the buckets are made anew in that order.
+    """
+
+    def __init__(
+        self,
+        parameters: list[Tensor],
+        bucket_indices: list[list[int]],
+        limits: list[int],
+        group: dist.ProcessGroup,
+        sparse: list[bool],
+        bucket_bytes: int,
+        find_unused: bool,
+        as_views: bool,
+        names: Any,
+        first_bucket_bytes: int,
+        *more: Any,
+    ) -> None:
+        self.params, self.group = parameters, group
+        self.limits = [first_bucket_bytes, bucket_bytes]
+        self.find_unused, self.as_views = find_unused, as_views
+        self.hook: Callable[[Bucket], Any] | None = None
+        self.order: list[int] = []  # in which gradients came in the first backward pass
+        self.is_rebuilt, self.expects = False, False
+        self.futures: list[tuple[Bucket, Any]] = []
+        self.build(bucket_indices)
+        for number, parameter in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(lambda _, number=number: self.ready(number))
+
+    def __getattr__(self, name: str) -> Any:
+        """Statistics, logs and settings, of which a count has none."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+    def build(self, bucket_indices: Sequence[Sequence[int]]) -> None:
+        self.places: dict[int, tuple[Bucket, int]] = {}
+        self.buckets: list[Bucket] = []
+        for position, indices in enumerate(bucket_indices):
+            bucket = Bucket(position, [self.params[index] for index in indices])
+            self.buckets.append(bucket)
+            self.places |= {index: (bucket, place) for place, index in enumerate(indices)}
+        self.buckets[-1].is_last_one = True
+        if self.as_views:
+            for number in [number for number, each in enumerate(self.params) if each.grad is not None]:
+                self.copy_in(number)
+
+    def _rebuild_buckets(self) -> bool:
+        if self.is_rebuilt or self.find_unused or len(self.order) < len(self.params):
+            return False
+        indices, _ = COMPUTE_BUCKETS(
+            [self.params[number] for number in self.order], self.limits, [False] * len(self.order), self.order
+        )
+        self.buckets, self.places, self.is_rebuilt = [], {}, True
+        self.build(indices)
+        return True
+
+    def prepare_for_backward(self, outputs: list[Tensor]) -> None:
+        """Gradients are to be sent in the backward pass that comes."""
+        self.expects = True
+        for bucket in self.buckets:
+            bucket.waits_for = len(bucket.owners)
+        if self.find_unused:
+            used = {id(each) for each in used_in(outputs)}
+            for number in [number for number, each in enumerate(self.params) if id(each) not in used]:
+                self.ready(number)
+
+    def copy_in(self, number: int) -> None:
+        bucket, place = self.places[number]
+        parameter, view = self.params[number], bucket.views[place]
+        gradient = parameter.grad
+        if gradient is not None and gradient.untyped_storage()._cdata != view.untyped_storage()._cdata:
+            view.copy_(gradient)
+            if self.as_views:
+                parameter.grad = view
+
+    def ready(self, number: int) -> None:
+        if not self.expects:
+            return
+        if not self.is_rebuilt:
+            self.order.append(number)
+        with torch.no_grad():
+            self.copy_in(number)
+            bucket, _ = self.places[number]
+            bucket.waits_for -= 1
+            if not bucket.waits_for:
+                self.send(bucket)
+
+    def send(self, bucket: Bucket) -> None:
+        if self.hook:
+            self.futures.append((bucket, self.hook(bucket)))
+        else:
+            dist.all_reduce(bucket.flat, group=self.group)
+        if all(not each.waits_for for each in self.buckets):
+            torch.autograd.Variable._execution_engine.queue_callback(self.end)
+
+    def end(self) -> None:
+        """All buckets are there again."""
+        self.expects = False
+        with torch.no_grad():
+            for bucket, future in self.futures:
+                found = future.wait()
+                bucket.set_buffer(found[0] if isinstance(found, list) else found)
+            self.futures = []
+            for bucket in () if self.as_views else self.buckets:
+                for parameter, view in zip(bucket.owners, bucket.views, strict=True):
+                    if parameter.grad is not None:
+                        parameter.grad.copy_(view)
+
+
+def used_in(outputs: list[Tensor]) -> Iterator[Tensor]:
+    """The parameters to which a backward pass of these comes."""
+    waiting, seen = [each.grad_fn for each in outputs if each.grad_fn], set[Any]()
+    while waiting:
+        node: Any = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        waiting += [each for each, _ in node.next_functions if each]
+
+
+# --8<-- [end:reducer]
+
+
+# --8<-- [start:patches]
+class Silent:
+    """A log that nobody reads."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
+def broadcast_coalesced(group: Any, tensors: list[Tensor], *_: Any) -> None:
+    for each in tensors:
+        dist.broadcast(each, src=dist.get_process_group_ranks(group)[0], group=group)
+
+
+def register_hook(reducer: Reducer, state: Any, hook: Callable[[Any, Bucket], Any]) -> None:
+    reducer.hook = lambda bucket: hook(state, bucket)
+
+
+def built_in_hook(reducer: Reducer, kind: Any) -> None:
+    """All-reduce as it is, or in 16 bits."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    name = "fp16_compress_hook" if "FP16" in str(kind) else "allreduce_hook"
+    register_hook(reducer, None, getattr(default_hooks, name))
+
+
+def do_nothing(*_: Any, **__: Any) -> None:
+    """Ranks are alike."""
+
+
+BUILD = DistributedDataParallel.__init__
+
+
+def build(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *more: Any, **named: Any) -> None:
+    BUILD(self, module, None, None, *more, **named)
+
+
+PATCHES = (
+    (dist, "Reducer", Reducer),
+    (dist, "Logger", Silent),
+    (dist, "_broadcast_coalesced", broadcast_coalesced),
+    (dist, "_register_comm_hook", register_hook),
+    (dist, "_register_builtin_comm_hook", built_in_hook),
+    (distributed, "_verify_param_shape_across_processes", do_nothing),
+    (distributed, "_sync_module_states", do_nothing),
+    (DistributedDataParallel, "__init__", build),
+)
+
+
+# --8<-- [end:patches]
