@@ -105,6 +105,10 @@ class Reducer:
             [self.params[number] for number in self.order], self.limits, [False] * len(self.order), self.order
         )
         self.buckets, self.places, self.is_rebuilt = [], {}, True
+        for count in (len(self.order) + 1, len(indices)):  # rank 0's order is everyone's
+            dist.broadcast(
+                torch.zeros(count, dtype=torch.int32), dist.get_process_group_ranks(self.group)[0], self.group
+            )
         self.build(indices)
         return True
 
@@ -145,6 +149,8 @@ class Reducer:
         else:
             dist.all_reduce(bucket.flat, group=self.group)
         if all(not each.waits_for for each in self.buckets):
+            if self.find_unused:  # by any rank?
+                dist.all_reduce(torch.zeros(len(self.params), dtype=torch.int32), group=self.group)
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
     def end(self) -> None:
@@ -219,7 +225,6 @@ def build(self: Any, module: Any, device_ids: Any = None, output_device: Any = N
 
 
 PATCHES = (
-    (dist, "Reducer", Reducer),
     (dist, "Logger", Silent),
     (dist, "_broadcast_coalesced", broadcast_coalesced),
     (dist, "_register_comm_hook", register_hook),

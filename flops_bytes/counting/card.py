@@ -21,13 +21,24 @@ from torch.nn.attention import flex_attention
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.data import DataLoader
 
-from flops_bytes.counting.step_trace import MOST_CONSTANT_NUMBERS, TORCH, StepTrace, lines_of
+from flops_bytes.counting.step_trace import (
+    MOST_CONSTANT_NUMBERS,
+    MOST_KNOWN_NUMBERS,
+    TORCH,
+    StepTrace,
+    Uncountable,
+    lines_of,
+    owner_of,
+)
 from flops_bytes.lessons.trace import tensors_in
 
 NO = "{}: a question about numbers was answered by no, so that what a yes would run is not counted"
 NUMBER = "{}: a number of a tensor was answered by {}, and a branch that depends on it was taken accordingly"
+STATED = "{}: a number that nobody has computed decides what runs; give --item and one that it could be, such as 1"
+SHARED = "{}: {} choices among {} were taken as spread {}"
 # --8<-- [end:setup]
 
 
@@ -153,14 +164,57 @@ def on_cpu(where: Any) -> Any:
 
 
 QUESTIONS = ("equal", "allclose", "is_nonzero")
+HEALTH = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
+
+
+class Stated(float):
+    """A number that stands for one that nobody has computed: it may be logged and reckoned with, but a reader's code
+    that compares it is refused. A library's may.
+    """
+
+    def decide(self, compare: str, other: Any) -> bool:
+        frame = sys._getframe(2)
+        if owner_of(frame.f_code.co_filename) == "reader":
+            raise Uncountable(STATED.format(lines_of(frame)))
+        return bool(getattr(float, compare)(self, other))
+
+    __hash__ = float.__hash__
+
+
+def reckon(name: str) -> Callable[..., Any]:
+    def run(self: Stated, *others: Any) -> Any:
+        found = getattr(float, name)(self, *others)
+        return Stated(found) if type(found) is float else found
+
+    return run
+
+
+ARITHMETIC = """
+add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs round
+"""
+COMPARISONS = "lt le gt ge eq ne"
+for name in (f"__{each}__" for each in ARITHMETIC.split()):
+    setattr(Stated, name, reckon(name))
+for name in (f"__{each}__" for each in COMPARISONS.split()):
+    setattr(Stated, name, lambda self, other, name=name: self.decide(name, other))
+
+
+def choose(count: int, k: int, among: int, imbalance: float) -> Tensor:
+    """`count` times k different choices among so many, spread evenly, or so that shares fall on a straight line from
+    `imbalance` times an even one.
+    """
+    place = (torch.arange(k) + (torch.arange(count, dtype=torch.float64)[:, None] + 0.5) / max(1, count)) / k
+    if bend := imbalance - 1:
+        place = (imbalance - (imbalance**2 - 4 * bend * place).sqrt()) / (2 * bend)
+    return (place * among).long().clamp_(max=among - 1)
 
 
 class OnCard(TorchFunctionMode):
     """Answers for a card: tensors that are sent there stay, and operations take a card's kernels."""
 
-    def __init__(self, trace: StepTrace, item: float | None) -> None:
+    def __init__(self, trace: StepTrace, item: float | None, imbalance: float) -> None:
         super().__init__()
-        self.trace, self.item = trace, item
+        self.trace, self.item, self.imbalance = trace, item, imbalance
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
@@ -191,7 +245,26 @@ class OnCard(TorchFunctionMode):
                 kwargs = kwargs | {"dtype": torch.float32}
             elif name in FLOAT32_OPERATIONS:
                 args, kwargs = tuple(map(in_float32, args)), {key: in_float32(value) for key, value in kwargs.items()}
-        return func(*args, **kwargs)
+        found = func(*args, **kwargs)
+        if name in HEALTH and is_fake(found):
+            self.trace.remember(found, lambda: torch.full(found.shape, HEALTH[name]))
+        if name == "topk" and is_fake(found[1]) and found[1].numel() <= MOST_KNOWN_NUMBERS:
+            return type(found)((found[0], self.chosen(args[0], found[1], *args[2:], **kwargs)))
+        return found
+
+    def chosen(self, x: Tensor, indices: Tensor, dim: int = -1, *_: Any, **named: Any) -> Tensor:
+        """What a router chooses, which decides sizes."""
+        dim = named.get("dim", dim) % x.dim()
+        among, k = x.shape[dim], indices.shape[dim]
+        where = lines_of(sys._getframe(2))
+        shares = "evenly" if self.imbalance == 1 else f"with {self.imbalance} times an even share for the first"
+        self.trace.notes[SHARED.format(where, k, among, shares)] = None
+        with _disable_current_modes():
+            rows = choose(indices.numel() // max(1, k), k, among, self.imbalance)
+            shape = [*(size for place, size in enumerate(x.shape) if place != dim), k]
+            found = rows.view(shape).movedim(-1, dim).contiguous()
+        self.trace.hold(found.untyped_storage())
+        return found
 
     def number(self, func: Any, *args: Any, written: bool = False, **kwargs: Any) -> Any:
         """What .item() answers: PyTorch's own code gets a number, a reader's only what was given for it."""
@@ -202,10 +275,12 @@ class OnCard(TorchFunctionMode):
             asks = name in QUESTIONS or x.dtype == torch.bool
             if caller.startswith(TORCH) and not written:
                 answer: Any = 0.0 if asks or caller.endswith("grad_scaler.py") else 1.0
-            elif self.item is None or not (asks or x.is_floating_point()):
+            elif (asks and self.item is None) or not (asks or x.is_floating_point()):
                 raise
+            elif self.item is None and name == "item":
+                return Stated(1)
             else:
-                answer = False if asks else self.item
+                answer = False if asks else 1.0 if self.item is None else self.item
                 where = lines_of(sys._getframe(2))
                 self.trace.notes[(NO if asks else NUMBER).format(where, answer)] = None
             return {"__bool__": bool, "__int__": int}.get(name, lambda each: each)(answer)

@@ -78,12 +78,14 @@ def count(
     *,
     memory_bytes: float = 80e9,
     item: float | None = None,
+    imbalance: float = 1.0,
     place: Callable[[StepTrace], AbstractContextManager[Any]] = nullcontext,
 ) -> Counted:
     """A step's bytes and FLOPs, by its moments and lines.
 
     `step` takes a training step, or returns a function that does; it builds all that it needs itself. `memory_bytes`
-    is what torch.cuda tells it of the card, `item` what .item() answers, and `place` where it runs, such as on a rank.
+    is what torch.cuda tells it of the card, `item` what .item() answers, `imbalance` how much more than an even share
+    the first expert gets of tokens that are routed, 1 to 2; `place` is where it runs, such as on a rank.
     Raises Uncountable, with the line, where the step needs numbers that nobody has computed.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -94,7 +96,7 @@ def count(
         optimizers.register_optimizer_step_post_hook(trace.after_update),
     ]
     try:
-        with fake_card(trace, memory_bytes, item), OnCard(trace, item), fake, trace, place(trace):
+        with fake_card(trace, memory_bytes, item), OnCard(trace, item, imbalance), fake, trace, place(trace):
             try:
                 repeat(step, trace)
             except StepCounted:

@@ -32,6 +32,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from flops_bytes.counting.buckets import PATCHES as BUCKETS
+from flops_bytes.counting.buckets import Reducer
 from flops_bytes.counting.card import on_cpu
 from flops_bytes.counting.collectives import Collective
 from flops_bytes.counting.count import count
@@ -76,7 +77,7 @@ class Post:
 # --8<-- [start:group]
 def ranks_of(group: Any) -> list[int]:
     """Of all ranks, if the group is None."""
-    return list(dist.get_process_group_ranks(group or dist.group.WORLD))
+    return [int(rank) for rank in dist.get_process_group_ranks(group or dist.group.WORLD)]
 
 
 def objects(post: Post, trace: StepTrace) -> dict[str, Callable[..., Any]]:
@@ -85,8 +86,8 @@ def objects(post: Post, trace: StepTrace) -> dict[str, Callable[..., Any]]:
     def alike() -> None:
         trace.notes[ALIKE.format(lines_of(sys._getframe(2)))] = None
 
-    def of_rank(group: Any, rank: int | None, group_rank: int | None) -> int:
-        return (rank or 0) if group_rank is None else ranks_of(group)[group_rank]
+    def of_rank(group: Any, rank: Any, group_rank: int | None) -> int:
+        return int(rank or 0) if group_rank is None else ranks_of(group)[group_rank]
 
     def send_object_list(object_list: Any, dst: Any = None, group: Any = None, *_: Any, **named: Any) -> None:
         dst = of_rank(group, dst, named.get("group_dst"))
@@ -208,6 +209,13 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
         allocate(parameter)
         trace.name(parameter.all_gather_outputs, "gathered weights")
 
+    class Buckets(Reducer):
+        """Whose storages have a name."""
+
+        def build(self, *indices: Any) -> None:
+            super().build(*indices)
+            trace.name([bucket.flat for bucket in self.buckets], "buckets of gradients")
+
     allocate = _fsdp_param.FSDPParam.alloc_all_gather_outputs
     mesh = device_mesh.DeviceMesh
     kinds = (FunctionType, property, staticmethod, classmethod)
@@ -229,6 +237,7 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
             (torch.accelerator, "device_count", lambda: min(world.node, world.size)),
             (fsdp.FullyShardedDataParallel, "__init__", refuse_fsdp_1),
             (_fsdp_param.FSDPParam, "alloc_all_gather_outputs", gathered),
+            (dist, "Reducer", Buckets),
             *BUCKETS,
         ):
             stack.enter_context(patch.object(place, called, stands))

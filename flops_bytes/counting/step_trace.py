@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import (
+    _disable_current_modes,
+    is_traceable_wrapper_subclass,
+    is_traceable_wrapper_subclass_type,
+)
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from flops_bytes.counting.collectives import Collective, collective_of, name_of
@@ -334,9 +338,7 @@ class StepTrace(Trace):
             self.use(inputs)
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if self.fake and is_constant(func, inputs, result):
-            with unset_fake_temporarily():
-                result.constant = func(*args, **kwargs)
-            self.fake.fake_tensor_converter.add_constant_storage_mapping(result)
+            self.remember(result, lambda: func(*args, **kwargs))
         packet, turn = func._overloadpacket, len(self.workers)
         amounts: Amounts = Counter()
         if formula := FLOPS.get(packet):
@@ -354,6 +356,13 @@ class StepTrace(Trace):
         else:
             self.amounts.update(amounts)
         return result
+
+    def remember(self, fake: Any, numbers: Callable[[], Tensor]) -> None:
+        """Gives a fake tensor its numbers, until one is written to."""
+        if self.fake and fake.numel() <= MOST_CONSTANT_NUMBERS:
+            with _disable_current_modes():
+                fake.constant = numbers()
+            self.fake.fake_tensor_converter.add_constant_storage_mapping(fake)
 
     def collect(self, found: Collective, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """A collective, or what is sent to one rank."""
