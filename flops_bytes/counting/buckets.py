@@ -16,34 +16,37 @@ COMPUTE_BUCKETS: Any = dist._compute_bucket_assignment_by_size  # type: ignore[a
 
 # --8<-- [start:bucket]
 class Bucket:
-    """One storage for the gradients of some parameters, which are views of it; what a communication hook is given."""
+    """One storage for the gradients of some parameters, which are views of it."""
 
     def __init__(self, position: int, parameters: list[Tensor]) -> None:
         first = parameters[0]
-        self.position, self.is_last_one = position, False
-        self.owners = parameters
-        self.flat = torch.zeros(sum(each.numel() for each in parameters), dtype=first.dtype, device=first.device)
-        parts = self.flat.split([each.numel() for each in parameters])
-        self.views = [part.view(each.shape) for part, each in zip(parts, parameters, strict=True)]
+        self.position, self.owners = position, parameters
         self.waits_for = len(parameters)
+        self.flat = torch.zeros(sum(each.numel() for each in parameters), dtype=first.dtype, device=first.device)
+        self.views = self.parts(self.flat)
+        self.future: Any = None
+        self.reduced = self.flat  # or what a hook has made of it
 
-    def index(self) -> int:
-        return self.position
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        parts = flat.split([each.numel() for each in self.owners])
+        return [part.view(each.shape) for part, each in zip(parts, self.owners, strict=True)]
+
+
+class HookBucket:
+    """What a communication hook is given, as dist.GradBucket."""
+
+    def __init__(self, bucket: Bucket, is_last: bool) -> None:
+        self.index = lambda: bucket.position
+        self.gradients = lambda: bucket.views
+        self.parameters = lambda: bucket.owners
+        self.is_last = lambda: is_last
+        self.flat = bucket.flat
 
     def buffer(self) -> Tensor:
         return self.flat
 
     def set_buffer(self, flat: Tensor) -> None:
-        self.flat.copy_(flat)
-
-    def gradients(self) -> list[Tensor]:
-        return self.views
-
-    def parameters(self) -> list[Tensor]:
-        return self.owners
-
-    def is_last(self) -> bool:
-        return self.is_last_one
+        self.flat = flat
 
 
 # --8<-- [end:bucket]
@@ -72,10 +75,11 @@ class Reducer:
         self.params, self.group = parameters, group
         self.limits = [first_bucket_bytes, bucket_bytes]
         self.find_unused, self.as_views = find_unused, as_views
-        self.hook: Callable[[Bucket], Any] | None = None
+        self.hook: Callable[[HookBucket], Any] | None = None
         self.order: list[int] = []  # in which gradients came in the first backward pass
         self.is_rebuilt, self.expects = False, False
-        self.futures: list[tuple[Bucket, Any]] = []
+        # Here and on the card: which parameters were used
+        self.used = [torch.zeros(len(parameters), dtype=torch.int32) for _ in range(2 * find_unused)]
         self.build(bucket_indices)
         for number, parameter in enumerate(parameters):
             parameter.register_post_accumulate_grad_hook(lambda _, number=number: self.ready(number))
@@ -93,7 +97,6 @@ class Reducer:
             bucket = Bucket(position, [self.params[index] for index in indices])
             self.buckets.append(bucket)
             self.places |= {index: (bucket, place) for place, index in enumerate(indices)}
-        self.buckets[-1].is_last_one = True
         if self.as_views:
             for number in [number for number, each in enumerate(self.params) if each.grad is not None]:
                 self.copy_in(number)
@@ -145,24 +148,25 @@ class Reducer:
 
     def send(self, bucket: Bucket) -> None:
         if self.hook:
-            self.futures.append((bucket, self.hook(bucket)))
+            bucket.future = self.hook(HookBucket(bucket, bucket is self.buckets[-1]))
         else:
             dist.all_reduce(bucket.flat, group=self.group)
         if all(not each.waits_for for each in self.buckets):
             if self.find_unused:  # by any rank?
-                dist.all_reduce(torch.zeros(len(self.params), dtype=torch.int32), group=self.group)
+                dist.all_reduce(self.used[1], group=self.group)
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
     def end(self) -> None:
         """All buckets are there again."""
         self.expects = False
         with torch.no_grad():
-            for bucket, future in self.futures:
-                found = future.wait()
-                bucket.set_buffer(found[0] if isinstance(found, list) else found)
-            self.futures = []
-            for bucket in () if self.as_views else self.buckets:
-                for parameter, view in zip(bucket.owners, bucket.views, strict=True):
+            for bucket in self.buckets:
+                if bucket.future:
+                    found, bucket.future = bucket.future.wait(), None
+                    bucket.reduced = found[0] if isinstance(found, list) else found
+                elif self.as_views:
+                    continue
+                for parameter, view in zip(bucket.owners, bucket.parts(bucket.reduced), strict=True):
                     if parameter.grad is not None:
                         parameter.grad.copy_(view)
 
@@ -201,7 +205,7 @@ def broadcast_coalesced(group: Any, tensors: list[Tensor], *_: Any) -> None:
         dist.broadcast(each, src=dist.get_process_group_ranks(group)[0], group=group)
 
 
-def register_hook(reducer: Reducer, state: Any, hook: Callable[[Any, Bucket], Any]) -> None:
+def register_hook(reducer: Reducer, state: Any, hook: Callable[[Any, HookBucket], Any]) -> None:
     reducer.hook = lambda bucket: hook(state, bucket)
 
 

@@ -129,6 +129,24 @@ def objects(post: Post, trace: StepTrace) -> dict[str, Callable[..., Any]]:
     return {name: function for name, function in locals().items() if "object" in name}
 
 
+class Done:
+    """The work of an all-reduce, which the fake group's says nothing of."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result([self.tensor])
+        return future
+
+
 def everywhere(name: str, new: Any) -> Iterator[tuple[Any, str, Any]]:
     """The modules that hold one of PyTorch's functions, its name, and what stands for it."""
     old = getattr(dist, name)
@@ -203,7 +221,7 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
         work = reduce(tensor, op, group, async_op)
         if op == dist.ReduceOp.SUM and is_known_number(tensor):
             tensor.mul_(dist.get_world_size(group))
-        return work
+        return Done(tensor) if work is not None else None
 
     def gathered(parameter: Any) -> None:
         allocate(parameter)
@@ -233,6 +251,7 @@ def fake_group(world: World, rank: int, post: Post, trace: StepTrace) -> Iterato
             *((mesh, name, outside(method)) for name, method in methods.items()),
             (dist, "get_backend", lambda *_, **__: "nccl"),
             (dist, "is_nccl_available", lambda: True),
+            (torch.cuda.nccl, "version", lambda: (2, 27, 5)),
             (torch.cuda, "device_count", lambda: min(world.node, world.size)),
             (torch.accelerator, "device_count", lambda: min(world.node, world.size)),
             (fsdp.FullyShardedDataParallel, "__init__", refuse_fsdp_1),
@@ -272,7 +291,7 @@ def hand_over(post: Post, found: Collective, func: Any, args: Any, result: Any, 
         if source.shape == target.shape and not len(source) % size:
             mine = source.chunk(size)[dist.get_rank(found.group)]
             target.copy_(mine.repeat(size, *[1] * (mine.dim() - 1)))
-    elif known and found.kind == "all-reduce" and "sum" in args:
+    elif known and found.kind == "all-reduce" and func.namespace != "c10d" and args[1] == "sum":
         result.mul_(size)
 
 
