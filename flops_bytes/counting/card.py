@@ -402,7 +402,8 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
         "max_memory_reserved": lambda *_: trace.peak_bytes,
         "mem_get_info": lambda *_: (int(memory_bytes) - trace.live_bytes, int(memory_bytes)),
     }
-    silent = "synchronize empty_cache manual_seed manual_seed_all set_device reset_peak_memory_stats init"
+    silent = "synchronize empty_cache manual_seed manual_seed_all set_device set_rng_state set_rng_state_all"
+    silent += " reset_peak_memory_stats init"
     answers |= dict.fromkeys(silent.split(), do_nothing)
     stands = "Event Stream stream current_stream default_stream device"
     answers |= dict.fromkeys(stands.split(), NullDevice)
@@ -412,6 +413,7 @@ def fake_card(trace: StepTrace, memory_bytes: float, item: float | None) -> Iter
         kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
         return defaultdict(int, {f"{kind}.all.{when}": size for kind in kinds for when, size in now.items()})
 
+    answers |= {"get_rng_state": lambda *_: torch.get_rng_state(), "get_rng_state_all": lambda: [torch.get_rng_state()]}
     answers |= {"memory_stats": stats, "memory_summary": lambda *_, **__: f"{trace.live_bytes} bytes"}
     also = {"get_memory_info": "mem_get_info", "current_device_index": "current_device", "set_stream": "set_device"}
     also |= {"set_device_index": "set_device", "device_index": "device"}

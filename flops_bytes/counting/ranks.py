@@ -313,6 +313,10 @@ def run_rank(pipe: Connection, step: Callable[[], Any], world: World, rank: int,
     try:
         found: Any = count(step, place=lambda trace: fake_group(world, rank, post, trace), **options)
     except Uncountable as error:
+        if "DBG" in os.environ:
+            import traceback
+
+            traceback.print_exc()  # XXX
         found = str(error)
     pipe.send(("end", found, None))
 
@@ -369,8 +373,8 @@ def count_ranks(
                 if address in mail or source in ended:
                     running[rank].pipe.send_bytes(mail.get(address, b""))
                     waiting.pop(rank)
-            if ranks is None and 0 in found:
-                asked = sorted({0, *found[0].peers})
+            if ranks is None:
+                asked = sorted({0, *(peer for each in found.values() for peer in each.peers)})
                 for rank in asked:
                     start(rank)
     finally:

@@ -115,7 +115,7 @@ def line_of(error: BaseException) -> str:
 
 
 # --8<-- [start:known]
-INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool)
+INTEGER_DTYPES = (torch.int64, torch.int32, torch.bool, torch.uint8, torch.uint64)
 MOST_KNOWN_NUMBERS = 2**20  # numbers
 MOST_CONSTANT_NUMBERS = 2**10  # that PyTorch computes for fake tensors, until one is written to
 MAKERS = {"arange", "randint", "randperm", "zeros", "ones", "full", "scalar_tensor"}
