@@ -43,8 +43,9 @@ from torch._subclasses.fake_tensor import (
 from torch.optim import optimizer as optimizers
 
 from flops_bytes.counting.card import OnCard, fake_card
-from flops_bytes.counting.counted import Counted, sized, summed, table, told
+from flops_bytes.counting.counted import Counted, changes, sized, summed, table, told
 from flops_bytes.counting.step_trace import StepCounted, StepTrace, Uncountable, line_of
+from flops_bytes.memory.simulated import writable, write_snapshot
 from flops_bytes.plan.options import read_gpu, read_options
 from flops_bytes.plan.table import gib
 from flops_bytes.plan.training import RUN_MFU, STEP_MFU
@@ -74,16 +75,24 @@ def repeat(step: Callable[[], Any], trace: StepTrace) -> None:
 
 
 def count(
-    step: Callable[[], Any], *, memory_bytes: float = 80e9, item: float | None = None, tracker: Any = None
+    step: Callable[[], Any],
+    *,
+    memory_bytes: float = 80e9,
+    item: float | None = None,
+    tracker: Any = None,
+    snapshot: str | Path | None = None,
 ) -> Counted:
     """A step's bytes and FLOPs, by its moments and lines.
 
     `step` takes a training step, or returns a function that does; it builds all that it needs itself. `memory_bytes`
-    is what torch.cuda tells it of the card, `item` what .item() answers. Raises Uncountable, with the line, where the
-    step needs numbers that nobody has computed.
+    is what torch.cuda tells it of the card, `item` what .item() answers, `snapshot` a file to which all blocks are
+    written as torch.cuda.memory._dump_snapshot() does. Raises Uncountable, with the line, where the step needs numbers
+    that nobody has computed.
     """
+    if snapshot:
+        writable(snapshot)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    trace = StepTrace(fake)
+    trace = StepTrace(fake, keeps_frames=bool(snapshot))
     ended = ""
     hooks = [
         optimizers.register_optimizer_step_pre_hook(trace.before_update),
@@ -110,6 +119,8 @@ def count(
             f"{ended}no matmul was seen: give a script that takes two steps, or name a function of it that takes one, "
             "as in train.py:step"
         )
+    if snapshot:
+        write_snapshot(snapshot, changes(trace), "flops-bytes count")
     return found
 
 
@@ -264,6 +275,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tokens", help="to train on, such as 15T")
     parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
     parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
+    parser.add_argument("--snapshot", metavar="PATH", help="writes a memory snapshot, which pytorch.org/memory_viz opens")
     parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
     own, theirs = (
         (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])
@@ -279,7 +291,8 @@ def main(arguments: list[str]) -> int:
         gpu = asked.gpu or (f"{asked.gpu_memory or ''} card".strip() if any(card.values()) else None)
         memory = read_gpu(asked_of(gpu=asked.gpu, **card)).memory_bytes if gpu else 80e9
         with redirect_stdout(sys.stderr) if asked.json else nullcontext():
-            found = count(script(Path(path).resolve(), name, theirs), memory_bytes=memory, item=asked.item)
+            run = script(Path(path).resolve(), name, theirs)
+            found = count(run, memory_bytes=memory, item=asked.item, snapshot=asked.snapshot)
         answer = fit(found, asked.gpu, asked.tokens, **card) if gpu else None
         shown = [*table(found, asked.lines), *(on_card(found, answer, str(gpu), asked.tokens) if answer else ())]
     except (Uncountable, ValueError) as error:

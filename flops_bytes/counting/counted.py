@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flops_bytes.counting.step_trace import MOMENTS, TOKENS, StepTrace
+from flops_bytes.memory.simulated import Change
 from flops_bytes.plan.table import gib
 
 UNREAD = (
@@ -71,8 +72,8 @@ def summed(trace: StepTrace) -> Counted:
     lines: Counter[str] = Counter()
     for number, (size, event) in living.items():
         if size:
-            kind = trace.kinds.get(number, f"temporaries of the {event.moment} pass")
-            kinds[kind.replace("update pass", "update")] += size
+            kind = kind_of(trace, number, event.moment)
+            kinds[kind] += size
             if kind not in ("weights", "gradients", "optimizer state", "buffers"):
                 lines[event.line] += size
     by_kind: Counter[str] = Counter()
@@ -101,6 +102,21 @@ def summed(trace: StepTrace) -> Counted:
         updates=bool(trace.optimizers),
         notes=notes,
     )
+
+
+def kind_of(trace: StepTrace, number: int, born: str) -> str:
+    """What a storage is, of which a step ends knowing more than when it is made."""
+    return trace.kinds.get(number) or f"temporaries of the {born} pass".replace("update pass", "update")
+
+
+def changes(trace: StepTrace) -> Iterator[Change]:
+    """What a trace has seen, from the first tensor on to the end of the step that counts."""
+    step, kinds = trace.step(), dict[int, str]()
+    for event in trace.events:
+        if event.turn < step.stop and event.change:
+            kind = kinds.setdefault(event.storage, kind_of(trace, event.storage, event.moment))
+            moment = f"{event.moment}, step {2 if event.turn in step else 1}" if step.start else event.moment
+            yield Change(event.storage, event.change, moment, kind, event.frames)
 
 
 # --8<-- [end:counted]
