@@ -275,7 +275,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tokens", help="to train on, such as 15T")
     parser.add_argument("--item", type=float, help="what .item() answers, such as 1; without it .item() is refused")
     parser.add_argument("--json", action="store_true", help="prints one JSON object: bytes, FLOPs, seconds, days")
-    parser.add_argument("--snapshot", metavar="PATH", help="writes a memory snapshot, which pytorch.org/memory_viz opens")
+    parser.add_argument(
+        "--snapshot", metavar="PATH", help="writes a memory snapshot, which pytorch.org/memory_viz opens"
+    )
     parser.add_argument("--lines", type=int, default=8, help="how many lines of code are listed")
     own, theirs = (
         (arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :])

@@ -198,6 +198,7 @@ class StepTrace(Trace):
         self.fake, self.keeps_frames = fake, keeps_frames
         self.moment, self.line = "forward", ""
         self.frames: Frames = ()
+        self._known_frames: dict[Frames, Frames] = {}  # of which many operations have the same
         self.events: list[Change] = []
         self.amounts: Amounts = Counter()
         self.made: defaultdict[int, list[Made]] = defaultdict(list)  # by storage: what nothing of a step has read
@@ -257,7 +258,8 @@ class StepTrace(Trace):
             self.line, self.frames = self._made_at.get(node._sequence_nr()) or self.where(sys._getframe(2))
 
     def where(self, frame: FrameType) -> tuple[str, Frames]:
-        return lines_of(frame), frames_of(frame) if self.keeps_frames else ()
+        frames = frames_of(frame) if self.keeps_frames else ()
+        return lines_of(frame), self._known_frames.setdefault(frames, frames)
 
     def step(self) -> range:
         """The turns of the step that counts: the second, if all has worked in it that worked in the first."""

@@ -6,7 +6,7 @@ allocator of flops_bytes.memory.allocator gives by default, times are the places
 
 # --8<-- [start:change]
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,13 +67,11 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
 
     allocator, events, moments = Allocator(place=downwards()), list[dict[str, Any]](), list[tuple[str, int]]()
     held: dict[int, tuple[int, int]] = {}  # address and bytes, by storage
-    made: dict[int, tuple[list[dict[str, Any]], dict[str, str]]] = {}  # frames and metadata, by address
+    made: dict[int, dict[str, Any]] = {}  # frames and metadata, by address
 
-    def add(action: str, address: int, size: int) -> None:
-        frames, metadata = made[address]
+    def add(action: str, address: int, size: int, kind: str) -> None:
         event = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": len(events)}
-        kind = UNKNOWN if action == "segment_alloc" else metadata["kind"]
-        events.append(event | {"frames": frames, "user_metadata": metadata, "category": kind})
+        events.append(event | {"category": kind} | made[address])
 
     for change in changes:
         if not moments or moments[-1][0] != change.moment:
@@ -82,15 +80,16 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
         size, reserved = had + change.nbytes, allocator.reserved_bytes
         if size:
             new = allocator.allocate(size)
-            made[new] = listed(change.frames), told(change.moment, change.kind, change.part)
-            if allocator.reserved_bytes > reserved:  # a segment is new, and the block lies at its beginning
-                add("segment_alloc", new, allocator.segments[new])
-            add("alloc", new, size)
             held[change.storage] = new, size
+            metadata = told(change.moment, change.kind, change.part)
+            made[new] = {"frames": listed(change.frames), "user_metadata": metadata}
+            if allocator.reserved_bytes > reserved:  # a segment is new, and the block lies at its beginning
+                add("segment_alloc", new, allocator.segments[new], UNKNOWN)
+            add("alloc", new, size, change.kind)
         if had:
-            add("free_requested", address, had)
-            add("free_completed", address, had)
             allocator.free(address)
+            for action in ("free_requested", "free_completed"):
+                add(action, address, had, change.kind)
     return {
         "segments": [segment(allocator, each, made) for each in sorted(allocator.segments)],
         "device_traces": [events],
@@ -99,30 +98,27 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
     }
 
 
-def segment(
-    allocator: Allocator, address: int, made: dict[int, tuple[list[dict[str, Any]], dict[str, str]]]
-) -> dict[str, Any]:
-    """What the allocator has from CUDA at an address, when the step has ended."""
-    blocks = [
-        {"address": block.address, "size": block.size, "requested_size": block.requested}
-        | {"state": "active_allocated" if block.taken else "inactive"}
-        | dict(zip(("frames", "user_metadata"), made[block.address] if block.taken else ([], {}), strict=True))
-        for block in allocator.blocks(address)
-    ]
-    size, used = allocator.segments[address], [each for each in blocks if each["state"] == "active_allocated"]
-    allocated = sum(each["size"] for each in used)
+def segment(allocator: Allocator, address: int, made: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    """What the allocator has from CUDA at an address when the step has ended, and its blocks."""
+    found, size = list(allocator.blocks(address)), allocator.segments[address]
+    allocated = sum(block.size for block in found if block.taken)
     return {
         "device": 0,
         "address": address,
         "total_size": size,
         "allocated_size": allocated,
         "active_size": allocated,
-        "requested_size": sum(each["requested_size"] for each in used),
+        "requested_size": sum(block.requested for block in found),
         "stream": 0,
         "segment_type": "small" if size == SMALL_SEGMENT_BYTES else "large",
         "segment_pool_id": (0, 0),
         "is_expandable": False,
-        "blocks": blocks,
+        "blocks": [
+            {"address": block.address, "size": block.size, "requested_size": block.requested}
+            | {"state": "active_allocated" if block.taken else "inactive"}
+            | (made[block.address] if block.taken else {"frames": []})
+            for block in found
+        ],
     }
 
 

@@ -132,7 +132,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--explain", action="store_true", help="print every line of the answer, not the dozen")
     parser.add_argument("--schema", action="store_true", help="print what that JSON holds, as a JSON Schema")
     parser.add_argument(
-        "--snapshot", metavar="PATH", help="write the training step as a memory snapshot, which pytorch.org/memory_viz opens"
+        "--snapshot",
+        metavar="PATH",
+        help="write the training step as a memory snapshot, which pytorch.org/memory_viz opens",
     )
     for name, option in (OPTIONS | parallel.PARALLEL | rl.RL).items():
         if option.kind == "refused":  # another name of what is planned

@@ -26,7 +26,9 @@ def planned_changes(a: Mapping[str, Any], model: Model) -> Iterator[Change]:
     asked = bytes_by_moment({**a, "allowance": 0}, model)
     if any(sum(asked[moment].values()) != sum(lines.values()) for moment, lines in derived.items()):
         more = [f"--{name.replace('_', '-')} {a[name]}" for name in BESIDE if a[name] != OPTIONS[name].default]
-        raise ValueError(f"--snapshot: it shows one GPU by itself with AdamW, without {', '.join(more)}; leave them out")
+        raise ValueError(
+            f"--snapshot: it shows one GPU by itself with AdamW, without {', '.join(more)}; leave them out"
+        )
     code = step_bytes.__code__
     of_state = ((code.co_name, code.co_filename, code.co_firstlineno),)
     for event in by_tensor(step_events(stack, family, config, a["base"]), stack, family, config):
