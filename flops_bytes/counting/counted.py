@@ -111,11 +111,11 @@ def kind_of(trace: StepTrace, number: int, born: str) -> str:
 
 def changes(trace: StepTrace) -> Iterator[Change]:
     """What a trace has seen, from the first tensor on to the end of the step that counts."""
-    step, kinds, is_second = trace.step(), dict[int, str](), False
+    step, is_second = trace.step(), False
     for event in trace.events:
         is_second = is_second or (event.turn in step and event.moment != "update")  # gradients go after an update
         if event.turn < step.stop and event.change:
-            kind = kinds.setdefault(event.storage, kind_of(trace, event.storage, event.moment))
+            kind = kind_of(trace, event.storage, event.moment)
             moment = f"{event.moment}, step {1 + is_second}" if step.start else event.moment
             yield Change(event.storage, event.change, moment, kind, event.frames)
 

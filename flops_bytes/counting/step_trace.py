@@ -24,6 +24,7 @@ TORCH, STANDARD, OWN = (
     for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
 COUNTING = str(Path(__file__).parent)
+REPEATED = "repeat", "flops_bytes.counting.count"  # what calls a script
 ATTENTION = "_scaled_dot_product_flash_attention"
 
 
@@ -88,10 +89,8 @@ def lines_of(frame: FrameType | None) -> str:
 def frames_of(frame: FrameType | None) -> Frames:
     """The functions of a script that are being called, the innermost first, but for those that count it."""
     found = []
-    while frame:
+    while frame and (frame.f_code.co_name, frame.f_globals.get("__name__")) != REPEATED:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
-        if file == "<frozen runpy>" or (name == "repeat" and file.startswith(COUNTING)):
-            break
         if not file.startswith((COUNTING, "<frozen", "<string")):
             found.append((name, file, frame.f_lineno))
         frame = frame.f_back

@@ -24,8 +24,8 @@ class Change(NamedTuple):
 
     storage: int  # a number
     nbytes: int
-    moment: str  # such as "forward of step 2"
-    kind: str  # weights, gradients, activations …
+    moment: str  # such as "forward, step 2"
+    kind: str  # weights, gradients, activations …; of what it takes
     frames: Frames = ()
     part: str = ""  # of the model, such as "layer 3"
 
@@ -69,8 +69,9 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
     held: dict[int, tuple[int, int]] = {}  # address and bytes, by storage
     made: dict[int, dict[str, Any]] = {}  # frames and metadata, by address
 
-    def add(action: str, address: int, size: int, kind: str) -> None:
+    def add(action: str, address: int, size: int) -> None:
         event = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": len(events)}
+        kind = UNKNOWN if action == "segment_alloc" else made[address]["user_metadata"]["kind"]
         events.append(event | {"category": kind} | made[address])
 
     for change in changes:
@@ -84,12 +85,12 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
             metadata = told(change.moment, change.kind, change.part)
             made[new] = {"frames": listed(change.frames), "user_metadata": metadata}
             if allocator.reserved_bytes > reserved:  # a segment is new, and the block lies at its beginning
-                add("segment_alloc", new, allocator.segments[new], UNKNOWN)
-            add("alloc", new, size, change.kind)
+                add("segment_alloc", new, allocator.segments[new])
+            add("alloc", new, size)
         if had:
             allocator.free(address)
             for action in ("free_requested", "free_completed"):
-                add(action, address, had, change.kind)
+                add(action, address, had)
     return {
         "segments": [segment(allocator, each, made) for each in sorted(allocator.segments)],
         "device_traces": [events],

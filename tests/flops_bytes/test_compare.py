@@ -52,6 +52,7 @@ def test_a_planned_step_is_beside_it_to_the_hundredth(tmp_path: Path, recorded: 
 def test_blocks_of_the_same_size_are_alike_and_lines_decide_which_is_left() -> None:
     ours = [Held(5, "a", ""), Held(5, "b", ""), Held(5, "a", ""), Held(7, "a", "")]
     assert alone(ours, [Held(5, "a", "other")]) == [Held(5, "b", ""), Held(5, "a", ""), Held(7, "a", "")]
+    assert alone(ours, [Held(5, "b", "")]) == [Held(5, "a", ""), Held(5, "a", ""), Held(7, "a", "")]
     assert alone(ours, [Held(5, "b", ""), Held(5, "c", "")]) == [Held(5, "a", ""), Held(7, "a", "")]
     assert alone(ours, [Held(5, "c", "")] * 9) == [Held(7, "a", "")]
 

@@ -28,11 +28,13 @@ SCRIPT = """import torch
 from torch import nn
 model = nn.Sequential(nn.Linear(1000, 3000), nn.GELU(), nn.Linear(3000, 1000)).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
-for turn in range(9):
-    loss = model(torch.ones(500, 1000, device="cuda")).sum()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
+def main():
+    for turn in range(9):
+        x = torch.ones(500, 1000, device="cuda")
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+main()
 """
 QUESTION = {"model": "gpt2", "gpu": "RTX 4090", "recipe": "autocast", "accumulation": "2", "micro_batch": "2"}
 WORDS = [word for name, value in QUESTION.items() for word in (f"--{name.replace('_', '-')}", value)]
@@ -150,14 +152,22 @@ def test_a_counted_block_says_which_line_made_it_and_when(folder: Path, found: C
     live = {(line_of(block.frames).partition("/")[2], block.requested, block.said) for block in device.blocks}
     wide, bytes_of_weight = 4 * 500 * 3000, 4 * 3000 * 1000
     assert ("train.py:3 <module>", bytes_of_weight, "weights, forward, step 1") in live
-    assert ("train.py:6 <module>", wide, "activations, forward, step 2") in live
-    assert ("train.py:6 <module>", bytes_of_weight, "gradients, backward, step 2") in live
-    assert ("train.py:8 <module>", bytes_of_weight, "optimizer state, update, step 1") in live
+    assert ("train.py:8 main", wide, "activations, forward, step 2") in live
+    assert ("train.py:8 main", bytes_of_weight, "gradients, backward, step 2") in live
+    assert ("train.py:9 main", bytes_of_weight, "optimizer state, update, step 1") in live
     names = [(frame.file.rpartition("/torch/")[2], frame.function) for frame in device.blocks[-1].frames or ()]
     assert ("optim/adam.py", "step") in names and names[-1][1] == "<module>"
     assert not any("flops_bytes/" in file or "_pytest/" in file for file, _ in names)
     inside = {frame.file.rpartition("/torch/")[2] for block in device.blocks for frame in block.frames or ()}
     assert {"nn/modules/linear.py", "nn/modules/activation.py", "nn/modules/container.py"} <= inside
+
+
+def test_a_counted_file_ends_where_the_step_does(folder: Path, found: Counted) -> None:
+    """Though a function that is left then lets its tensors go."""
+    device = follow(read(folder / "counted.pickle"), 0)
+    assert ("train.py:7 main", 4 * 500 * 1000) in {
+        (line_of(block.frames).partition("/")[2], block.requested) for block in device.live(device.events)
+    }
 
 
 def test_moments_are_noted_as_the_profiler_notes_them(file: Path) -> None:
@@ -180,10 +190,11 @@ def test_a_plan_has_a_block_for_each_tensor(folder: Path) -> None:
 
 def test_a_storage_that_grows_gets_its_new_block_before_the_old_one_goes() -> None:
     steps = [Change(7, MIB, "forward", "weights"), Change(7, MIB, "forward", "weights")]
-    events = snapshot_of([*steps, Change(7, -2 * MIB, "update", "weights")], "a test")["device_traces"][0]
+    events = snapshot_of([*steps, Change(7, -2 * MIB, "update", "")], "a test")["device_traces"][0]
     told = [(event["action"], event["size"] // MIB) for event in events if "segment" not in event["action"]]
     freed = [("free_requested", 1), ("free_completed", 1)]
     assert told == [("alloc", 1), ("alloc", 2), *freed, ("free_requested", 2), ("free_completed", 2)]
+    assert {event["category"] for event in events} == {"unknown", "weights"}, "of what it was when it came"
 
 
 @pytest.mark.parametrize(
