@@ -23,8 +23,9 @@ TORCH, STANDARD, OWN = (
     str(Path(folder))
     for folder in (Path(torch.__file__).parent, sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 )
-COUNTING = str(Path(__file__).parent)
+MACHINERY = str(Path(__file__).parent), "<frozen", "<string"
 REPEATED = "repeat", "flops_bytes.counting.count"  # what calls a script
+WRAPPERS = tuple(str(Path(TORCH) / name) for name in ("_compile.py", "_dynamo"))  # of a mode's __torch_dispatch__
 ATTENTION = "_scaled_dot_product_flash_attention"
 
 
@@ -91,7 +92,7 @@ def frames_of(frame: FrameType | None) -> Frames:
     found = []
     while frame and (frame.f_code.co_name, frame.f_globals.get("__name__")) != REPEATED:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
-        if not file.startswith((COUNTING, "<frozen", "<string")):
+        if not file.startswith(MACHINERY if found else MACHINERY + WRAPPERS):
             found.append((name, file, frame.f_lineno))
         frame = frame.f_back
     return tuple(found)

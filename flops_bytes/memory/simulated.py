@@ -68,6 +68,7 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
     allocator, events, moments = Allocator(place=downwards()), list[dict[str, Any]](), list[tuple[str, int]]()
     held: dict[int, tuple[int, int]] = {}  # address and bytes, by storage
     made: dict[int, dict[str, Any]] = {}  # frames and metadata, by address
+    reserved_for: dict[int, dict[str, Any]] = {}  # the same of a segment's first block
 
     def add(action: str, address: int, size: int) -> None:
         event = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": len(events)}
@@ -85,6 +86,7 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
             metadata = told(change.moment, change.kind, change.part)
             made[new] = {"frames": listed(change.frames), "user_metadata": metadata}
             if allocator.reserved_bytes > reserved:  # a segment is new, and the block lies at its beginning
+                reserved_for[new] = made[new]
                 add("segment_alloc", new, allocator.segments[new])
             add("alloc", new, size)
         if had:
@@ -92,7 +94,7 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
             for action in ("free_requested", "free_completed"):
                 add(action, address, had)
     return {
-        "segments": [segment(allocator, each, made) for each in sorted(allocator.segments)],
+        "segments": [segment(allocator, at, made) | reserved_for[at] for at in sorted(allocator.segments)],
         "device_traces": [events],
         "allocator_settings": {"simulated": source, "expandable_segments": False, "max_split_size": -1},
         "external_annotations": list(annotations(moments, len(events))),

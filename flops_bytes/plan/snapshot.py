@@ -33,8 +33,9 @@ def planned_changes(a: Mapping[str, Any], model: Model) -> Iterator[Change]:
     of_state = ((code.co_name, code.co_filename, code.co_firstlineno),)
     for event in by_tensor(step_events(stack, family, config, a["base"]), stack, family, config):
         if event.nbytes:
-            frames, part = event.frames or of_state, "" if event.part in ("state", event.phase) else event.part
-            yield Change(event.storage, event.nbytes, event.phase, event.line, frames, part)
+            is_state = event.part == "state"
+            moment, part = "before the step" if is_state else event.phase, event.part if not is_state else ""
+            yield Change(event.storage, event.nbytes, moment, event.line, event.frames or of_state, part)
 
 
 def by_tensor(events: Sequence[Event], stack: Stack, family: ModelFamily, config: StepConfig) -> Iterator[Event]:

@@ -87,6 +87,7 @@ def test_the_viewer_finds_each_block_in_its_segment_at_every_event(file: Path) -
         addresses = [block["address"] for block in each["blocks"]] + [each["address"] + each["total_size"]]
         assert addresses[0] == each["address"], "it adds sizes up"
         assert [b - a for a, b in pairwise(addresses)] == [block["size"] for block in each["blocks"]]
+        assert each["frames"] and each["user_metadata"]
         active = [block for block in each["blocks"] if block["state"] == "active_allocated"]
         assert all(block["frames"] and block["requested_size"] <= block["size"] for block in active)
         blocks |= {block["address"]: block["requested_size"] for block in active}
@@ -158,8 +159,10 @@ def test_a_counted_block_says_which_line_made_it_and_when(folder: Path, found: C
     names = [(frame.file.rpartition("/torch/")[2], frame.function) for frame in device.blocks[-1].frames or ()]
     assert ("optim/adam.py", "step") in names and names[-1][1] == "<module>"
     assert not any("flops_bytes/" in file or "_pytest/" in file for file, _ in names)
-    inside = {frame.file.rpartition("/torch/")[2] for block in device.blocks for frame in block.frames or ()}
-    assert {"nn/modules/linear.py", "nn/modules/activation.py", "nn/modules/container.py"} <= inside
+    stacks = {block.frames for block in device.blocks if block.requested == wide and "backward, step 2" in block.said}
+    files = [[frame.file.rpartition("/torch/")[2] for frame in stack or ()] for stack in stacks]
+    assert {stack[0] for stack in files} == {"nn/modules/linear.py", "nn/modules/activation.py"}
+    assert all("nn/modules/container.py" in stack for stack in files)
 
 
 def test_a_counted_file_ends_where_the_step_does(folder: Path, found: Counted) -> None:
@@ -175,8 +178,9 @@ def test_moments_are_noted_as_the_profiler_notes_them(file: Path) -> None:
     spans = list(zip(notes[::2], notes[1::2], strict=True))
     assert all((a["stage"], b["stage"], a["name"]) == ("START", "END", b["name"]) for a, b in spans)
     assert all(before["time_us"] == after["time_us"] for (_, before), (after, _) in pairwise(spans))
-    steps = (", step 1", ", step 2") if file.stem == "counted" else ("",)
-    assert [a["name"] for a, _ in spans] == [f"{m}{step}" for step in steps for m in ("forward", "backward", "update")]
+    steps, before = ((", step 1", ", step 2"), []) if file.stem == "counted" else (("",), ["before the step"])
+    moments = [f"{moment}{step}" for step in steps for moment in ("forward", "backward", "update")]
+    assert [a["name"] for a, _ in spans] == [*before, *moments]
 
 
 def test_a_plan_has_a_block_for_each_tensor(folder: Path) -> None:
@@ -184,7 +188,7 @@ def test_a_plan_has_a_block_for_each_tensor(folder: Path) -> None:
     assert plan_main([*WORDS, "--snapshot", str(path)]) == 0
     peak, numbers = peak_of(path), list(map(prod, tensors(GPT2_SMALL)))
     for kind, copies in (("weights", 1), ("optimizer", 2), ("gradients", 1)):
-        held = sorted(b.requested for b in peak.blocks if b.said == f"{kind}, forward")
+        held = sorted(b.requested for b in peak.blocks if b.said == f"{kind}, before the step")
         assert held == sorted(4 * n for n in numbers * copies), kind
 
 
