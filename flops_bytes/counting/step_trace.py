@@ -89,7 +89,7 @@ def lines_of(frame: FrameType | None) -> str:
 
 def frames_of(frame: FrameType | None) -> Frames:
     """The functions of a script that are being called, the innermost first, but for those that count it."""
-    found = []
+    found: list[tuple[str, str, int]] = []
     while frame and (frame.f_code.co_name, frame.f_globals.get("__name__")) != REPEATED:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         if not file.startswith(MACHINERY if found else MACHINERY + WRAPPERS):
