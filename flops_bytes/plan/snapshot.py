@@ -20,7 +20,7 @@ MOMENTS = {"optimizer": 2}  # of AdamW, each a tensor
 def planned_changes(a: Mapping[str, Any], model: Model) -> Iterator[Change]:
     """A step after the first, of what is asked. Raises ValueError where it is not written event by event."""
     if why := why_not_derived(a, model):
-        raise ValueError(f"--snapshot: {why}; leave it out")
+        raise ValueError(f"--snapshot: it shows activations, and {why}; leave it out")
     stack, config, family = model.stack, step_config(a, model), model_family(a, model)
     derived = step_bytes(stack, family, config, a["base"])
     asked = bytes_by_moment({**a, "allowance": 0}, model)
