@@ -89,6 +89,8 @@ def snapshot_of(changes: Iterable[Change], source: str) -> dict[str, Any]:
                 reserved_for[new] = made[new]
                 add("segment_alloc", new, allocator.segments[new])
             add("alloc", new, size)
+            if new < 0:
+                raise ValueError("--snapshot: it holds more than there are addresses for; ask for a smaller step")
         if had:
             allocator.free(address)
             for action in ("free_requested", "free_completed"):

@@ -209,6 +209,7 @@ def test_a_storage_that_grows_gets_its_new_block_before_the_old_one_goes() -> No
         (["--task", "serve"], "a training step of one GPU"),
         (["--gpus", "8", "--tp", "2"], "a training step of one GPU"),
         (["--model", "gemma-2-9b"], "it shows activations, and those of a gemma2 are not derived"),
+        (["--micro-batch", "1M"], "more than there are addresses for"),
         (["--snapshot", "/nowhere/step.pickle"], "no file in a folder that exists"),
     ],
 )
